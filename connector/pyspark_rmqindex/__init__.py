@@ -1,0 +1,1 @@
+"""Apache RocketMQ IndexFiles as a Spark data source."""

@@ -1,0 +1,17 @@
+"""Apache RocketMQ's IndexFile format: bytes to arrays and back, with no Spark."""
+
+from rmqindex._errors import CorruptIndexError, RmqIndexError
+from rmqindex._hashing import index_key, index_key_hashes, key_hash, key_hashes
+from rmqindex._header import IndexHeader
+from rmqindex._layout import Layout
+
+__all__ = [
+    "CorruptIndexError",
+    "IndexHeader",
+    "Layout",
+    "RmqIndexError",
+    "index_key",
+    "index_key_hashes",
+    "key_hash",
+    "key_hashes",
+]
