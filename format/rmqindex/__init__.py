@@ -4,6 +4,7 @@ from rmqindex._errors import CorruptIndexError, RmqIndexError
 from rmqindex._hashing import index_key, index_key_hashes, key_hash, key_hashes
 from rmqindex._header import IndexHeader
 from rmqindex._layout import Layout
+from rmqindex._sample import sample_store
 
 __all__ = [
     "CorruptIndexError",
@@ -14,4 +15,5 @@ __all__ = [
     "index_key_hashes",
     "key_hash",
     "key_hashes",
+    "sample_store",
 ]

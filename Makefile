@@ -1,0 +1,71 @@
+# Everything runs from a virtual environment that the first target makes:
+#   make demo    Spark on the sample store: scan, look up, write, read back
+#   make test    every test
+# They need Python 3.11 or later, Java 17 or later and make, and nothing else that is installed.
+
+VENV ?= .venv
+BIN = $(VENV)/bin
+PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+# What another Python or Spark left in the environment must not reach this one.
+unexport PYTHONHOME PYTHONPATH PYTHONSTARTUP VIRTUAL_ENV
+unexport SPARK_HOME SPARK_CONF_DIR SPARK_DIST_CLASSPATH PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON
+unexport PYSPARK_SUBMIT_ARGS HADOOP_CONF_DIR HADOOP_HOME
+
+.PHONY: help demo test lint format docs wheel clean
+
+help:
+	@sed -n 's/^## //p' $(MAKEFILE_LIST)
+
+## make demo     run the main job: Spark on the sample store
+demo: $(VENV)/.spark
+	@scripts/check-java
+	@$(BIN)/python -m pyspark_rmqindex.demo
+
+## make test     run every test
+test: $(VENV)/.dev
+	@scripts/check-java
+	$(BIN)/python -m pytest
+
+## make lint     check style (ruff) and types (mypy, strict)
+lint: $(VENV)/.dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+## make format   rewrite the code in the project's style
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+## make wheel    build the wheel and the source distribution into dist/
+wheel: $(VENV)/.dev
+	@rm -rf dist
+	$(BIN)/python -m build --quiet
+	$(BIN)/python scripts/check_dist.py dist
+
+## make clean    remove what the other targets made
+clean:
+	rm -rf $(VENV) build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+# Stamps: the environment is brought up to date when pyproject.toml changes.
+$(BIN)/python:
+	@python=$$(PYTHON='$(PYTHON)' scripts/find-python) && \
+	echo "Making $(VENV) with $$($$python --version)" && \
+	if ! $$python -m venv '$(VENV)'; then \
+	    rm -rf '$(VENV)'; \
+	    echo "$$python has no venv module that works; on Debian and Ubuntu it is in the package python3-venv." >&2; \
+	    exit 1; \
+	fi
+
+$(VENV)/.spark: pyproject.toml | $(BIN)/python
+	@echo "Installing rmqindex with Spark into $(VENV) (once; a few hundred MB)"
+	@$(PIP) install --editable '.[spark]'
+	@touch $@
+
+# pip learnt --group in 25.1.
+$(VENV)/.dev: pyproject.toml $(VENV)/.spark
+	@echo "Installing the development tools into $(VENV)"
+	@$(PIP) install --upgrade 'pip>=25.1'
+	@$(PIP) install --group dev
+	@touch $@

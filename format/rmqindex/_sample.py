@@ -1,0 +1,46 @@
+"""The sample store that the wheel carries (provenance: ``sample/PROVENANCE.md``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = ["sample_store", "write_sample_store"]
+
+
+def sample_store() -> Path:
+    """Return the root of a small broker store written by Apache RocketMQ 5.3.3's own classes.
+
+    It holds five IndexFiles of 97 slots and 200 entry places, with the CommitLog and the
+    ConsumeQueues they belong to: 430 messages, about 200 KB.
+    The files are part of the installed package, so read them and do not write to them;
+    ``rmqindex sample DIR`` writes a copy of your own.
+
+    Returns:
+        A directory that has ``index/``, ``commitlog/`` and ``consumequeue/``.
+    """
+    return Path(__file__).with_name("sample") / "store"
+
+
+def write_sample_store(directory: Path) -> Path:
+    """Write a copy of the sample store, with ``directory`` as its root.
+
+    Args:
+        directory: A directory that does not exist yet or is empty.
+
+    Returns:
+        The directory.
+
+    Raises:
+        FileExistsError: The directory holds something, or is a file; nothing is written.
+        OSError: It cannot be written.
+    """
+    if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
+        raise FileExistsError(f"{directory}: expected a new or empty directory")
+    source = sample_store()
+    # By bytes and not with shutil.copytree: the package may be installed read-only, the copy is not.
+    for path in sorted(source.rglob("*")):
+        target = directory / path.relative_to(source)
+        if path.is_file():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(path.read_bytes())
+    return directory

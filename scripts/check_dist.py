@@ -1,0 +1,95 @@
+"""Check what is in the built distributions: ``python scripts/check_dist.py dist``.
+
+The wheel holds the two packages, their type markers, the whole sample store and the licence, and
+nothing else; the source distribution holds what the project's own tests and documents need.
+"""
+
+from __future__ import annotations
+
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# Where each package lies in the tree.
+PACKAGES = {"rmqindex": ROOT / "format", "pyspark_rmqindex": ROOT / "connector"}
+# The parts of the tree that the source distribution carries.
+SOURCE_PARTS = ("connector", "docs", "format", "scripts", "spec", "tests")
+SOURCE_FILES = ("LICENSE", "Makefile", "README.md", "pyproject.toml")
+
+
+def package_files() -> dict[str, bytes]:
+    """Return every file of the two packages by its name in the wheel."""
+    return {
+        path.relative_to(home).as_posix(): path.read_bytes()
+        for package, home in PACKAGES.items()
+        for path in (home / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def wheel_problems(wheel: Path) -> list[str]:
+    """Say how the wheel differs from the two packages of the tree."""
+    expected = package_files()
+    with zipfile.ZipFile(wheel) as archive:
+        found = {name: archive.read(name) for name in archive.namelist()}
+    metadata = {name for name in found if name.split("/")[0].endswith(".dist-info")}
+    problems = [f"missing: {name}" for name in sorted(expected.keys() - found.keys())]
+    problems += [
+        f"not of the two packages: {name}"
+        for name in sorted(found.keys() - metadata - expected.keys())
+    ]
+    problems += [
+        f"other bytes: {name}"
+        for name in sorted(expected.keys() & found.keys())
+        if expected[name] != found[name]
+    ]
+    for name in ("rmqindex/py.typed", "pyspark_rmqindex/py.typed"):
+        if name not in found:
+            problems.append(f"missing: {name}")
+    store = [name for name in found if name.startswith("rmqindex/sample/store/")]
+    if sum(name.startswith("rmqindex/sample/store/index/") for name in store) != 5:
+        problems.append(f"the sample store has not its five IndexFiles: {store}")
+    if not any(name.endswith("licenses/LICENSE") for name in metadata):
+        problems.append("missing: LICENSE")
+    return problems
+
+
+def sdist_problems(sdist: Path) -> list[str]:
+    """Say what the source distribution lacks of the tree."""
+    with tarfile.open(sdist) as archive:
+        found = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
+    problems = [f"missing: {name}" for name in SOURCE_FILES if name not in found]
+    problems += [
+        f"missing: {part}/"
+        for part in SOURCE_PARTS
+        if not any(name.startswith(f"{part}/") for name in found)
+    ]
+    for name, home in PACKAGES.items():
+        root = home.name
+        problems += [
+            f"missing: {root}/{path}"
+            for path in package_files()
+            if path.startswith(f"{name}/") and f"{root}/{path}" not in found
+        ]
+    return problems
+
+
+def main(dist: Path) -> int:
+    """Check the one wheel and the one source distribution in ``dist``; 0 if both are right."""
+    failed = False
+    for pattern, problems_of in (("*.whl", wheel_problems), ("*.tar.gz", sdist_problems)):
+        archives = list(dist.glob(pattern))
+        if len(archives) != 1:
+            print(f"{dist}: expected one {pattern}, got {[path.name for path in archives]}")
+            failed = True
+            continue
+        problems = problems_of(archives[0])
+        failed = failed or bool(problems)
+        print(f"{archives[0].name}: {'; '.join(problems) or 'complete'}")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
