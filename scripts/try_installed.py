@@ -1,7 +1,9 @@
 """Use an installed rmqindex as a stranger's script would, from outside the source tree.
 
-Nothing is registered and nothing of ours is imported before Spark starts: Spark must find the
-data source by itself, and its workers must run the Python that runs this.
+Nothing is registered: Spark must find the data source by itself.
+In an activated environment nothing of ours is imported before Spark starts.
+In one that is not (``try_installed.py import``), importing ours first is what makes Spark's workers
+run the Python that runs this.
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ ENTRIES = 959
 def main() -> None:
     """Read the sample store with Spark and look one key up."""
     site = Path(sys.prefix).resolve()
+    if sys.argv[1:] == ["import"]:
+        import pyspark_rmqindex  # noqa: PLC0415
     spark = SparkSession.builder.master("local[2]").getOrCreate()
-    import pyspark_rmqindex  # noqa: PLC0415  (after Spark has started, as the point is)
+    import pyspark_rmqindex  # noqa: PLC0415
     import rmqindex  # noqa: PLC0415
 
     for module in (rmqindex, pyspark_rmqindex):

@@ -37,7 +37,7 @@ def write_sample_store(directory: Path) -> Path:
     if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
         raise FileExistsError(f"{directory}: expected a new or empty directory")
     source = sample_store()
-    # By bytes and not with shutil.copytree: the package may be installed read-only, the copy is not.
+    # Not shutil.copytree: an installed package may be read-only, and its copy must not be.
     for path in sorted(source.rglob("*")):
         target = directory / path.relative_to(source)
         if path.is_file():
