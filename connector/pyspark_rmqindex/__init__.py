@@ -1,1 +1,54 @@
-"""Apache RocketMQ IndexFiles as a Spark data source."""
+"""Apache RocketMQ IndexFiles as a Spark data source.
+
+Spark imports every top-level module whose name begins with ``pyspark_`` to find data sources, and
+one that fails hides all the others; so this module imports nothing until a name is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark_rmqindex._record import ScanPlan
+    from pyspark_rmqindex._source import DefaultSource
+    from pyspark_rmqindex._table import last_plan, table
+    from pyspark_rmqindex._write_index import write_index
+
+__all__ = ["DefaultSource", "ScanPlan", "last_plan", "table", "write_index"]
+
+_HOMES = {
+    "DefaultSource": "_source",
+    "ScanPlan": "_record",
+    "last_plan": "_table",
+    "table": "_table",
+    "write_index": "_write_index",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401  (a module attribute can be anything)
+    """Import a public name when it is first asked for."""
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return __all__
+
+
+def _choose_worker_python() -> None:
+    """Make Spark's workers run this interpreter, unless the user chose one or a session runs.
+
+    Otherwise they run the ``python3`` of the PATH, which is not that of a virtual environment
+    that is not activated.
+    """
+    context = getattr(sys.modules.get("pyspark.core.context"), "SparkContext", None)
+    if sys.executable and getattr(context, "_active_spark_context", None) is None:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+_choose_worker_python()

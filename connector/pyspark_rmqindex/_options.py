@@ -1,0 +1,536 @@
+"""The options of the data source: one table from which they are parsed, checked and documented."""
+
+from __future__ import annotations
+
+import datetime as dt
+import difflib
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pyspark_rmqindex._times import LocalTime, parse_time
+from rmqindex import Layout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = [
+    "OPTIONS",
+    "Option",
+    "ReadOptions",
+    "layout_of",
+    "option_text",
+    "parse_options",
+    "read_options",
+    "wants_pushdown",
+]
+
+Scope = Literal["read", "table", "write"]
+
+_READ: frozenset[Scope] = frozenset({"read", "table"})
+_LOAD: frozenset[Scope] = frozenset({"read"})
+_EVERY: frozenset[Scope] = frozenset({"read", "table", "write"})
+
+# What Spark's catalog adds on its own: CatalogV2Util.TABLE_RESERVED_PROPERTIES and kin.
+_FROM_SPARK = frozenset(
+    {
+        "collation",
+        "comment",
+        "external",
+        "is_managed_location",
+        "location",
+        "owner",
+        "provider",
+        "table_type",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of the data source.
+
+    Attributes:
+        name: The name as documented, in camelCase; Spark does not tell case apart.
+        type: What its text holds, in words.
+        parse: Text to value; raises ``ValueError`` with what was expected.
+        scopes: Where it is allowed: ``read`` (``load``), ``table``, ``write``.
+        doc: What it does.
+        default: The text that stands for not giving it; None where absence has its own meaning.
+        default_doc: What absence means, where ``default`` does not say it.
+    """
+
+    name: str
+    type: str
+    parse: Callable[[str], Any]
+    scopes: frozenset[Scope]
+    doc: str
+    default: str | None = None
+    default_doc: str = ""
+
+
+def _text(value: str) -> str:
+    return value
+
+
+def _some_text(value: str) -> str:
+    if not value:
+        raise ValueError("some text")
+    return value
+
+
+def _boolean(value: str) -> bool:
+    lowered = value.strip().lower()
+    if lowered not in {"true", "false"}:
+        raise ValueError("true or false")
+    return lowered == "true"
+
+
+def _integer(low: int, high: int) -> Callable[[str], int]:
+    def parse(value: str) -> int:
+        expected = f"an integer from {low} to {high}"
+        try:
+            number = int(value.strip())
+        except ValueError as error:
+            raise ValueError(expected) from error
+        if not low <= number <= high:
+            raise ValueError(expected)
+        return number
+
+    return parse
+
+
+def _choice(*allowed: str) -> Callable[[str], str]:
+    def parse(value: str) -> str:
+        for choice in allowed:
+            if value.strip().lower() == choice.lower():
+                return choice
+        raise ValueError(f"one of {', '.join(allowed)}")
+
+    return parse
+
+
+def _text_list(value: str) -> tuple[str, ...]:
+    expected = 'a JSON list of strings, such as ["a", "b"]'
+    try:
+        items = json.loads(value)
+    except ValueError as error:
+        raise ValueError(expected) from error
+    if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+        raise ValueError(expected)
+    return tuple(items)
+
+
+def _hashes(value: str) -> tuple[int, ...]:
+    expected = "an integer from 0 to 2147483647, or a JSON list of them"
+    try:
+        items = json.loads(value)
+    except ValueError as error:
+        raise ValueError(expected) from error
+    numbers = items if isinstance(items, list) else [items]
+    for number in numbers:
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**31:
+            raise ValueError(expected)
+    return tuple(numbers)
+
+
+def _time(value: str) -> int | LocalTime:
+    return parse_time(value)
+
+
+# Spark takes sizes as bytes or with a unit, as in its own spark.sql.files.maxPartitionBytes.
+_UNITS = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30}
+
+
+def _size(value: str) -> int:
+    text = value.strip().lower()
+    digits = text.rstrip("bkmg")
+    unit = text[len(digits) :]
+    if not digits.isdecimal() or unit not in _UNITS or int(digits) < 1:
+        raise ValueError("a number of bytes of at least 1, such as 134217728 or 128m")
+    return int(digits) * _UNITS[unit]
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "path",
+        "string",
+        _some_text,
+        _EVERY,
+        "An IndexFile, an index directory, or a store root that has `index/`; a local path, a "
+        "`file:` URI, or a URI that pyarrow's file systems know (`s3://`, `hdfs://`, `gs://`). "
+        "When reading, `*`, `?`, `[..]` and `{..}` in its names are patterns.",
+        default_doc="must be given, here or in `load()` or `save()`",
+    ),
+    Option(
+        "paths",
+        "JSON list of strings",
+        _text_list,
+        _READ,
+        "Several paths to read, as `load([..])` passes them.",
+        default_doc="the one `path`",
+    ),
+    Option(
+        "maxHashSlotNum",
+        "integer",
+        _integer(1, 2**31 - 1),
+        _EVERY,
+        "The broker's own setting: hash slots a file. Give it together with `maxIndexNum`.",
+        default_doc="reading: found from each file; writing: from the files there, else 5000000",
+    ),
+    Option(
+        "maxIndexNum",
+        "integer",
+        _integer(1, 2**31 - 1),
+        _EVERY,
+        "The broker's own setting: entry places a file, of which the first is never used. "
+        "Give it together with `maxHashSlotNum`.",
+        default_doc="reading: found from each file; writing: from the files there, else 20000000",
+    ),
+    Option(
+        "topic",
+        "string",
+        _text,
+        _LOAD,
+        "Look up this topic's `key` or `keys` by their slots instead of scanning. The columns "
+        "`topic` and `key` then exist and carry what was asked for.",
+        default_doc="no lookup: the entries are scanned",
+    ),
+    Option("key", "string", _text, _LOAD, "The key to look up, together with `topic`."),
+    Option(
+        "keys",
+        "JSON list of strings",
+        _text_list,
+        _LOAD,
+        "Several keys to look up, together with `topic`; repeated ones count once.",
+    ),
+    Option(
+        "keyHash",
+        "integer or JSON list of integers",
+        _hashes,
+        _LOAD,
+        "Only entries with one of these key hashes, found by their slots.",
+        default_doc="every key hash",
+    ),
+    Option(
+        "beginTimestamp",
+        "epoch milliseconds or timestamp",
+        _time,
+        _READ,
+        "Only entries stored at this time or later. Digits are epoch milliseconds; anything else "
+        "is a timestamp as Spark's CAST reads it, in the session's time zone.",
+        default_doc="no lower bound",
+    ),
+    Option(
+        "endTimestamp",
+        "epoch milliseconds or timestamp",
+        _time,
+        _READ,
+        "Only entries stored at this time or earlier; written as `beginTimestamp`.",
+        default_doc="no upper bound",
+    ),
+    Option(
+        "timeZone",
+        "time zone",
+        _some_text,
+        _EVERY,
+        "Reading: the zone of `beginTimestamp` and `endTimestamp` texts that name none. "
+        "Writing: the zone of the new files' names.",
+        default_doc="reading: the session's time zone; writing: the system's",
+    ),
+    Option(
+        "pushdown",
+        "boolean",
+        _boolean,
+        _READ,
+        "Push WHERE down to slots, entries and files. `table()` sets it; used raw, it needs the "
+        "filter `position >= 1` on every query, as the documented SQL view has it.",
+        default="false",
+    ),
+    Option(
+        "keyColumns",
+        "boolean",
+        _boolean,
+        _READ,
+        "With `pushdown`: whether `topic` and `key` are columns, which every query must then "
+        "bind. `table(.., keys=False)` sets it to false.",
+        default="true",
+    ),
+    Option(
+        "relation",
+        "string",
+        _text,
+        _READ,
+        "A name by which `last_plan()` tells relations apart. `table()` sets it.",
+    ),
+    Option(
+        "mode",
+        "enumeration",
+        _choice("FAILFAST", "DROPMALFORMED"),
+        _EVERY,
+        "What to do with bytes that break the format: `FAILFAST` raises an error that names the "
+        "path, the field and the byte; `DROPMALFORMED` reads the sound part.",
+        default="FAILFAST",
+    ),
+    Option(
+        "pathGlobFilter",
+        "pattern",
+        _some_text,
+        _READ,
+        "Only files whose name fits this pattern.",
+        default_doc="every file",
+    ),
+    Option(
+        "recursiveFileLookup",
+        "boolean",
+        _boolean,
+        _READ,
+        "Also read the index files of every directory below the path.",
+        default="false",
+    ),
+    Option(
+        "ignoreMissingFiles",
+        "boolean",
+        _boolean,
+        _READ,
+        "A path that is missing, or a file that vanishes, has no rows instead of being an error.",
+        default="false",
+    ),
+    Option(
+        "maxPartitionBytes",
+        "size",
+        _size,
+        _READ,
+        "How many bytes of entries a partition of a scan aims at.",
+        default="128m",
+    ),
+    Option(
+        "commitLog",
+        "enumeration",
+        _choice("none"),
+        _READ,
+        "Where the messages' own texts come from; only `none` yet.",
+        default="none",
+    ),
+    Option(
+        "logLevel",
+        "enumeration",
+        _choice("INFO", "WARNING"),
+        _READ,
+        "`INFO` writes one line to the driver's standard error for each planned scan. The "
+        "environment variable `RMQINDEX_LOG_LEVEL` sets it for a whole application.",
+        default_doc="INFO",
+    ),
+)
+
+
+def parse_options(raw: Mapping[str, str], scope: Scope) -> dict[str, Any]:
+    """Parse the options of one load, table or write.
+
+    Args:
+        raw: The options as Spark passes them: the case of a name does not matter.
+        scope: Which options are allowed.
+
+    Returns:
+        Every option of the scope by its documented name; None for one that is not given and has
+        no default.
+
+    Raises:
+        ValueError: An unknown option, one that belongs elsewhere, or a bad value; the message
+            names the option and what is allowed.
+    """
+    known = {option.name.lower(): option for option in OPTIONS}
+    given: dict[str, str] = {}
+    for name, value in raw.items():
+        option = known.get(name.lower())
+        if option is None:
+            if name.lower() not in _FROM_SPARK:
+                raise ValueError(_unknown(name, scope))
+        elif scope not in option.scopes:
+            raise ValueError(f"option {option.name!r}: {_misplaced(scope)}")
+        else:
+            given[option.name] = value
+    values: dict[str, Any] = {}
+    for option in OPTIONS:
+        if scope not in option.scopes:
+            continue
+        text = given.get(option.name, option.default)
+        try:
+            values[option.name] = None if text is None else option.parse(text)
+        except ValueError as error:
+            raise ValueError(f"option {option.name!r}: expected {error}, got {text!r}") from error
+    return values
+
+
+def _unknown(name: str, scope: Scope) -> str:
+    names = sorted(option.name for option in OPTIONS if scope in option.scopes)
+    lowered = {candidate.lower(): candidate for candidate in names}
+    close = difflib.get_close_matches(name.lower(), lowered, n=1)
+    hint = f"; did you mean {lowered[close[0]]!r}?" if close else ""
+    return f"option {name!r}: unknown{hint} Known here: {', '.join(names)}"
+
+
+def _misplaced(scope: Scope) -> str:
+    if scope == "table":
+        return (
+            "not with pushdown: bind topic and key in WHERE, or give this option to "
+            "spark.read.format('rmqindex') without pushdown"
+        )
+    if scope == "write":
+        return "only for reading"
+    return "only for writing"
+
+
+def option_text(value: object) -> str:
+    """Return a Python value as the text of an option: bool, int, list, time, path or text.
+
+    Raises:
+        TypeError: A value that no option takes.
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (list, tuple)):
+        return json.dumps(list(value))
+    if isinstance(value, dt.datetime):
+        return value.isoformat(sep=" ")
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise TypeError(
+        f"an option's value: expected bool, int, str, list, datetime or path, got {value!r}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """The options of one load, checked.
+
+    Attributes:
+        paths: What to read, at least one.
+        layout: The geometry of every file, or None to find each file's own.
+        pairs: Distinct (topic, key) to look up; None for no such lookup.
+        key_hashes: Distinct key hashes to keep; None for every one.
+        begin: Keep entries stored at this time or later: epoch microseconds, or a local time
+            whose zone the task finds out; None for no bound.
+        end: Keep entries stored at this time or earlier; likewise.
+        pushdown: Whether WHERE is pushed down.
+        key_columns: With pushdown: whether ``topic`` and ``key`` are columns.
+        relation: The name under which the plan is recorded.
+        mode: ``FAILFAST`` or ``DROPMALFORMED``.
+        path_glob_filter: Pattern for file names, or None.
+        recursive: Whether directories below are read too.
+        ignore_missing: Whether what is missing has no rows.
+        max_partition_bytes: Bytes of entries a scan partition aims at.
+        log_level: ``INFO`` or ``WARNING``; None for what the environment says.
+    """
+
+    paths: tuple[str, ...]
+    layout: Layout | None
+    pairs: tuple[tuple[str, str], ...] | None
+    key_hashes: tuple[int, ...] | None
+    begin: int | LocalTime | None
+    end: int | LocalTime | None
+    pushdown: bool
+    key_columns: bool
+    relation: str | None
+    mode: str
+    path_glob_filter: str | None
+    recursive: bool
+    ignore_missing: bool
+    max_partition_bytes: int
+    log_level: str | None
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether the columns ``topic`` and ``key`` exist."""
+        return self.pairs is not None or (self.pushdown and self.key_columns)
+
+
+def wants_pushdown(raw: Mapping[str, str]) -> bool:
+    """Tell whether the options ask for pushdown, before any of them is checked."""
+    return any(
+        name.lower() == "pushdown" and value.strip().lower() == "true"
+        for name, value in raw.items()
+    )
+
+
+def read_options(raw: Mapping[str, str]) -> ReadOptions:
+    """Parse and check the options of a read.
+
+    Raises:
+        ValueError: An unknown option, a bad value, or options that do not go together.
+    """
+    values = parse_options(raw, "table" if wants_pushdown(raw) else "read")
+    pushdown = values["pushdown"]
+    if not pushdown and not values["keyColumns"]:
+        raise ValueError("option 'keyColumns': only with pushdown=true")
+    paths = values["paths"] if values["paths"] is not None else ()
+    if values["path"] is not None:
+        paths = (values["path"], *paths)
+    return ReadOptions(
+        paths=paths,
+        layout=layout_of(values),
+        pairs=_pairs(values),
+        key_hashes=_distinct(values.get("keyHash")),
+        begin=_placed(values["beginTimestamp"], values["timeZone"]),
+        end=_placed(values["endTimestamp"], values["timeZone"]),
+        pushdown=pushdown,
+        key_columns=values["keyColumns"],
+        relation=values["relation"],
+        mode=values["mode"],
+        path_glob_filter=values["pathGlobFilter"],
+        recursive=values["recursiveFileLookup"],
+        ignore_missing=values["ignoreMissingFiles"],
+        max_partition_bytes=values["maxPartitionBytes"],
+        log_level=values["logLevel"],
+    )
+
+
+def layout_of(values: Mapping[str, Any]) -> Layout | None:
+    """Return the geometry that parsed options name, or None where they name none.
+
+    Raises:
+        ValueError: One of ``maxHashSlotNum`` and ``maxIndexNum`` without the other, or a file size
+            beyond the broker's.
+    """
+    slots, entries = values["maxHashSlotNum"], values["maxIndexNum"]
+    if (slots is None) != (entries is None):
+        given, missing = ("maxHashSlotNum", "maxIndexNum")
+        if slots is None:
+            given, missing = missing, given
+        raise ValueError(f"option {given!r}: give {missing!r} as well, or neither")
+    if slots is None:
+        return None
+    try:
+        return Layout(slots, entries)
+    except ValueError as error:
+        raise ValueError(f"options 'maxHashSlotNum' and 'maxIndexNum': {error}") from error
+
+
+def _pairs(values: Mapping[str, Any]) -> tuple[tuple[str, str], ...] | None:
+    topic, key, keys = values.get("topic"), values.get("key"), values.get("keys")
+    if key is not None and keys is not None:
+        raise ValueError("option 'key': not together with 'keys'")
+    if topic is None and (key is not None or keys is not None):
+        raise ValueError(f"option {'keys' if key is None else 'key'!r}: give 'topic' as well")
+    if topic is None:
+        return None
+    if key is None and keys is None:
+        raise ValueError("option 'topic': give 'key' or 'keys' as well")
+    asked = keys if key is None else (key,)
+    return tuple((topic, each) for each in dict.fromkeys(asked))
+
+
+def _distinct(hashes: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    return None if hashes is None else tuple(sorted(set(hashes)))
+
+
+def _placed(time: int | LocalTime | None, zone: str | None) -> int | LocalTime | None:
+    """Give a local time the zone of the option, if there is one."""
+    if zone is None or not isinstance(time, LocalTime):
+        return time
+    return time.in_zone(zone)

@@ -1,0 +1,83 @@
+"""The data source itself: ``spark.read.format("rmqindex")`` and ``df.write.format("rmqindex")``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+
+from pyspark_rmqindex._options import read_options, wants_pushdown
+from pyspark_rmqindex._schema import check_schema, full_schema
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+    from pyspark.sql.types import StructType
+
+__all__ = ["DefaultSource"]
+
+
+class DefaultSource(DataSource):
+    """Apache RocketMQ IndexFiles.
+
+    Spark finds it by its name, with no registration.
+    The options are in the documentation's table; the columns are ``key_hash INT``,
+    ``phy_offset BIGINT``, ``store_timestamp TIMESTAMP``, ``time_diff INT``, ``slot INT``,
+    ``position INT``, ``prev_position INT``, ``file_path STRING``, and before them
+    ``topic STRING`` and ``key STRING`` where keys are looked up.
+    """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        """Keep the options; runs once for each ``load()``, and is pickled along from there.
+
+        So this is where the identity of a relation is made under which its plans are widened.
+
+        Args:
+            options: As the user gave them; they are checked later, where an error is shown.
+        """
+        super().__init__(options)
+        self._relation_state: str | None = None
+        if wants_pushdown(options):
+            from pyspark_rmqindex._pushdown_state import create_state  # noqa: PLC0415
+
+            self._relation_state = create_state()
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "rmqindex"
+
+    def schema(self) -> StructType:
+        """Return every column that the options make known.
+
+        Raises:
+            ValueError: An unknown option or a bad value.
+        """
+        return full_schema(keys=read_options(self.options).has_keys)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of the requested columns.
+
+        Raises:
+            ValueError: An unknown option, a bad value, or a column that is not there.
+        """
+        # Heavy imports stay out of the modules that Spark loads to list data sources.
+        from pyspark_rmqindex._reader import IndexReader, PushdownReader  # noqa: PLC0415
+
+        options = read_options(self.options)
+        check_schema(schema, keys=options.has_keys)
+        if not options.paths:
+            raise ValueError("option 'path': expected a path, in load() or as an option, got none")
+        if not options.pushdown:
+            return IndexReader(options, schema, dict(self.options))
+        return PushdownReader(options, schema, dict(self.options), self._relation_state)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return the writer.
+
+        Raises:
+            ValueError: An unknown option, a bad value, or columns that cannot be indexed.
+        """
+        from pyspark_rmqindex._writer import IndexWriter  # noqa: PLC0415
+
+        return IndexWriter(schema, overwrite, self.options)
