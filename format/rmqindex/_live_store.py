@@ -1,0 +1,70 @@
+"""Telling whether a broker holds a store (RocketMQ: ``DefaultMessageStore.start``).
+
+A running broker holds a POSIX record lock on the first byte of ``<store root>/lock``, and keeps
+``<store root>/abort`` from start to clean stop.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+from pathlib import Path
+
+from rmqindex._errors import RmqIndexError
+
+__all__ = ["ensure_not_live"]
+
+# StorePathConfigHelper.getLockFile, getAbortFile.
+_LOCK_NAME = "lock"
+_ABORT_NAME = "abort"
+
+# Linux's struct flock: l_type, l_whence, l_start, l_len, l_pid.
+_FLOCK = struct.Struct("hhqqi")
+
+
+def ensure_not_live(index_directory: str | os.PathLike[str]) -> None:
+    """Refuse to go on when a broker holds the store that an index directory belongs to.
+
+    Nothing is locked or changed: the kernel is only asked who would be in the way.
+    A lock that this very process holds is not seen.
+
+    Args:
+        index_directory: A local index directory, there or not; the store root is its parent.
+            Where it is a symbolic link, both the link's parent and the target's are looked at.
+
+    Raises:
+        RmqIndexError: The lock is held, or ``abort`` is there.
+    """
+    # The broker's own path is tried first; abspath, unlike resolve, keeps links.
+    link = Path(os.path.abspath(index_directory))  # noqa: PTH100
+    for root in dict.fromkeys((link.parent, link.resolve().parent)):
+        holder = _lock_holder(root / _LOCK_NAME)
+        if holder is not None:
+            raise RmqIndexError(
+                f"{root / _LOCK_NAME}: expected no lock, got one held by process {holder}: a "
+                "broker runs on this store; stop it, or allow a live store explicitly"
+            )
+        if (root / _ABORT_NAME).exists():
+            raise RmqIndexError(
+                f"{root / _ABORT_NAME}: expected no such file, got one: a broker runs on this "
+                "store, or did not stop cleanly; start and stop it, or allow a live store "
+                "explicitly"
+            )
+
+
+def _lock_holder(path: Path) -> int | None:
+    """Return the process that holds a record lock on the first byte of a file."""
+    try:
+        with path.open("rb") as file:
+            wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+            answer = fcntl.fcntl(file, fcntl.F_GETLK, wanted)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno in (errno.ENOLCK, errno.EINVAL, errno.ENOTDIR, errno.EISDIR):
+            return None  # no file, or a file system without record locks
+        raise
+    kind, _, _, _, pid = _FLOCK.unpack(answer)
+    return None if kind == fcntl.F_UNLCK else int(pid)
