@@ -1,0 +1,479 @@
+"""All or nothing: how many files enter an index directory at once.
+
+A broker's loader must never meet a foreign name in its directory, so everything that is not yet,
+or no longer, part of the index lives in a sibling:
+
+```text
+<parent>/index/                  the index directory
+<parent>/.index.rmqindex/        the staging root, gone when no job needs it
+    lock                         held (flock) by whoever commits, recovers or makes a job
+    journal.json                 a commit is under way, or died: its old state is the truth
+    <job>/                       the staged files of one job
+    <job>/owner.json             the process that the job belongs to
+    <job>/old/                   hard links to the files that a commit replaces or removes
+```
+
+The journal is an undo log.
+While it exists, readers see the old state, and the next writer restores it; removing it is the
+commit point.
+So a job that died half way is found undone by its own retry, and nobody ever sees a mixture.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import shutil
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rmqindex._errors import RmqIndexError
+from rmqindex._owner import Owner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["Staging", "copy_sparse", "effective_listing", "staging_root"]
+
+_LOCK = "lock"
+_JOURNAL = "journal.json"
+_OWNER = "owner.json"
+_OLD = "old"
+_TRASH = ".trash"
+
+_LOCK_WAIT_SECONDS = 600.0
+_POLL_SECONDS = 0.02
+# A commit only renames while its journal stands, so a reader does better to wait for its end.
+_READER_WAIT_SECONDS = 3.0
+# A directory's time stamp moves with the kernel's tick: a change is told from another only later.
+_TICK_NANOSECONDS = 20_000_000
+_LISTING_ATTEMPTS = 100
+
+_NO_HARD_LINKS = frozenset(
+    {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS}
+)
+_COPY_BYTES = 1 << 24
+
+
+def staging_root(directory: str | os.PathLike[str]) -> Path:
+    """Return the staging sibling of an index directory, whether or not it exists."""
+    real = Path(os.path.realpath(directory))
+    return real.parent / f".{real.name}.rmqindex"
+
+
+def effective_listing(directory: str | os.PathLike[str]) -> dict[str, Path]:
+    """List an index directory as its last finished commit left it.
+
+    Args:
+        directory: A local index directory.
+
+    Returns:
+        Every name in it (index files or not), and where its bytes are: in the directory, or, while
+        the journal of an unfinished commit stands, among the files which that commit set aside.
+
+    Raises:
+        FileNotFoundError: No such directory.
+        NotADirectoryError: A file.
+        RmqIndexError: A journal that cannot be understood.
+    """
+    directory = Path(directory)
+    root = staging_root(directory)
+    deadline = time.monotonic() + _READER_WAIT_SECONDS
+    listing: dict[str, Path] = {}
+    for _ in range(_LISTING_ATTEMPTS):
+        journal = _Journal.read(root)
+        if journal is not None and time.monotonic() < deadline and _is_locked(root):
+            time.sleep(_POLL_SECONDS)
+            continue
+        staged = root.exists()
+        changed = directory.stat().st_mtime_ns
+        listing = {path.name: path for path in directory.iterdir()}
+        if journal is not None:
+            listing = journal.old_state(root, listing)
+        steady = directory.stat().st_mtime_ns == changed and _Journal.read(root) == journal
+        if steady and journal is None and (staged or root.exists()):
+            steady = time.time_ns() - changed > _TICK_NANOSECONDS
+        if steady:
+            break
+        time.sleep(_POLL_SECONDS)
+    return listing
+
+
+@dataclass(frozen=True, slots=True)
+class _Journal:
+    """What a commit is about to change: the undo log."""
+
+    job: str
+    created: bool
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+
+    @classmethod
+    def read(cls, root: Path) -> _Journal | None:
+        path = root / _JOURNAL
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            fields = json.loads(text)
+            journal = cls(
+                str(fields["job"]),
+                bool(fields["created"]),
+                tuple(map(str, fields["old"])),
+                tuple(map(str, fields["new"])),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise RmqIndexError(f"{path}: expected the journal of a write, got {error}") from error
+        for name in (journal.job, *journal.old, *journal.new):
+            if not name or name != os.path.basename(name) or name in {".", ".."}:  # noqa: PTH119
+                raise RmqIndexError(f"{path}: expected file names, got {name!r}")
+        return journal
+
+    def write(self, root: Path) -> None:
+        fields = {"job": self.job, "created": self.created, "old": self.old, "new": self.new}
+        _write_durably(root / self.job / _JOURNAL, json.dumps(fields, indent=1))
+        (root / self.job / _JOURNAL).replace(root / _JOURNAL)
+        _sync_directory(root)
+
+    def remove(self, root: Path) -> None:
+        (root / _JOURNAL).unlink()
+        _sync_directory(root)
+
+    def old_state(self, root: Path, listing: dict[str, Path]) -> dict[str, Path]:
+        """Return what a directory held before the commit, given what it holds now."""
+        saved = root / self.job / _OLD
+        state = {name: path for name, path in listing.items() if name not in self.new}
+        for name in self.old:
+            if (saved / name).exists():
+                state[name] = saved / name
+            elif name in listing:
+                state[name] = listing[name]
+        return state
+
+    def undo(self, root: Path, directory: Path) -> None:
+        """Restore the old state; may die and be repeated at any point."""
+        job = root / self.job
+        saved = job / _OLD
+        for name in self.new:
+            if name not in self.old:
+                (directory / name).unlink(missing_ok=True)
+        for name in self.old:
+            if (saved / name).exists():
+                restored = job / f"restored-{name}"
+                restored.unlink(missing_ok=True)
+                _link_or_copy(saved / name, restored)
+                restored.replace(directory / name)
+        if self.created:
+            with contextlib.suppress(OSError):  # someone else put a file there: it stays
+                directory.rmdir()
+        if directory.exists():
+            _sync_directory(directory)
+        self.remove(root)
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """The staging directory of one job; picklable, since tasks and the commit are other processes.
+
+    Attributes:
+        directory: The index directory, with symbolic links resolved; it need not exist yet.
+        job: The job's name inside the staging root.
+    """
+
+    directory: Path
+    job: str
+
+    @property
+    def root(self) -> Path:
+        """The staging root, shared by all jobs of the directory."""
+        return staging_root(self.directory)
+
+    @property
+    def path(self) -> Path:
+        """Where the job's files are staged; it is gone once the job is committed or discarded."""
+        return self.root / self.job
+
+    @classmethod
+    def create(cls, directory: str | os.PathLike[str], owner: Owner) -> Staging:
+        """Make the staging directory of a new job, and undo what dead jobs left.
+
+        Args:
+            directory: The index directory; its parents are made where they are missing.
+            owner: The process whose death makes the job void.
+
+        Raises:
+            RmqIndexError: The directory is a mount point of its own, so that nothing can be moved
+                into it in one step; or another commit did not end within ten minutes.
+        """
+        staging = cls(Path(os.path.realpath(directory)), f"job-{uuid.uuid4().hex}")
+        staging.directory.parent.mkdir(parents=True, exist_ok=True)
+        if (
+            staging.directory.exists()
+            and staging.directory.stat().st_dev != staging.directory.parent.stat().st_dev
+        ):
+            raise RmqIndexError(
+                f"{staging.directory}: expected a directory on the file system of its parent, "
+                "where the files are staged, got a mount point"
+            )
+        with staging._exclusive(create=True):
+            staging.path.mkdir()
+            _write_durably(staging.path / _OWNER, json.dumps(owner.to_dict(), indent=1))
+        return staging
+
+    @contextlib.contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Hold the directory's commit lock, after undoing what a dead commit left.
+
+        Raises:
+            RmqIndexError: The job was discarded, or another commit did not end within ten minutes.
+        """
+        with self._exclusive():
+            yield
+
+    def commit(self, new: Sequence[tuple[Path, str]], removed: Sequence[str]) -> None:
+        """Bring files into the directory and take others out of it, as one step.
+
+        To be called within :meth:`exclusive`.
+        An exception leaves the old state.
+
+        Args:
+            new: The staged files, complete and synced to disk, and their final names.
+            removed: Names of files that go, be it without or by replacement.
+
+        Raises:
+            RmqIndexError: A final name is taken by a file that is not to be removed, a file to be
+                removed is not there, or the job's owner died meanwhile.
+        """
+        names = tuple(name for _, name in new)
+        self._check_names(names, removed)
+        saved = self.path / _OLD
+        saved.mkdir()
+        for name in removed:
+            _link_or_copy(self.directory / name, saved / name)
+        _sync_directory(saved)
+        journal = _Journal(self.job, not self.directory.exists(), tuple(removed), names)
+        journal.write(self.root)
+        try:
+            self._apply(new, removed)
+        except BaseException:
+            journal.undo(self.root, self.directory)
+            raise
+        journal.remove(self.root)
+
+    def discard(self) -> None:
+        """Remove everything that the job staged; undo its commit if that did not finish.
+
+        Tasks that still run find no directory to write into.
+        Discarding twice, or after the commit, is harmless.
+        """
+        journal = _Journal.read(self.root)
+        if journal is not None and journal.job == self.job:
+            with self._exclusive(ended=True):
+                pass  # taking the lock undoes it
+        _remove_job(self.path)
+        _remove_root(self.root)
+
+    def _check_names(self, new: Sequence[str], removed: Sequence[str]) -> None:
+        present = _names(self.directory) if self.directory.exists() else set()
+        for name in new:
+            if name in present and name not in removed:
+                raise RmqIndexError(f"{self.directory / name}: expected no such file, got one")
+        for name in removed:
+            if name not in present:
+                raise RmqIndexError(f"{self.directory / name}: expected a file, got none")
+
+    def _apply(self, new: Sequence[tuple[Path, str]], removed: Sequence[str]) -> None:
+        self.directory.mkdir(exist_ok=True)
+        for staged, name in new:
+            staged.replace(self.directory / name)
+        replaced = {name for _, name in new}
+        for name in removed:
+            if name not in replaced:
+                (self.directory / name).unlink()
+        _sync_directory(self.directory)
+        # The last moment to notice that nobody waits for this commit any more.
+        owner = _read_owner(self.path)
+        if owner is None or owner.is_gone():
+            raise RmqIndexError(f"{self.directory}: the application ended before the commit")
+
+    @contextlib.contextmanager
+    def _exclusive(self, *, create: bool = False, ended: bool = False) -> Iterator[None]:
+        with _lock(self.root, create=create) as held:
+            if held:
+                _recover(self.root, self.directory)
+            if not (create or ended or self.path.exists()):
+                raise RmqIndexError(f"{self.path}: expected the staged job, got none: it was ended")
+            yield
+
+
+def copy_sparse(source: Path, target: Path) -> None:
+    """Copy a file without filling its holes; the copy is synced to disk.
+
+    Args:
+        source: The file to copy.
+        target: A path at which nothing exists yet.
+    """
+    with source.open("rb") as reader, target.open("xb") as writer:
+        size = os.fstat(reader.fileno()).st_size
+        writer.truncate(size)
+        position = 0
+        while position < size:
+            try:
+                start = os.lseek(reader.fileno(), position, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # nothing but a hole follows
+                    break
+                raise
+            stop = os.lseek(reader.fileno(), start, os.SEEK_HOLE)
+            while start < stop:
+                data = os.pread(reader.fileno(), min(_COPY_BYTES, stop - start), start)
+                if not data:
+                    break
+                os.pwrite(writer.fileno(), data, start)
+                start += len(data)
+            position = stop
+        os.fsync(writer.fileno())
+
+
+@contextlib.contextmanager
+def _lock(root: Path, *, create: bool) -> Iterator[bool]:
+    """Hold the lock of a staging root; yields False where the root is gone.
+
+    Whoever leaves last removes the lock file, so the one that was locked must still be the one
+    that has the name.
+    """
+    deadline = time.monotonic() + _LOCK_WAIT_SECONDS
+    path = root / _LOCK
+    while True:
+        try:
+            if create:
+                root.mkdir(exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except FileNotFoundError:
+            if create:
+                continue
+            yield False
+            return
+        try:
+            if _try_lock(descriptor) and _has_name(descriptor, path):
+                yield True
+                return
+        finally:
+            os.close(descriptor)
+        if time.monotonic() > deadline:
+            raise RmqIndexError(f"{path}: another write has been committing for ten minutes")
+        time.sleep(_POLL_SECONDS)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _has_name(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _is_locked(root: Path) -> bool:
+    """Tell whether a living process commits or recovers."""
+    try:
+        descriptor = os.open(root / _LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _recover(root: Path, directory: Path) -> None:
+    """Undo an unfinished commit and remove the jobs of dead owners; the lock is held."""
+    journal = _Journal.read(root)
+    if journal is not None:
+        journal.undo(root, directory)
+    for path in sorted(root.iterdir()):
+        if path.name.endswith(_TRASH):
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.is_dir():
+            owner = _read_owner(path)
+            # A job without an owner died while it was made, since that happens under the lock.
+            if owner is None or owner.is_gone():
+                _remove_job(path)
+
+
+def _names(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
+def _read_owner(job: Path) -> Owner | None:
+    try:
+        return Owner.from_dict(json.loads((job / _OWNER).read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _remove_job(path: Path) -> None:
+    """Remove a job directory: first its name, so that straggling tasks cannot add to it."""
+    trash = path.with_name(path.name + _TRASH)
+    try:
+        path.rename(trash)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(trash, ignore_errors=True)
+
+
+def _remove_root(root: Path) -> None:
+    """Remove the staging root when no job is left in it and nobody holds its lock."""
+    try:
+        descriptor = os.open(root / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        if _try_lock(descriptor) and _names(root) == {_LOCK}:
+            (root / _LOCK).unlink()
+            root.rmdir()
+    except OSError:  # a new job came in between, or the directory is not ours to remove
+        pass
+    finally:
+        os.close(descriptor)
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+        target.unlink(missing_ok=True)
+        copy_sparse(source, target)
+
+
+def _write_durably(path: Path, text: str) -> None:
+    with path.open("x", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,441 @@
+"""The write journal: a commit is seen whole or not at all, whenever its process dies."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from rmqindex import RmqIndexError, _journal
+from rmqindex._journal import Staging, copy_sparse, effective_listing, staging_root
+from rmqindex._owner import Owner
+
+OLD = {"100": b"one", "200": b"two", "300": b"three"}
+NEW = {"100": b"one", "300": b"three and more", "400": b"four"}
+CHANGES = {"300": b"three and more", "400": b"four"}
+REMOVED = ["200", "300"]
+
+
+def make_directory(parent):
+    """Make an index directory in the state OLD."""
+    path = parent / "index"
+    path.mkdir(parents=True)
+    for name, data in OLD.items():
+        (path / name).write_bytes(data)
+    return path
+
+
+@pytest.fixture
+def directory(tmp_path):
+    """An index directory in the state OLD."""
+    return make_directory(tmp_path / "store")
+
+
+def seen(directory):
+    """Return what a reader finds."""
+    return {name: path.read_bytes() for name, path in effective_listing(directory).items()}
+
+
+def on_disk(directory):
+    """Return what stands in the directory itself."""
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def beside(directory):
+    """Return the names in the parent directory."""
+    return [path.name for path in directory.parent.iterdir()]
+
+
+def stage(staging, changes):
+    """Write the files of a job."""
+    staged = []
+    for name, data in changes.items():
+        path = staging.path / f"staged-{name}"
+        path.write_bytes(data)
+        staged.append((path, name))
+    return staged
+
+
+def run_job(directory):
+    """Take the directory from OLD to NEW."""
+    staging = Staging.create(directory, Owner.current())
+    staged = stage(staging, CHANGES)
+    with staging.exclusive():
+        staging.commit(staged, REMOVED)
+    staging.discard()
+
+
+def dead_owner():
+    """Return a process that is no more."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        owner = Owner.of_process(process.pid)
+        process.kill()
+    return owner
+
+
+class TestCommit:
+    """What a commit does, and what it leaves when it fails."""
+
+    def test_files_appear_are_replaced_and_go_in_one_commit(self, directory):
+        """A commit adds, replaces and removes, and leaves nothing beside the directory."""
+        run_job(directory)
+        assert seen(directory) == on_disk(directory) == NEW
+        assert beside(directory) == ["index"]
+
+    def test_a_missing_directory_and_its_parents_are_made(self, tmp_path):
+        """A first write needs no directory."""
+        directory = tmp_path / "a" / "b" / "index"
+        staging = Staging.create(directory, Owner.current())
+        staged = stage(staging, {"1": b"x"})
+        assert not directory.exists()
+        with staging.exclusive():
+            staging.commit(staged, [])
+        staging.discard()
+        assert seen(directory) == {"1": b"x"}
+
+    def test_a_file_that_is_there_is_never_replaced_unasked(self, directory):
+        """A final name that is taken fails the commit, and nothing changes."""
+        staging = Staging.create(directory, Owner.current())
+        staged = stage(staging, {"300": b"other"})
+        with staging.exclusive(), pytest.raises(RmqIndexError, match="300: expected no such file"):
+            staging.commit(staged, [])
+        staging.discard()
+        assert seen(directory) == OLD
+
+    def test_a_file_to_remove_must_be_there(self, directory):
+        """A removal of a name that is not there fails the commit."""
+        staging = Staging.create(directory, Owner.current())
+        with staging.exclusive(), pytest.raises(RmqIndexError, match="999: expected a file"):
+            staging.commit([], ["999"])
+        staging.discard()
+        assert seen(directory) == OLD
+
+    @pytest.mark.parametrize("failing", ["replace", "unlink"])
+    def test_a_commit_that_fails_half_way_is_undone(self, directory, monkeypatch, failing):
+        """An error in the middle restores what was there before it is raised."""
+        staging = Staging.create(directory, Owner.current())
+        staged = stage(staging, CHANGES)
+        original = getattr(Path, failing)
+        calls = []
+
+        def fail(path, *arguments, **options):
+            if path.parent == directory or (arguments and Path(arguments[0]).parent == directory):
+                calls.append(path)
+                if len(calls) == (2 if failing == "replace" else 1):
+                    raise OSError(errno.ENOSPC, "No space left on device")
+            return original(path, *arguments, **options)
+
+        monkeypatch.setattr(Path, failing, fail)
+        with staging.exclusive(), pytest.raises(OSError, match="No space left"):
+            staging.commit(staged, REMOVED)
+        assert seen(directory) == on_disk(directory) == OLD
+        staging.discard()
+        assert beside(directory) == ["index"]
+
+    def test_file_systems_without_hard_links_are_served_by_copies(self, directory, monkeypatch):
+        """Where no hard link can be made, old files are copied aside instead."""
+
+        def refuse(*_):
+            raise OSError(errno.EPERM, "Operation not permitted")
+
+        monkeypatch.setattr(os, "link", refuse)
+        run_job(directory)
+        assert seen(directory) == NEW
+
+    def test_a_commit_whose_application_died_is_undone(self, directory):
+        """A commit that outlives its application must not surprise the application's retry."""
+        staging = Staging.create(directory, Owner.current())
+        staged = stage(staging, CHANGES)
+        with staging.exclusive():
+            (staging.path / "owner.json").write_text(json.dumps(dead_owner().to_dict()))
+            with pytest.raises(RmqIndexError, match="application ended"):
+                staging.commit(staged, REMOVED)
+        assert seen(directory) == on_disk(directory) == OLD
+        with pytest.raises(RmqIndexError, match="it was ended"), staging.exclusive():
+            pass
+
+    def test_a_linked_directory_is_the_directory_it_links_to(self, directory, tmp_path):
+        """The staging sibling stands beside the real directory."""
+        link = tmp_path / "link"
+        link.symlink_to(directory)
+        assert staging_root(link) == staging_root(directory)
+        run_job(link)
+        assert seen(directory) == seen(link) == NEW
+
+
+class TestJobs:
+    """How jobs begin, end and wait for each other."""
+
+    def test_a_discarded_job_leaves_nothing(self, directory):
+        """Discarding removes the staged files, the lock and the staging root; twice is harmless."""
+        staging = Staging.create(directory, Owner.current())
+        stage(staging, CHANGES)
+        staging.discard()
+        staging.discard()
+        assert beside(directory) == ["index"]
+        assert seen(directory) == OLD
+
+    def test_a_discarded_job_cannot_commit(self, directory):
+        """Whoever comes too late is told that the job was ended."""
+        staging = Staging.create(directory, Owner.current())
+        staging.discard()
+        with pytest.raises(RmqIndexError, match="it was ended"), staging.exclusive():
+            pass
+
+    def test_a_straggler_finds_nothing_to_write_into(self, directory):
+        """A task that goes on after the end of its job cannot leave a file behind."""
+        staging = Staging.create(directory, Owner.current())
+        with (staging.path / "straggler").open("wb") as file:
+            staging.discard()
+            file.write(b"late")
+        with pytest.raises(FileNotFoundError):
+            (staging.path / "later").write_bytes(b"later")
+        assert beside(directory) == ["index"]
+
+    def test_the_next_writer_removes_jobs_of_the_dead_and_keeps_those_of_the_living(
+        self, directory
+    ):
+        """Only a job whose process is known to be dead is removed."""
+        living = Staging.create(directory, Owner.current())
+        elsewhere = Staging.create(
+            directory, Owner("another-host", "boot", "pid:[1]", pid=1, start_time=1)
+        )
+        rebooted = Staging.create(
+            directory, Owner(os.uname().nodename, "boot", "pid:[1]", pid=1, start_time=1)
+        )
+        dead = Staging.create(directory, dead_owner())
+        half_made = staging_root(directory) / "job-half-made"
+        half_made.mkdir()
+        last = Staging.create(directory, Owner.current())
+        assert living.path.exists()
+        assert elsewhere.path.exists()
+        assert last.path.exists()
+        assert not rebooted.path.exists()
+        assert not dead.path.exists()
+        assert not half_made.exists()
+
+    def test_a_reused_process_id_is_another_process(self):
+        """The start time tells a process from a later one with the same id."""
+        current = Owner.current()
+        assert not current.is_gone()
+        other = Owner(
+            current.host, current.boot_id, current.namespace, current.pid, current.start_time - 1
+        )
+        assert other.is_gone()
+
+    def test_an_ancestor_is_found_by_its_command(self):
+        """A child of a process names that process by its command, and itself without one."""
+        script = (
+            "import os, sys; from rmqindex._owner import Owner;"
+            "assert Owner.of_ancestor('no-such-command').pid == os.getpid();"
+            "print(Owner.of_ancestor('bash').pid)"
+        )
+        with subprocess.Popen(
+            ["bash", "-c", f'"{sys.executable}" -c "{script}"; true'], stdout=subprocess.PIPE
+        ) as bash:
+            output, _ = bash.communicate(timeout=60)
+        assert int(output) == bash.pid
+
+    def test_two_writers_commit_one_after_the_other(self, directory):
+        """A writer waits for the commit lock of another."""
+        first = Staging.create(directory, Owner.current())
+        second = Staging.create(directory, Owner.current())
+        order = []
+
+        def commit_second():
+            with second.exclusive():
+                order.append("second")
+
+        with first.exclusive():
+            thread = threading.Thread(target=commit_second)
+            thread.start()
+            time.sleep(0.2)
+            order.append("first")
+        thread.join(timeout=30)
+        assert order == ["first", "second"]
+
+    def test_a_writer_does_not_wait_for_ever(self, directory, monkeypatch):
+        """A lock that is never released is an error, not a hang."""
+        staging = Staging.create(directory, Owner.current())
+        monkeypatch.setattr(_journal, "_LOCK_WAIT_SECONDS", 0.1)
+        with (
+            staging.exclusive(),
+            pytest.raises(RmqIndexError, match="another write"),
+            staging.exclusive(),
+        ):
+            pass
+
+
+class TestListing:
+    """What readers see."""
+
+    def test_a_directory_without_a_journal_is_listed_as_it_is(self, directory):
+        """Without a commit under way, a listing is the directory."""
+        assert seen(directory) == OLD
+
+    def test_a_missing_directory_is_an_error(self, tmp_path):
+        """Nothing can be listed where nothing is."""
+        with pytest.raises(FileNotFoundError):
+            effective_listing(tmp_path / "nowhere")
+
+    def test_a_reader_waits_for_a_commit_that_lives(self, directory, monkeypatch):
+        """A reader that meets a commit half way gets the new state when it ends soon."""
+        staging = Staging.create(directory, Owner.current())
+        staged = stage(staging, CHANGES)
+        original = Path.unlink
+        listings = []
+        threads = []
+
+        def slow_unlink(path, *, missing_ok=False):
+            if path.parent == directory:
+                threads.append(threading.Thread(target=lambda: listings.append(seen(directory))))
+                threads[0].start()
+                time.sleep(0.3)
+            original(path, missing_ok=missing_ok)
+
+        monkeypatch.setattr(Path, "unlink", slow_unlink)
+        with staging.exclusive():
+            staging.commit(staged, REMOVED)
+        threads[0].join(timeout=30)
+        staging.discard()
+        assert listings == [NEW]
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            "[]",
+            '{"job": "a"}',
+            '{"job": "a", "created": false, "old": ["../x"], "new": []}',
+            '{"job": "..", "created": false, "old": [], "new": []}',
+        ],
+    )
+    def test_a_journal_that_is_none_is_an_error(self, directory, text):
+        """A broken journal is reported, and names that lead elsewhere are never followed."""
+        root = staging_root(directory)
+        root.mkdir()
+        (root / "journal.json").write_text(text)
+        with pytest.raises(RmqIndexError, match=r"journal\.json: expected"):
+            effective_listing(directory)
+
+
+class TestSparseCopies:
+    """Copies of sparse files."""
+
+    @pytest.mark.parametrize("size", [0, 1, 5000, 3 << 20])
+    def test_a_copy_holds_the_same_bytes_and_the_same_holes(self, tmp_path, size):
+        """Bytes are equal, and what was a hole takes no room."""
+        source = tmp_path / "source"
+        with source.open("wb") as file:
+            file.truncate(size)
+            if size:
+                file.seek(size // 2)
+                file.write(b"x")
+        copy_sparse(source, tmp_path / "target")
+        assert (tmp_path / "target").read_bytes() == source.read_bytes()
+        assert (tmp_path / "target").stat().st_blocks <= source.stat().st_blocks + 16
+
+
+def kill_before(fatal):
+    """Have this process killed just before its n-th call that changes the file system."""
+    calls = itertools.count(1)
+
+    def deadly(function):
+        def call(*arguments, **options):
+            if next(calls) == fatal:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*arguments, **options)
+
+        return call
+
+    # Not fsync: a killed process loses nothing that it wrote.
+    for name in ("replace", "rename", "link", "unlink", "rmdir", "mkdir", "ftruncate", "open"):
+        setattr(os, name, deadly(getattr(os, name)))
+
+
+def run_killed_job(directory, fatal):
+    """Run the job in this process, which dies before its n-th step."""
+    kill_before(fatal)
+    run_job(directory)
+
+
+def run_job_without_commit_point(directory):
+    """Run the job in this process, which dies when nothing but the commit point is missing."""
+    apply = Staging._apply
+
+    def apply_and_die(self, new, removed):
+        apply(self, new, removed)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    Staging._apply = apply_and_die
+    run_job(directory)
+
+
+def run_killed_recovery(directory, fatal):
+    """Begin another job in this process, which dies before its n-th step."""
+    kill_before(fatal)
+    Staging.create(directory, Owner.current())
+
+
+def in_process(function, *arguments):
+    """Run a function in a process of its own; return whether it lived to its end."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pytest", "rmqindex._journal"])
+    process = context.Process(target=function, args=arguments)
+    process.start()
+    process.join(timeout=60)
+    assert process.exitcode in (0, -signal.SIGKILL)
+    return process.exitcode == 0
+
+
+def test_a_process_killed_at_any_step_leaves_the_old_state_or_the_new_one(tmp_path):
+    """Kill a job before each of its steps: readers, the retry and the clean-up all find order."""
+    outcomes = []
+    for fatal in itertools.count(1):
+        directory = make_directory(tmp_path / str(fatal))
+        finished = in_process(run_killed_job, directory, fatal)
+        state = seen(directory)
+        assert state in (OLD, NEW), f"killed before step {fatal}"
+        outcomes.append(state == NEW)
+        # The retry starts from the state that readers saw, and finishes.
+        staging = Staging.create(directory, Owner.current())
+        with staging.exclusive():
+            assert on_disk(directory) == state
+            if state == OLD:
+                staging.commit(stage(staging, CHANGES), REMOVED)
+        staging.discard()
+        assert seen(directory) == on_disk(directory) == NEW
+        assert beside(directory) == ["index"]
+        if finished:
+            break
+    assert outcomes == sorted(outcomes), "once the new state is seen it stays"
+    assert not outcomes[0]
+    assert outcomes[-1]
+    assert len(outcomes) > 20
+
+
+def test_a_recovery_killed_at_any_step_is_finished_by_the_next(tmp_path):
+    """Undoing a dead commit may itself die, and still ends in the old state."""
+    for fatal in itertools.count(1):
+        directory = make_directory(tmp_path / str(fatal))
+        assert not in_process(run_job_without_commit_point, directory)
+        assert on_disk(directory) == NEW
+        assert seen(directory) == OLD
+        finished = in_process(run_killed_recovery, directory, fatal)
+        assert seen(directory) == OLD
+        Staging.create(directory, Owner.current()).discard()
+        assert seen(directory) == on_disk(directory) == OLD
+        assert beside(directory) == ["index"]
+        if finished:
+            break
+    assert fatal > 10
