@@ -1,0 +1,553 @@
+"""Reading one IndexFile (spec: reading a file; RocketMQ: ``IndexFile``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+
+from rmqindex._arrays import int_array
+from rmqindex._chains import MAX_STEPS, find
+from rmqindex._decoding import (
+    ENTRY_SCHEMA,
+    LOOKUP_SCHEMA,
+    MILLISECONDS,
+    corrupt_entry,
+    entry_columns,
+    links_of,
+    malformed,
+    to_batch,
+)
+from rmqindex._errors import CorruptIndexError
+from rmqindex._geometry import infer_layout
+from rmqindex._hashing import key_hash
+from rmqindex._header import IndexHeader
+from rmqindex._layout import (
+    ENTRY_DTYPE,
+    ENTRY_SIZE,
+    FIRST_POSITION,
+    HEADER_SIZE,
+    INDEX_COUNT_OFFSET,
+    INT32_MAX,
+    INVALID_INDEX,
+    SLOT_DTYPE,
+    SLOT_SIZE,
+    Layout,
+)
+from rmqindex._paths import refuse_tiered_file
+from rmqindex._storage import is_remote, local_path, open_source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    import pyarrow.fs as pafs
+    from numpy.typing import NDArray
+
+    from rmqindex._arrays import IntArray
+    from rmqindex._chains import Found
+    from rmqindex._storage import PathLike
+
+__all__ = ["IndexFile", "Mode"]
+
+Mode = Literal["FAILFAST", "DROPMALFORMED"]
+_MODES = ("FAILFAST", "DROPMALFORMED")
+
+# Entries a batch of a scan holds at most.
+_BATCH_ENTRIES = 65_536
+# Hashes that walk their chains together: their entries of one step stay in the processor's cache.
+_BATCH_HASHES = 32_768
+# After so many steps, hashes are looked at for being asked several times before they walk on.
+_COMMON_STEPS = 64
+# More hashes than this in crowded slots are faster found by one scan than by their chains.
+_MAX_LONG_WALKS = 64
+# A broker that meets a cycle repeats it until its caller has enough; no caller has use for more.
+_MAX_CYCLE_RESULTS = 1 << 20
+
+# How many bits of a hash decide, in a scan, whether it is worth searching for.
+_FILTER_BITS = (1 << 22) - 1
+
+_UINT32 = 1 << 32
+_UINT64 = 1 << 64
+
+
+class IndexFile:
+    """One IndexFile, opened for reading; a context manager.
+
+    The file is read as it was when it was opened: entries that a broker appends later are never
+    returned, and entries counted at opening are returned exactly once.
+
+    Attributes:
+        path: The file; a ``pathlib.Path`` for a local one, a ``str`` for a remote one.
+        header: The header when the file was opened.
+        mode: What happens to malformed entries.
+    """
+
+    path: Path | str
+    header: IndexHeader
+    mode: Mode
+
+    def __init__(
+        self,
+        path: PathLike,
+        layout: Layout | None = None,
+        *,
+        mode: Mode = "FAILFAST",
+        filesystem: pafs.FileSystem | None = None,
+        zero_extend: bool = False,
+    ) -> None:
+        """Open a file and read its header.
+
+        Args:
+            path: A local path, a ``file:`` URI, or a URI that ``pyarrow.fs`` knows.
+            layout: The geometry; without it, it is inferred as :meth:`Layout.infer` does, unless
+                the file has no entries and so needs none.
+            mode: ``FAILFAST`` raises on the first malformed bytes that are met;
+                ``DROPMALFORMED`` reads the sound entries and ignores the others.
+            filesystem: Where ``path`` lies, instead of what the path itself says.
+            zero_extend: Read a short file as if it were filled up with zeros, as the broker does
+                (it needs ``layout``); nothing on disk changes.
+
+        Raises:
+            RmqIndexError: The file cannot be read, or its geometry cannot be inferred.
+            CorruptIndexError: In ``FAILFAST``: a truncated file, or more entries than fit.
+            ValueError: An unknown mode, or ``zero_extend`` without ``layout``.
+        """
+        if mode not in _MODES:
+            raise ValueError(f"mode: expected one of {', '.join(_MODES)}, got {mode!r}")
+        if zero_extend and layout is None:
+            raise ValueError("zero_extend: expected a layout to say to which size")
+        self.mode = mode
+        remote = filesystem is not None or is_remote(path)
+        self.path = str(path) if remote else local_path(path)
+        self._remote = remote
+        self._closed = False
+        self._source = open_source(
+            path,
+            filesystem=filesystem,
+            zero_extend_to=layout.file_size if zero_extend and layout is not None else None,
+        )
+        try:
+            self._open(layout)
+        except BaseException:
+            self._source.close()
+            raise
+
+    def _open(self, layout: Layout | None) -> None:
+        source = self._source
+        lenient = self.mode == "DROPMALFORMED"
+        if source.size < HEADER_SIZE:
+            if not lenient:
+                raise CorruptIndexError(
+                    source.path,
+                    "header",
+                    0,
+                    f"{HEADER_SIZE} bytes",
+                    f"a file of {source.size} bytes",
+                )
+            self.header = IndexHeader()
+        else:
+            refuse_tiered_file(source)
+            self.header = IndexHeader.from_bytes(source.read(0, HEADER_SIZE))
+        if layout is None and self.header.entry_count:
+            layout = infer_layout(source)
+        self._layout = layout
+        self._entry_count = self.header.entry_count
+        if layout is None:
+            return
+        if lenient:
+            there = (source.size - layout.entry_offset(0)) // ENTRY_SIZE - 1
+            self._entry_count = max(0, min(self._entry_count, layout.capacity, there))
+            return
+        if source.size < layout.file_size:
+            raise CorruptIndexError(
+                source.path, "file_size", source.size, f"{layout.file_size} bytes", source.size
+            )
+        if self.header.index_count > layout.index_num:
+            raise CorruptIndexError(
+                source.path,
+                "index_count",
+                INDEX_COUNT_OFFSET,
+                f"at most {layout.index_num}",
+                self.header.index_count,
+            )
+
+    @property
+    def name(self) -> str:
+        """The file's name without its folder."""
+        return str(self.path).rsplit("/", 1)[-1].partition("?")[0]
+
+    @property
+    def layout(self) -> Layout | None:
+        """The geometry; None for a file without entries that was opened without one."""
+        return self._layout
+
+    @property
+    def entry_count(self) -> int:
+        """How many entries are read: those the header counted when the file was opened.
+
+        With ``DROPMALFORMED`` a count beyond what the file can hold is cut to that.
+        """
+        return self._entry_count
+
+    def scan(
+        self,
+        start: int = FIRST_POSITION,
+        stop: int | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Read entries in file order.
+
+        Args:
+            start: The first position, at least 1.
+            stop: The position before which reading ends; by default, and at most, the position
+                after the last entry counted when the file was opened.
+            columns: Names of ``ENTRY_SCHEMA`` to decode, in the order wanted; by default all.
+
+        Returns:
+            An iterator of batches with those columns, each of at most 65,536 entries.
+
+        Raises:
+            ValueError: A range beyond the entries, an unknown column, or a closed file.
+            CorruptIndexError: In ``FAILFAST``, while iterating: a malformed entry.
+        """
+        end = self._entry_count + FIRST_POSITION
+        stop = end if stop is None else stop
+        if not FIRST_POSITION <= start <= max(stop, start) <= end:
+            raise ValueError(
+                f"range: expected positions from {FIRST_POSITION} to {end}, got {start} to {stop}"
+            )
+        names = ENTRY_SCHEMA.names if columns is None else list(columns)
+        for name in names:
+            if name not in ENTRY_SCHEMA.names:
+                known = ", ".join(ENTRY_SCHEMA.names)
+                raise ValueError(f"columns: expected some of {known}, got {name!r}")
+        self._check_open()
+        return self._scan(start, stop, names)
+
+    def _scan(self, start: int, stop: int, names: list[str]) -> Iterator[pa.RecordBatch]:
+        schema = pa.schema([ENTRY_SCHEMA.field(name) for name in names])
+        for entries, positions in self._sound_entries(start, stop):
+            assert self._layout is not None  # there are entries
+            columns = entry_columns(
+                entries,
+                positions,
+                links=links_of(entries),
+                layout=self._layout,
+                begin_timestamp=self.header.begin_timestamp,
+                columns=names,
+            )
+            yield to_batch(schema, columns)
+
+    def _sound_entries(
+        self, start: int, stop: int
+    ) -> Iterator[tuple[NDArray[Any], NDArray[np.int32]]]:
+        """Yield entries with their positions, the malformed ones raised or dropped by mode."""
+        layout = self._layout
+        if layout is None:
+            return
+        for first in range(start, stop, _BATCH_ENTRIES):
+            self._check_open()
+            last = min(first + _BATCH_ENTRIES, stop)
+            entries = self._source.entry_range(layout, first, last)
+            positions = np.arange(first, last, dtype=np.int32)
+            links = links_of(entries)
+            bad = malformed(links, positions, self.header.begin_timestamp)
+            if bad is not None:
+                if self.mode == "FAILFAST":
+                    place = int(np.flatnonzero(bad)[0])
+                    raise corrupt_entry(
+                        self._source.path, layout, int(positions[place]), links, place
+                    )
+                entries, positions = entries[~bad], positions[~bad]
+            yield entries, positions
+
+    def lookup(
+        self,
+        hashes: IntArray,
+        limit: int | None = None,
+    ) -> pa.RecordBatch:
+        """Find the entries of key hashes, without a time filter.
+
+        Args:
+            hashes: Key hashes, 0 to 2**31 - 1, as a list, a NumPy array or an Arrow array; a
+                repeated one is answered each time.
+            limit: Only entries at positions below this one are returned; by default, and at most,
+                those counted when the file was opened.
+
+        Returns:
+            One batch of ``query`` (int64, the place of the hash in ``hashes``) and the columns of
+            ``ENTRY_SCHEMA``, by query and newest first.
+
+        Raises:
+            ValueError: A negative or too large hash, a null, or a closed file.
+            TypeError: Not integers.
+            CorruptIndexError: In ``FAILFAST``: a broken slot or chain was met.
+        """
+        self._check_open()
+        wanted = int_array("hashes", hashes, 0, INT32_MAX).astype(np.int32)
+        end = self._entry_count + FIRST_POSITION
+        limit = end if limit is None else min(limit, end)
+        layout = self._layout
+        if layout is None or limit <= FIRST_POSITION or not len(wanted):
+            return _lookup_batch([_NO_HITS], Layout(1, 1), self.header)
+        if self.mode == "DROPMALFORMED":
+            # Only the entries themselves say what was lost where a slot or a link was damaged.
+            distinct, places = np.unique(wanted, return_inverse=True)
+            hits = _repeated(np.arange(len(wanted)), places, self._scan_for(distinct, limit))
+            return _lookup_batch([hits], layout, self.header)
+        parts, unfinished = self._walk(wanted, limit, layout)
+        if len(unfinished):
+            distinct, places = np.unique(wanted[unfinished], return_inverse=True)
+            hits = _repeated(unfinished, places, self._finish(distinct, limit, layout))
+            parts = [_by_query([*parts, hits])]
+        return _lookup_batch(parts, layout, self.header)
+
+    def _walk(
+        self, hashes: NDArray[np.int32], limit: int, layout: Layout
+    ) -> tuple[list[_Hits], NDArray[np.int64]]:
+        """Walk the chains of all hashes for as long as most chains are."""
+        parts, unfinished = [], []
+        for first in range(0, len(hashes), _BATCH_HASHES):
+            found = self._find(hashes[first : first + _BATCH_HASHES], limit, layout, _COMMON_STEPS)
+            parts.append(_Hits(found.queries + first, found.positions, found.entries))
+            unfinished.append(found.unfinished + first)
+        return parts, np.concatenate(unfinished)
+
+    def _finish(self, distinct: NDArray[np.int32], limit: int, layout: Layout) -> _Hits:
+        """Find hashes whose chains are long: a few by walking on, crowded ones by a scan."""
+        if len(distinct) > _MAX_LONG_WALKS:
+            return self._scan_for(distinct, limit)
+        found = self._find(distinct, limit, layout, MAX_STEPS)
+        hits = _Hits(found.queries, found.positions, found.entries)
+        if not len(found.unfinished):
+            return hits
+        rest = self._scan_for(distinct[found.unfinished], limit)
+        return _by_query([hits, rest._replace(queries=found.unfinished[rest.queries])])
+
+    def _find(self, hashes: NDArray[np.int32], limit: int, layout: Layout, max_steps: int) -> Found:
+        return find(
+            self._source,
+            layout,
+            hashes,
+            limit=limit,
+            header=self.header,
+            index_count=self._current_index_count,
+            max_steps=max_steps,
+        )
+
+    def _current_index_count(self) -> int:
+        """Read ``index_count`` anew: a broker may be writing this file."""
+        return IndexHeader.from_bytes(self._source.read(0, HEADER_SIZE)).index_count
+
+    def _scan_for(self, distinct: NDArray[np.int32], limit: int) -> _Hits:
+        """Find sorted distinct hashes by reading all entries; by hash and newest first."""
+        # Most entries are told apart by a few bits, without searching.
+        maybe = np.zeros(_FILTER_BITS + 1, np.bool_)
+        maybe[distinct & _FILTER_BITS] = True
+        parts = [_NO_HITS]
+        for entries, positions in self._sound_entries(FIRST_POSITION, limit):
+            hashes = entries["key_hash"].astype(np.int32)
+            near = np.flatnonzero(maybe[hashes & _FILTER_BITS])
+            places = np.searchsorted(distinct, hashes[near])
+            places[places == len(distinct)] = 0
+            hit = distinct[places] == hashes[near]
+            chosen = near[hit]
+            parts.append(_Hits(places[hit], positions[chosen], entries[chosen]))
+        hits = _joined(parts)
+        return hits.taken(np.lexsort((-hits.positions, hits.queries)))
+
+    def select_phy_offset(self, key: str, max_num: int, begin: int, end: int) -> list[int]:
+        """Find a key's messages exactly as the broker does (``IndexFile.selectPhyOffset``).
+
+        Its quirks are part of the answer (spec: the broker's own search): the walk ends at the
+        first entry of any key that is older than ``begin``; the first entry of a rolled file reads
+        back late; other keys of the same hash are not told apart; never-written entries read as
+        zeros; arithmetic wraps at 32 and 64 bits; reads beyond the file end the walk.
+
+        Args:
+            key: The whole ``topic#key``.
+            max_num: How many offsets at most; 0 or less gives none.
+            begin: The earliest store time, epoch milliseconds, inclusive.
+            end: The latest store time, epoch milliseconds, inclusive.
+
+        Returns:
+            CommitLog offsets in bytes, newest entry first.
+
+        Raises:
+            CorruptIndexError: A cycle of entries that all do not match, where the broker hangs.
+            ValueError: A closed file.
+        """
+        self._check_open()
+        count, layout = self.header.index_count, self._layout
+        if count <= FIRST_POSITION or layout is None:
+            return []
+        wanted = key_hash(key)
+        position = self._select_slot(wanted % layout.hash_slot_num, layout)
+        found: list[int] = []
+        if position is None or not INVALID_INDEX < position <= count:
+            return found
+        climbs: dict[int, int] = {}
+        while len(found) < max_num:
+            entry = self._select_entry(position, layout)
+            if entry is None:
+                break
+            hashed, phy_offset, time_diff, prev = entry
+            if time_diff < 0:
+                break
+            time = _signed(self.header.begin_timestamp + time_diff * MILLISECONDS, _UINT64)
+            if hashed == wanted and begin <= time <= end:
+                found.append(phy_offset)
+            if not INVALID_INDEX < prev <= count or prev == position or time < begin:
+                break
+            if prev > position:
+                if position in climbs:
+                    return self._repeat_cycle(found, climbs[position], max_num, position, layout)
+                # Every cycle climbs somewhere; one that climbs here twice goes on forever.
+                climbs[position] = len(found)
+            position = prev
+        return found
+
+    def _select_slot(self, slot: int, layout: Layout) -> int | None:
+        """Return a slot's value, or None where the broker's read would fail."""
+        if layout.slot_offset(slot + 1) > min(self._source.size, layout.file_size):
+            return None
+        return int(
+            np.frombuffer(self._source.read(layout.slot_offset(slot), SLOT_SIZE), SLOT_DTYPE)[0]
+        )
+
+    def _select_entry(self, position: int, layout: Layout) -> tuple[int, int, int, int] | None:
+        """Return an entry's four fields, or None where the broker's read would fail."""
+        offset = _signed(layout.entry_offset(position), _UINT32)
+        if not 0 <= offset <= min(self._source.size, layout.file_size) - ENTRY_SIZE:
+            return None
+        fields: tuple[int, int, int, int]
+        fields = np.frombuffer(self._source.read(offset, ENTRY_SIZE), ENTRY_DTYPE)[0].item()
+        return fields
+
+    def _repeat_cycle(
+        self, found: list[int], before: int, max_num: int, position: int, layout: Layout
+    ) -> list[int]:
+        """Return what the broker answers from a cycle: its matches over and over."""
+        period = found[before:]
+        missing = max_num - len(found)
+        if not period or missing > _MAX_CYCLE_RESULTS:
+            raise CorruptIndexError(
+                self._source.path,
+                "prev_position",
+                layout.entry_offset(position) + ENTRY_SIZE - SLOT_SIZE,
+                f"0 to {position - 1} (entry {position})",
+                "a cycle",
+            )
+        repeats = -(-missing // len(period))
+        return (found + period * repeats)[:max_num]
+
+    def is_time_matched(self, begin: int, end: int) -> bool:
+        """Return whether the broker would search this file (``IndexFile.isTimeMatched``).
+
+        It is not closed overlap where the header's ``end_timestamp`` precedes its
+        ``begin_timestamp``.
+
+        Args:
+            begin: The earliest store time, epoch milliseconds.
+            end: The latest store time, epoch milliseconds.
+        """
+        first, last = self.header.begin_timestamp, self.header.end_timestamp
+        return (begin < first and end > last) or first <= begin <= last or first <= end <= last
+
+    def close(self) -> None:
+        """Let go of the file; a second call does nothing."""
+        self._closed = True
+        self._source.close()
+
+    def __enter__(self) -> Self:
+        """Return the file itself."""
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the file."""
+        self.close()
+
+    def __fspath__(self) -> str:
+        """Return the path of a local file.
+
+        Raises:
+            TypeError: A remote file.
+        """
+        if self._remote:
+            raise TypeError(f"path: expected a local file, got {self.path}")
+        return str(self.path)
+
+    def __repr__(self) -> str:
+        """Show the path, the geometry and how many entries there are."""
+        return f"IndexFile({str(self.path)!r}, {self._layout}, entries={self._entry_count})"
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError(f"{self._source.path}: the IndexFile is closed")
+
+
+class _Hits(NamedTuple):
+    """Entries found: for which query, where, and what."""
+
+    queries: NDArray[np.int64]
+    positions: NDArray[np.int32]
+    entries: NDArray[Any]
+
+    def taken(self, order: NDArray[np.int64]) -> _Hits:
+        """Return the hits at places."""
+        return _Hits(self.queries[order], self.positions[order], self.entries[order])
+
+
+_NO_HITS = _Hits(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, ENTRY_DTYPE))
+
+
+def _joined(parts: list[_Hits]) -> _Hits:
+    return _Hits(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+
+
+def _by_query(parts: list[_Hits]) -> _Hits:
+    """Join parts in the order of their queries; each query is whole in one part."""
+    hits = _joined(parts)
+    return hits.taken(np.argsort(hits.queries, kind="stable"))
+
+
+def _repeated(queries: NDArray[np.int64], places: NDArray[np.int64], hits: _Hits) -> _Hits:
+    """Give every query the hits of its distinct hash.
+
+    Args:
+        queries: The queries, ascending.
+        places: The distinct hash of each query.
+        hits: Hits by distinct hash.
+    """
+    starts = np.searchsorted(hits.queries, places, side="left")
+    counts = np.searchsorted(hits.queries, places, side="right") - starts
+    first = np.repeat(starts - (np.cumsum(counts) - counts), counts)
+    chosen = first + np.arange(int(counts.sum()))
+    return _Hits(np.repeat(queries, counts), hits.positions[chosen], hits.entries[chosen])
+
+
+def _lookup_batch(parts: list[_Hits], layout: Layout, header: IndexHeader) -> pa.RecordBatch:
+    hits = _joined(parts)
+    columns = entry_columns(
+        hits.entries,
+        hits.positions,
+        links=links_of(hits.entries),
+        layout=layout,
+        begin_timestamp=header.begin_timestamp,
+        columns=ENTRY_SCHEMA.names,
+    )
+    return to_batch(LOOKUP_SCHEMA, [hits.queries, *columns])
+
+
+def _signed(value: int, modulus: int) -> int:
+    """Return a value as Java's int or long would hold it after wrapping around."""
+    value %= modulus
+    return value - modulus if value >= modulus // 2 else value

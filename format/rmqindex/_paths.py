@@ -1,0 +1,258 @@
+"""What a path stands for: an IndexFile, an index directory or a store root (spec: file names).
+
+The broker reads the files of ``<store root>/index`` in the order of their paths, and only those
+whose name ``Long.parseLong`` accepts (RocketMQ: ``IndexService.load``, ``DefaultMappedFile``).
+"""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from rmqindex._errors import RmqIndexError
+from rmqindex._journal import effective_listing
+from rmqindex._layout import INT64_MAX, INT64_MIN
+from rmqindex._storage import is_remote, local_path, open_filesystem
+
+if TYPE_CHECKING:
+    from rmqindex._storage import ByteSource, PathLike
+
+__all__ = [
+    "FileEntry",
+    "ResolvedPath",
+    "index_entries",
+    "index_files",
+    "is_index_name",
+    "list_index_files",
+    "refuse_tiered_file",
+    "resolve",
+]
+
+_INDEX_FOLDER = "index"
+# Folders that only a store root has (MessageStoreConfig, StorePathConfigHelper).
+_STORE_FOLDERS = ("commitlog", "consumequeue", "config")
+_DLEDGER_PREFIX = "dledger-"
+_TIERED_FOLDER = "tiered_index_file"
+_ROCKSDB_FOLDER = "RocksDBMessageStore"
+_ROCKSDB_FILE = "CURRENT"
+# tieredstore IndexStoreFile.BEGIN_MAGIC_CODE and END_MAGIC_CODE.
+_TIERED_MAGICS = (bytes.fromhex("bcc50289"), bytes.fromhex("bcc50285"))
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """A name in a directory.
+
+    Attributes:
+        path: A local path or a URI, as :class:`rmqindex.IndexFile` takes it.
+        name: The last part of the path.
+        size: Bytes; 0 for a directory.
+        is_directory: Whether it is a directory.
+    """
+
+    path: str
+    name: str
+    size: int
+    is_directory: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedPath:
+    """What a user's path stands for.
+
+    Attributes:
+        path: An IndexFile or an index directory, as a local path or a URI.
+        is_file: Whether it is a file.
+    """
+
+    path: str
+    is_file: bool
+
+
+def is_index_name(name: str) -> bool:
+    """Return whether the broker loads a file of this name: what ``Long.parseLong`` accepts.
+
+    That is an optional sign and decimal digits of any script of the basic plane, within 64 bits.
+    """
+    digits = name[1:] if name[:1] in ("+", "-") else name
+    value = 0
+    for character in digits:
+        digit = unicodedata.decimal(character, None)
+        if digit is None or ord(character) > 0xFFFF:
+            return False
+        value = min(value * 10 + int(digit), INT64_MAX + 2)
+    if not digits:
+        return False
+    return -value >= INT64_MIN if name.startswith("-") else value <= INT64_MAX
+
+
+def resolve(path: PathLike) -> ResolvedPath:
+    """Find out what a path stands for.
+
+    Args:
+        path: An IndexFile, an index directory, or a store root that has ``index/``; local, a
+            ``file:`` URI, or another URI that ``pyarrow.fs`` knows.
+
+    Returns:
+        The file or the index directory.
+
+    Raises:
+        RmqIndexError: Nothing is there, or a store of a kind that has no IndexFiles.
+    """
+    text = os.fspath(path) if is_remote(path) else str(local_path(path))
+    kind = _kind(text)
+    if kind == pafs.FileType.File:
+        return ResolvedPath(text, is_file=True)
+    if kind != pafs.FileType.Directory:
+        raise RmqIndexError(f"{text}: no such file or directory")
+    names = {entry.name: entry for entry in _directory(text)}
+    folders = {name for name, entry in names.items() if entry.is_directory}
+    _refuse_other_stores(text, set(names), folders)
+    if any(is_index_name(name) for name in names):
+        return ResolvedPath(text, is_file=False)
+    if _INDEX_FOLDER in folders:
+        return ResolvedPath(names[_INDEX_FOLDER].path, is_file=False)
+    if any(name in folders for name in _STORE_FOLDERS):
+        raise RmqIndexError(f"{text}: expected a store with a folder {_INDEX_FOLDER}, found none")
+    return ResolvedPath(text, is_file=False)
+
+
+def index_files(path: PathLike) -> list[FileEntry]:
+    """Return the IndexFiles that a path stands for, oldest first.
+
+    Raises:
+        RmqIndexError: As :func:`resolve` and :func:`list_index_files`.
+    """
+    resolved = resolve(path)
+    if not resolved.is_file:
+        return list_index_files(resolved.path)
+    if is_remote(resolved.path):
+        filesystem, inner_path = open_filesystem(resolved.path)
+        size = filesystem.get_file_info(inner_path).size
+    else:
+        size = Path(resolved.path).stat().st_size
+    return [FileEntry(resolved.path, _last_name(resolved.path), size)]
+
+
+def list_index_files(directory: PathLike) -> list[FileEntry]:
+    """Return the IndexFiles of an index directory in the broker's order, oldest first.
+
+    Hidden names and others that are no numbers are skipped, as the broker skips them.
+
+    Raises:
+        RmqIndexError: No such directory, or a numeric name that is a directory.
+    """
+    entries = index_entries(directory)
+    for entry in entries:
+        if entry.is_directory:
+            raise RmqIndexError(f"{entry.path}: expected an IndexFile, got a directory")
+    return entries
+
+
+def index_entries(directory: PathLike) -> list[FileEntry]:
+    """Return everything with a numeric name, directories too, in the broker's order.
+
+    Raises:
+        RmqIndexError: No such directory.
+    """
+    text = os.fspath(directory) if is_remote(directory) else str(local_path(directory))
+    entries = [entry for entry in _directory(text) if is_index_name(entry.name)]
+    # Java compares strings by UTF-16 code units.
+    return sorted(entries, key=lambda entry: entry.name.encode("utf-16-be", "surrogatepass"))
+
+
+def refuse_tiered_file(source: ByteSource) -> None:
+    """Refuse an index file of the tiered storage, which begins with a magic number.
+
+    Raises:
+        RmqIndexError: It is one.
+    """
+    if bytes(source.read(0, 4)) in _TIERED_MAGICS:
+        raise RmqIndexError(
+            f"{source.path}: an index file of RocketMQ's tiered storage, which is not supported"
+        )
+
+
+def _kind(path: str) -> pafs.FileType:
+    if not is_remote(path):
+        if Path(path).is_dir():
+            return pafs.FileType.Directory
+        return pafs.FileType.File if Path(path).exists() else pafs.FileType.NotFound
+    filesystem, inner_path = open_filesystem(path)
+    try:
+        return filesystem.get_file_info(inner_path).type
+    except (OSError, pa.ArrowException) as error:
+        raise RmqIndexError(f"{path}: cannot be read: {error}") from error
+
+
+def _directory(path: str) -> list[FileEntry]:
+    """Return what stands in a directory."""
+    try:
+        return _remote_directory(path) if is_remote(path) else _local_directory(path)
+    except (OSError, pa.ArrowException) as error:
+        raise RmqIndexError(f"{path}: cannot be listed: {error}") from error
+
+
+def _local_directory(path: str) -> list[FileEntry]:
+    """Return what the last finished commit left in a directory."""
+    entries = []
+    for name, found in effective_listing(path).items():
+        try:
+            is_directory = found.is_dir()
+            size = 0 if is_directory else found.stat().st_size
+        except FileNotFoundError:  # gone since: a broker drops its oldest files
+            continue
+        entries.append(FileEntry(str(found), name, size, is_directory=is_directory))
+    return entries
+
+
+def _remote_directory(path: str) -> list[FileEntry]:
+    filesystem, inner_path = open_filesystem(path)
+    base, mark, query = path.partition("?")
+    return [
+        FileEntry(
+            f"{base.rstrip('/')}/{quote(info.base_name)}{mark}{query}",
+            info.base_name,
+            info.size or 0,
+            is_directory=info.type == pafs.FileType.Directory,
+        )
+        for info in filesystem.get_file_info(pafs.FileSelector(inner_path))
+    ]
+
+
+def _last_name(path: str) -> str:
+    base = path.partition("?")[0] if is_remote(path) else path
+    return base.rstrip("/").rpartition("/")[2]
+
+
+def _refuse_other_stores(path: str, names: set[str], folders: set[str]) -> None:
+    """Refuse stores whose index is another, where their layout tells."""
+    siblings = set() if is_remote(path) or _last_name(path) != _INDEX_FOLDER else _siblings(path)
+    dledger = [name for name in sorted(folders | siblings) if name.startswith(_DLEDGER_PREFIX)]
+    if dledger:
+        raise RmqIndexError(
+            f"{path}: a DLedger store ({dledger[0]}), whose offsets mean something else; it is "
+            "not supported"
+        )
+    if _last_name(path) == _TIERED_FOLDER or (
+        _TIERED_FOLDER in folders and _INDEX_FOLDER not in folders
+    ):
+        raise RmqIndexError(f"{path}: an index of RocketMQ's tiered storage is not supported")
+    if (_ROCKSDB_FOLDER in folders and _INDEX_FOLDER not in folders) or (
+        _ROCKSDB_FILE in names and any(name.startswith("MANIFEST-") for name in names)
+    ):
+        raise RmqIndexError(f"{path}: an index kept in RocksDB is not supported")
+
+
+def _siblings(path: str) -> set[str]:
+    try:
+        return {found.name for found in Path(path).absolute().parent.iterdir() if found.is_dir()}
+    except OSError:  # a parent that may not be listed tells nothing
+        return set()

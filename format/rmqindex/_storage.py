@@ -1,0 +1,412 @@
+"""One way to the bytes of a file, wherever it lies (spec: reading a file).
+
+Local files are memory-mapped; everything else is read by ranges through ``pyarrow.fs``.
+A source hands out what was asked for and no more: a lookup touches the header, slots and chains,
+never the empty tail of a file.
+A short read is an error of the file, not of the caller.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from rmqindex._errors import CorruptIndexError, RmqIndexError
+from rmqindex._layout import ENTRY_DTYPE, ENTRY_SIZE, SLOT_DTYPE, SLOT_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+    from numpy.typing import NDArray
+
+    from rmqindex._layout import Layout
+
+__all__ = [
+    "ByteSource",
+    "PathLike",
+    "is_remote",
+    "local_path",
+    "open_filesystem",
+    "open_source",
+]
+
+PathLike = str | os.PathLike[str]
+
+# Two wanted ranges this near each other cost less as one request than as two.
+_COALESCE_GAP = 8 * 1024
+# No single request asks for more, so that a gather over a whole file stays bounded.
+_MAX_REQUEST = 4 * 1024 * 1024
+# Requests to a remote store wait more than they work.
+_REMOTE_THREADS = 8
+# Above so many items, a gather touches most pages anyway and read-ahead helps.
+_FEW_ITEMS = 4096
+
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+# Hadoop's names for S3, which Spark users write and Arrow does not know.
+_HADOOP_SCHEMES = {"s3a": "s3", "s3n": "s3"}
+
+
+class ByteSource(ABC):
+    """The bytes of one file, opened for reading; a context manager.
+
+    Attributes:
+        path: The file, as errors name it.
+        size: Its size in bytes when it was opened; what lies beyond is never read.
+        remote: Whether each read is a request to a store elsewhere.
+    """
+
+    path: str
+    size: int
+    remote: bool = False
+
+    @abstractmethod
+    def read(self, offset: int, length: int) -> bytes | memoryview:
+        """Return ``length`` bytes from ``offset``, both in bytes.
+
+        Raises:
+            CorruptIndexError: The file ends before.
+            RmqIndexError: The storage failed.
+        """
+
+    @abstractmethod
+    def slots(self, layout: Layout, slots: NDArray[np.integer]) -> NDArray[np.int32]:
+        """Return the values of hash slots, numbered from 0, in native byte order.
+
+        Raises:
+            CorruptIndexError: The file ends before one of them.
+            RmqIndexError: The storage failed.
+        """
+
+    @abstractmethod
+    def entries(self, layout: Layout, positions: NDArray[np.integer]) -> NDArray[Any]:
+        """Return the entries at any positions, as ``ENTRY_DTYPE``.
+
+        Raises:
+            CorruptIndexError: The file ends before one of them.
+            RmqIndexError: The storage failed.
+        """
+
+    def entry_range(self, layout: Layout, start: int, stop: int) -> NDArray[Any]:
+        """Return the entries ``start`` to ``stop - 1`` as ``ENTRY_DTYPE``; the caller bounds them.
+
+        Raises:
+            CorruptIndexError: The file ends before.
+            RmqIndexError: The storage failed.
+        """
+        data = self.read(layout.entry_offset(start), (stop - start) * ENTRY_SIZE)
+        return np.frombuffer(data, ENTRY_DTYPE)
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the file; a second call does nothing."""
+
+    def __enter__(self) -> Self:
+        """Return the source itself."""
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the source."""
+        self.close()
+
+    def _truncated(self, offset: int, length: int) -> CorruptIndexError:
+        return CorruptIndexError(
+            self.path, "file_size", self.size, f"at least {offset + length} bytes", self.size
+        )
+
+
+class _LocalSource(ByteSource):
+    """A memory-mapped file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        try:
+            with path.open("rb") as file:
+                self.size = os.fstat(file.fileno()).st_size
+                # An empty file cannot be mapped.
+                self._map = (
+                    mmap.mmap(file.fileno(), self.size, access=mmap.ACCESS_READ)
+                    if self.size
+                    else None
+                )
+        except (OSError, ValueError) as error:
+            raise _unreadable(self.path, error) from error
+        self._data = memoryview(self._map) if self._map is not None else memoryview(b"")
+        self._advice = mmap.MADV_NORMAL
+
+    def read(self, offset: int, length: int) -> memoryview:
+        if offset < 0 or offset + length > self.size:
+            raise self._truncated(offset, length)
+        self._advise(mmap.MADV_NORMAL)
+        return self._data[offset : offset + length]
+
+    def slots(self, layout: Layout, slots: NDArray[np.integer]) -> NDArray[np.int32]:
+        return self._gather(layout.slot_offset(0), SLOT_DTYPE, slots).astype(np.int32)
+
+    def entries(self, layout: Layout, positions: NDArray[np.integer]) -> NDArray[Any]:
+        return self._gather(layout.entry_offset(0), ENTRY_DTYPE, positions)
+
+    def close(self) -> None:
+        # Views that were handed out keep the mapping alive; without any it goes at once.
+        self._data = memoryview(b"")
+        self._map = None
+        self.size = 0
+
+    def _gather(
+        self, base: int, dtype: np.dtype[Any], indices: NDArray[np.integer]
+    ) -> NDArray[Any]:
+        if not len(indices):
+            return np.empty(0, dtype)
+        available = max(0, (self.size - base) // dtype.itemsize)
+        highest = int(indices.max())
+        if highest >= available:
+            raise self._truncated(base + highest * dtype.itemsize, dtype.itemsize)
+        self._advise(mmap.MADV_RANDOM if len(indices) < _FEW_ITEMS else mmap.MADV_NORMAL)
+        items = np.frombuffer(self._data, dtype, available, base)
+        return items.take(indices)
+
+    def _advise(self, advice: int) -> None:
+        """Tell the kernel how the file is read, so that a cold lookup touches few pages."""
+        if advice != self._advice and self._map is not None:
+            self._map.madvise(advice)
+            self._advice = advice
+
+
+class _RemoteSource(ByteSource):
+    """A file of a ``pyarrow.fs`` file system, read by ranges."""
+
+    remote = True
+
+    def __init__(self, path: str, filesystem: pafs.FileSystem, inner_path: str) -> None:
+        self.path = path
+        try:
+            info = filesystem.get_file_info(inner_path)
+            if info.type == pafs.FileType.NotFound:
+                raise FileNotFoundError("no such file")
+            if info.type == pafs.FileType.Directory:
+                raise IsADirectoryError("a directory, not a file")
+            self._file = filesystem.open_input_file(inner_path)
+            self.size = self._file.size()
+        except (OSError, pa.ArrowException) as error:
+            raise _unreadable(path, error) from error
+
+    def read(self, offset: int, length: int) -> bytes:
+        if offset < 0 or offset + length > self.size:
+            raise self._truncated(offset, length)
+        try:
+            data: bytes = self._file.read_at(length, offset)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise _unreadable(self.path, error) from error
+        if len(data) != length:
+            raise self._truncated(offset, length)
+        return data
+
+    def slots(self, layout: Layout, slots: NDArray[np.integer]) -> NDArray[np.int32]:
+        return self._gather(layout.slot_offset(0), SLOT_DTYPE, slots).astype(np.int32)
+
+    def entries(self, layout: Layout, positions: NDArray[np.integer]) -> NDArray[Any]:
+        return self._gather(layout.entry_offset(0), ENTRY_DTYPE, positions)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _gather(
+        self, base: int, dtype: np.dtype[Any], indices: NDArray[np.integer]
+    ) -> NDArray[Any]:
+        """Read each wanted item once, near ones together, several requests at a time."""
+        size = dtype.itemsize
+        wanted, places = np.unique(indices, return_inverse=True)
+        items = np.empty(len(wanted), dtype)
+        requests = list(_requests(base + wanted * size, size))
+
+        def fetch(request: tuple[int, int]) -> None:
+            first, last = request
+            start = int(wanted[first])
+            data = self.read(base + start * size, (int(wanted[last - 1]) - start + 1) * size)
+            items[first:last] = np.frombuffer(data, dtype)[wanted[first:last] - start]
+
+        if len(requests) <= 1:
+            for request in requests:
+                fetch(request)
+        else:
+            with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
+                for _ in pool.map(fetch, requests):
+                    pass
+        return items[places]
+
+
+class _ExtendedSource(ByteSource):
+    """A file read as if it were extended with zeros, as the broker extends a short one."""
+
+    def __init__(self, source: ByteSource, size: int) -> None:
+        self._source = source
+        self._real = source.size
+        self.path = source.path
+        self.size = size
+        self.remote = source.remote
+
+    def read(self, offset: int, length: int) -> bytes:
+        if offset < 0 or offset + length > self.size:
+            raise self._truncated(offset, length)
+        there = max(0, min(length, self._real - offset))
+        data = bytes(self._source.read(offset, there)) if there else b""
+        return data.ljust(length, b"\0")
+
+    def slots(self, layout: Layout, slots: NDArray[np.integer]) -> NDArray[np.int32]:
+        return self._gather(layout.slot_offset(0), SLOT_DTYPE, slots, layout).astype(np.int32)
+
+    def entries(self, layout: Layout, positions: NDArray[np.integer]) -> NDArray[Any]:
+        return self._gather(layout.entry_offset(0), ENTRY_DTYPE, positions, layout)
+
+    def close(self) -> None:
+        self._source.close()
+
+    def _gather(
+        self, base: int, dtype: np.dtype[Any], indices: NDArray[np.integer], layout: Layout
+    ) -> NDArray[Any]:
+        size = dtype.itemsize
+        items = np.zeros(len(indices), dtype)
+        offsets = base + indices.astype(np.int64) * size
+        whole = offsets + size <= self._real
+        fetch = self._source.slots if size == SLOT_SIZE else self._source.entries
+        items[whole] = fetch(layout, indices[whole])
+        # At most one item straddles the end of the file.
+        straddling = ~whole & (offsets < self._real)
+        for offset in np.unique(offsets[straddling]).tolist():
+            items[offsets == offset] = np.frombuffer(self.read(offset, size), dtype)
+        return items
+
+
+def open_source(
+    path: PathLike,
+    *,
+    filesystem: pafs.FileSystem | None = None,
+    zero_extend_to: int | None = None,
+) -> ByteSource:
+    """Open a file for reading.
+
+    Args:
+        path: A local path or a ``file:`` URI (mapped), or another URI that ``pyarrow.fs`` knows
+            (read by ranges).
+        filesystem: Where ``path`` lies, instead of what the path itself says.
+        zero_extend_to: Read a shorter file as if it were filled up with zeros to this size in
+            bytes, as the broker does on loading; nothing on disk changes.
+
+    Returns:
+        The open source.
+
+    Raises:
+        RmqIndexError: No such file, not a file, or not readable.
+    """
+    source: ByteSource
+    if filesystem is not None or is_remote(path):
+        found, inner_path = open_filesystem(path, filesystem)
+        source = _RemoteSource(os.fspath(path), found, inner_path)
+    else:
+        source = _LocalSource(local_path(path))
+    if zero_extend_to is not None and source.size < zero_extend_to:
+        return _ExtendedSource(source, zero_extend_to)
+    return source
+
+
+def is_remote(path: PathLike) -> bool:
+    """Return whether a path is a URI of anything but this machine's own files."""
+    match = _URI.match(os.fspath(path))
+    return match is not None and match[1].lower() != "file"
+
+
+def local_path(path: PathLike) -> Path:
+    """Return a local path, given as one or as a ``file:`` URI.
+
+    Raises:
+        ValueError: A ``file:`` URI that names another host.
+    """
+    text = os.fspath(path)
+    if not text.lower().startswith("file:"):
+        return Path(text)
+    rest = text[len("file:") :]
+    if rest.startswith("//"):
+        host, _, rest = rest[2:].partition("/")
+        if host not in ("", "localhost"):
+            raise ValueError(f"path: expected a file URI of this machine, got {text}")
+        rest = "/" + rest
+    return Path(unquote(rest))
+
+
+def open_filesystem(
+    path: PathLike, filesystem: pafs.FileSystem | None = None
+) -> tuple[pafs.FileSystem, str]:
+    """Return the file system of a path, and the path inside it.
+
+    Args:
+        path: A URI; with ``filesystem``, a path inside it.
+        filesystem: Used as it is, where given.
+
+    Raises:
+        RmqIndexError: ``pyarrow.fs`` does not know the scheme, or cannot reach the store.
+    """
+    text = os.fspath(path)
+    if filesystem is not None:
+        return filesystem, text
+    folder, name, query = _split(text)
+    try:
+        found, inner_folder = _filesystem(folder, query)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise _unreadable(text, error) from error
+    return found, f"{inner_folder}/{unquote(name)}" if name else inner_folder
+
+
+def _split(uri: str) -> tuple[str, str, str]:
+    """Split a URI into its folder, its last name and its query."""
+    match = _URI.match(uri)
+    if match is None:
+        raise ValueError(f"path: expected a URI, got {uri}")
+    scheme = match[1].lower()
+    rest, mark, query = uri[match.end() :].partition("?")
+    folder, _, name = rest.rstrip("/").rpartition("/")
+    if not folder:  # the root of a bucket or host has no name of its own
+        folder, name = rest, ""
+    return f"{_HADOOP_SCHEMES.get(scheme, scheme)}://{folder}", name, mark + query
+
+
+@lru_cache(maxsize=64)
+def _filesystem(folder: str, query: str) -> tuple[pafs.FileSystem, str]:
+    """Connect once for all files of a folder: finding a bucket's region is a request."""
+    filesystem, inner_path = pafs.FileSystem.from_uri(folder + query)
+    return filesystem, inner_path.rstrip("/")
+
+
+def _requests(offsets: NDArray[np.int64], size: int) -> Iterator[tuple[int, int]]:
+    """Yield the spans ``first:last`` of sorted items that one request each fetches."""
+    if not len(offsets):
+        return
+    cuts = np.flatnonzero(np.diff(offsets) > _COALESCE_GAP + size) + 1
+    starts = [0, *cuts.tolist()]
+    for first, end in zip(starts, [*starts[1:], len(offsets)], strict=True):
+        at = first
+        while at < end:
+            limit = int(offsets[at]) + _MAX_REQUEST - size
+            stop = min(end, int(np.searchsorted(offsets, limit, side="right")))
+            yield at, stop
+            at = stop
+
+
+def _unreadable(path: str, error: Exception) -> RmqIndexError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return RmqIndexError(f"{path}: cannot be read: {reason}")
