@@ -12,9 +12,11 @@ Plain writes are used, not a writable mapping: a full disk is then an ``OSError`
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["EntryAppender", "create_index_file"]
+__all__ = ["EntryAppender"]
 
 _ENTRY_STRUCT = struct.Struct(">iqii")
 assert _ENTRY_STRUCT.size == ENTRY_SIZE
@@ -52,27 +54,6 @@ _HEADER_SLOTS = HEADER_SIZE // SLOT_SIZE
 _READ_SLOTS = 1 << 18
 
 
-def create_index_file(
-    file: io.FileIO, layout: Layout, prev_end_phy_offset: int, prev_end_timestamp: int
-) -> IndexHeader:
-    """Make an open, empty file a sparse IndexFile without entries.
-
-    Args:
-        file: The file, open for writing.
-        layout: Its geometry.
-        prev_end_phy_offset: What the file inherits, bytes; ignored unless positive.
-        prev_end_timestamp: What the file inherits, epoch milliseconds; ignored unless positive.
-
-    Returns:
-        The header as it stands in the file, ``index_count`` 0.
-    """
-    offset, timestamp = max(prev_end_phy_offset, 0), max(prev_end_timestamp, 0)
-    header = IndexHeader(timestamp, timestamp, offset, offset)
-    os.ftruncate(file.fileno(), layout.file_size)
-    os.pwrite(file.fileno(), header.to_bytes(), 0)
-    return header
-
-
 class EntryAppender:
     """One IndexFile, open for appending.
 
@@ -81,19 +62,8 @@ class EntryAppender:
         slots: int32, native byte order: the newest position of every slot.
     """
 
-    def __init__(
-        self, file: io.FileIO, layout: Layout, header: IndexHeader, *, created: bool
-    ) -> None:
-        """Take over an open file of at least the layout's size.
-
-        Args:
-            file: The file, open for reading and writing; closed by :meth:`close`, and by a failed
-                write, after which what is in memory and what is in the file may differ.
-            layout: Its geometry.
-            header: Its header; an ``index_count`` of 0 or less counts as 1, as when the broker
-                loads a file.
-            created: The file was just created, so its slots need not be read.
-        """
+    def __init__(self, file: io.FileIO, layout: Layout, header: IndexHeader) -> None:
+        """Take over an open file whose slots are all empty; see :meth:`create`, :meth:`resume`."""
         self.layout = layout
         self._file = file
         self._written_header = header
@@ -108,8 +78,54 @@ class EntryAppender:
         self._changed_pages = np.zeros(self._slot_page(layout.hash_slot_num - 1) + 1, dtype=bool)
         self._batch = np.empty(LINK_BATCH, dtype=ENTRY_DTYPE)
         self.slots = np.zeros(layout.hash_slot_num, dtype=np.int32)
-        if not created:
-            self._read_slots()
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        layout: Layout,
+        prev_end_phy_offset: int,
+        prev_end_timestamp: int,
+    ) -> Self:
+        """Make a sparse IndexFile without entries, ``index_count`` 0 on disk.
+
+        Args:
+            path: A local path at which nothing is, or an empty file.
+            layout: The geometry.
+            prev_end_phy_offset: What the file inherits, bytes; ignored unless positive.
+            prev_end_timestamp: What the file inherits, epoch milliseconds; ignored unless positive.
+
+        Raises:
+            FileExistsError: A file with content is there.
+            OSError: The file cannot be made.
+        """
+        offset, timestamp = max(prev_end_phy_offset, 0), max(prev_end_timestamp, 0)
+        header = IndexHeader(timestamp, timestamp, offset, offset)
+        with _closed_on_error(open(path, "r+b", buffering=0, opener=_open_or_create)) as file:
+            if os.fstat(file.fileno()).st_size:
+                raise FileExistsError(f"{path}: expected no file, got one with content")
+            os.ftruncate(file.fileno(), layout.file_size)
+            os.pwrite(file.fileno(), header.to_bytes(), 0)
+            return cls(file, layout, header)
+
+    @classmethod
+    def resume(cls, path: str | os.PathLike[str], layout: Layout) -> Self:
+        """Open an IndexFile where its header says it ended.
+
+        An ``index_count`` of 0 or less counts as 1, as when the broker loads a file.
+
+        Args:
+            path: A local file of at least the layout's size.
+            layout: The geometry.
+
+        Raises:
+            OSError: The file cannot be opened.
+        """
+        with _closed_on_error(Path(path).open("r+b", buffering=0)) as file:
+            header = IndexHeader.from_bytes(os.pread(file.fileno(), HEADER_SIZE, 0))
+            appender = cls(file, layout, header)
+            appender._read_slots()
+            return appender
 
     @property
     def header(self) -> IndexHeader:
@@ -324,6 +340,19 @@ class EntryAppender:
     def _slot_page(number: NDArray[np.integer] | int) -> NDArray[np.integer] | int:
         """Return the page of the file, from 0, on which a slot stands."""
         return (number + _HEADER_SLOTS) // _PAGE_SLOTS
+
+
+def _open_or_create(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CREAT, 0o666)
+
+
+@contextlib.contextmanager
+def _closed_on_error(file: io.FileIO) -> Iterator[io.FileIO]:
+    try:
+        yield file
+    except BaseException:
+        file.close()
+        raise
 
 
 def _wrap(value: int, bits: int) -> int:

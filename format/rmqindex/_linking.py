@@ -63,10 +63,11 @@ def link(
     previous[(previous < INVALID_INDEX) | (previous > positions)] = INVALID_INDEX
     slots[numbers] = positions  # of repeated slots, NumPy keeps the last assignment
     newest = slots[numbers]
-    overtaken = np.flatnonzero(newest != positions)
+    is_member = newest != positions
+    overtaken = np.flatnonzero(is_member)
     if overtaken.size:
-        last = np.unique(newest[overtaken]) - np.int32(first_position)
-        members = np.concatenate([overtaken, last]).astype(np.uint64)
+        is_member[newest[overtaken] - np.int32(first_position)] = True  # who overtook them
+        members = np.flatnonzero(is_member).astype(np.uint64)
         order = np.sort((numbers[members].astype(np.uint64) << _SLOT_SHIFT) | members)
         places = order.astype(np.uint32)  # keeps the lower half: the place in the batch
         same_slot = np.diff(order >> _SLOT_SHIFT) == 0

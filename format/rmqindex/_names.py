@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rmqindex._errors import RmqIndexError
 
-__all__ = ["next_names", "time_zone", "timestamp_name"]
+__all__ = ["next_names", "timestamp_name", "zone_of"]
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (local times are counted as if they were UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -26,7 +26,7 @@ _PATIENCE_MS = 1000
 _OFFSET_ID = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?")
 
 
-def time_zone(name: str | tzinfo | None) -> tzinfo | None:
+def zone_of(name: str | tzinfo | None) -> tzinfo | None:
     """Return a time zone by name.
 
     Args:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from rmqindex._appender import EntryAppender, create_index_file
+from rmqindex._appender import EntryAppender
 from rmqindex._arrays import int_array
 from rmqindex._errors import CorruptIndexError
 from rmqindex._hashing import key_hash
@@ -25,7 +25,6 @@ from rmqindex._layout import (
 from rmqindex._linking import slot_numbers
 
 if TYPE_CHECKING:
-    import io
     from types import TracebackType
 
     from rmqindex._arrays import IntArray
@@ -101,18 +100,14 @@ class IndexFileWriter:
             if not exists:
                 raise ValueError(f"{self._path}: a new file needs a layout")
             layout = Layout.infer(self._path)
-        file = _open_for_update(self._path)
-        try:
-            if exists:
-                header = _checked_header(file, self._path, layout)
-            else:
-                header = create_index_file(file, layout, prev_end_phy_offset, prev_end_timestamp)
-            self._appender = EntryAppender(file, layout, header, created=not exists)
-            if exists:
-                _repair_slots(self._appender)
-        except BaseException:
-            file.close()
-            raise
+        if exists:
+            _check_resumable(self._path, layout)
+            self._appender = EntryAppender.resume(self._path, layout)
+            _repair_slots(self._appender)
+        else:
+            self._appender = EntryAppender.create(
+                self._path, layout, prev_end_phy_offset, prev_end_timestamp
+            )
 
     @property
     def path(self) -> Path:
@@ -235,32 +230,17 @@ class IndexFileWriter:
             raise ValueError(f"{self._path}: the writer is closed")
 
 
-def _open_for_update(path: Path) -> io.FileIO:
-    """Open a file for reading and writing, made if it is not there, its content kept."""
-    return open(
-        path,
-        "r+b",
-        buffering=0,
-        opener=lambda name, flags: os.open(name, flags | os.O_CREAT, 0o666),
-    )
-
-
-def _checked_header(file: io.FileIO, path: Path, layout: Layout) -> IndexHeader:
-    size = os.fstat(file.fileno()).st_size
-    if size != layout.file_size:
+def _check_resumable(path: Path, layout: Layout) -> None:
+    """Refuse a file that is not what the layout says, before anything is read by it."""
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size != layout.file_size:
+            raise CorruptIndexError(path, "file_size", size, f"{layout.file_size} bytes", size)
+        index_count = IndexHeader.from_bytes(file.read(HEADER_SIZE)).index_count
+    if index_count > layout.index_num:
         raise CorruptIndexError(
-            path, "file size", 0, f"{layout.file_size} bytes for {layout}", size
+            path, "index_count", INDEX_COUNT_OFFSET, f"at most {layout.index_num}", index_count
         )
-    header = IndexHeader.from_bytes(os.pread(file.fileno(), HEADER_SIZE, 0))
-    if header.index_count > layout.index_num:
-        raise CorruptIndexError(
-            path,
-            "index_count",
-            INDEX_COUNT_OFFSET,
-            f"at most {layout.index_num}",
-            header.index_count,
-        )
-    return header
 
 
 def _repair_slots(appender: EntryAppender) -> None:
