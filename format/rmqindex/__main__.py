@@ -1,0 +1,5 @@
+"""``python -m rmqindex``: the command line."""
+
+from rmqindex._cli import main
+
+main()
