@@ -1,0 +1,335 @@
+"""A slow and obvious twin of what the spec describes, written from the spec's numbered steps.
+
+It shares no code with ``rmqindex``, so that each can be held against the other.
+Its answers for RocketMQ's own files are compared with RocketMQ's own answers by the tests;
+only then are its answers for broken files used in the vectors.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+
+HEADER = struct.Struct(">qqqqii")
+SLOT = struct.Struct(">i")
+ENTRY = struct.Struct(">iqii")
+HEADER_FIELDS = (
+    "begin_timestamp",
+    "end_timestamp",
+    "begin_phy_offset",
+    "end_phy_offset",
+    "hash_slot_count",
+    "index_count",
+)
+INT32_MAX = 2**31 - 1
+MAX_MSGS_NUM_BATCH = 64
+
+
+class Rejected(Exception):
+    """The bytes break a rule.
+
+    Attributes:
+        field: What is wrong, by the spec's name.
+        byte: Where it stands.
+    """
+
+    def __init__(self, name: str, byte: int) -> None:
+        """Remember the field and its place."""
+        super().__init__(f"{name} at byte {byte}")
+        self.field = name
+        self.byte = byte
+
+
+def wrap(value: int, bits: int) -> int:
+    """Return the value as signed two's complement of so many bits."""
+    half = 1 << (bits - 1)
+    return (value + half) % (1 << bits) - half
+
+
+def divide(value: int, by: int) -> int:
+    """Divide and truncate toward zero."""
+    return -(-value // by) if value < 0 else value // by
+
+
+def code_units(text: str) -> list[int]:
+    """Return the UTF-16 code units of a text, unpaired surrogates as they are."""
+    data = text.encode("utf-16-be", "surrogatepass")
+    return [data[i] << 8 | data[i + 1] for i in range(0, len(data), 2)]
+
+
+def hash_code(text: str) -> int:
+    """Key hash chapter, IDX-HSH-2."""
+    code = 0
+    for unit in code_units(text):
+        code = (31 * code + unit) % 2**32
+    return wrap(code, 32)
+
+
+def key_hash(text: str) -> int:
+    """Key hash chapter, IDX-HSH-3."""
+    code = abs(hash_code(text))
+    return 0 if code == 2**31 else code
+
+
+@dataclass
+class File:
+    """One IndexFile in memory, operated on as the spec's steps say."""
+
+    hash_slot_num: int
+    index_num: int
+    data: bytearray
+
+    @classmethod
+    def create(cls, slots: int, places: int, end_offset: int = 0, end_time: int = 0) -> File:
+        """Create an empty file, seeded if the values are above 0."""
+        file = cls(slots, places, bytearray(40 + 4 * slots + 20 * places))
+        if end_offset > 0:
+            file.set(begin_phy_offset=end_offset, end_phy_offset=end_offset)
+        if end_time > 0:
+            file.set(begin_timestamp=end_time, end_timestamp=end_time)
+        return file
+
+    @property
+    def header(self) -> dict[str, int]:
+        """The six fields as they stand."""
+        return dict(zip(HEADER_FIELDS, HEADER.unpack_from(self.data), strict=True))
+
+    def set(self, **fields: int) -> None:
+        """Write some header fields."""
+        HEADER.pack_into(self.data, 0, *{**self.header, **fields}.values())
+
+    @property
+    def index_count(self) -> int:
+        """The counter, lifted to 1."""
+        return max(self.header["index_count"], 1)
+
+    def slot_at(self, slot: int) -> int:
+        """The byte of a slot."""
+        return 40 + 4 * slot
+
+    def entry_at(self, position: int) -> int:
+        """The byte of an entry."""
+        return 40 + 4 * self.hash_slot_num + 20 * position
+
+    def slot(self, slot: int) -> int:
+        """The value of a slot."""
+        return int(SLOT.unpack_from(self.data, self.slot_at(slot))[0])
+
+    def entry(self, position: int) -> tuple[int, int, int, int]:
+        """Hash, offset, time difference and previous position of an entry."""
+        return ENTRY.unpack_from(self.data, self.entry_at(position))
+
+    def flush(self) -> None:
+        """Write the counter as it is in memory."""
+        self.set(index_count=self.index_count)
+
+    def is_full(self) -> bool:
+        """Whether a put would be refused."""
+        return self.index_count >= self.index_num
+
+    def put(self, key: str, phy_offset: int, store_timestamp: int) -> bool:
+        """Put, steps 1 to 12."""
+        header, count = self.header, self.index_count
+        if count >= self.index_num:
+            return False
+        hashed = key_hash(key)
+        slot = hashed % self.hash_slot_num
+        prev = self.slot(slot)
+        if prev <= 0 or prev > count:
+            prev = 0
+        begin = header["begin_timestamp"]
+        diff = divide(wrap(store_timestamp - begin, 64), 1000)
+        diff = 0 if begin <= 0 else max(0, min(diff, INT32_MAX))
+        ENTRY.pack_into(self.data, self.entry_at(count), hashed, phy_offset, diff, prev)
+        SLOT.pack_into(self.data, self.slot_at(slot), count)
+        if count <= 1:
+            self.set(begin_phy_offset=phy_offset, begin_timestamp=store_timestamp)
+        if prev == 0:
+            self.set(hash_slot_count=wrap(header["hash_slot_count"] + 1, 32))
+        self.set(index_count=count + 1)
+        self.set(end_phy_offset=phy_offset, end_timestamp=store_timestamp)
+        return True
+
+    def select(self, found: list[int], key: str, max_num: int, begin: int, end: int) -> None:
+        """The broker's walk; raises Rejected where the broker would hang."""
+        hashed = key_hash(key)
+        count = self.index_count
+        slot = hashed % self.hash_slot_num
+        position = self.slot(slot)
+        if position <= 0 or position > count or count <= 1:
+            return
+        seen: dict[int, int] = {}
+        while len(found) < max_num:
+            if seen.get(position) == len(found):
+                raise Rejected("prev_position", self.entry_at(position) + 16)
+            seen[position] = len(found)
+            at = wrap(wrap(40 + 4 * self.hash_slot_num, 32) + wrap(position * 20, 32), 32)
+            if at < 0 or at + 20 > len(self.data):
+                return
+            read, offset, diff, prev = ENTRY.unpack_from(self.data, at)
+            if diff < 0:
+                return
+            time = wrap(self.header["begin_timestamp"] + diff * 1000, 64)
+            if read == hashed and begin <= time <= end:
+                found.append(offset)
+            if prev <= 0 or prev > count or prev == position or time < begin:
+                return
+            position = prev
+
+    def is_time_matched(self, begin: int, end: int) -> bool:
+        """The broker's formula."""
+        low, high = self.header["begin_timestamp"], self.header["end_timestamp"]
+        return (begin < low and end > high) or low <= begin <= high or low <= end <= high
+
+    def time(self, position: int) -> int:
+        """The time of an entry, as a strict or lenient reader takes it."""
+        begin = self.header["begin_timestamp"]
+        return begin if position == 1 else begin + self.entry(position)[2] * 1000
+
+    def fault(self, position: int) -> tuple[str, int] | None:
+        """What is wrong with an entry, and where; None if it is sound."""
+        hashed, _, diff, prev = self.entry(position)
+        at = self.entry_at(position)
+        if hashed < 0:
+            return "key_hash", at
+        if not 0 <= prev < position:
+            return "prev_position", at + 16
+        if diff < 0 or not -(2**63) <= self.time(position) < 2**63:
+            return "time_diff", at + 12
+        return None
+
+    def open_strictly(self, size: int) -> None:
+        """Reject what a strict reader rejects when it opens a file of so many bytes."""
+        if size < 40:
+            raise Rejected("header", 0)
+        if size < 40 + 4 * self.hash_slot_num + 20 * self.index_num:
+            raise Rejected("file_size", size)
+        if self.header["index_count"] > self.index_num:
+            raise Rejected("index_count", 36)
+
+    def scan(self, *, strict: bool, size: int) -> list[int]:
+        """Return the positions of the committed, sound entries that lie within the file."""
+        positions = []
+        for position in range(1, min(self.index_count, self.index_num)):
+            if self.entry_at(position + 1) > size:
+                break
+            fault = self.fault(position)
+            if fault is None:
+                positions.append(position)
+            elif strict:
+                raise Rejected(*fault)
+        return positions
+
+    def lookup_strictly(self, hashed: int) -> list[int]:
+        """A sound lookup; raises Rejected at a broken slot or chain."""
+        slot = hashed % self.hash_slot_num
+        count = self.index_count
+        position = self.slot(slot)
+        if not 0 <= position <= min(count, self.index_num - 1):
+            raise Rejected("slot", self.slot_at(slot))
+        found = []
+        while position:
+            if position >= count and position > 1 and not any(self.entry(position)):
+                return [
+                    older
+                    for older in reversed(self.scan(strict=True, size=len(self.data)))
+                    if self.entry(older)[0] == hashed
+                ]
+            fault = self.fault(position)
+            if fault is not None:
+                raise Rejected(*fault)
+            if self.entry(position)[0] % self.hash_slot_num != slot:
+                raise Rejected("key_hash", self.entry_at(position))
+            if position < count and self.entry(position)[0] == hashed:
+                found.append(position)
+            position = self.entry(position)[3]
+        return found
+
+
+@dataclass
+class Directory:
+    """The file set, operated on as the spec's steps say; names are the caller's."""
+
+    hash_slot_num: int
+    index_num: int
+    files: list[File] = field(default_factory=list)
+    index_msg_timestamp: int = 0
+
+    def last(self) -> File:
+        """Take the last file, rolling over if it is full."""
+        if self.files and not self.files[-1].is_full():
+            return self.files[-1]
+        end_offset = end_time = 0
+        if self.files:
+            full = self.files[-1]
+            end_offset, end_time = full.header["end_phy_offset"], full.header["end_timestamp"]
+            full.flush()
+            if end_time > 0:
+                self.index_msg_timestamp = end_time
+        self.files.append(File.create(self.hash_slot_num, self.index_num, end_offset, end_time))
+        return self.files[-1]
+
+    def build(
+        self,
+        topic: str,
+        uniq_key: str | None,
+        keys: str | None,
+        sys_flag: int,
+        phy_offset: int,
+        store_timestamp: int,
+    ) -> None:
+        """Build from one message, steps 1 to 6."""
+        file = self.last()
+        if phy_offset < file.header["end_phy_offset"]:
+            return
+        for key in message_keys(topic, uniq_key, keys, sys_flag):
+            while not self.last().put(key, phy_offset, store_timestamp):
+                if self.index_num == 1:
+                    raise ValueError("a file of one place holds nothing")
+
+    def query(
+        self, topic: str, key: str, max_num: int, begin: int, end: int
+    ) -> tuple[list[int], int, int]:
+        """Query, steps 1 to 6."""
+        max_num = min(max_num, MAX_MSGS_NUM_BATCH)
+        found: list[int] = []
+        time = offset = 0
+        if self.files:
+            time = self.files[-1].header["end_timestamp"]
+            offset = self.files[-1].header["end_phy_offset"]
+        for file in reversed(self.files):
+            if file.is_time_matched(begin, end):
+                file.select(found, f"{topic}#{key}", max_num, begin, end)
+            if file.header["begin_timestamp"] < begin or len(found) >= max_num:
+                break
+        return found, time, offset
+
+
+def message_keys(
+    topic: str, uniq_key: str | None, keys: str | None, sys_flag: int
+) -> list[str]:
+    """Return the index keys of a message, in the order of the puts."""
+    if sys_flag & 12 == 12:
+        return []
+    parts = [] if uniq_key is None else [uniq_key]
+    parts += [part for part in (keys or "").split(" ") if part]
+    return [f"{topic}#{part}" for part in parts]
+
+
+def message_properties(text: str) -> dict[str, str]:
+    """Decode the text of a message's properties, as RocketMQ's MessageDecoder does."""
+    properties: dict[str, str] = {}
+    for piece in text.split("\x02"):
+        name, separator, value = piece.partition("\x01")
+        if len(piece) >= 3 and name and separator and value:
+            properties[name] = value
+    return properties
+
+
+def is_index_name(name: str) -> bool:
+    """Whether ``Long.parseLong`` accepts the name: a sign, then digits, the value within i64."""
+    digits = name[1:] if name[:1] in ("+", "-") else name
+    if not digits or not all(unit.isdecimal() and ord(unit) < 0x10000 for unit in digits):
+        return False
+    value = int(digits) * (-1 if name[0] == "-" else 1)
+    return -(2**63) <= value < 2**63
