@@ -23,21 +23,19 @@ if TYPE_CHECKING:
 
 __all__ = ["make_console", "print_broker_answer", "print_facts", "print_hits"]
 
-# What the table of files needs; a narrower terminal gets one paragraph a file.
-_FACTS_WIDTH = 116
-# Lines that go into a pipe are for grep and awk, so they are not folded.
-_PIPE_WIDTH = 1000
+# No table is this wide.
+_UNBOUNDED = 10_000
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def make_console() -> Console:
-    """Return a console for standard output: as wide as the terminal, or unfolded in a pipe.
+    """Return a console for standard output: as wide as the terminal, or unbounded in a pipe.
 
     Colours follow ``NO_COLOR`` and whether a terminal is there, as rich decides.
     """
     console = Console(highlight=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = _PIPE_WIDTH
+        console.width = _UNBOUNDED
     return console
 
 
@@ -51,13 +49,12 @@ def print_facts(console: Console, facts: Sequence[FileFacts], zone: tzinfo, zone
         zone_name: What to call it.
     """
     sound = [file for file in facts if file.error is None]
-    if console.width >= _FACTS_WIDTH:
-        if sound:
-            console.print(_facts_table(sound, zone, zone_name))
-    else:
-        for file in sound:
-            console.print(_facts_paragraph(file, zone, zone_name))
-    console.print(Text("\n" + "\n".join(_totals(facts, zone, zone_name))))
+    table = _facts_table(sound, zone, zone_name)
+    if sound and _width(table, console) <= console.width:
+        _print_table(console, table)
+    elif sound:
+        _print_text(console, "\n\n".join(_facts_paragraph(f, zone, zone_name) for f in sound))
+    _print_text(console, "\n" + "\n".join(_totals(facts, zone, zone_name)))
 
 
 def print_hits(console: Console, hits: Sequence[Hit], zone: tzinfo, zone_name: str) -> None:
@@ -76,9 +73,9 @@ def print_hits(console: Console, hits: Sequence[Hit], zone: tzinfo, zone_name: s
             format_millis(hit.store_timestamp, zone),
             str(hit.store_timestamp),
         )
-    console.print(table)
+    _print_table(console, table)
     files = len({hit.path for hit in hits})
-    console.print(Text(f"\n{_count(len(hits), 'entry', 'entries')} in {_count(files, 'file')}"))
+    _print_text(console, f"\n{_count(len(hits), 'entry', 'entries')} in {_count(files, 'file')}")
 
 
 def print_broker_answer(
@@ -89,18 +86,31 @@ def print_broker_answer(
     table.add_column("Offset", justify="right", no_wrap=True)
     for phy_offset in answer.phy_offsets:
         table.add_row(str(phy_offset))
-    console.print(table)
+    _print_table(console, table)
     updated = format_millis(answer.index_last_update_timestamp, zone)
-    console.print(
-        Text(
-            f"\n{_count(len(answer.phy_offsets), 'offset')}; the index was last updated {updated} "
-            f"{zone_name} at offset {answer.index_last_update_phy_offset}"
-        )
+    _print_text(
+        console,
+        f"\n{_count(len(answer.phy_offsets), 'offset')}; the index was last updated {updated} "
+        f"{zone_name} at offset {answer.index_last_update_phy_offset}",
     )
 
 
 def _table() -> Table:
     return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+
+
+def _width(table: Table, console: Console) -> int:
+    """Return the columns that a table takes if nothing in it is cut."""
+    return console.measure(table, options=console.options.update_width(_UNBOUNDED)).maximum
+
+
+def _print_table(console: Console, table: Table) -> None:
+    """Print a table whole: a terminal that is too narrow breaks its lines, no digit is cut."""
+    console.print(table, width=_width(table, console), crop=False, soft_wrap=True)
+
+
+def _print_text(console: Console, text: str) -> None:
+    console.print(Text(text), soft_wrap=True)
 
 
 def _facts_table(facts: Sequence[FileFacts], zone: tzinfo, zone_name: str) -> Table:
@@ -128,12 +138,10 @@ def _facts_table(facts: Sequence[FileFacts], zone: tzinfo, zone_name: str) -> Ta
     return table
 
 
-def _facts_paragraph(file: FileFacts, zone: tzinfo, zone_name: str) -> Text:
+def _facts_paragraph(file: FileFacts, zone: tzinfo, zone_name: str) -> str:
     """One label a line, for a terminal too narrow for the table."""
     first, last = _ends(file, zone)
-    text = Text()
-    text.append(f"{file.name}\n", style="bold")
-    for label, value in (
+    lines = (
         ("entries", f"{file.entry_count} of {_or_dash(_capacity(file))}"),
         ("slots in use", f"{file.hash_slot_count} of {_or_dash(file.hash_slot_num)}"),
         ("load", _load(file)),
@@ -141,10 +149,8 @@ def _facts_paragraph(file: FileFacts, zone: tzinfo, zone_name: str) -> Text:
         ("epoch ms", f"{first[1]} to {last[1]}"),
         ("offsets", f"{first[2]} to {last[2]}"),
         ("size", f"{_size(file.size)}, {_size(file.disk_size)} on disk"),
-    ):
-        text.append(f"  {label:<13}", style="dim")
-        text.append(f"{value}\n")
-    return text
+    )
+    return "\n".join([file.name, *(f"  {label:<12}  {value}" for label, value in lines)])
 
 
 def _totals(facts: Sequence[FileFacts], zone: tzinfo, zone_name: str) -> list[str]:
