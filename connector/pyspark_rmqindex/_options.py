@@ -15,6 +15,8 @@ from rmqindex import Layout
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from rmqindex._index_file import Mode
+
 __all__ = [
     "OPTIONS",
     "Option",
@@ -265,6 +267,14 @@ OPTIONS: tuple[Option, ...] = (
         "A name by which `last_plan()` tells relations apart. `table()` sets it.",
     ),
     Option(
+        "lastPlan",
+        "boolean",
+        _boolean,
+        _READ,
+        "Read nothing; the schema carries the last plan of the same load. `last_plan()` sets it.",
+        default="false",
+    ),
+    Option(
         "mode",
         "enumeration",
         _choice("FAILFAST", "DROPMALFORMED"),
@@ -367,8 +377,8 @@ def _unknown(name: str, scope: Scope) -> str:
     names = sorted(option.name for option in OPTIONS if scope in option.scopes)
     lowered = {candidate.lower(): candidate for candidate in names}
     close = difflib.get_close_matches(name.lower(), lowered, n=1)
-    hint = f"; did you mean {lowered[close[0]]!r}?" if close else ""
-    return f"option {name!r}: unknown{hint} Known here: {', '.join(names)}"
+    hint = f"; did you mean {lowered[close[0]]!r}" if close else ""
+    return f"option {name!r}: unknown{hint}. Known here: {', '.join(names)}"
 
 
 def _misplaced(scope: Scope) -> str:
@@ -399,7 +409,7 @@ def option_text(value: object) -> str:
     if isinstance(value, dt.datetime):
         return value.isoformat(sep=" ")
     if isinstance(value, os.PathLike):
-        return os.fspath(value)
+        return str(os.fspath(value))
     raise TypeError(
         f"an option's value: expected bool, int, str, list, datetime or path, got {value!r}"
     )
@@ -419,7 +429,7 @@ class ReadOptions:
         end: Keep entries stored at this time or earlier; likewise.
         pushdown: Whether WHERE is pushed down.
         key_columns: With pushdown: whether ``topic`` and ``key`` are columns.
-        relation: The name under which the plan is recorded.
+        last_plan: Whether the schema carries the last plan instead.
         mode: ``FAILFAST`` or ``DROPMALFORMED``.
         path_glob_filter: Pattern for file names, or None.
         recursive: Whether directories below are read too.
@@ -436,8 +446,8 @@ class ReadOptions:
     end: int | LocalTime | None
     pushdown: bool
     key_columns: bool
-    relation: str | None
-    mode: str
+    last_plan: bool
+    mode: Mode
     path_glob_filter: str | None
     recursive: bool
     ignore_missing: bool
@@ -480,7 +490,7 @@ def read_options(raw: Mapping[str, str]) -> ReadOptions:
         end=_placed(values["endTimestamp"], values["timeZone"]),
         pushdown=pushdown,
         key_columns=values["keyColumns"],
-        relation=values["relation"],
+        last_plan=values["lastPlan"],
         mode=values["mode"],
         path_glob_filter=values["pathGlobFilter"],
         recursive=values["recursiveFileLookup"],
@@ -512,17 +522,20 @@ def layout_of(values: Mapping[str, Any]) -> Layout | None:
 
 
 def _pairs(values: Mapping[str, Any]) -> tuple[tuple[str, str], ...] | None:
-    topic, key, keys = values.get("topic"), values.get("key"), values.get("keys")
+    topic: str | None = values.get("topic")
+    key: str | None = values.get("key")
+    keys: tuple[str, ...] | None = values.get("keys")
     if key is not None and keys is not None:
         raise ValueError("option 'key': not together with 'keys'")
     if topic is None and (key is not None or keys is not None):
         raise ValueError(f"option {'keys' if key is None else 'key'!r}: give 'topic' as well")
     if topic is None:
         return None
-    if key is None and keys is None:
+    if key is not None:
+        keys = (key,)
+    if keys is None:
         raise ValueError("option 'topic': give 'key' or 'keys' as well")
-    asked = keys if key is None else (key,)
-    return tuple((topic, each) for each in dict.fromkeys(asked))
+    return tuple((topic, each) for each in dict.fromkeys(keys))
 
 
 def _distinct(hashes: tuple[int, ...] | None) -> tuple[int, ...] | None:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
+    from pyspark_rmqindex._options import ReadOptions
+
 __all__ = ["DefaultSource"]
 
 
@@ -53,7 +55,15 @@ class DefaultSource(DataSource):
         Raises:
             ValueError: An unknown option or a bad value.
         """
-        return full_schema(keys=read_options(self.options).has_keys)
+        options = read_options(self.options)
+        if options.last_plan:
+            from pyspark_rmqindex._record import plan_schema  # noqa: PLC0415
+
+            return plan_schema(self.options)
+        # A catalog's CREATE TABLE asks for the columns before there is a path.
+        if "provider" not in self.options:
+            _check_paths(options)
+        return full_schema(keys=options.has_keys)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the requested columns.
@@ -66,8 +76,7 @@ class DefaultSource(DataSource):
 
         options = read_options(self.options)
         check_schema(schema, keys=options.has_keys)
-        if not options.paths:
-            raise ValueError("option 'path': expected a path, in load() or as an option, got none")
+        _check_paths(options)
         if not options.pushdown:
             return IndexReader(options, schema, dict(self.options))
         return PushdownReader(options, schema, dict(self.options), self._relation_state)
@@ -80,4 +89,10 @@ class DefaultSource(DataSource):
         """
         from pyspark_rmqindex._writer import IndexWriter  # noqa: PLC0415
 
-        return IndexWriter(schema, overwrite, self.options)
+        writer: DataSourceWriter = IndexWriter(schema, overwrite, self.options)
+        return writer
+
+
+def _check_paths(options: ReadOptions) -> None:
+    if not options.paths:
+        raise ValueError("option 'path': expected a path, in load() or as an option, got none")

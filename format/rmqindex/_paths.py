@@ -7,6 +7,7 @@ whose name ``Long.parseLong`` accepts (RocketMQ: ``IndexService.load``, ``Defaul
 from __future__ import annotations
 
 import os
+import stat
 import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = [
     "FileEntry",
     "ResolvedPath",
+    "directory_entries",
+    "exists",
     "index_entries",
     "index_files",
     "is_index_name",
@@ -112,7 +115,7 @@ def resolve(path: PathLike) -> ResolvedPath:
         return ResolvedPath(text, is_file=True)
     if kind != pafs.FileType.Directory:
         raise RmqIndexError(f"{text}: no such file or directory")
-    names = {entry.name: entry for entry in _directory(text)}
+    names = {entry.name: entry for entry in directory_entries(text)}
     folders = {name for name, entry in names.items() if entry.is_directory}
     _refuse_other_stores(text, set(names), folders)
     if any(is_index_name(name) for name in names):
@@ -163,7 +166,7 @@ def index_entries(directory: PathLike) -> list[FileEntry]:
         RmqIndexError: No such directory.
     """
     text = os.fspath(directory) if is_remote(directory) else str(local_path(directory))
-    entries = [entry for entry in _directory(text) if is_index_name(entry.name)]
+    entries = [entry for entry in directory_entries(text) if is_index_name(entry.name)]
     # Java compares strings by UTF-16 code units.
     return sorted(entries, key=lambda entry: entry.name.encode("utf-16-be", "surrogatepass"))
 
@@ -192,24 +195,44 @@ def _kind(path: str) -> pafs.FileType:
         raise RmqIndexError(f"{path}: cannot be read: {error}") from error
 
 
-def _directory(path: str) -> list[FileEntry]:
-    """Return what stands in a directory."""
+def exists(path: PathLike) -> bool:
+    """Return whether a file or a directory is at a local path or URI.
+
+    Raises:
+        RmqIndexError: The storage failed.
+    """
+    text = os.fspath(path) if is_remote(path) else str(local_path(path))
+    return bool(_kind(text) != pafs.FileType.NotFound)
+
+
+def directory_entries(directory: PathLike) -> list[FileEntry]:
+    """Return everything that stands in a directory, in no particular order.
+
+    Of a local directory, what the last finished commit of ours left there: while one is under
+    way, an entry's path can lie outside the directory.
+
+    Raises:
+        RmqIndexError: No such directory, or the storage failed.
+    """
+    text = os.fspath(directory) if is_remote(directory) else str(local_path(directory))
     try:
-        return _remote_directory(path) if is_remote(path) else _local_directory(path)
+        return _remote_directory(text) if is_remote(text) else _local_directory(text)
     except (OSError, pa.ArrowException) as error:
-        raise RmqIndexError(f"{path}: cannot be listed: {error}") from error
+        raise RmqIndexError(f"{text}: cannot be listed: {error}") from error
 
 
 def _local_directory(path: str) -> list[FileEntry]:
-    """Return what the last finished commit left in a directory."""
     entries = []
-    for name, found in effective_listing(path).items():
+    for name, place in effective_listing(path).items():
         try:
-            is_directory = found.is_dir()
-            size = 0 if is_directory else found.stat().st_size
-        except FileNotFoundError:  # gone since: a broker drops its oldest files
-            continue
-        entries.append(FileEntry(str(found), name, size, is_directory=is_directory))
+            status = place.stat()
+        except FileNotFoundError:
+            if place.is_symlink():
+                raise
+            continue  # gone since it was listed
+        is_directory = stat.S_ISDIR(status.st_mode)
+        size = 0 if is_directory else status.st_size
+        entries.append(FileEntry(str(place), name, size, is_directory=is_directory))
     return entries
 
 

@@ -1,0 +1,132 @@
+"""Entries to RecordBatches of exactly the Arrow schema that Spark asks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from pyspark_rmqindex._schema import ENTRY_COLUMNS, KEY_COLUMNS
+from pyspark_rmqindex._times import MILLISECOND
+from rmqindex import CorruptIndexError
+from rmqindex._layout import BEGIN_TIMESTAMP_OFFSET, INT64_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+    from pyspark.sql.types import StructType
+
+    from pyspark_rmqindex._filters import Range
+
+__all__ = ["MAX_ROWS", "BatchBuilder", "keep"]
+
+# Rows a batch holds at most; larger ones leave the processor's cache.
+MAX_ROWS = 65_536
+
+_FILE_PATH = "file_path"
+_STORE_TIMESTAMP = "store_timestamp"
+_LAST_MILLISECOND = INT64_MAX // MILLISECOND
+
+
+class BatchBuilder:
+    """Builds the batches of one task."""
+
+    def __init__(self, schema: StructType) -> None:
+        """Take the requested columns.
+
+        Args:
+            schema: Checked by ``check_schema``; NOT NULL and the order are kept.
+        """
+        # Spark compares the batch with this very schema.
+        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._names = [field.name.lower() for field in schema.fields]
+        self.entry_columns = [
+            name for name in self._names if name in ENTRY_COLUMNS and name != _FILE_PATH
+        ]
+        self._paths: dict[str, pa.Array] = {}
+
+    def build(
+        self,
+        entries: pa.RecordBatch,
+        file_path: str,
+        keys: dict[str, pa.Array] | None = None,
+    ) -> pa.RecordBatch:
+        """Build one batch.
+
+        Args:
+            entries: At least ``entry_columns``, as ``rmqindex`` returns them.
+            file_path: What the column of this name holds.
+            keys: ``topic`` and ``key`` of each entry, where they are looked up.
+        """
+        arrays = []
+        for name, field in zip(self._names, self._schema, strict=True):
+            if name == _FILE_PATH:
+                array = self._repeated(file_path, entries.num_rows)
+            elif name in KEY_COLUMNS:
+                assert keys is not None  # check_schema lets no key column through otherwise
+                array = keys[name]
+            elif name == _STORE_TIMESTAMP:
+                array = _to_timestamps(entries.column(name), file_path, field.type)
+            else:
+                array = entries.column(name)
+            arrays.append(array)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _repeated(self, file_path: str, count: int) -> pa.Array:
+        """Return a path as often as there are rows; most batches are equally long."""
+        repeated = self._paths.get(file_path)
+        if repeated is None or len(repeated) < count:
+            repeated = pa.repeat(file_path, max(count, min(MAX_ROWS, 2 * count)))
+            self._paths = {file_path: repeated}
+        return repeated.slice(0, count) if len(repeated) != count else repeated
+
+
+def _to_timestamps(milliseconds: pa.Array, file_path: str, type_: pa.DataType) -> pa.Array:
+    values = milliseconds.to_numpy()
+    if len(values) and max(int(values.max()), -int(values.min())) > _LAST_MILLISECOND:
+        worst = int(values[np.argmax(np.abs(values))])
+        raise CorruptIndexError(
+            file_path,
+            "begin_timestamp",
+            BEGIN_TIMESTAMP_OFFSET,
+            f"store times within {_LAST_MILLISECOND} ms of 1970, the range of TIMESTAMP",
+            worst,
+        )
+    return pa.array(values * MILLISECOND).view(type_)
+
+
+def keep(entries: pa.RecordBatch, ranges: dict[str, Range]) -> Iterator[pa.RecordBatch]:
+    """Leave out the entries outside any of the ranges, and cut what is left to size.
+
+    Args:
+        entries: A batch of any length.
+        ranges: Of each column named, the values to keep.
+
+    Yields:
+        Batches of at most ``MAX_ROWS`` rows.
+    """
+    mask: NDArray[np.bool_] | None = None
+    for name, bounds in ranges.items():
+        values = entries.column(name).to_numpy()
+        for outside in _outside(values, bounds):
+            mask = ~outside if mask is None else mask & ~outside
+    if mask is not None and not mask.all():
+        entries = entries.take(pa.array(np.flatnonzero(mask)))
+    for start in range(0, entries.num_rows, MAX_ROWS):
+        yield entries.slice(start, MAX_ROWS)
+
+
+def _outside(values: NDArray[np.integer[Any]], bounds: Range) -> Sequence[NDArray[np.bool_]]:
+    """Return what lies below and what lies above, leaving out a bound that nothing can pass."""
+    limits = np.iinfo(values.dtype)
+    found = []
+    if bounds.low is not None and bounds.low > limits.min:
+        low = min(bounds.low, int(limits.max))
+        found.append(values < low if low == bounds.low else np.ones(len(values), np.bool_))
+    if bounds.high is not None and bounds.high < limits.max:
+        high = max(bounds.high, int(limits.min))
+        found.append(values > high if high == bounds.high else np.ones(len(values), np.bool_))
+    return found

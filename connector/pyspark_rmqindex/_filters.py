@@ -1,0 +1,312 @@
+"""Pushed filters to what a scan must find: pure functions, no Spark session.
+
+What comes out is a superset of the wanted rows; Spark filters again.
+So a filter that is not understood is left out, and a bound is only taken where it is certain.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringContains,
+    StringEndsWith,
+    StringStartsWith,
+)
+
+from pyspark_rmqindex._times import MILLISECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+__all__ = [
+    "EVERYTHING",
+    "MAX_PAIRS",
+    "NOTHING",
+    "Range",
+    "Wanted",
+    "filter_text",
+    "filters_to_wanted",
+]
+
+# Beyond this many (topic, key) pairs, a relation's lookups are refused: each planning repeats the
+# pairs of all earlier ones, so that their cost would grow without bound.
+MAX_PAIRS = 4096
+
+T = TypeVar("T")
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MICROSECOND = dt.timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A range of integers, both ends inclusive; None is no bound."""
+
+    low: int | None = None
+    high: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no integer is inside."""
+        return self.low is not None and self.high is not None and self.low > self.high
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether every integer is inside."""
+        return self.low is None and self.high is None
+
+    def __and__(self, other: Range) -> Range:
+        """Return what is in both."""
+        lows = [low for low in (self.low, other.low) if low is not None]
+        highs = [high for high in (self.high, other.high) if high is not None]
+        return Range(max(lows, default=None), min(highs, default=None))
+
+    def hull(self, other: Range) -> Range:
+        """Return the smallest range that holds both."""
+        if self.is_empty:
+            return other
+        if other.is_empty:
+            return self
+        return Range(
+            None if self.low is None or other.low is None else min(self.low, other.low),
+            None if self.high is None or other.high is None else max(self.high, other.high),
+        )
+
+
+EVERYTHING = Range()
+NOTHING = Range(1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a scan must find.
+
+    Attributes:
+        pairs: The (topic, key) pairs to look up; None where keys are not looked up.
+        key_hashes: The key hashes to keep; None for every one.
+        time: Store times, epoch milliseconds.
+        phy_offset: CommitLog offsets, bytes.
+        position: Entry numbers.
+    """
+
+    pairs: frozenset[tuple[str, str]] | None = None
+    key_hashes: frozenset[int] | None = None
+    time: Range = EVERYTHING
+    phy_offset: Range = EVERYTHING
+    position: Range = EVERYTHING
+
+    def widened(self, other: Wanted) -> Wanted:
+        """Return what holds at least the rows of both."""
+        return Wanted(
+            pairs=_union(self.pairs, other.pairs),
+            key_hashes=_union(self.key_hashes, other.key_hashes),
+            time=self.time.hull(other.time),
+            phy_offset=self.phy_offset.hull(other.phy_offset),
+            position=self.position.hull(other.position),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the parts as JSON holds them."""
+        return {
+            "pairs": None if self.pairs is None else sorted(self.pairs),
+            "key_hashes": None if self.key_hashes is None else sorted(self.key_hashes),
+            "time": [self.time.low, self.time.high],
+            "phy_offset": [self.phy_offset.low, self.phy_offset.high],
+            "position": [self.position.low, self.position.high],
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Wanted:
+        """Read what :meth:`to_json` returned."""
+        pairs, hashes = data["pairs"], data["key_hashes"]
+        return cls(
+            pairs=None if pairs is None else frozenset((topic, key) for topic, key in pairs),
+            key_hashes=None if hashes is None else frozenset(hashes),
+            time=Range(*data["time"]),
+            phy_offset=Range(*data["phy_offset"]),
+            position=Range(*data["position"]),
+        )
+
+
+def _union(one: frozenset[T] | None, other: frozenset[T] | None) -> frozenset[T] | None:
+    return None if one is None or other is None else one | other
+
+
+def filters_to_wanted(filters: Iterable[Filter], *, keys: bool) -> Wanted:
+    """Turn the filters of one scan, all of which hold, into what it must find.
+
+    Args:
+        filters: As Spark pushes them.
+        keys: Whether ``topic`` and ``key`` are columns, which must then be bound.
+
+    Returns:
+        A superset of the wanted rows.
+
+    Raises:
+        ValueError: ``topic`` or ``key`` is not bound, or too many pairs are; the message says what
+            to write instead.
+    """
+    filters = list(filters)
+    wanted = Wanted(
+        time=_range_of("store_timestamp", filters, _milliseconds),
+        phy_offset=_range_of("phy_offset", filters, _integers),
+        position=_range_of("position", filters, _integers),
+    )
+    if not keys:
+        hashes = _bound_values("key_hash", filters, int)
+        return replace(wanted, key_hashes=hashes)
+    bound = {name: _bound_values(name, filters, str) for name in ("topic", "key")}
+    topics, bound_keys = bound["topic"], bound["key"]
+    if topics is None or bound_keys is None:
+        raise ValueError(_unbound([name for name, values in bound.items() if values is None]))
+    count = len(topics) * len(bound_keys)
+    if count > MAX_PAIRS:
+        raise ValueError(
+            f"{count} pairs of topic and key: expected at most {MAX_PAIRS} in one query; give more "
+            "to spark.read.format('rmqindex') with the options topic and keys"
+        )
+    return replace(wanted, pairs=frozenset(itertools.product(topics, bound_keys)))
+
+
+_OPERATORS = {
+    EqualTo: "=",
+    EqualNullSafe: "<=>",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+    In: "IN",
+    StringStartsWith: "STARTS WITH",
+    StringEndsWith: "ENDS WITH",
+    StringContains: "CONTAINS",
+}
+
+
+def filter_text(filter_: Filter) -> str:
+    """Return a filter as people write it."""
+    if isinstance(filter_, Not):
+        return f"NOT ({filter_text(filter_.child)})"
+    column = ".".join(getattr(filter_, "attribute", ()))
+    if isinstance(filter_, IsNull):
+        return f"{column} IS NULL"
+    if isinstance(filter_, IsNotNull):
+        return f"{column} IS NOT NULL"
+    value = getattr(filter_, "value", None)
+    text = f"'{value}'" if isinstance(value, dt.datetime) else repr(value)
+    return f"{column} {_OPERATORS.get(type(filter_), type(filter_).__name__)} {text}"
+
+
+def _unbound(names: Sequence[str]) -> str:
+    return (
+        f"{' and '.join(names)} not bound: a query on table() must bind both topic and key with "
+        "=, <=> or IN, such as WHERE topic = 'TopicTest' AND key IN ('a', 'b'); OR, LIKE, "
+        "functions and joins bind nothing. To scan all entries, use "
+        "spark.read.format('rmqindex').load(path), or table(.., keys=False) to filter by key_hash, "
+        "store_timestamp, phy_offset or position"
+    )
+
+
+def _of(name: str, filters: Iterable[Filter]) -> list[Any]:
+    return [each for each in filters if getattr(each, "attribute", None) == (name,)]
+
+
+def _bound_values(name: str, filters: Sequence[Filter], type_: type[T]) -> frozenset[T] | None:
+    """Return the values a column is bound to, or None where nothing binds it."""
+    bound: frozenset[T] | None = None
+    for each in _of(name, filters):
+        values: Iterable[Any]
+        if isinstance(each, In):
+            values = [value for value in each.value if value is not None]
+        elif isinstance(each, (EqualTo, EqualNullSafe)):
+            values = [] if each.value is None else [each.value]
+        elif isinstance(each, IsNull):  # what Spark makes of <=> NULL; no column is ever NULL
+            values = []
+        else:
+            continue
+        if not all(isinstance(value, type_) for value in values):
+            continue
+        found = frozenset(values)
+        bound = found if bound is None else bound & found
+    return bound
+
+
+def _range_of(
+    name: str, filters: Sequence[Filter], convert: Callable[[Filter], Range | None]
+) -> Range:
+    result = EVERYTHING
+    for each in _of(name, filters):
+        if isinstance(each, IsNull):
+            return NOTHING
+        found = convert(each)
+        if found is not None:
+            result &= found
+    return result
+
+
+def _integers(filter_: Filter) -> Range | None:
+    return _compare(filter_, _integer, unit=1)
+
+
+def _milliseconds(filter_: Filter) -> Range | None:
+    return _compare(filter_, _micros, unit=MILLISECOND)
+
+
+def _integer(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _micros(value: object) -> int | None:
+    if not isinstance(value, dt.datetime) or value.tzinfo is None:
+        return None
+    return (value - _EPOCH) // _MICROSECOND
+
+
+def _compare(filter_: Filter, number: Callable[[object], int | None], *, unit: int) -> Range | None:
+    """Return the column's values, which are multiples of ``unit``, that pass, divided by it."""
+    if isinstance(filter_, In):
+        ranges = [_equal(number(value), unit) for value in filter_.value if value is not None]
+        if any(each is None for each in ranges):
+            return None
+        hull = NOTHING
+        for each in ranges:
+            hull = hull if each is None else hull.hull(each)
+        return hull
+    value = number(getattr(filter_, "value", None))
+    if value is None:
+        return None
+    floor, ceiling = value // unit, -(-value // unit)
+    match filter_:
+        case EqualTo() | EqualNullSafe():
+            found = _equal(value, unit)
+        case GreaterThan():
+            found = Range(low=floor + 1)
+        case GreaterThanOrEqual():
+            found = Range(low=ceiling)
+        case LessThan():
+            found = Range(high=ceiling - 1)
+        case LessThanOrEqual():
+            found = Range(high=floor)
+        case _:
+            found = None
+    return found
+
+
+def _equal(value: int | None, unit: int) -> Range | None:
+    if value is None:
+        return None
+    return NOTHING if value % unit else Range(value // unit, value // unit)

@@ -1,0 +1,317 @@
+"""Paths to files, and files to what their headers say."""
+
+from __future__ import annotations
+
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from fnmatch import translate
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark_rmqindex._partitions import FileSlice
+from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
+from rmqindex._journal import effective_listing
+from rmqindex._layout import FIRST_POSITION
+from rmqindex._paths import (
+    FileEntry,
+    directory_entries,
+    exists,
+    is_index_name,
+    list_index_files,
+    resolve,
+)
+from rmqindex._storage import is_remote, local_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pyspark_rmqindex._options import ReadOptions
+
+__all__ = ["Listing", "list_slices", "open_slice"]
+
+# Requests to a remote store wait more than they work.
+_REMOTE_THREADS = 16
+# A listing is repeated while a commit changes the directory under it.
+_ATTEMPTS = 20
+# What only a store root has beside index/; none of it holds IndexFiles.
+_STORE_FOLDERS = frozenset({"commitlog", "consumequeue", "config"})
+_INDEX_FOLDER = "index"
+
+_PATTERN = re.compile(r"[*?\[{]")
+_REMOTE_PATTERN = re.compile(r"[*\[{]")  # a question mark begins the query of a URI
+
+
+class Listing(NamedTuple):
+    """What the paths of a load stand for.
+
+    Attributes:
+        slices: Every file that has entries, whole, in the broker's order within a directory.
+        total: How many files there are, with or without entries.
+        is_remote: Whether any of them is not a local file.
+    """
+
+    slices: list[FileSlice]
+    total: int
+    is_remote: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """One file: where it is read from, and as what it is listed."""
+
+    path: str
+    name_path: str
+
+
+def list_slices(options: ReadOptions) -> Listing:
+    """List the files of a load and read their headers.
+
+    A commit that comes in between could show one file as it was and another as it is; so the
+    names are listed again after the headers, until they are the same.
+
+    Raises:
+        RmqIndexError: A path is missing, a store of another kind, or a file that is not an
+            IndexFile.
+    """
+    failure: RmqIndexError | None = None
+    before = _files(options)
+    for _ in range(_ATTEMPTS):
+        try:
+            slices = _read_headers(before, options)
+            failure = None
+        except RmqIndexError as error:
+            failure = error
+        after = _files(options)
+        if after == before:
+            break
+        before = after
+    if failure is not None:
+        raise failure
+    return Listing(slices, len(before), any(is_remote(each.name_path) for each in before))
+
+
+def open_slice(each: FileSlice, options: ReadOptions) -> IndexFile | None:
+    """Open the file of a slice, and check that it is still the one that was planned.
+
+    While a commit replaces a file, its old content stands elsewhere for a moment.
+
+    Returns:
+        The open file; None where it is gone and the options ignore missing files.
+
+    Raises:
+        RmqIndexError: The file is gone, or another one has its name.
+    """
+    layout = Layout(each.hash_slot_num, each.index_num)
+    mode = options.mode
+    problem: RmqIndexError | None = None
+    is_missing = True
+    for path in _whereabouts(each):
+        if not exists(path):
+            continue
+        is_missing = False
+        try:
+            file = IndexFile(path, layout, mode=mode)
+        except CorruptIndexError:
+            raise
+        except RmqIndexError as error:
+            problem = error
+            continue
+        header = file.header
+        if (
+            header.begin_timestamp == each.begin_timestamp
+            and header.begin_phy_offset == each.begin_phy_offset
+            and header.index_count >= each.index_count
+        ):
+            return file
+        file.close()
+        problem = None
+    if is_missing and options.ignore_missing:
+        return None
+    raise RmqIndexError(
+        f"{each.name_path}: the file was {'removed' if is_missing else 'replaced'} since the query "
+        "was planned; run the query again"
+    ) from problem
+
+
+def _whereabouts(each: FileSlice) -> Iterator[str]:
+    yield each.path
+    if each.name_path != each.path:
+        yield each.name_path
+    if not is_remote(each.name_path):
+        directory, name = os.path.split(each.name_path)
+        try:
+            listed = effective_listing(directory).get(name)
+        except (OSError, RmqIndexError):
+            return
+        if listed is not None:
+            yield str(listed)
+
+
+def _read_headers(files: list[_Found], options: ReadOptions) -> list[FileSlice]:
+    def read(file: _Found) -> FileSlice | None:
+        return _whole_file(file, options)
+
+    if any(is_remote(file.path) for file in files):
+        with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
+            slices = list(pool.map(read, files))
+    else:
+        slices = [read(file) for file in files]
+    return [each for each in slices if each is not None]
+
+
+def _whole_file(file: _Found, options: ReadOptions) -> FileSlice | None:
+    with IndexFile(file.path, options.layout, mode=options.mode) as index_file:
+        header, layout = index_file.header, index_file.layout
+        limit = index_file.entry_count + FIRST_POSITION
+    if limit <= FIRST_POSITION or layout is None:
+        return None
+    return FileSlice(
+        path=file.path,
+        name_path=file.name_path,
+        hash_slot_num=layout.hash_slot_num,
+        index_num=layout.index_num,
+        begin_timestamp=header.begin_timestamp,
+        begin_phy_offset=header.begin_phy_offset,
+        index_count=header.index_count,
+        limit=limit,
+        start=FIRST_POSITION,
+        stop=limit,
+    )
+
+
+def _files(options: ReadOptions) -> list[_Found]:
+    """List the files of every path; one that several paths name counts once."""
+    fits = _matcher(options.path_glob_filter) if options.path_glob_filter is not None else None
+    found: dict[str, _Found] = {}
+    for path in options.paths:
+        for file in _files_of(path, options):
+            if fits is None or fits(file.name_path.rpartition("/")[2]):
+                found.setdefault(file.name_path, file)
+    return list(found.values())
+
+
+def _files_of(path: str, options: ReadOptions) -> Iterable[_Found]:
+    text = path if is_remote(path) else os.path.abspath(local_path(path))  # noqa: PTH100
+    has_pattern = (_REMOTE_PATTERN if is_remote(text) else _PATTERN).search(text) is not None
+    if exists(text):
+        return _files_at(text, recursive=options.recursive, by_pattern=False)
+    if has_pattern:
+        hits = list(_expand(text))
+        if hits:
+            return chain.from_iterable(
+                _files_at(hit, recursive=options.recursive, by_pattern=True) for hit in hits
+            )
+    if options.ignore_missing:
+        return ()
+    what = "no file fits the pattern" if has_pattern else "no such file or directory"
+    raise RmqIndexError(f"{text}: {what}")
+
+
+def _files_at(path: str, *, recursive: bool, by_pattern: bool) -> Iterator[_Found]:
+    """List the files of a path that exists."""
+    resolved = resolve(path)
+    if resolved.is_file:
+        name = _name(resolved.path)
+        if not by_pattern or is_index_name(name):
+            yield _single(resolved.path, name)
+    elif recursive:
+        yield from _files_below(resolved.path)
+    else:
+        for entry in list_index_files(resolved.path):
+            yield _Found(entry.path, _listed(resolved.path, entry))
+
+
+def _single(path: str, name: str) -> _Found:
+    """Return a file that was named itself, as its directory's last finished commit left it."""
+    if is_remote(path):
+        return _Found(path, path)
+    try:
+        listed = effective_listing(os.path.dirname(path)).get(name)  # noqa: PTH120
+    except (OSError, RmqIndexError):
+        listed = None
+    return _Found(path if listed is None else str(listed), path)
+
+
+def _files_below(directory: str) -> Iterator[_Found]:
+    entries = directory_entries(directory)
+    for entry in sorted(entries, key=_broker_order):
+        if not entry.is_directory and is_index_name(entry.name):
+            yield _Found(entry.path, _listed(directory, entry))
+    folders = {entry.name: _listed(directory, entry) for entry in entries if entry.is_directory}
+    if _INDEX_FOLDER in folders and folders.keys() & _STORE_FOLDERS:
+        folders = {_INDEX_FOLDER: folders[_INDEX_FOLDER]}
+    for name, path in sorted(folders.items()):
+        if not _is_hidden(name):
+            yield from _files_below(path)
+
+
+def _broker_order(entry: FileEntry) -> bytes:
+    return entry.name.encode("utf-16-be", "surrogatepass")  # as Java compares strings
+
+
+def _listed(directory: str, entry: FileEntry) -> str:
+    """Return the path by which a file is known, wherever its bytes are for the moment."""
+    return entry.path if is_remote(directory) else _child(directory, entry.name)
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith((".", "_"))
+
+
+def _name(path: str) -> str:
+    return (path.partition("?")[0] if is_remote(path) else path).rstrip("/").rpartition("/")[2]
+
+
+def _child(directory: str, name: str) -> str:
+    if not is_remote(directory):
+        return os.path.join(directory, name)  # noqa: PTH118  (text, as it is listed)
+    base, mark, query = directory.partition("?")
+    return f"{base.rstrip('/')}/{name}{mark}{query}"
+
+
+def _expand(path: str) -> Iterator[str]:
+    """Find what a pattern stands for, in the order of names."""
+    base, mark, query = path.partition("?") if is_remote(path) else (path, "", "")
+    scheme, separator, rest = base.partition("://") if is_remote(path) else ("", "", base)
+    root, *segments = rest.rstrip("/").split("/")
+    found = [f"{scheme}{separator}{root}{mark}{query}" if is_remote(path) else "/"]
+    pattern = _REMOTE_PATTERN if is_remote(path) else _PATTERN
+    for segment in segments:
+        if not pattern.search(segment):
+            found = [_child(each, segment) for each in found]
+            continue
+        fits = _matcher(segment)
+        found = [
+            _listed(each, entry)
+            for each in found
+            if exists(each)
+            for entry in sorted(_entries_or_none(each), key=_broker_order)
+            if fits(entry.name) and (segment.startswith((".", "_")) or not _is_hidden(entry.name))
+        ]
+    yield from (each for each in found if exists(each))
+
+
+def _entries_or_none(directory: str) -> list[FileEntry]:
+    try:
+        return directory_entries(directory)
+    except RmqIndexError:  # a file in the place of a directory fits no pattern
+        return []
+
+
+def _matcher(pattern: str) -> Callable[[str], object]:
+    """Compile a Hadoop glob: ``*``, ``?``, ``[abc]``, ``[^abc]`` and ``{a,b}``."""
+    alternatives = [translate(each.replace("[^", "[!")) for each in _braces(pattern)]
+    return re.compile("|".join(alternatives)).match
+
+
+def _braces(pattern: str) -> list[str]:
+    """Write out the alternatives in braces."""
+    match = re.search(r"\{([^{}]*)\}", pattern)
+    if match is None:
+        return [pattern]
+    before, after = pattern[: match.start()], pattern[match.end() :]
+    return [
+        expanded for part in match[1].split(",") for expanded in _braces(f"{before}{part}{after}")
+    ]
