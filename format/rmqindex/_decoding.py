@@ -15,8 +15,6 @@ from rmqindex._errors import CorruptIndexError
 from rmqindex._layout import ENTRY_DTYPE, FIRST_POSITION, INT32_MAX, INT64_MAX, INVALID_INDEX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
 
     from rmqindex._layout import Layout
@@ -25,13 +23,12 @@ __all__ = [
     "ENTRY_SCHEMA",
     "LOOKUP_SCHEMA",
     "MILLISECONDS",
+    "BatchBuilder",
     "Links",
     "corrupt_entry",
-    "entry_columns",
     "links_of",
     "malformed",
     "slots_of",
-    "to_batch",
 ]
 
 ENTRY_SCHEMA = pa.schema(
@@ -47,6 +44,8 @@ ENTRY_SCHEMA = pa.schema(
 )
 LOOKUP_SCHEMA = pa.schema([pa.field("query", pa.int64(), nullable=False), *ENTRY_SCHEMA])
 
+_DTYPES = {field.name: np.dtype(field.type.to_pandas_dtype()) for field in LOOKUP_SCHEMA}
+
 # time_diff counts seconds, timestamps milliseconds.
 MILLISECONDS = 1000
 _LATEST_ALWAYS_SOUND = INT64_MAX - INT32_MAX * MILLISECONDS
@@ -58,6 +57,10 @@ class Links(NamedTuple):
     key_hash: NDArray[np.int32]
     time_diff: NDArray[np.int32]
     prev_position: NDArray[np.int32]
+
+    def taken(self, places: NDArray[Any]) -> Links:
+        """Return the fields of the entries at places."""
+        return Links(*(values[places] for values in self))
 
 
 def links_of(entries: NDArray[Any]) -> Links:
@@ -75,8 +78,16 @@ def malformed(
         positions: The entries' positions, int32.
         begin_timestamp: The header's, epoch milliseconds.
     """
-    negative = links.key_hash | links.time_diff | links.prev_position
-    bad = (negative < 0) | (links.prev_position >= positions)
+    # As unsigned numbers, negative positions are beyond every other.
+    older = links.prev_position.view(np.uint32) < positions.view(np.uint32)
+    if not len(positions) or (
+        links.key_hash.min() >= 0
+        and links.time_diff.min() >= 0
+        and older.all()
+        and begin_timestamp <= _LATEST_ALWAYS_SOUND
+    ):
+        return None
+    bad = (links.key_hash < 0) | (links.time_diff < 0) | ~older
     if begin_timestamp > _LATEST_ALWAYS_SOUND:
         latest = (INT64_MAX - begin_timestamp) // MILLISECONDS
         bad |= (links.time_diff > latest) & (positions != FIRST_POSITION)
@@ -105,53 +116,83 @@ def corrupt_entry(
     return error("time_diff", f"a store time within 64 bits {where}", time_diff)
 
 
-def entry_columns(
-    entries: NDArray[Any],
-    positions: NDArray[np.int32],
-    *,
-    links: Links,
-    layout: Layout,
-    begin_timestamp: int,
-    columns: Iterable[str],
-) -> list[NDArray[Any]]:
-    """Return columns of ``ENTRY_SCHEMA`` for sound entries.
+def slots_of(
+    key_hash: NDArray[np.int32], layout: Layout, out: NDArray[np.int32] | None = None
+) -> NDArray[np.int32]:
+    """Return the slots of hashes that are not negative: ``key_hash % hash_slot_num``."""
+    # NumPy divides by a scalar several times faster than it takes remainders.
+    divisor = np.int32(layout.hash_slot_num)
+    slots = np.floor_divide(key_hash, divisor, out=out)
+    slots *= divisor
+    return np.subtract(key_hash, slots, out=slots)
+
+
+class BatchBuilder:
+    """Entries decoded piece by piece into the columns of one batch.
 
     ``store_timestamp`` is ``begin_timestamp`` plus ``time_diff`` seconds; that of the first entry
     is exactly ``begin_timestamp``, whatever its ``time_diff`` (spec: the inherited header).
     """
-    decoded: list[NDArray[Any]] = []
-    for name in columns:
-        if name == "position":
-            decoded.append(positions)
-        elif name == "phy_offset":
-            decoded.append(entries["phy_offset"].astype(np.int64))
-        elif name == "slot":
-            decoded.append(slots_of(links.key_hash, layout))
-        elif name == "store_timestamp":
-            decoded.append(_store_timestamps(links.time_diff, positions, begin_timestamp))
-        else:
-            decoded.append(getattr(links, name))
-    return decoded
 
+    def __init__(
+        self, schema: pa.Schema, capacity: int, layout: Layout, begin_timestamp: int
+    ) -> None:
+        """Make room.
 
-def _store_timestamps(
-    time_diff: NDArray[np.int32], positions: NDArray[np.int32], begin_timestamp: int
-) -> NDArray[np.int64]:
-    times = time_diff * np.int64(MILLISECONDS)
-    times[positions == FIRST_POSITION] = 0
-    times += begin_timestamp
-    return times
+        Args:
+            schema: Fields of ``LOOKUP_SCHEMA``, in any order.
+            capacity: How many entries there is room for.
+            layout: The geometry.
+            begin_timestamp: The header's, epoch milliseconds.
+        """
+        self._schema = schema
+        self._layout = layout
+        self._begin_timestamp = begin_timestamp
+        self._filled = 0
+        # Arrow's memory is kept for the next batch; the C library would hand it back each time.
+        self._buffers = [pa.allocate_buffer(capacity * field.type.byte_width) for field in schema]
+        self._columns = {
+            field.name: np.frombuffer(buffer, field.type.to_pandas_dtype())
+            for field, buffer in zip(schema, self._buffers, strict=True)
+        }
 
+    def append(
+        self,
+        entries: NDArray[Any],
+        positions: NDArray[np.int32],
+        links: Links,
+        queries: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Add sound entries.
 
-def slots_of(key_hash: NDArray[np.int32], layout: Layout) -> NDArray[np.int32]:
-    """Return the slots of hashes: ``key_hash % hash_slot_num``."""
-    # NumPy divides by a scalar several times faster than it takes remainders.
-    divisor = np.uint32(layout.hash_slot_num)
-    values = key_hash.view(np.uint32)
-    return (values - values // divisor * divisor).view(np.int32)
+        Args:
+            entries: ``ENTRY_DTYPE``.
+            positions: Their positions, int32.
+            links: Their checked fields.
+            queries: Their queries, where the schema has that column.
+        """
+        start, self._filled = self._filled, self._filled + len(entries)
+        for name, column in self._columns.items():
+            target = column[start : self._filled]
+            if name == "phy_offset":
+                target[:] = entries[name]
+            elif name == "position":
+                target[:] = positions
+            elif name == "slot":
+                slots_of(links.key_hash, self._layout, out=target)
+            elif name == "store_timestamp":
+                np.multiply(links.time_diff, np.int64(MILLISECONDS), out=target)
+                target[np.flatnonzero(positions == FIRST_POSITION)] = 0
+                target += self._begin_timestamp
+            elif name == "query":
+                target[:] = queries
+            else:
+                target[:] = getattr(links, name)
 
-
-def to_batch(schema: pa.Schema, columns: list[NDArray[Any]]) -> pa.RecordBatch:
-    """Return NumPy columns as one batch, without a copy."""
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    def finish(self) -> pa.RecordBatch:
+        """Return the batch."""
+        arrays = [
+            pa.Array.from_buffers(field.type, self._filled, [None, buffer])
+            for field, buffer in zip(self._schema, self._buffers, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)

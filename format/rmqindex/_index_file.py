@@ -13,11 +13,10 @@ from rmqindex._decoding import (
     ENTRY_SCHEMA,
     LOOKUP_SCHEMA,
     MILLISECONDS,
+    BatchBuilder,
     corrupt_entry,
-    entry_columns,
     links_of,
     malformed,
-    to_batch,
 )
 from rmqindex._errors import CorruptIndexError
 from rmqindex._geometry import infer_layout
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
 
     from rmqindex._arrays import IntArray
     from rmqindex._chains import Found
+    from rmqindex._decoding import Links
     from rmqindex._storage import PathLike
 
 __all__ = ["IndexFile", "Mode"]
@@ -57,6 +57,8 @@ _MODES = ("FAILFAST", "DROPMALFORMED")
 
 # Entries a batch of a scan holds at most.
 _BATCH_ENTRIES = 65_536
+# Entries that are checked and decoded together stay in the processor's cache.
+_PIECE_ENTRIES = 32_768
 # Hashes that walk their chains together: their entries of one step stay in the processor's cache.
 _BATCH_HASHES = 32_768
 # After so many steps, hashes are looked at for being asked several times before they walk on.
@@ -229,40 +231,38 @@ class IndexFile:
 
     def _scan(self, start: int, stop: int, names: list[str]) -> Iterator[pa.RecordBatch]:
         schema = pa.schema([ENTRY_SCHEMA.field(name) for name in names])
-        for entries, positions in self._sound_entries(start, stop):
+        for first in range(start, stop, _BATCH_ENTRIES):
             assert self._layout is not None  # there are entries
-            columns = entry_columns(
-                entries,
-                positions,
-                links=links_of(entries),
-                layout=self._layout,
-                begin_timestamp=self.header.begin_timestamp,
-                columns=names,
-            )
-            yield to_batch(schema, columns)
+            last = min(first + _BATCH_ENTRIES, stop)
+            batch = BatchBuilder(schema, last - first, self._layout, self.header.begin_timestamp)
+            for entries, positions, links in self._sound_entries(first, last):
+                batch.append(entries, positions, links)
+            yield batch.finish()
 
     def _sound_entries(
         self, start: int, stop: int
-    ) -> Iterator[tuple[NDArray[Any], NDArray[np.int32]]]:
+    ) -> Iterator[tuple[NDArray[Any], NDArray[np.int32], Links]]:
         """Yield entries with their positions, the malformed ones raised or dropped by mode."""
         layout = self._layout
         if layout is None:
             return
         for first in range(start, stop, _BATCH_ENTRIES):
             self._check_open()
-            last = min(first + _BATCH_ENTRIES, stop)
-            entries = self._source.entry_range(layout, first, last)
-            positions = np.arange(first, last, dtype=np.int32)
-            links = links_of(entries)
-            bad = malformed(links, positions, self.header.begin_timestamp)
-            if bad is not None:
+            read = self._source.entry_range(layout, first, min(first + _BATCH_ENTRIES, stop))
+            for piece in range(0, len(read), _PIECE_ENTRIES):
+                entries = read[piece : piece + _PIECE_ENTRIES]
+                begin = first + piece
+                positions = np.arange(begin, begin + len(entries), dtype=np.int32)
+                links = links_of(entries)
+                bad = malformed(links, positions, self.header.begin_timestamp)
+                if bad is None:
+                    yield entries, positions, links
+                    continue
                 if self.mode == "FAILFAST":
                     place = int(np.flatnonzero(bad)[0])
-                    raise corrupt_entry(
-                        self._source.path, layout, int(positions[place]), links, place
-                    )
-                entries, positions = entries[~bad], positions[~bad]
-            yield entries, positions
+                    raise corrupt_entry(self._source.path, layout, begin + place, links, place)
+                sound = np.flatnonzero(~bad)
+                yield entries[sound], positions[sound], links.taken(sound)
 
     def lookup(
         self,
@@ -348,8 +348,8 @@ class IndexFile:
         maybe = np.zeros(_FILTER_BITS + 1, np.bool_)
         maybe[distinct & _FILTER_BITS] = True
         parts = [_NO_HITS]
-        for entries, positions in self._sound_entries(FIRST_POSITION, limit):
-            hashes = entries["key_hash"].astype(np.int32)
+        for entries, positions, links in self._sound_entries(FIRST_POSITION, limit):
+            hashes = links.key_hash
             near = np.flatnonzero(maybe[hashes & _FILTER_BITS])
             places = np.searchsorted(distinct, hashes[near])
             places[places == len(distinct)] = 0
@@ -535,16 +535,11 @@ def _repeated(queries: NDArray[np.int64], places: NDArray[np.int64], hits: _Hits
 
 
 def _lookup_batch(parts: list[_Hits], layout: Layout, header: IndexHeader) -> pa.RecordBatch:
-    hits = _joined(parts)
-    columns = entry_columns(
-        hits.entries,
-        hits.positions,
-        links=links_of(hits.entries),
-        layout=layout,
-        begin_timestamp=header.begin_timestamp,
-        columns=ENTRY_SCHEMA.names,
-    )
-    return to_batch(LOOKUP_SCHEMA, [hits.queries, *columns])
+    total = sum(len(part.queries) for part in parts)
+    batch = BatchBuilder(LOOKUP_SCHEMA, total, layout, header.begin_timestamp)
+    for part in parts:
+        batch.append(part.entries, part.positions, links_of(part.entries), part.queries)
+    return batch.finish()
 
 
 def _signed(value: int, modulus: int) -> int:
