@@ -282,7 +282,7 @@ def main() -> None:
         # A name that the terminal's encoding lacks is shown escaped, not as a traceback.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        app()
+        app(prog_name="rmqindex")
     except RmqIndexError as error:
         _complain(str(error))
     except OSError as error:

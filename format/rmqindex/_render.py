@@ -106,7 +106,8 @@ def _width(table: Table, console: Console) -> int:
 
 def _print_table(console: Console, table: Table) -> None:
     """Print a table whole: a terminal that is too narrow breaks its lines, no digit is cut."""
-    console.print(table, width=_width(table, console), crop=False, soft_wrap=True)
+    console.width = max(console.width, _width(table, console))
+    console.print(table, crop=False)
 
 
 def _print_text(console: Console, text: str) -> None:
