@@ -1,0 +1,68 @@
+"""What all tests share: the oracle and the golden data."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+GOLDEN = Path(__file__).parent / "golden"
+
+# The machine's load is no property of the code.
+settings.register_profile("rmqindex", deadline=None)
+settings.load_profile("rmqindex")
+
+
+@pytest.fixture(scope="session")
+def golden():
+    """The folder of what RocketMQ's own classes wrote."""
+    return GOLDEN
+
+
+@pytest.fixture(scope="session")
+def default_size_file(tmp_path_factory):
+    """A sparse file of the default geometry with 300,000 entries, written by RocketMQ itself."""
+    packed = GOLDEN / "default_size" / "20231114221320000.gz"
+    path = tmp_path_factory.mktemp("default_size") / packed.stem
+    with gzip.open(packed) as source, path.open("wb") as target:
+        while block := source.read(1 << 20):
+            if any(block):
+                target.write(block)
+            else:
+                target.seek(len(block), 1)
+        target.truncate()
+    yield path
+    shutil.rmtree(path.parent)
+
+
+@pytest.fixture(scope="session")
+def default_size_case():
+    """The recipe, the header and the queries of that file."""
+    return json.loads((GOLDEN / "default_size" / "default_size.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory):
+    """The one Spark session of a test run."""
+    import pyspark_rmqindex  # noqa: F401  (before Spark starts: it chooses the workers' Python)
+    from pyspark.sql import SparkSession
+
+    # A host name that does not resolve is no reason to fail.
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    directory = tmp_path_factory.mktemp("spark")
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("rmqindex tests")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
+        .config("spark.ui.enabled", "false")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
