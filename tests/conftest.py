@@ -49,8 +49,9 @@ def default_size_case():
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
     """The one Spark session of a test run."""
-    import pyspark_rmqindex  # noqa: F401  (before Spark starts: it chooses the workers' Python)
     from pyspark.sql import SparkSession
+
+    import pyspark_rmqindex  # noqa: F401  (before Spark starts: it chooses the workers' Python)
 
     # A host name that does not resolve is no reason to fail.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
