@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,22 +49,24 @@ def default_size_case():
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
-    """The one Spark session of a test run."""
+    """The one Spark session of a test run: two cores, no user interface, a quiet console."""
     from pyspark.sql import SparkSession
 
-    import pyspark_rmqindex  # noqa: F401  (before Spark starts: it chooses the workers' Python)
-
-    # A host name that does not resolve is no reason to fail.
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    directory = tmp_path_factory.mktemp("spark")
+    # Before the JVM starts: its workers inherit this environment.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["RMQINDEX_LOG_LEVEL"] = "WARNING"
     session = (
         SparkSession.builder.master("local[2]")
-        .appName("rmqindex tests")
+        .appName("rmqindex-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
-        .config("spark.ui.enabled", "false")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
         .getOrCreate()
     )
+    session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
