@@ -123,7 +123,7 @@ class BrokerFile:
         (position,) = struct.unpack_from(">i", self.data, 40 + 4 * (key_hash % self.hash_slot_num))
         if position <= 0 or position > self.index_count or self.index_count <= 1:
             return found
-        steps = 0
+        steps = 0  # since the last match
         while len(found) < max_num:
             offset = self._entry_offset(position)
             if not 0 <= offset <= len(self.data) - 20:
@@ -134,13 +134,14 @@ class BrokerFile:
             time = java_long(self.begin_timestamp + seconds * 1000)
             if hashed == key_hash and begin <= time <= end:
                 found.append(phy_offset)
+                steps = 0
             if previous <= 0 or previous > self.index_count:
                 break
             if previous == position or time < begin:
                 break
             position = previous
             steps += 1
-            if steps > self.index_num and not found:
+            if steps > len(self.data):
                 raise RuntimeError("the broker hangs")
         return found
 

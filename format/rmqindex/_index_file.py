@@ -217,7 +217,7 @@ class IndexFile:
         """
         end = self._entry_count + FIRST_POSITION
         stop = end if stop is None else stop
-        if not FIRST_POSITION <= start <= max(stop, start) <= end:
+        if not FIRST_POSITION <= start <= stop <= end:
             raise ValueError(
                 f"range: expected positions from {FIRST_POSITION} to {end}, got {start} to {stop}"
             )

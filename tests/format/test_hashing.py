@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle import java_hash
-from vectors import GOLDEN
 
+from oracle import java_hash
 from rmqindex import index_key, index_key_hashes, key_hash, key_hashes
+from vectors import GOLDEN
 
 HASHES = json.loads((GOLDEN / "hashes.json").read_text())
 TEXT = st.text() | st.text(st.characters(exclude_categories=()))

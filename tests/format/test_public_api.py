@@ -1,0 +1,78 @@
+"""What the package shows to its users."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import rmqindex
+
+PACKAGE = Path(rmqindex.__file__).parent
+
+
+def test_the_public_names_are_these():
+    """Constants first, then classes, then functions, each sorted; and each of them is there."""
+    assert rmqindex.__all__ == [
+        "ENTRY_SCHEMA",
+        "CorruptIndexError",
+        "IndexDirectory",
+        "IndexFile",
+        "IndexFileWriter",
+        "IndexHeader",
+        "Layout",
+        "QueryOffsetResult",
+        "RmqIndexError",
+        "StoreCheckpoint",
+        "expand_messages",
+        "index_key",
+        "index_key_hashes",
+        "key_hash",
+        "key_hashes",
+        "message_keys",
+        "sample_store",
+    ]
+    assert all(hasattr(rmqindex, name) for name in rmqindex.__all__)
+
+
+def test_nothing_else_is_public():
+    """Modules are private, so that names have one home."""
+    shown = {name for name in vars(rmqindex) if not name.startswith("_")}
+    assert shown - set(rmqindex.__all__) == set()
+
+
+def test_everything_public_is_documented():
+    """Classes, their public methods, and functions."""
+    for name in rmqindex.__all__:
+        item = getattr(rmqindex, name)
+        if not (inspect.isclass(item) or inspect.isfunction(item)):
+            continue
+        assert item.__doc__, name
+        if inspect.isclass(item):
+            for member_name, member in vars(item).items():
+                if not member_name.startswith("_") and inspect.isfunction(member):
+                    assert member.__doc__, f"{name}.{member_name}"
+
+
+def test_the_format_never_imports_spark():
+    """One direction: the connector builds on the format."""
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            assert not any(name.startswith(("pyspark", "py4j")) for name in names), path
+
+
+def test_importing_the_package_is_light():
+    """No command line, no pandas, no Spark."""
+    heavy = ("pandas", "pyspark", "typer")
+    code = f"import sys, rmqindex; print([m for m in {heavy} if m in sys.modules])"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "[]"
