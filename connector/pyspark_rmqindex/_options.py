@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from pyspark_rmqindex._times import LocalTime, parse_time
+from pyspark_rmqindex._times import LocalTime, parse_time, time_zone
 from rmqindex import Layout
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ Scope = Literal["read", "table", "write"]
 _READ: frozenset[Scope] = frozenset({"read", "table"})
 _LOAD: frozenset[Scope] = frozenset({"read"})
 _EVERY: frozenset[Scope] = frozenset({"read", "table", "write"})
+_WRITE: frozenset[Scope] = frozenset({"write"})
 
 # What Spark's catalog adds on its own: CatalogV2Util.TABLE_RESERVED_PROPERTIES and kin.
 _FROM_SPARK = frozenset(
@@ -141,6 +142,11 @@ def _time(value: str) -> int | LocalTime:
     return parse_time(value)
 
 
+def _zone(value: str) -> str:
+    time_zone(value)
+    return value
+
+
 # Spark takes sizes as bytes or with a unit, as in its own spark.sql.files.maxPartitionBytes.
 _UNITS = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30}
 
@@ -235,7 +241,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "timeZone",
         "time zone",
-        _some_text,
+        _zone,
         _EVERY,
         "Reading: the zone of `beginTimestamp` and `endTimestamp` texts that name none. "
         "Writing: the zone of the new files' names.",
@@ -278,7 +284,7 @@ OPTIONS: tuple[Option, ...] = (
         "mode",
         "enumeration",
         _choice("FAILFAST", "DROPMALFORMED"),
-        _EVERY,
+        _READ,
         "What to do with bytes that break the format: `FAILFAST` raises an error that names the "
         "path, the field and the byte; `DROPMALFORMED` reads the sound part.",
         default="FAILFAST",
@@ -331,6 +337,43 @@ OPTIONS: tuple[Option, ...] = (
         "`INFO` writes one line to the driver's standard error for each planned scan. The "
         "environment variable `RMQINDEX_LOG_LEVEL` sets it for a whole application.",
         default_doc="INFO",
+    ),
+    Option(
+        "onIndexed",
+        "enumeration",
+        _choice("error", "skip"),
+        _WRITE,
+        "Appending rows that lie before the end of what is indexed: `error` refuses the write, "
+        "`skip` leaves them out. Entries at that very end which are already there are treated the "
+        "same way, so that a replay adds nothing twice.",
+        default="error",
+    ),
+    Option(
+        "brokerRedispatch",
+        "boolean",
+        _boolean,
+        _WRITE,
+        "Skip what a broker skips when it dispatches its log again: smaller offsets only, so that "
+        "the last message is indexed twice.",
+        default="false",
+    ),
+    Option(
+        "allowOverlap",
+        "boolean",
+        _boolean,
+        _WRITE,
+        "Accept files whose offset ranges overlap, and rows that lie before the end of what is "
+        "indexed. A broker's own search misses rows in such an index; Spark does not.",
+        default="false",
+    ),
+    Option(
+        "allowLiveStore",
+        "boolean",
+        _boolean,
+        _WRITE,
+        "Write although a broker holds the store, or did not stop cleanly. It does not see the new "
+        "files before it starts again, and the file that it writes into is left alone.",
+        default="false",
     ),
 )
 

@@ -22,9 +22,8 @@ from pyspark.sql.types import (
 )
 
 from pyspark_rmqindex._schema import ENTRY_COLUMNS, KEY_COLUMNS
-from rmqindex import index_key_hashes
+from rmqindex import expand_messages, index_key_hashes
 from rmqindex._layout import INT32_MAX
-from rmqindex._message import expand_messages
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,0 +1,154 @@
+"""``df.write.format("rmqindex")``: tasks stage rows or whole files, the commit brings them in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from pyspark_rmqindex._build import BuiltFile, build_file, plan_files
+from pyspark_rmqindex._commit import commit_staged
+from pyspark_rmqindex._rows import InputShape
+from pyspark_rmqindex._runs import ARRIVAL, RunBuffer, RunSet, RunSlice
+from pyspark_rmqindex._target import WriteJob, write_options
+from pyspark_rmqindex._task import cleaned_up, task_name, unindexed
+from rmqindex._owner import Owner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+__all__ = ["IndexWriter", "TaskResult"]
+
+# A task with more rows than this builds its files itself; those of smaller tasks are merged.
+_RUN_ROWS = 1_000_000
+_JVM = "java"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult(WriterCommitMessage):
+    """What one task staged.
+
+    Attributes:
+        partition: The task's partition.
+        runs: Rows to be merged.
+        files: Files that are complete.
+    """
+
+    partition: int
+    runs: tuple[RunSlice, ...] = ()
+    files: tuple[BuiltFile, ...] = ()
+
+
+class IndexWriter(DataSourceArrowWriter):
+    """Writes the rows of a DataFrame as IndexFiles."""
+
+    def __init__(self, schema: StructType, overwrite: bool, options: Mapping[str, str]) -> None:
+        """Check everything before the first row is read; runs once, on the driver.
+
+        Args:
+            schema: The columns of the DataFrame.
+            overwrite: Whether what is there is replaced.
+            options: As the user gave them.
+
+        Raises:
+            ValueError: An unknown option, a bad value, or columns that cannot be indexed.
+            RmqIndexError: A broker holds the store, or the geometry is unknown or another one.
+        """
+        self._shape = InputShape.of(schema)
+        checked = write_options(options)
+        self._job = WriteJob.start(checked, overwrite=overwrite, owner=Owner.of_ancestor(_JVM))
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
+        """Stage the rows of one task.
+
+        Raises:
+            BadRowError: A row that cannot be indexed.
+            ValueError: A row that is indexed already, where that is an error.
+            RmqIndexError: The job was ended.
+            OSError: The disk is full or broken.
+        """
+        task = _StagingTask(self._job, self._shape)
+        with cleaned_up(self._job, task.remove):
+            return task.run(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Bring what the tasks staged into the index, all of it or nothing.
+
+        Raises:
+            ValueError: Rows that are indexed already, where that is an error.
+            RmqIndexError: Files would overlap, or a broker holds the store.
+        """
+        results = sorted(
+            (message for message in messages if isinstance(message, TaskResult)),
+            key=lambda result: result.partition,
+        )
+        try:
+            commit_staged(
+                self._job,
+                [part for result in results for part in result.runs],
+                [file for result in results for file in result.files],
+            )
+        finally:
+            self._job.staging.discard()
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002
+        """Remove what was staged; undo a commit that did not finish."""
+        self._job.staging.discard()
+
+
+@dataclass
+class _StagingTask:
+    """One attempt of one task."""
+
+    job: WriteJob
+    shape: InputShape
+    files: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.partition, self.name = task_name()
+        self.directory: Path = self.job.staging.path
+        self.buffer = RunBuffer(self.directory, f"run-{self.name}", ARRIVAL, _RUN_ROWS)
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> TaskResult:
+        """Stage the rows: as one run, or, where they are many, as files."""
+        for batch in batches:
+            self.buffer.add(unindexed(self.job, self.shape.read(batch)))
+        self.buffer.finish()
+        runs = self.buffer.slices
+        if len(runs) < 2:
+            return TaskResult(self.partition, tuple(runs))
+        return self._build(RunSet(self.directory, runs, ARRIVAL))
+
+    def _build(self, rows: RunSet) -> TaskResult:
+        """Build files of all rows but those at the end of what is indexed.
+
+        Whether these are indexed already is for the commit to find out: several tasks may hold
+        some of them.
+        """
+        start = rows.cut(0)
+        if self.job.end is not None and not self.job.accepts_indexed:
+            start = rows.cut_at_offset(self.job.end, inclusive=True)
+        undecided = rows.between(rows.cut(0), start).slices
+        built = []
+        plans = plan_files(
+            rows.between(start, rows.cut(len(rows))), self.job.layout, None, continues=False
+        )
+        for number, plan in enumerate(plans):
+            self.files.append(f"file-{self.name}-{number}")
+            built.append(build_file(self.directory, self.files[-1], plan))
+        kept = {part.name for part in undecided}
+        for part in rows.slices:
+            if part.name not in kept:
+                (self.directory / part.name).unlink()
+        return TaskResult(self.partition, undecided, tuple(built))
+
+    def remove(self) -> None:
+        """Remove what this attempt staged."""
+        self.buffer.remove()
+        for name in self.files:
+            (self.directory / name).unlink(missing_ok=True)
