@@ -258,7 +258,7 @@ class EntryAppender:
         if self._pending:
             entries = len(self._pending) // ENTRY_SIZE
             self._write(self._pending, self.layout.entry_offset(self._index_count - entries))
-            self._pending.clear()
+            self._pending = bytearray()
 
     def _write_entries(self, batch: NDArray[np.void]) -> None:
         self._has_new_entries = True
@@ -288,7 +288,7 @@ class EntryAppender:
 
     def close(self) -> None:
         """Close the file without a flush."""
-        self._pending.clear()
+        self._pending = bytearray()
         self._file.close()
 
     def mark_slots_changed(self, numbers: NDArray[np.int64]) -> None:
@@ -328,10 +328,10 @@ class EntryAppender:
 
     def _write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         try:
-            with memoryview(data) as view:
-                done = 0
-                while done < len(view):
-                    done += os.pwrite(self._file.fileno(), view[done:], offset + done)
+            view = memoryview(data)
+            while view:
+                written = os.pwrite(self._file.fileno(), view, offset)
+                view, offset = view[written:], offset + written
         except BaseException:
             self.close()
             raise

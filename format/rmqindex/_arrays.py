@@ -58,9 +58,9 @@ def int_array(
 
 
 def _from_arrow(name: str, values: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
-    if not pa.types.is_integer(values.type) and not (
-        pa.types.is_null(values.type) and not len(values)
-    ):
+    if pa.types.is_null(values.type):
+        values = values.cast(pa.int64())
+    if not pa.types.is_integer(values.type):
         raise TypeError(f"{name}: expected integers, got {values.type}")
     if values.null_count:
         nulls = values.is_null().to_numpy(zero_copy_only=False)
