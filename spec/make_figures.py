@@ -31,14 +31,23 @@ path { fill: none; stroke: #b42318; stroke-width: 1.6; }
 """
 
 
+ARROW_HEAD = (
+    '<defs><marker id="head" markerWidth="9" markerHeight="9" refX="8" refY="4.5" '
+    'orient="auto"><path class="arrow" d="M0,0 L9,4.5 L0,9 z"/></marker></defs>'
+)
+OPENING = (
+    f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+    'role="img" aria-label="Layout of an IndexFile">'
+)
+
+
 class Drawing:
     """A list of SVG elements."""
 
     def __init__(self) -> None:
         """Begin with an arrow head and a white background."""
         self.parts = [
-            '<defs><marker id="head" markerWidth="9" markerHeight="9" refX="8" refY="4.5" '
-            'orient="auto"><path class="arrow" d="M0,0 L9,4.5 L0,9 z"/></marker></defs>',
+            ARROW_HEAD,
             f'<rect class="paper" width="{WIDTH}" height="{HEIGHT}"/>',
         ]
 
@@ -64,8 +73,7 @@ class Drawing:
         """Return the whole picture."""
         return "\n".join(
             [
-                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-                'role="img" aria-label="Layout of an IndexFile">',
+                OPENING,
                 f"<style>{STYLE}</style>",
                 *self.parts,
                 "</svg>\n",
@@ -86,7 +94,9 @@ def draw(vector: dict) -> str:
         drawing.box(x, 40, width, "header", name, str(value))
         x += width
 
-    drawing.text(LEFT, 122, f"Slot table: S slots of 4 bytes from byte 40 (here S = {slots})", "title")
+    drawing.text(
+        LEFT, 122, f"Slot table: S slots of 4 bytes from byte 40 (here S = {slots})", "title"
+    )
     slot_x = []
     for slot, value in enumerate(vector["slots"]):
         slot_x.append(LEFT + 110 * slot)
@@ -108,7 +118,9 @@ def draw(vector: dict) -> str:
         x = LEFT
         for name, width in zip(names, widths, strict=True):
             if name == "place":
-                drawing.box(x, top[place], width, "unused", f"entry {place} at", str(base + 20 * place))
+                drawing.box(
+                    x, top[place], width, "unused", f"entry {place} at", str(base + 20 * place)
+                )
             else:
                 drawing.box(x, top[place], width, "entry", name, str(entry[name]))
             x += width
@@ -119,9 +131,7 @@ def draw(vector: dict) -> str:
             lane = 190 + 9 * (slots - 1 - slot)
             start = slot_x[slot] + 55
             edge = 4 + 11 * (slots - 1 - slot)
-            drawing.arrow(
-                f"M{start},178 V{lane} H{edge} V{top[value] + 22} H{LEFT}"
-            )
+            drawing.arrow(f"M{start},178 V{lane} H{edge} V{top[value] + 22} H{LEFT}")
     for entry in entries:
         if entry["prev_position"]:
             drawing.arrow(

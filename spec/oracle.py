@@ -224,6 +224,8 @@ class File:
         """A sound lookup; raises Rejected at a broken slot or chain."""
         slot = hashed % self.hash_slot_num
         count = self.index_count
+        if count <= 1:
+            return []
         position = self.slot(slot)
         if not 0 <= position <= min(count, self.index_num - 1):
             raise Rejected("slot", self.slot_at(slot))
@@ -272,7 +274,7 @@ class Directory:
     def build(
         self,
         topic: str,
-        uniq_key: str | None,
+        unique_key: str | None,
         keys: str | None,
         sys_flag: int,
         phy_offset: int,
@@ -282,7 +284,7 @@ class Directory:
         file = self.last()
         if phy_offset < file.header["end_phy_offset"]:
             return
-        for key in message_keys(topic, uniq_key, keys, sys_flag):
+        for key in message_keys(topic, unique_key, keys, sys_flag):
             while not self.last().put(key, phy_offset, store_timestamp):
                 if self.index_num == 1:
                     raise ValueError("a file of one place holds nothing")
@@ -305,13 +307,11 @@ class Directory:
         return found, time, offset
 
 
-def message_keys(
-    topic: str, uniq_key: str | None, keys: str | None, sys_flag: int
-) -> list[str]:
+def message_keys(topic: str, unique_key: str | None, keys: str | None, sys_flag: int) -> list[str]:
     """Return the index keys of a message, in the order of the puts."""
     if sys_flag & 12 == 12:
         return []
-    parts = [] if uniq_key is None else [uniq_key]
+    parts = [] if unique_key is None else [unique_key]
     parts += [part for part in (keys or "").split(" ") if part]
     return [f"{topic}#{part}" for part in parts]
 

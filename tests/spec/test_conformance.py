@@ -1,0 +1,252 @@
+"""The vectors, and the runner that holds this package against them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import make_figures
+import make_vectors
+import oracle
+import spectext
+from rmqindex import (
+    IndexDirectory,
+    IndexFile,
+    IndexFileWriter,
+    Layout,
+    RmqIndexError,
+    conformance,
+    sample_store,
+)
+
+NAMES = list(spectext.vectors())
+FILES = [name for name, vector in spectext.vectors().items() if vector["kind"] == "file"]
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    """Return all files below a directory."""
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def reports() -> dict[str, conformance.Report]:
+    """What the runner says of each vector."""
+    return {report.name: report for report in conformance.run(spectext.VECTORS)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.requirement("IDX-CON-1", "IDX-CON-2")
+def test_this_package_does_what_the_vector_says(
+    name: str, reports: dict[str, conformance.Report]
+) -> None:
+    """Every class that the package implements gives the mandated outcome."""
+    assert {k: v for k, v in reports[name.partition("/")[2]].problems.items() if v} == {}
+
+
+def test_every_class_is_run(reports: dict[str, conformance.Report]) -> None:
+    """Each class is tried by many vectors, the readers by every file."""
+    for name in conformance.CLASSES:
+        assert sum(name in report.problems for report in reports.values()) > 30
+    for name in FILES:
+        tried = reports[name.partition("/")[2]].problems
+        assert set(conformance.CLASSES[1:]) <= set(tried)
+
+
+def test_the_vectors_are_what_their_script_writes(tmp_path: Path) -> None:
+    """Made anew, no file differs, is missing, or is left over."""
+    make_vectors.main(tmp_path)
+    existing = tree(spectext.VECTORS)
+    del existing["README.md"]
+    assert tree(tmp_path) == existing
+
+
+def test_the_figure_is_what_its_script_draws(tmp_path: Path, spec: Path) -> None:
+    """Drawn anew, it is the same."""
+    make_figures.main(tmp_path / "layout.svg")
+    assert (tmp_path / "layout.svg").read_bytes() == (spec / "figures" / "layout.svg").read_bytes()
+
+
+def test_the_hex_in_the_json_is_the_file() -> None:
+    """Who reads the JSON reads the bytes."""
+    for name, vector in spectext.vectors().items():
+        if "hex" in vector:
+            data = (spectext.VECTORS / f"{name}.bin").read_bytes()
+            assert vector["hex"] == data.hex()
+
+
+def run_module(directory: Path) -> subprocess.CompletedProcess[str]:
+    """Run the conformance module as a user does."""
+    return subprocess.run(
+        [sys.executable, "-m", "rmqindex.conformance", str(directory)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def test_the_runner_prints_a_table_and_succeeds() -> None:
+    """Run on all vectors, it names each and exits with 0."""
+    done = run_module(spectext.VECTORS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for name in NAMES:
+        assert name.partition("/")[2] in done.stdout
+    assert f"{len(NAMES)} vectors, 0 failed" in done.stdout
+
+
+def test_the_runner_fails_when_a_vector_fails(tmp_path: Path) -> None:
+    """A wrong answer in a vector is told with what was expected and what was got."""
+    vector = spectext.vectors()["accept/worked_example"]
+    vector["outcomes"]["broker_faithful_reader"]["queries"][0]["result"] = [7]
+    (tmp_path / "worked_example.json").write_text(json.dumps(vector), encoding="ascii")
+    shutil.copy(spectext.VECTORS / "accept" / "worked_example.bin", tmp_path)
+    done = run_module(tmp_path)
+    assert done.returncode == 1
+    assert "FAIL" in done.stdout
+    assert "expected [7], got [235218244048]" in done.stdout
+
+
+@pytest.mark.parametrize("content", [None, '{"kind": "unheard-of"}'])
+def test_the_runner_says_when_there_is_nothing_to_run(tmp_path: Path, content: str | None) -> None:
+    """An empty directory or an unknown kind is an error, not a success."""
+    if content:
+        (tmp_path / "x.json").write_text(content, encoding="ascii")
+    done = run_module(tmp_path)
+    assert done.returncode == 2
+    assert str(tmp_path) in done.stdout
+
+
+@pytest.mark.requirement("IDX-LIM-1")
+@pytest.mark.parametrize(("slots", "places"), [(0, 5), (5, 0), (-1, 5), (1, 107_374_181)])
+def test_a_geometry_beyond_the_limits_is_refused(slots: int, places: int) -> None:
+    """Fewer than one slot or place, or a size that overflows 32 bits."""
+    with pytest.raises(ValueError, match="expected at"):
+        Layout(slots, places)
+
+
+@pytest.mark.requirement("IDX-LIM-1")
+def test_the_largest_geometry_is_accepted() -> None:
+    """The biggest size of 32 bits that the format can have."""
+    assert Layout(1, 107_374_180).file_size == 2**31 - 1 - 3
+
+
+@pytest.mark.requirement("IDX-GEO-1", "IDX-GEO-2", "IDX-GEO-3")
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("accept/")])
+def test_no_wrong_geometry_is_ever_found(name: str) -> None:
+    """A file is read in its own geometry, or not without being told it."""
+    vector = spectext.vectors()[name]
+    path = spectext.VECTORS / f"{name}.bin"
+    if vector["header"]["index_count"] <= 1:
+        with IndexFile(path) as file:
+            assert list(file.scan()) == []
+        return
+    try:
+        layout = Layout.infer(path)
+    except RmqIndexError:
+        with pytest.raises(RmqIndexError, match="maxHashSlotNum"):
+            Layout.infer(path)
+    else:
+        assert layout == Layout(vector["hash_slot_num"], vector["index_num"])
+
+
+@pytest.mark.requirement("IDX-NAM-1", "IDX-NAM-2")
+def test_files_are_named_by_seventeen_digits_that_rise(tmp_path: Path) -> None:
+    """Each roll-over gives a later name, though they come within one millisecond."""
+    with IndexDirectory(tmp_path / "index", Layout(3, 3), writable=True) as index:
+        for number in range(20):
+            index.build_index("T", None, f"a{number}", 0, number, 1_700_000_000_000 + number)
+        names = [file.name for file in index.files]
+    assert len(names) == 10
+    assert names == sorted(set(names))
+    assert all(len(name) == 17 and name.isdecimal() and name.isascii() for name in names)
+
+
+@pytest.mark.requirement("IDX-PUT-9")
+def test_a_writer_may_mend_slots_that_a_crash_left(tmp_path: Path) -> None:
+    """IndexFileWriter finds the older entries of such a slot again."""
+    vector = spectext.vectors()["accept/put_on_broken_slot"]
+    layout = Layout(vector["hash_slot_num"], vector["index_num"])
+    put = vector["writer"]["puts"][0]
+    path = tmp_path / "20260101000000000"
+    path.write_bytes(bytes.fromhex(vector["writer"]["resume_hex"]))
+    with IndexFileWriter(path, layout) as writer:
+        assert writer.put(put["key"], put["phy_offset"], put["store_timestamp"])
+    mended = oracle.File(layout.hash_slot_num, layout.index_num, bytearray(path.read_bytes()))
+    whole = (spectext.VECTORS / "accept" / "exactly_full.bin").read_bytes()
+    assert bytes(mended.data) == whole
+
+
+@pytest.mark.requirement("IDX-SEC-2")
+def test_every_offset_of_the_sample_store_is_where_a_record_starts() -> None:
+    """What a reader has to check holds for a sound store: size, magic number and own position."""
+    store = Path(sample_store())
+    log = b"".join(path.read_bytes() for path in sorted((store / "commitlog").iterdir()))
+    magics = {bytes.fromhex("daa320a7"), bytes.fromhex("daa320ab")}
+    checked = 0
+    for path in (store / "index").iterdir():
+        with IndexFile(path) as file:
+            for batch in file.scan(columns=["phy_offset"]):
+                for offset in batch["phy_offset"].to_pylist():
+                    size = int.from_bytes(log[offset : offset + 4], "big")
+                    assert 91 <= size <= len(log) - offset
+                    assert log[offset + 4 : offset + 8] in magics
+                    assert int.from_bytes(log[offset + 28 : offset + 36], "big") == offset
+                    checked += 1
+    assert checked > 900
+
+
+@pytest.mark.requirement("IDX-CON-3", "IDX-SEC-1", "IDX-LIM-3", "IDX-LIM-4")
+@settings(max_examples=300, deadline=None)
+@given(
+    changes=st.lists(st.tuples(st.integers(0, 159), st.integers(0, 255)), min_size=1, max_size=12)
+)
+def test_whatever_the_bytes_every_reader_ends_with_an_answer_or_its_own_error(
+    tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, int]]
+) -> None:
+    """No reader hangs, crashes, or raises what is not a RmqIndexError."""
+    data = bytearray((spectext.VECTORS / "accept" / "worked_example.bin").read_bytes())
+    for place, value in changes:
+        data[place] = value
+    path = tmp_path_factory.getbasetemp() / "20260101000000000"
+    path.write_bytes(data)
+    layout = Layout(5, 5)
+    file = oracle.File(5, 5, data)
+    sound = file.scan(strict=False, size=len(data))
+    with IndexFile(path, layout, mode="DROPMALFORMED", zero_extend=True) as lenient:
+        got = [p for batch in lenient.scan() for p in batch["position"].to_pylist()]
+        assert got == sound
+        for hashed in (0, 384181109):
+            found = lenient.lookup([hashed])["position"].to_pylist()
+            assert found == [p for p in reversed(sound) if file.entry(p)[0] == hashed]
+        for key in ("TopicTest#MVRKz66K", "polygenelubricants"):
+            expected: list[int] = []
+            try:
+                file.select(expected, key, 64, 0, 2**63 - 1)
+            except oracle.Rejected:
+                with pytest.raises(RmqIndexError):
+                    lenient.select_phy_offset(key, 64, 0, 2**63 - 1)
+            else:
+                assert lenient.select_phy_offset(key, 64, 0, 2**63 - 1) == expected
+    try:
+        with IndexFile(path, layout) as strict:
+            got = [p for batch in strict.scan() for p in batch["position"].to_pylist()]
+            assert got == sound
+            assert strict.lookup([384181109])["position"].to_pylist() == file.lookup_strictly(
+                384181109
+            )
+    except RmqIndexError:
+        with pytest.raises(oracle.Rejected):  # noqa: PT012  (the twin rejects at the same place)
+            file.open_strictly(len(data))
+            file.scan(strict=True, size=len(data))
+            file.lookup_strictly(384181109)

@@ -1,0 +1,279 @@
+"""The text of the specification, held against the code and against its own bytes."""
+
+from __future__ import annotations
+
+import re
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import pytest
+
+import oracle
+import spectext
+from rmqindex import _checkpoint, _hashing, _layout, _message, _paths
+from rmqindex._layout import ENTRY_DTYPE, HEADER_DTYPE, SLOT_DTYPE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+
+PAGES = spectext.pages()
+WRONG_CLAIMS = 22
+
+
+def named(page: Path) -> str:
+    """Return the name of a page, for the test's name."""
+    return page.stem
+
+
+def numbers(rows: list[dict[str, str]]) -> dict[str, int]:
+    """Return the rows of a table of constants whose values are numbers."""
+    return {
+        row["Constant"]: int(row["Value"]) for row in rows if re.fullmatch(r"-?\d+", row["Value"])
+    }
+
+
+def fields(rows: list[dict[str, str]]) -> list[tuple[str, int, int, str]]:
+    """Return name, offset, size and type of the rows of a field table."""
+    return [(row["Name"], int(row["Offset"]), int(row["Size"]), row["Type"]) for row in rows]
+
+
+def dtype_fields(dtype: np.dtype) -> list[tuple[str, int, int, str]]:
+    """Return name, offset, size and type of a structured dtype."""
+    return [
+        (name, offset, field.itemsize, f"i{8 * field.itemsize}")
+        for name, (field, offset) in dtype.fields.items()
+    ]
+
+
+def test_requirements_are_numbered_without_gaps_and_none_stands_twice() -> None:
+    """In each area the numbers go up from 1 in the order of the text."""
+    names = [requirement.name for requirement in spectext.requirements()]
+    areas = groupby(sorted(names, key=lambda n: n[4:7]), key=lambda name: name[4:7])
+    for area, group in areas:
+        found = [int(name[8:]) for name in names if name[4:7] == area]
+        assert found == list(range(1, len(list(group)) + 1)), area
+
+
+def test_every_requirement_says_what_must_be_and_in_one_sentence() -> None:
+    """Each has an RFC 2119 word and ends with a full stop."""
+    for requirement in spectext.requirements():
+        assert re.search(r"\b(MUST|MAY|SHOULD)\b", requirement.text)
+        assert requirement.text.endswith(".")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_requirement_and_erratum_that_is_mentioned_exists(page: Path) -> None:
+    """No page names a requirement or an erratum that is not there."""
+    text = page.read_text(encoding="utf-8")
+    requirements = {requirement.name for requirement in spectext.requirements()}
+    assert set(spectext.REQUIREMENT_NAME.findall(text)) <= requirements
+    assert set(spectext.ERRATUM_NAME.findall(text)) <= set(spectext.errata())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_line_of_hex_is_what_stands_in_its_vector(page: Path) -> None:
+    """The bytes are those of the named file at that place, and the value is what they mean."""
+    for vector, lines in spectext.hex_blocks(page):
+        data = (spectext.VECTORS / f"{vector}.bin").read_bytes()
+        for line in lines:
+            assert data[line.offset : line.offset + len(line.data)] == line.data, line
+            assert int.from_bytes(line.data, "big", signed=True) == line.value, line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_a_line_of_prose_is_one_sentence(page: Path) -> None:
+    """A full stop, a question mark or an exclamation mark ends its line."""
+    blocks = re.compile(r"^(```+|:::).*?^\1", re.MULTILINE | re.DOTALL)
+    text = blocks.sub("", page.read_text(encoding="utf-8"))
+    prose = [line for line in text.splitlines() if not line.startswith(("|", "---", "title"))]
+    for line in prose:
+        assert not re.search(r"[a-z)`][.!?] [A-Z]", line.replace("e.g. ", "")), line
+
+
+def test_every_constant_of_the_code_stands_in_the_spec_with_its_value() -> None:
+    """The layout module and the spec's table of constants name the same numbers."""
+    in_code = {
+        name: value for name in _layout.__all__ if isinstance(value := getattr(_layout, name), int)
+    }
+    assert numbers(spectext.table("layout.md", "constants")) == in_code
+
+
+def test_the_hash_is_computed_with_the_constants_of_the_spec() -> None:
+    """Multiplier and separators are the same in the spec and in the code."""
+    rows = {
+        row["Constant"]: row["Value"] for row in spectext.table("key-hash.md", "hash-constants")
+    }
+    assert rows == {
+        "MULTIPLIER": str(_hashing._MULTIPLIER),
+        "SEPARATOR": f"`{_hashing.TOPIC_KEY_SEPARATOR}`",
+    }
+    built = {
+        row["Constant"]: row["Value"] for row in spectext.table("file-set.md", "build-constants")
+    }
+    assert built["KEY_SEPARATOR"] == f"one space (U+{ord(_hashing.KEY_SEPARATOR):04X})"
+    assert int(built["TRANSACTION_MASK"]) == _message._TRANSACTION_MASK
+    assert int(built["TRANSACTION_ROLLBACK"]) == _message._TRANSACTION_ROLLBACK
+
+
+def test_the_files_of_another_format_are_told_by_the_bytes_in_the_spec() -> None:
+    """The magic numbers of tiered storage are the same in the spec and in the code."""
+    text = (spectext.SPEC / "introduction.md").read_text(encoding="utf-8")
+    magics = re.findall(r"`((?:[0-9a-f]{2} ){3}[0-9a-f]{2})`", text)
+    assert tuple(bytes.fromhex(magic) for magic in magics) == _paths._TIERED_MAGICS
+
+
+def test_the_header_table_is_the_header_of_the_code() -> None:
+    """Names, offsets, sizes and types agree."""
+    assert fields(spectext.table("layout.md", "header-fields")) == dtype_fields(HEADER_DTYPE)
+
+
+def test_the_slot_table_is_the_slot_of_the_code() -> None:
+    """A slot is one integer of four bytes."""
+    assert fields(spectext.table("layout.md", "slot-fields")) == [("slot", 0, 4, "i32")]
+    assert SLOT_DTYPE.str == ">i4"
+
+
+def test_the_entry_table_is_the_entry_of_the_code() -> None:
+    """Names, offsets, sizes and types agree."""
+    assert fields(spectext.table("layout.md", "entry-fields")) == dtype_fields(ENTRY_DTYPE)
+
+
+@pytest.mark.requirement("IDX-LAY-1")
+def test_all_integers_of_the_code_are_big_endian_and_signed() -> None:
+    """Each field of each dtype says so."""
+    header, entry = HEADER_DTYPE.fields, ENTRY_DTYPE.fields
+    kinds = {field.str[:2] for field, _ in [*header.values(), *entry.values()]}
+    assert kinds | {SLOT_DTYPE.str[:2]} == {">i"}
+
+
+def test_the_checkpoint_table_is_the_checkpoint_of_the_code() -> None:
+    """Names, offsets and sizes agree, and so does the size of the file."""
+    rows = fields(spectext.table("file-set.md", "checkpoint-fields"))
+    names = _checkpoint.StoreCheckpoint.__slots__
+    assert rows == [(name, 8 * place, 8, "i64") for place, name in enumerate(names)]
+    assert _checkpoint._FIELDS.format == ">5q"
+    text = (spectext.SPEC / "file-set.md").read_text(encoding="utf-8")
+    assert f"a file of {_checkpoint._FILE_SIZE} bytes" in text
+    assert f"- {_checkpoint._SAFETY_MARGIN_MS}`" in text
+
+
+def test_every_hash_value_of_the_text_is_right() -> None:
+    """The printed texts hash to the printed values."""
+    rows = spectext.table("key-hash.md", "hash-values")
+    assert len(rows) > 15
+    for row in rows:
+        escaped = row["Index key"].strip("`")
+        key = re.sub(r"\\u([0-9a-f]{4})", lambda match: chr(int(match[1], 16)), escaped)
+        expected = (int(row["Hash code"]), int(row["Key hash"]), int(row["Slot of 5,000,000"]))
+        got = (oracle.hash_code(key), oracle.key_hash(key), oracle.key_hash(key) % 5_000_000)
+        assert got == expected, row
+
+
+def test_the_sizes_in_the_text_follow_from_the_constants() -> None:
+    """420,000,040 bytes is what the default geometry takes."""
+    text = (spectext.SPEC / "layout.md").read_text(encoding="utf-8")
+    assert f"{_layout.Layout().file_size:,} bytes" in text
+
+
+def test_every_wrong_description_has_what_is_right_and_the_requirement_that_says_so() -> None:
+    """The table is complete, numbered, and each row refers to requirements."""
+    rows = spectext.table("misconceptions.md", "misconceptions-table")
+    assert [int(row["#"]) for row in rows] == list(range(1, WRONG_CLAIMS + 1))
+    for row in rows:
+        assert row["Claim"]
+        assert row["What is right"]
+        assert spectext.REQUIREMENT_NAME.search(row["See"])
+
+
+def test_every_erratum_says_versions_origin_and_vectors() -> None:
+    """None lacks the versions, who produces or accepts the bytes, or its vectors, which exist."""
+    text = (spectext.SPEC / "errata.md").read_text(encoding="utf-8")
+    sections = re.split(r"^### ", text, flags=re.MULTILINE)[1:]
+    existing = {name.partition("/")[2] for name in spectext.vectors()}
+    for section in sections:
+        assert re.search(r"^Versions: .+; (produced|accepted|reader)\b", section, re.MULTILINE), (
+            section[:60]
+        )
+        line = re.search(r"^Vectors: (.+)$", section, re.MULTILINE)
+        assert line, section[:60]
+        names = set(re.findall(r"`(\w+)`", line[1])) - {"is_time_matched"}
+        assert names
+        assert names <= existing, names - existing
+        assert spectext.REQUIREMENT_NAME.search(section), section[:60]
+
+
+class TestWorkedExample:
+    """A reader who has only the printed text can decode the file and look a key up."""
+
+    @pytest.fixture
+    def printed(self) -> bytes:
+        """The bytes as printed, one line after the other."""
+        ((_, lines),) = spectext.hex_blocks(spectext.SPEC / "worked-example.md")
+        data = b""
+        for line in lines:
+            assert line.offset == len(data)
+            data += line.data
+        return data
+
+    @pytest.mark.requirement("IDX-EXA-1")
+    def test_the_printed_bytes_are_the_whole_file(self, printed: bytes) -> None:
+        """Nothing is left out and nothing stands twice."""
+        assert printed == (spectext.VECTORS / "accept" / "worked_example.bin").read_bytes()
+
+    def test_each_printed_step_reads_what_is_printed_and_leads_to_the_next(
+        self, printed: bytes
+    ) -> None:
+        """The sums, bytes and values of the table are right, and the walk ends with the answer."""
+        steps = spectext.table("worked-example.md", "worked-lookup")
+        key = re.search(r"`(.+)`", steps[0]["read"])
+        assert key
+        wanted = oracle.key_hash(key[1])
+        assert int(steps[0]["value"]) == wanted
+        assert f"{wanted} % 5 = {wanted % 5}" in steps[0]["what follows"]
+        position = None
+        found = []
+        for step in steps[1:]:
+            match = re.fullmatch(
+                r"(?P<name>slot|entry)\[(?P<number>\d+)\](?:\.(?P<field>\w+))? at "
+                r"(?P<sum>[\d+* ]+) = (?P<offset>\d+)",
+                step["read"],
+            )
+            assert match, step
+            offset = sum(
+                int.__mul__(*map(int, term.split("*"))) if "*" in term else int(term)
+                for term in match["sum"].split("+")
+            )
+            assert offset == int(match["offset"])
+            data = bytes.fromhex(step["bytes"].strip("`"))
+            assert printed[offset : offset + len(data)] == data
+            value = int.from_bytes(data, "big", signed=True)
+            assert value == int(step["value"])
+            number = int(match["number"])
+            if match["name"] == "slot":
+                assert number == wanted % 5
+                position = value
+            else:
+                assert number == position
+                if match["field"] == "key_hash":
+                    is_hit = value == wanted
+                elif match["field"] == "phy_offset":
+                    assert is_hit
+                    found.append(value)
+                else:
+                    assert match["field"] == "prev_position"
+                    position = value
+        assert position == 0
+        text = (spectext.SPEC / "worked-example.md").read_text(encoding="utf-8")
+        assert f"one candidate, the message at offset {found[0]}," in text
+        assert len(found) == 1
+
+    def test_the_printed_puts_give_the_printed_bytes(self, printed: bytes) -> None:
+        """The four puts of the first table, done as the steps of put say, make the file."""
+        text = (spectext.SPEC / "worked-example.md").read_text(encoding="utf-8")
+        puts = re.findall(r"^\| \d \| `(.+)` \| (\d+) \| (\d+) \|$", text, re.MULTILINE)
+        file = oracle.File.create(5, 5)
+        for key, offset, time in puts:
+            assert file.put(key, int(offset), int(time))
+        assert bytes(file.data) == printed
