@@ -112,6 +112,7 @@ def resolve(path: PathLike) -> ResolvedPath:
     text = os.fspath(path) if is_remote(path) else str(local_path(path))
     kind = _kind(text)
     if kind == pafs.FileType.File:
+        _refuse_dledger(text, _folders_beside(_parent(text)))
         return ResolvedPath(text, is_file=True)
     if kind != pafs.FileType.Directory:
         raise RmqIndexError(f"{text}: no such file or directory")
@@ -227,9 +228,9 @@ def _local_directory(path: str) -> list[FileEntry]:
         try:
             status = place.stat()
         except FileNotFoundError:
-            if place.is_symlink():
-                raise
-            continue  # gone since it was listed
+            if place.is_symlink():  # opening it will tell what is missing
+                entries.append(FileEntry(str(place), name, 0))
+            continue  # else gone since it was listed
         is_directory = stat.S_ISDIR(status.st_mode)
         size = 0 if is_directory else status.st_size
         entries.append(FileEntry(str(place), name, size, is_directory=is_directory))
@@ -255,27 +256,40 @@ def _last_name(path: str) -> str:
     return base.rstrip("/").rpartition("/")[2]
 
 
+def _parent(path: str) -> str:
+    if not is_remote(path):
+        return str(Path(path).absolute().parent)
+    base, mark, query = path.partition("?")
+    return base.rstrip("/").rpartition("/")[0] + mark + query
+
+
+def _folders_beside(path: str) -> set[str]:
+    """Return the names of the folders beside an index directory, none where it is not one."""
+    if _last_name(path) != _INDEX_FOLDER:
+        return set()
+    try:
+        entries = directory_entries(_parent(path))
+    except RmqIndexError:  # a parent that may not be listed tells nothing
+        return set()
+    return {entry.name for entry in entries if entry.is_directory}
+
+
+def _refuse_dledger(path: str, folders: set[str]) -> None:
+    for name in sorted(folders):
+        if name.startswith(_DLEDGER_PREFIX):
+            raise RmqIndexError(
+                f"{path}: a DLedger store ({name}), whose offsets mean something else, is not "
+                "supported"
+            )
+
+
 def _refuse_other_stores(path: str, names: set[str], folders: set[str]) -> None:
     """Refuse stores whose index is another, where their layout tells."""
-    siblings = set() if is_remote(path) or _last_name(path) != _INDEX_FOLDER else _siblings(path)
-    dledger = [name for name in sorted(folders | siblings) if name.startswith(_DLEDGER_PREFIX)]
-    if dledger:
-        raise RmqIndexError(
-            f"{path}: a DLedger store ({dledger[0]}), whose offsets mean something else; it is "
-            "not supported"
-        )
-    if _last_name(path) == _TIERED_FOLDER or (
-        _TIERED_FOLDER in folders and _INDEX_FOLDER not in folders
-    ):
+    _refuse_dledger(path, folders | _folders_beside(path))
+    indexed = _INDEX_FOLDER in folders
+    if _last_name(path) == _TIERED_FOLDER or (_TIERED_FOLDER in folders and not indexed):
         raise RmqIndexError(f"{path}: an index of RocketMQ's tiered storage is not supported")
-    if (_ROCKSDB_FOLDER in folders and _INDEX_FOLDER not in folders) or (
+    if (_ROCKSDB_FOLDER in folders and not indexed) or (
         _ROCKSDB_FILE in names and any(name.startswith("MANIFEST-") for name in names)
     ):
         raise RmqIndexError(f"{path}: an index kept in RocksDB is not supported")
-
-
-def _siblings(path: str) -> set[str]:
-    try:
-        return {found.name for found in Path(path).absolute().parent.iterdir() if found.is_dir()}
-    except OSError:  # a parent that may not be listed tells nothing
-        return set()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import mmap
 import os
 import re
+import stat
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -137,6 +138,8 @@ class _LocalSource(ByteSource):
     def __init__(self, path: Path) -> None:
         self.path = str(path)
         try:
+            if not stat.S_ISREG(path.stat().st_mode):  # a pipe would keep its reader waiting
+                raise _unreadable(self.path, OSError("not a file"))
             with path.open("rb") as file:
                 self.size = os.fstat(file.fileno()).st_size
                 # An empty file cannot be mapped.
@@ -283,6 +286,8 @@ class _ExtendedSource(ByteSource):
         size = dtype.itemsize
         items = np.zeros(len(indices), dtype)
         offsets = base + indices.astype(np.int64) * size
+        if len(offsets) and int(offsets.max()) + size > self.size:
+            raise self._truncated(int(offsets.max()), size)
         whole = offsets + size <= self._real
         fetch = self._source.slots if size == SLOT_SIZE else self._source.entries
         items[whole] = fetch(layout, indices[whole])

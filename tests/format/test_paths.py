@@ -1,0 +1,241 @@
+"""What a path stands for."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmqindex import RmqIndexError, sample_store
+from rmqindex import _paths as paths
+
+
+def names(entries):
+    """Return the names of entries."""
+    return [entry.name for entry in entries]
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A copy of the sample store."""
+    shutil.copytree(sample_store(), tmp_path / "store")
+    return tmp_path / "store"
+
+
+class TestNames:
+    """Which names the broker reads: those that ``Long.parseLong`` accepts."""
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "20231114221320000",
+            "0",
+            "-1",
+            "+5",
+            "007",
+            "9223372036854775807",
+            "-9223372036854775808",
+            "٣٤",  # Arabic-Indic digits
+            "12",  # full-width digits
+        ],
+    )
+    def test_numbers(self, name):
+        """An optional sign and decimal digits of any script."""
+        assert paths.is_index_name(name)
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "",
+            "+",
+            "-",
+            "--1",
+            "1_0",
+            " 12",
+            "12 ",
+            "1.5",
+            "1e5",
+            "0x10",
+            "12L",
+            "²",
+            "Ⅷ",
+            "\U0001d7cf",  # a digit beyond the basic plane is two chars to Java
+            ".1",
+            "9223372036854775808",
+            "-9223372036854775809",
+            "1" * 400,
+            "20231114221320000.tmp",
+        ],
+    )
+    def test_others(self, name):
+        """What Python's own int() takes is not the measure."""
+        assert not paths.is_index_name(name)
+
+    @given(st.integers())
+    def test_numbers_of_64_bits(self, number):
+        """And no others."""
+        assert paths.is_index_name(str(number)) == (-(2**63) <= number < 2**63)
+
+
+class TestResolve:
+    """A file, an index directory or a store root."""
+
+    def test_a_store_root_stands_for_its_index(self, store):
+        """Given as a path, as text, with a slash or as a URI."""
+        for path in (store, str(store), f"{store}/", store.as_uri()):
+            resolved = paths.resolve(path)
+            assert resolved == paths.ResolvedPath(str(store / "index"), is_file=False)
+
+    def test_an_index_directory_stands_for_itself(self, store):
+        """And its files for themselves."""
+        index = store / "index"
+        assert paths.resolve(index) == paths.ResolvedPath(str(index), is_file=False)
+        file = min(index.iterdir())
+        assert paths.resolve(file) == paths.ResolvedPath(str(file), is_file=True)
+        assert paths.index_files(file) == [
+            paths.FileEntry(str(file), file.name, file.stat().st_size)
+        ]
+
+    def test_an_empty_directory_is_an_index_without_files(self, tmp_path):
+        """No rows are no error."""
+        assert paths.index_files(tmp_path) == []
+
+    def test_nothing_there_is_an_error(self, tmp_path):
+        """It names the path."""
+        with pytest.raises(RmqIndexError, match="/none: no such file or directory"):
+            paths.resolve(tmp_path / "none")
+
+    def test_a_store_without_an_index_is_an_error(self, store):
+        """Rather than no rows."""
+        shutil.rmtree(store / "index")
+        with pytest.raises(RmqIndexError, match="expected a store with a folder index, found none"):
+            paths.resolve(store)
+
+    def test_a_dledger_store_is_refused(self, store):
+        """By its root, its index and a file of it: the offsets there mean something else."""
+        (store / "dledger-n0").mkdir()
+        for path in (store, store / "index", next((store / "index").iterdir())):
+            with pytest.raises(RmqIndexError, match=r"a DLedger store \(dledger-n0\)"):
+                paths.resolve(path)
+
+    def test_a_tiered_index_is_refused(self, tmp_path):
+        """By its folder's name."""
+        (tmp_path / "tiered_index_file" / "compacting").mkdir(parents=True)
+        for path in (tmp_path, tmp_path / "tiered_index_file"):
+            with pytest.raises(RmqIndexError, match="tiered storage is not supported"):
+                paths.resolve(path)
+
+    def test_a_rocksdb_index_is_refused(self, tmp_path):
+        """By its folder's name, or by RocksDB's own files."""
+        database = tmp_path / "RocksDBMessageStore"
+        database.mkdir()
+        (database / "CURRENT").touch()
+        (database / "MANIFEST-000004").touch()
+        for path in (tmp_path, database):
+            with pytest.raises(RmqIndexError, match="kept in RocksDB is not supported"):
+                paths.resolve(path)
+
+    def test_other_indexes_beside_the_files_do_no_harm(self, store):
+        """A broker may keep several."""
+        (store / "RocksDBMessageStore").mkdir()
+        (store / "tiered_index_file").mkdir()
+        assert paths.resolve(store).path == str(store / "index")
+
+
+class TestListing:
+    """The files of an index directory in the broker's order."""
+
+    def test_the_order_is_that_of_strings(self, tmp_path):
+        """Not of numbers; signs and other digits have their places too."""
+        given_names = ["9", "10", "-5", "+7", "٣", "20231114221320000"]
+        for name in given_names:
+            (tmp_path / name).write_bytes(b"x" * len(name))
+        entries = paths.list_index_files(tmp_path)
+        assert names(entries) == ["+7", "-5", "10", "20231114221320000", "9", "٣"]
+        assert [entry.size for entry in entries] == [2, 2, 2, 17, 1, 1]
+
+    def test_other_names_are_skipped(self, store):
+        """Hidden ones, copies and folders that are no numbers."""
+        index = store / "index"
+        before = names(paths.list_index_files(index))
+        for name in (".hidden", "20231114221320000.bak", "notes.txt"):
+            (index / name).touch()
+        (index / "backup").mkdir()
+        (index / "link").symlink_to(index / "nowhere")
+        assert names(paths.list_index_files(index)) == before
+        assert len(before) == 5
+
+    def test_a_folder_with_a_number_for_a_name_is_an_error(self, tmp_path):
+        """The broker's own loading stops there; the plain listing shows it."""
+        (tmp_path / "100").mkdir()
+        [entry] = paths.index_entries(tmp_path)
+        assert entry.is_directory
+        with pytest.raises(RmqIndexError, match="/100: expected an IndexFile, got a directory"):
+            paths.list_index_files(tmp_path)
+
+    def test_a_dangling_link_is_left_to_opening(self, tmp_path):
+        """Which tells what is missing."""
+        (tmp_path / "100").symlink_to(tmp_path / "nowhere")
+        assert names(paths.list_index_files(tmp_path)) == ["100"]
+
+    def test_an_unfinished_commit_is_not_seen(self, tmp_path, monkeypatch):
+        """The journal says which names count, and where their bytes are meanwhile."""
+        index = tmp_path / "index"
+        index.mkdir()
+        (index / "100").write_bytes(b"new")
+        (index / "200").write_bytes(b"only in the new state")
+        set_aside = tmp_path / "old"
+        set_aside.write_bytes(b"the old state")
+        monkeypatch.setattr(paths, "effective_listing", lambda _: {"100": set_aside})
+        assert paths.list_index_files(index) == [paths.FileEntry(str(set_aside), "100", 13)]
+
+    def test_no_such_directory_is_an_error(self, tmp_path):
+        """It names the path."""
+        with pytest.raises(RmqIndexError, match="/none: cannot be listed"):
+            paths.list_index_files(tmp_path / "none")
+
+
+class TestRemote:
+    """The same for what ``pyarrow.fs`` reaches."""
+
+    @pytest.fixture
+    def remote(self, store, monkeypatch):
+        """The sample store under a URI."""
+        import pyarrow.fs as pafs
+
+        from rmqindex import _storage
+
+        def connect(folder, query):
+            assert query == "?region=x"
+            inner = folder.removeprefix("store://root").strip("/")
+            return pafs.SubTreeFileSystem(str(store), pafs.LocalFileSystem()), inner
+
+        monkeypatch.setattr(_storage, "_filesystem", connect)
+        return "store://root/{}?region=x"
+
+    def test_a_directory_is_listed(self, remote, store):
+        """Each path can be opened again."""
+        entries = paths.list_index_files(remote.format("index"))
+        assert names(entries) == sorted(path.name for path in (store / "index").iterdir())
+        assert entries[0].path == remote.format("index/" + entries[0].name)
+        assert entries[0].size == 40 + 4 * 97 + 20 * 200
+
+    def test_paths_are_resolved(self, remote, store):
+        """Directories and files."""
+        assert paths.resolve(remote.format("index")) == paths.ResolvedPath(
+            remote.format("index"), is_file=False
+        )
+        name = min(path.name for path in (store / "index").iterdir())
+        file = remote.format(f"index/{name}")
+        assert paths.resolve(file) == paths.ResolvedPath(file, is_file=True)
+        assert paths.index_files(file) == [paths.FileEntry(file, name, 4428)]
+        with pytest.raises(RmqIndexError, match="no such file or directory"):
+            paths.resolve(remote.format("none"))
+
+    def test_a_dledger_store_is_refused(self, remote, store):
+        """Its folder stands beside the index."""
+        (store / "dledger-n0").mkdir()
+        with pytest.raises(RmqIndexError, match="a DLedger store"):
+            paths.resolve(remote.format("index"))

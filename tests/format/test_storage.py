@@ -1,0 +1,266 @@
+"""One way to the bytes of a file, wherever it lies."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pyarrow.fs as pafs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from stores import CountingHandler
+from strategies import BEGIN
+
+from oracle import BrokerFile
+from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
+from rmqindex import _storage as storage
+
+LAYOUT = Layout(64, 300)
+
+
+def full_file():
+    """A file that is full."""
+    file = BrokerFile(64, 300)
+    for number in range(299):
+        file.put(number * 7, number, BEGIN + number)
+    return bytes(file.data)
+
+
+DATA = full_file()
+SLOTS = np.frombuffer(DATA, ">i4", 64, 40)
+ENTRIES = np.frombuffer(DATA, storage.ENTRY_DTYPE, 300, 40 + 4 * 64)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with one file, ``100``."""
+    path = tmp_path_factory.mktemp("store")
+    (path / "100").write_bytes(DATA)
+    return path
+
+
+@pytest.fixture(params=["local", "remote", "extended"])
+def source(request, folder, tmp_path):
+    """The file, opened in each way there is."""
+    if request.param == "local":
+        opened = storage.open_source(folder / "100")
+    elif request.param == "remote":
+        remote = pafs.SubTreeFileSystem(str(folder), pafs.LocalFileSystem())
+        opened = storage.open_source("100", filesystem=remote)
+    else:
+        # The last entries end in zeros all the same: cut them off, and have them back.
+        (tmp_path / "100").write_bytes(DATA[:-1].rstrip(b"\0"))
+        opened = storage.open_source(tmp_path / "100", zero_extend_to=LAYOUT.file_size)
+    with opened:
+        yield opened
+
+
+class TestEverySource:
+    """What is common to all."""
+
+    def test_bytes_are_read_as_asked(self, source):
+        """Neither more nor fewer."""
+        assert source.size == len(DATA)
+        assert bytes(source.read(0, 40)) == DATA[:40]
+        assert bytes(source.read(100, 0)) == b""
+        assert bytes(source.read(len(DATA) - 30, 30))[:10] == DATA[-30:-20]
+
+    @pytest.mark.parametrize("wanted", [[], [0], [63, 0, 5, 5, 62]])
+    def test_slots_are_gathered_in_native_order(self, source, wanted):
+        """As many as asked for, repeated ones too."""
+        slots = source.slots(LAYOUT, np.array(wanted, np.int64))
+        assert slots.dtype == np.int32
+        assert slots.tolist() == SLOTS[wanted].tolist() if wanted else len(slots) == 0
+
+    @pytest.mark.parametrize("wanted", [[], [1], [290, 1, 17, 17, 2, 1]])
+    def test_entries_are_gathered(self, source, wanted):
+        """From anywhere, in any order."""
+        entries = source.entries(LAYOUT, np.array(wanted, np.int32))
+        assert entries.tolist() == [ENTRIES[position].item() for position in wanted]
+
+    def test_entries_are_read_as_a_range(self, source):
+        """The end is not included."""
+        assert source.entry_range(LAYOUT, 3, 250).tolist() == ENTRIES[3:250].tolist()
+
+    def test_what_lies_beyond_the_end_is_an_error_of_the_file(self, source):
+        """It names the size."""
+        with pytest.raises(CorruptIndexError, match="file_size at byte") as caught:
+            source.read(len(DATA) - 5, 6)
+        assert caught.value.got == len(DATA)
+        for gather in (source.slots, source.entries):
+            with pytest.raises(CorruptIndexError, match="file_size at byte"):
+                gather(LAYOUT, np.array([5, 10**6], np.int64))
+        with pytest.raises(CorruptIndexError, match="file_size at byte"):
+            source.entry_range(LAYOUT, 299, 301)
+
+    def test_closing_twice_is_no_error(self, source):
+        """As with Python's own files."""
+        source.close()
+        source.close()
+
+
+class TestLocal:
+    """Mapped files."""
+
+    @pytest.mark.parametrize("prefix", ["file:", "file://", "file://localhost", "FILE:"])
+    def test_file_uris_are_local_paths(self, folder, prefix):
+        """Percent signs stand for what they encode."""
+        assert storage.local_path(f"{prefix}/a%20b/100").as_posix() == "/a b/100"
+        with storage.open_source(f"{prefix}{folder}/100") as source:
+            assert not source.remote
+            assert source.size == len(DATA)
+
+    def test_another_hosts_file_is_refused(self):
+        """A bad argument."""
+        with pytest.raises(ValueError, match="file URI of this machine, got file://elsewhere/a"):
+            storage.local_path("file://elsewhere/a")
+
+    @pytest.mark.parametrize("path", ["a:b", "/a/b", "x", "file:/a", "file:///a", "c:/x"])
+    def test_these_are_local(self, path):
+        """A colon alone makes no URI."""
+        assert not storage.is_remote(path)
+
+    def test_an_empty_file_has_no_bytes(self, tmp_path):
+        """It cannot be mapped, but it can be read."""
+        (tmp_path / "1").touch()
+        with storage.open_source(tmp_path / "1") as source:
+            assert source.size == 0
+            assert bytes(source.read(0, 0)) == b""
+            with pytest.raises(CorruptIndexError):
+                source.read(0, 1)
+
+    def test_what_is_no_file_is_refused(self, tmp_path):
+        """At once, also a pipe to which nobody writes."""
+        os.mkfifo(tmp_path / "1")
+        for path, reason in [
+            (tmp_path / "1", "not a file"),
+            (tmp_path, "not a file"),
+            (tmp_path / "2", "No such file"),
+        ]:
+            with pytest.raises(RmqIndexError, match=f"cannot be read: {reason}"):
+                storage.open_source(path)
+
+    def test_handed_out_entries_outlive_the_source(self, folder):
+        """The mapping lives as long as they do."""
+        with storage.open_source(folder / "100") as source:
+            entries = source.entry_range(LAYOUT, 1, 5)
+        assert entries.tolist() == ENTRIES[1:5].tolist()
+
+
+class TestExtended:
+    """Short files, read as the broker extends them."""
+
+    @given(st.integers(0, len(DATA)), st.data())
+    def test_the_rest_is_zeros(self, tmp_path_factory, cut, data):
+        """Wherever the file ends, and nothing on disk changes."""
+        path = tmp_path_factory.getbasetemp() / "short"
+        path.write_bytes(DATA[:cut])
+        whole = DATA[:cut].ljust(len(DATA), b"\0")
+        positions = np.array(data.draw(st.lists(st.integers(0, 299), max_size=20)), np.int64)
+        slots = np.array(data.draw(st.lists(st.integers(0, 63), max_size=20)), np.int64)
+        start = data.draw(st.integers(0, len(DATA)))
+        length = data.draw(st.integers(0, len(DATA) - start))
+        with storage.open_source(path, zero_extend_to=LAYOUT.file_size) as source:
+            assert bytes(source.read(start, length)) == whole[start : start + length]
+            assert source.slots(LAYOUT, slots).tolist() == [
+                int.from_bytes(whole[40 + 4 * slot : 44 + 4 * slot], "big") for slot in slots
+            ]
+            entries = np.frombuffer(whole, storage.ENTRY_DTYPE, 300, 40 + 4 * 64)
+            assert source.entries(LAYOUT, positions).tolist() == entries[positions].tolist()
+        assert path.read_bytes() == DATA[:cut]
+
+
+class TestRemote:
+    """Stores elsewhere, where each request costs."""
+
+    @pytest.fixture
+    def handler(self, tmp_path):
+        """A store with one file of 420 MB that is almost empty, and a whole small one."""
+        (tmp_path / "100").write_bytes(DATA)
+        layout = Layout(1_000_000, 4_000_000)
+        small = BrokerFile(1_000_000, 12)
+        for number in range(11):
+            small.put(number * 90_000 + number % 2, number, BEGIN + number)
+        small.put(0, 99, BEGIN)
+        path = tmp_path / "200"
+        path.write_bytes(small.data)
+        os.truncate(path, layout.file_size)
+        return CountingHandler(tmp_path)
+
+    def test_a_lookup_reads_a_header_a_slot_and_its_chain(self, handler):
+        """Never the empty tail."""
+        filesystem = pafs.PyFileSystem(handler)
+        with IndexFile("200", Layout(1_000_000, 4_000_000), filesystem=filesystem) as file:
+            answer = file.lookup([90_001])
+        assert answer["phy_offset"].to_pylist() == [1]
+        assert len(handler.requests) <= 5
+        assert sum(size for _, size in handler.requests) < 200
+
+    def test_a_scan_reads_the_used_part(self, handler):
+        """And neither slots nor tail."""
+        filesystem = pafs.PyFileSystem(handler)
+        with IndexFile("200", Layout(1_000_000, 4_000_000), filesystem=filesystem) as file:
+            rows = sum(batch.num_rows for batch in file.scan())
+        assert rows == 11
+        assert sum(size for _, size in handler.requests) < 400
+
+    def test_the_usual_geometry_is_inferred_from_little(self, handler):
+        """A few entries and their slots."""
+        filesystem = pafs.PyFileSystem(handler)
+        with IndexFile("200", filesystem=filesystem) as file:
+            assert file.layout == Layout(1_000_000, 4_000_000)
+        assert sum(size for _, size in handler.requests) < 4096
+
+    def test_near_reads_are_one_request(self, handler):
+        """Many hashes cost few requests where their bytes lie near one another."""
+        filesystem = pafs.PyFileSystem(handler)
+        with IndexFile("100", LAYOUT, filesystem=filesystem) as file:
+            whole = file.lookup(np.arange(299) * 7)
+        assert whole.num_rows == 299
+        assert len(handler.requests) < 20
+
+    def test_requests_are_bounded(self, handler):
+        """A gather over a whole file asks for 4 MiB at a time."""
+        filesystem = pafs.PyFileSystem(handler)
+        with storage.open_source("200", filesystem=filesystem) as source:
+            layout = Layout(1_000_000, 4_000_000)
+            positions = np.arange(0, 1_000_000, 200)
+            assert not source.entries(layout, positions[1:])["key_hash"].any()
+        assert len(handler.requests) == 5
+        assert max(size for _, size in handler.requests) <= 4 * 2**20
+
+    def test_both_modes_and_the_brokers_search_work_there(self, handler):
+        """With the same answers as locally."""
+        filesystem = pafs.PyFileSystem(handler)
+        for mode in ("FAILFAST", "DROPMALFORMED"):
+            with IndexFile("100", LAYOUT, filesystem=filesystem, mode=mode) as file:
+                assert file.path == "100"
+                assert file.name == "100"
+                assert file.lookup([7, 14])["phy_offset"].to_pylist() == [1, 2]
+                assert file.select_phy_offset("\7", 5, 0, 2**62) == [1]
+                with pytest.raises(TypeError, match="path: expected a local file, got 100"):
+                    os.fspath(file)
+
+    def test_failures_are_errors_of_ours(self, handler):
+        """With the path and the reason."""
+        filesystem = pafs.PyFileSystem(handler)
+        with pytest.raises(RmqIndexError, match="300: cannot be read: no such file"):
+            storage.open_source("300", filesystem=filesystem)
+        with pytest.raises(RmqIndexError, match="cannot be read: a directory, not a file"):
+            storage.open_source("", filesystem=filesystem)
+        with IndexFile("100", LAYOUT, filesystem=filesystem) as file:
+            handler.broken = True
+            with pytest.raises(RmqIndexError, match="100: cannot be read: the line is dead"):
+                file.lookup([7])
+
+    def test_an_unknown_scheme_is_an_error_of_ours(self):
+        """With what Arrow says about it."""
+        with pytest.raises(RmqIndexError, match=r"pigeon://a/b: cannot be read: Unrec"):
+            storage.open_source("carrier-pigeon://a/b")
+
+    def test_a_uri_is_split_into_folder_name_and_query(self):
+        """All files of a folder share one connection; Hadoop's names of S3 are known."""
+        assert storage._split("s3a://bucket/a/b?region=x") == ("s3://bucket/a", "b", "?region=x")
+        assert storage._split("hdfs://host:1/a/") == ("hdfs://host:1", "a", "")
+        assert storage._split("s3://bucket") == ("s3://bucket", "", "")
