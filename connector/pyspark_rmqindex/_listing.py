@@ -65,6 +65,13 @@ class _Found:
     name_path: str
 
 
+class _Hit(NamedTuple):
+    """What fits a pattern; ``entry`` where it was seen in its directory."""
+
+    path: str
+    entry: FileEntry | None = None
+
+
 def list_slices(options: ReadOptions) -> Listing:
     """List the files of a load and read their headers.
 
@@ -194,28 +201,34 @@ def _files(options: ReadOptions) -> list[_Found]:
 
 def _files_of(path: str, options: ReadOptions) -> Iterable[_Found]:
     text = path if is_remote(path) else os.path.abspath(local_path(path))  # noqa: PTH100
-    has_pattern = (_REMOTE_PATTERN if is_remote(text) else _PATTERN).search(text) is not None
     if exists(text):
-        return _files_at(text, recursive=options.recursive, by_pattern=False)
+        return _files_at(text, recursive=options.recursive)
+    set_aside = _set_aside(text)
+    if set_aside is not None:
+        return (_Found(set_aside, text),)
+    has_pattern = (_REMOTE_PATTERN if is_remote(text) else _PATTERN).search(text) is not None
     if has_pattern:
         hits = list(_expand(text))
         if hits:
-            return chain.from_iterable(
-                _files_at(hit, recursive=options.recursive, by_pattern=True) for hit in hits
-            )
+            return chain.from_iterable(_files_of_hit(hit, options) for hit in hits)
     if options.ignore_missing:
         return ()
     what = "no file fits the pattern" if has_pattern else "no such file or directory"
     raise RmqIndexError(f"{text}: {what}")
 
 
-def _files_at(path: str, *, recursive: bool, by_pattern: bool) -> Iterator[_Found]:
+def _files_of_hit(hit: _Hit, options: ReadOptions) -> Iterator[_Found]:
+    if hit.entry is None or hit.entry.is_directory:
+        yield from _files_at(hit.path, recursive=options.recursive)
+    elif is_index_name(hit.entry.name):
+        yield _Found(hit.entry.path, hit.path)
+
+
+def _files_at(path: str, *, recursive: bool) -> Iterator[_Found]:
     """List the files of a path that exists."""
     resolved = resolve(path)
     if resolved.is_file:
-        name = _name(resolved.path)
-        if not by_pattern or is_index_name(name):
-            yield _single(resolved.path, name)
+        yield _Found(_set_aside(resolved.path) or resolved.path, resolved.path)
     elif recursive:
         yield from _files_below(resolved.path)
     else:
@@ -223,15 +236,16 @@ def _files_at(path: str, *, recursive: bool, by_pattern: bool) -> Iterator[_Foun
             yield _Found(entry.path, _listed(resolved.path, entry))
 
 
-def _single(path: str, name: str) -> _Found:
-    """Return a file that was named itself, as its directory's last finished commit left it."""
+def _set_aside(path: str) -> str | None:
+    """Return where a file is that a commit under way replaces or removes, if it is one."""
     if is_remote(path):
-        return _Found(path, path)
+        return None
+    directory, name = os.path.split(path)
     try:
-        listed = effective_listing(os.path.dirname(path)).get(name)  # noqa: PTH120
-    except (OSError, RmqIndexError):
-        listed = None
-    return _Found(path if listed is None else str(listed), path)
+        listed = effective_listing(directory).get(name)
+    except (OSError, RmqIndexError):  # no directory, so nothing that a commit could change
+        return None
+    return None if listed is None or str(listed) == path else str(listed)
 
 
 def _files_below(directory: str) -> Iterator[_Found]:
@@ -260,10 +274,6 @@ def _is_hidden(name: str) -> bool:
     return name.startswith((".", "_"))
 
 
-def _name(path: str) -> str:
-    return (path.partition("?")[0] if is_remote(path) else path).rstrip("/").rpartition("/")[2]
-
-
 def _child(directory: str, name: str) -> str:
     if not is_remote(directory):
         return os.path.join(directory, name)  # noqa: PTH118  (text, as it is listed)
@@ -271,32 +281,31 @@ def _child(directory: str, name: str) -> str:
     return f"{base.rstrip('/')}/{name}{mark}{query}"
 
 
-def _expand(path: str) -> Iterator[str]:
+def _expand(path: str) -> Iterator[_Hit]:
     """Find what a pattern stands for, in the order of names."""
     base, mark, query = path.partition("?") if is_remote(path) else (path, "", "")
     scheme, separator, rest = base.partition("://") if is_remote(path) else ("", "", base)
     root, *segments = rest.rstrip("/").split("/")
-    found = [f"{scheme}{separator}{root}{mark}{query}" if is_remote(path) else "/"]
+    found = [_Hit(f"{scheme}{separator}{root}{mark}{query}" if is_remote(path) else "/")]
     pattern = _REMOTE_PATTERN if is_remote(path) else _PATTERN
     for segment in segments:
         if not pattern.search(segment):
-            found = [_child(each, segment) for each in found]
+            found = [_Hit(_child(each.path, segment)) for each in found]
             continue
         fits = _matcher(segment)
         found = [
-            _listed(each, entry)
+            _Hit(_listed(each.path, entry), entry)
             for each in found
-            if exists(each)
-            for entry in sorted(_entries_or_none(each), key=_broker_order)
+            for entry in sorted(_entries_or_none(each.path), key=_broker_order)
             if fits(entry.name) and (segment.startswith((".", "_")) or not _is_hidden(entry.name))
         ]
-    yield from (each for each in found if exists(each))
+    yield from (each for each in found if each.entry is not None or exists(each.path))
 
 
 def _entries_or_none(directory: str) -> list[FileEntry]:
     try:
         return directory_entries(directory)
-    except RmqIndexError:  # a file in the place of a directory fits no pattern
+    except RmqIndexError:  # nothing, or a file in the place of a directory, fits no pattern
         return []
 
 

@@ -118,9 +118,9 @@ def _scan_bytes(each: FileSlice) -> int:
 
 
 def _split(each: FileSlice, max_bytes: int) -> Iterable[FileSlice]:
-    """Cut a slice into equal parts of at most ``max_bytes``."""
+    """Cut a slice into equal parts of at most ``max_bytes``, at least one entry each."""
     count = each.stop - each.start
-    parts = min(-(-count * ENTRY_SIZE // max_bytes), count)
+    parts = -(-count // max(max_bytes // ENTRY_SIZE, 1))
     for part in range(parts):
         yield replace(
             each,

@@ -127,7 +127,7 @@ def time_zone(name: str) -> dt.tzinfo:
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ValueError(f"a time zone such as Asia/Shanghai or +08:00, got {name!r}") from error
+        raise ValueError("a time zone such as Asia/Shanghai or +08:00") from error
 
 
 def system_zone() -> str | None:

@@ -1,0 +1,175 @@
+"""The option table: what is accepted, and what an error says."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import pytest
+
+from pyspark_rmqindex._options import (
+    OPTIONS,
+    option_text,
+    parse_options,
+    read_options,
+    wants_pushdown,
+)
+from pyspark_rmqindex._times import LocalTime
+from rmqindex import Layout
+
+
+def test_a_plain_read_has_the_documented_defaults():
+    """Nothing but a path: a scan of 128 MB partitions that fails on malformed bytes."""
+    options = read_options({"path": "/data"})
+    assert options.paths == ("/data",)
+    assert options.layout is None
+    assert options.pairs is None
+    assert options.key_hashes is None
+    assert (options.begin, options.end) == (None, None)
+    assert options.mode == "FAILFAST"
+    assert options.max_partition_bytes == 128 * 2**20
+    assert not options.pushdown
+    assert not options.has_keys
+
+
+def test_names_are_found_whatever_their_case():
+    """Spark hands option names over in lower case."""
+    options = read_options({"PATH": "/data", "maxhashslotnum": "97", "MAXINDEXNUM": "200"})
+    assert options.layout == Layout(97, 200)
+
+
+def test_several_paths_are_a_json_list():
+    """``load([..])`` passes them so."""
+    assert read_options({"paths": '["/a", "/b"]'}).paths == ("/a", "/b")
+
+
+def test_keys_are_paired_with_the_topic_and_repeated_ones_count_once():
+    """A key asked twice is answered once."""
+    options = read_options({"path": "/d", "topic": "t", "keys": '["a", "b", "a"]'})
+    assert options.pairs == (("t", "a"), ("t", "b"))
+    assert options.has_keys
+
+
+def test_key_hashes_are_one_integer_or_a_list():
+    """Both spellings, each hash once."""
+    assert read_options({"path": "/d", "keyHash": "7"}).key_hashes == (7,)
+    assert read_options({"path": "/d", "keyHash": "[7, 3, 7]"}).key_hashes == (3, 7)
+
+
+def test_digits_are_epoch_milliseconds_and_anything_else_is_a_timestamp():
+    """Times are kept in microseconds; a text without a zone stays local."""
+    options = read_options(
+        {"path": "/d", "beginTimestamp": "1700000000123", "endTimestamp": "2024-01-02 03:04"}
+    )
+    assert options.begin == 1700000000123000
+    assert options.end == LocalTime("2024-01-02 03:04", 1704164640000000)
+
+
+def test_the_time_zone_option_places_local_times():
+    """With it, nothing is left for the tasks to find out."""
+    options = read_options(
+        {"path": "/d", "endTimestamp": "2024-01-02", "timeZone": "Asia/Shanghai"}
+    )
+    assert options.end == (1704153600 - 8 * 3600) * 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ({"pth": "/d"}, "option 'pth': unknown; did you mean 'path'"),
+        ({"frobnicate": "1"}, "option 'frobnicate': unknown. Known here: beginTimestamp, "),
+        ({"mode": "PERMISSIVE"}, "option 'mode': expected one of FAILFAST, DROPMALFORMED, got"),
+        ({"maxIndexNum": "5"}, "option 'maxIndexNum': give 'maxHashSlotNum' as well, or neither"),
+        ({"maxHashSlotNum": "5"}, "option 'maxHashSlotNum': give 'maxIndexNum' as well"),
+        ({"maxHashSlotNum": "x", "maxIndexNum": "5"}, "expected an integer from 1 to 2147483647"),
+        ({"maxHashSlotNum": "0", "maxIndexNum": "5"}, "expected an integer from 1 to 2147483647"),
+        (
+            {"maxHashSlotNum": "9", "maxIndexNum": "2000000000"},
+            "'maxHashSlotNum' and 'maxIndexNum': file size",
+        ),
+        ({"key": "a"}, "option 'key': give 'topic' as well"),
+        ({"keys": "[]"}, "option 'keys': give 'topic' as well"),
+        ({"topic": "a"}, "option 'topic': give 'key' or 'keys' as well"),
+        ({"topic": "t", "key": "a", "keys": "[]"}, "option 'key': not together with 'keys'"),
+        ({"topic": "t", "keys": "a,b"}, "option 'keys': expected a JSON list of strings"),
+        ({"topic": "t", "keys": "[1]"}, "option 'keys': expected a JSON list of strings"),
+        ({"keyHash": "-1"}, "option 'keyHash': expected an integer from 0 to 2147483647"),
+        ({"keyHash": "[true]"}, "option 'keyHash': expected an integer from 0 to 2147483647"),
+        ({"beginTimestamp": "yesterday"}, "option 'beginTimestamp': expected epoch milliseconds"),
+        ({"endTimestamp": "2024-02-30"}, "option 'endTimestamp': expected epoch milliseconds"),
+        ({"timeZone": "Nowhere/Land", "endTimestamp": "2024-01-01"}, "option 'timeZone': expected"),
+        ({"pushdown": "yes"}, "option 'pushdown': expected true or false, got 'yes'"),
+        ({"keyColumns": "false"}, "option 'keyColumns': only with pushdown=true"),
+        ({"pushdown": "true", "topic": "t"}, "option 'topic': not with pushdown: bind topic and"),
+        ({"pushdown": "true", "keyHash": "1"}, "option 'keyHash': not with pushdown"),
+        ({"maxPartitionBytes": "0"}, "option 'maxPartitionBytes': expected a number of bytes"),
+        ({"maxPartitionBytes": "many"}, "option 'maxPartitionBytes': expected a number of bytes"),
+        ({"commitLog": "/log"}, "option 'commitLog': expected one of none, got '/log'"),
+    ],
+)
+def test_an_error_names_the_option_and_what_is_allowed(raw, message):
+    """Bad options are told apart before any file is looked at."""
+    with pytest.raises(ValueError, match="option") as caught:
+        read_options({"path": "/d", **raw})
+    assert message in str(caught.value)
+
+
+def test_what_the_catalog_adds_is_ignored():
+    """CREATE TABLE brings the owner and the provider along."""
+    assert read_options({"path": "/d", "owner": "me", "provider": "rmqindex"}).paths == ("/d",)
+
+
+def test_pushdown_is_seen_before_options_are_checked():
+    """The data source must know it when it is made, when errors are not yet shown."""
+    assert wants_pushdown({"PushDown": " TRUE "})
+    assert not wants_pushdown({"pushdown": "false"})
+    assert not wants_pushdown({})
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1", 1), ("64k", 65536), ("128MB", 128 * 2**20), ("1g", 2**30)]
+)
+def test_sizes_may_have_a_unit(text, size):
+    """As Spark's own settings."""
+    assert read_options({"path": "/d", "maxPartitionBytes": text}).max_partition_bytes == size
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (True, "true"),
+        (False, "false"),
+        (97, "97"),
+        (["a", "b"], '["a", "b"]'),
+        ("x", "x"),
+        (Path("/d"), "/d"),
+        (dt.datetime(2024, 1, 2, 3, 4, 5, 6000, dt.UTC), "2024-01-02 03:04:05.006000+00:00"),
+    ],
+)
+def test_python_values_become_option_texts(value, text):
+    """``table(.., maxHashSlotNum=97)`` takes what Python users write."""
+    assert option_text(value) == text
+
+
+def test_other_python_values_are_refused():
+    """A float is no option."""
+    with pytest.raises(
+        TypeError, match=r"expected bool, int, str, list, datetime or path, got 1\.5"
+    ):
+        option_text(1.5)
+
+
+def test_every_option_is_documented():
+    """The documentation is generated from this table: each row has a text and a default."""
+    for option in OPTIONS:
+        assert option.doc.endswith("."), option.name
+        assert option.type, option.name
+        if option.default is not None:
+            option.parse(option.default)
+    assert len({option.name.lower() for option in OPTIONS}) == len(OPTIONS)
+
+
+def test_an_option_of_another_scope_says_where_it_belongs():
+    """An option for reading is not silently ignored by a write."""
+    with pytest.raises(ValueError, match="option 'pathGlobFilter': only for reading"):
+        parse_options({"path": "/d", "pathGlobFilter": "*"}, "write")

@@ -1,0 +1,109 @@
+"""Files to partitions: what is left out, and how the rest is divided."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_rmqindex._filters import NOTHING, Range, Wanted
+from pyspark_rmqindex._partitions import FileSlice, Query
+from pyspark_rmqindex._planning import Packing, apportion, matching_pairs, prune
+from rmqindex import index_key, key_hash
+
+
+def a_file(entries, begin_timestamp=1000, name="f"):
+    """Make a whole file of some entries."""
+    return FileSlice(
+        path=name,
+        name_path=name,
+        hash_slot_num=97,
+        index_num=entries + 1,
+        begin_timestamp=begin_timestamp,
+        begin_phy_offset=0,
+        index_count=entries + 1,
+        limit=entries + 1,
+        start=1,
+        stop=entries + 1,
+    )
+
+
+def test_a_file_that_begins_after_the_wanted_times_is_left_out():
+    """No entry reads as earlier than its file's begin_timestamp; nothing else is certain."""
+    early, late = a_file(5, 1000, "early"), a_file(5, 2000, "late")
+    assert prune([early, late], Wanted(time=Range(high=1999))) == [early]
+    assert prune([early, late], Wanted(time=Range(high=2000))) == [early, late]
+    assert prune([early, late], Wanted(time=Range(low=10**12))) == [early, late]
+    assert prune([early, late], Wanted(phy_offset=Range(10**9, 10**9))) == [early, late]
+
+
+def test_positions_cut_a_file_at_both_ends():
+    """A scan then reads these entries only."""
+    (cut,) = prune([a_file(100)], Wanted(position=Range(10, 19)))
+    assert (cut.start, cut.stop) == (10, 20)
+    assert prune([a_file(5)], Wanted(position=Range(6, 9))) == []
+
+
+def test_nothing_wanted_reads_nothing():
+    """An empty range, no pair or no hash."""
+    for wanted in (
+        Wanted(time=NOTHING),
+        Wanted(phy_offset=NOTHING),
+        Wanted(position=NOTHING),
+        Wanted(pairs=frozenset()),
+        Wanted(key_hashes=frozenset()),
+    ):
+        assert prune([a_file(5)], wanted) == []
+
+
+@given(
+    st.lists(st.integers(1, 5000), max_size=20),
+    st.integers(20, 40_000),
+    st.integers(1, 10_000),
+)
+def test_a_scan_reads_every_entry_once_in_order(counts, max_bytes, open_bytes):
+    """However the files are split and packed."""
+    files = [a_file(count, name=str(n)) for n, count in enumerate(counts)]
+    partitions = apportion(files, Query(), Packing(max_bytes, open_bytes))
+    slices = [each for partition in partitions for each in partition.slices]
+    for file in files:
+        mine = [each for each in slices if each.path == file.path]
+        assert [each.start for each in mine[1:]] == [each.stop for each in mine[:-1]]
+        assert (mine[0].start, mine[-1].stop) == (file.start, file.stop)
+        assert all((each.stop - each.start) * 20 <= max(max_bytes, 20) for each in mine)
+    assert [each.path for each in slices] == sorted((each.path for each in slices), key=int)
+    assert all(partition.slices for partition in partitions)
+
+
+def test_a_full_file_is_three_partitions_and_a_thousand_small_ones_are_two():
+    """About 128 MB a partition, opening a local file counted as 256 KiB."""
+    packing = Packing(128 * 2**20, 2**18)
+    assert len(apportion([a_file(19_999_999)], Query(), packing)) == 3
+    assert len(apportion([a_file(199)] * 1000, Query(), packing)) == 2
+
+
+def test_a_lookup_packs_files_by_what_it_touches():
+    """One key in a hundred full files is one task; many keys are several."""
+    packing = Packing(128 * 2**20, 2**18)
+    files = [a_file(19_999_999)] * 100
+    assert len(apportion(files, Query(pairs=(("t", "k"),)), packing)) == 1
+    many = tuple(("t", str(n)) for n in range(4096))
+    assert len(apportion(files, Query(pairs=many), packing)) == 50
+    assert len(apportion(files, Query(key_hashes=(1,)), packing)) == 1
+    assert all(each in files for each in apportion(files, Query(pairs=many), packing)[0].slices)
+
+
+def test_pairs_are_kept_where_their_hash_is_asked_for():
+    """The options ``keys`` and ``keyHash`` together mean both."""
+    wanted = key_hash(index_key("t", "a"))
+    assert matching_pairs([("t", "a"), ("t", "b")], [wanted, 5]) == (("t", "a"),)
+
+
+def test_a_slice_travels_with_what_tells_its_file_apart():
+    """Tiny and comparable: a partition is pickled once for each task."""
+    import pickle
+
+    file = replace(a_file(5), start=2)
+    assert pickle.loads(pickle.dumps(file)) == file
+    assert len(pickle.dumps(file)) < 300

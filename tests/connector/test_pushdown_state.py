@@ -1,0 +1,121 @@
+"""What the plannings of one relation leave to each other."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from pathlib import Path
+
+import pytest
+
+from pyspark_rmqindex._filters import MAX_PAIRS, Range, Wanted
+from pyspark_rmqindex._pushdown_state import create_state, locked_state
+
+
+@pytest.fixture
+def state(tmp_path, monkeypatch):
+    """Return the path of a new relation's state."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path}/local,{tmp_path}/other")
+    path = create_state()
+    assert path.startswith(f"{tmp_path}/local/")
+    return path
+
+
+def pair(key):
+    """Return what a lookup of one key wants."""
+    return Wanted(pairs=frozenset({("t", key)}))
+
+
+def plan(path, wanted, arrival=None):
+    """Plan once, and return what came out."""
+    with locked_state(path, time.monotonic() if arrival is None else arrival) as held:
+        return held.widen(wanted)
+
+
+def test_every_planning_asks_for_what_all_earlier_ones_asked_for(state):
+    """Not only the last one: a scan may run with any plan that is made after it."""
+    assert plan(state, pair("a")).pairs == {("t", "a")}
+    assert plan(state, pair("b")).pairs == {("t", "a"), ("t", "b")}
+    assert plan(state, pair("c")).pairs == {("t", "a"), ("t", "b"), ("t", "c")}
+
+
+def test_two_relations_know_nothing_of_each_other(state):
+    """Each ``load()`` has its own file."""
+    plan(state, pair("a"))
+    assert plan(create_state(), pair("b")).pairs == {("t", "b")}
+
+
+def test_a_refused_planning_is_not_recorded(state):
+    """Else one bad query would burden every later one."""
+    plan(state, pair("a"))
+    with pytest.raises(FileNotFoundError):
+        refused(state, pair("b"))
+    assert plan(state, pair("c")).pairs == {("t", "a"), ("t", "c")}
+
+
+def test_at_the_bound_a_fresh_table_is_asked_for(state):
+    """And earlier lookups go on working."""
+    keys = frozenset(("t", str(n)) for n in range(MAX_PAIRS))
+    plan(state, Wanted(pairs=keys))
+    with pytest.raises(ValueError, match=r"4097 pairs .* make a fresh table\(\)"):
+        plan(state, pair("one more"))
+    assert plan(state, pair("7")).pairs == keys
+
+
+def test_many_key_hashes_become_a_full_read(state):
+    """Which is right as well, only slower."""
+    plan(state, Wanted(key_hashes=frozenset(range(MAX_PAIRS)), position=Range(1, 5)))
+    wide = plan(state, Wanted(key_hashes=frozenset({MAX_PAIRS}), position=Range(4, 9)))
+    assert wide == Wanted(position=Range(1, 9))
+
+
+def test_a_query_that_narrows_nothing_makes_later_ones_read_everything(state):
+    """Their rows could be asked of this very plan."""
+    plan(state, Wanted(key_hashes=frozenset({5})))
+    plan(state, Wanted())
+    assert plan(state, Wanted(key_hashes=frozenset({6}))) == Wanted()
+
+
+def test_a_missing_or_damaged_state_is_refused(state):
+    """Without it, answers could lack rows."""
+    Path(state).write_text("{")
+    with pytest.raises(ValueError, match=r"damaged\. Without it, answers could be incomplete"):
+        plan(state, pair("a"))
+    Path(state).unlink()
+    with pytest.raises(ValueError, match=r"No such file or directory\. .* make a fresh table\(\)"):
+        plan(state, pair("a"))
+
+
+def test_a_planning_that_overlaps_an_unfinished_one_waits_for_it_and_a_little_longer(state):
+    """So that its plan, the wider one, is stored last."""
+    arrival = time.monotonic()
+    plan(state, pair("a"))
+    began = time.monotonic()
+    plan(state, pair("b"), arrival)
+    assert time.monotonic() - began >= 0.09
+    began = time.monotonic()
+    plan(state, pair("c"))
+    assert time.monotonic() - began < 0.09
+
+
+def refused(path, wanted):
+    """Plan, and fail after the state was widened."""
+    with locked_state(path, time.monotonic()) as held:
+        held.widen(wanted)
+        Path("/nowhere/at/all").stat()
+
+
+def _plan_keys(path, name):
+    for number in range(20):
+        plan(path, pair(f"{name}{number}"))
+
+
+def test_plannings_of_several_processes_lose_nothing(state):
+    """Spark plans in whatever process is free."""
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_plan_keys, args=(state, name)) for name in "xyz"]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert len(plan(state, pair("x0")).pairs) == 60

@@ -1,0 +1,90 @@
+"""Timestamps in options, with and without a zone."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from pyspark_rmqindex._times import LocalTime, parse_time, system_zone, time_zone
+
+DAY = 1704067200  # 2024-01-01 in UTC
+
+
+@pytest.mark.parametrize(
+    ("text", "micros"),
+    [
+        ("0", 0),
+        ("1704067200123", DAY * 1_000_000 + 123_000),
+        ("-5", -5000),
+        ("2024-01-01T00:00:00Z", DAY * 1_000_000),
+        ("2024-01-01 00:00:00.000001Z", DAY * 1_000_000 + 1),
+        ("2024-01-01 08:00:00+08:00", DAY * 1_000_000),
+        ("2024-01-01 08:00 Asia/Shanghai", DAY * 1_000_000),
+        ("2023-12-31 19:00:00 GMT-5", DAY * 1_000_000),
+        ("2024-1-1 1:2:3 UTC", (DAY + 3723) * 1_000_000),
+    ],
+)
+def test_a_time_with_a_zone_is_known_at_once(text, micros):
+    """Microseconds since the epoch."""
+    assert parse_time(text) == micros
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("2024-01-01", DAY),
+        ("2024-01", DAY),
+        ("2024-01-01 12:30", DAY + 45000),
+        ("2024-01-01T12:30:01", DAY + 45001),
+    ],
+)
+def test_a_time_without_a_zone_is_local(text, seconds):
+    """Only a task knows the session's zone."""
+    assert parse_time(text) == LocalTime(text, seconds * 1_000_000)
+
+
+@pytest.mark.parametrize("text", ["", "now", "2024-13-01", "2024-01-01 25:00", "12:30", "1.5"])
+def test_other_texts_are_refused(text):
+    """The error shows what is expected."""
+    with pytest.raises(ValueError, match="epoch milliseconds or a timestamp such as"):
+        parse_time(text)
+
+
+def test_a_local_time_is_placed_as_java_places_it():
+    """In a gap it moves forward by the gap; in an overlap it is the earlier one."""
+    gap = parse_time("2024-03-31 02:30:00")
+    assert gap.in_zone("Europe/Berlin") == parse_time("2024-03-31 03:30:00+02:00")
+    overlap = parse_time("2024-10-27 02:30:00")
+    assert overlap.in_zone("Europe/Berlin") == parse_time("2024-10-27 02:30:00+02:00")
+
+
+def test_no_zone_lies_outside_the_slack():
+    """Planning leaves out a file only where it is too late in every zone."""
+    local = parse_time("2024-06-01 00:00:00")
+    for zone in ("-18:00", "+18:00", "Pacific/Kiritimati", "Etc/GMT+12"):
+        assert local.earliest < local.in_zone(zone) < local.latest
+
+
+@pytest.mark.parametrize("name", ["Z", "UTC", "GMT+8", "+08:00", "Asia/Tokyo", "-3:30"])
+def test_zones_are_named_as_spark_names_them(name):
+    """Region names and offsets."""
+    assert isinstance(time_zone(name), dt.tzinfo)
+
+
+@pytest.mark.parametrize("name", ["Nowhere", "", "../etc/passwd", "+8:00:00x"])
+def test_an_unknown_zone_is_refused(name):
+    """Rather than guessed."""
+    with pytest.raises(ValueError, match="a time zone such as"):
+        time_zone(name)
+
+
+def test_the_system_zone_is_none_where_java_may_have_another(monkeypatch):
+    """A region in TZ is taken; a POSIX rule or an option of Java's own is not."""
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    assert system_zone() == "Asia/Tokyo"
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Duser.timezone=UTC")
+    assert system_zone() is None
+    monkeypatch.delenv("JAVA_TOOL_OPTIONS")
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    assert system_zone() is None
