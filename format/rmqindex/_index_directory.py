@@ -74,7 +74,7 @@ class IndexDirectory:
     :meth:`flush` or :meth:`close`; an exception in the ``with`` block closes without a flush.
 
     Example:
-        >>> from rmqindex import sample_store
+        >>> from rmqindex import IndexDirectory, sample_store
         >>> with IndexDirectory(sample_store()) as index:
         ...     index.query_offset("TopicTest", "order-49", 3, 0, 2**63 - 1).phy_offsets
         (112033, 109318, 108424)

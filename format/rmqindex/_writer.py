@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -23,11 +22,14 @@ from rmqindex._layout import (
     Layout,
 )
 from rmqindex._linking import slot_numbers
+from rmqindex._storage import is_remote, local_path
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from types import TracebackType
 
     from rmqindex._arrays import IntArray
+    from rmqindex._storage import PathLike
 
 __all__ = ["IndexFileWriter"]
 
@@ -48,8 +50,9 @@ class IndexFileWriter:
     One writer at a time may have a file open.
 
     Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "20240102030405678"
+        >>> import pathlib, tempfile
+        >>> from rmqindex import IndexFileWriter, Layout
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "20240102030405678"
         >>> with IndexFileWriter(path, Layout(hash_slot_num=97, index_num=200)) as writer:
         ...     writer.put("TopicTest#order-1", phy_offset=0, store_timestamp=1_700_000_000_000)
         ...     writer.put_many([7, 104], [211, 422], [1_700_000_000_037, 1_700_000_001_000])
@@ -61,7 +64,7 @@ class IndexFileWriter:
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: PathLike,
         layout: Layout | None,
         prev_end_phy_offset: int = 0,
         prev_end_timestamp: int = 0,
@@ -69,7 +72,7 @@ class IndexFileWriter:
         """Create the file, or open it to go on.
 
         Args:
-            path: A local path.
+            path: A local path or a ``file:`` URI.
             layout: The geometry; ``None`` infers that of a file that is there.
             prev_end_phy_offset: For a new file: where the last message of the file before it
                 starts, bytes.
@@ -81,7 +84,7 @@ class IndexFileWriter:
 
         Raises:
             ValueError: ``prev_end_phy_offset`` or ``prev_end_timestamp`` for a file that is
-                there, or no layout for one that is not.
+                there, no layout for one that is not, or a path that is not local.
             CorruptIndexError: A file that is there has not the layout's size, or counts more
                 entries than fit.
             RmqIndexError: The geometry of a file that is there cannot be inferred.
@@ -89,7 +92,9 @@ class IndexFileWriter:
         """
         prev_end_phy_offset = _check_int64("prev_end_phy_offset", prev_end_phy_offset)
         prev_end_timestamp = _check_int64("prev_end_timestamp", prev_end_timestamp)
-        self._path = Path(path)
+        if is_remote(path):
+            raise ValueError(f"{path}: only a local file can be written")
+        self._path = local_path(path)
         exists = self._path.exists() and self._path.stat().st_size > 0
         if exists and (prev_end_phy_offset or prev_end_timestamp):
             raise ValueError(

@@ -357,6 +357,16 @@ class TestIndexing:
         checkpoint = StoreCheckpoint.load(path.parent / "checkpoint")
         assert checkpoint == StoreCheckpoint(1, 2, START + 4000, 4, 5)
 
+    def test_a_full_file_without_a_time_says_nothing_to_the_checkpoint(self, path):
+        """The broker sets only a positive time."""
+        StoreCheckpoint(index_msg_timestamp=3).save(path.parent / "checkpoint")
+        with IndexDirectory(path, LAYOUT, writable=True) as directory:
+            for offset in range(6):
+                directory.build_index("T", "u", None, 0, offset, 0)
+            assert len(directory.files) == 2
+            assert directory.index_msg_timestamp == 3
+        assert StoreCheckpoint.load(path.parent / "checkpoint").index_msg_timestamp == 3
+
     def test_after_a_crash_the_stores_own_checkpoint_decides(self, filled):
         """Files that end after it are deleted, and indexing goes on from there."""
         StoreCheckpoint(index_msg_timestamp=START + 4000).save(filled.parent / "checkpoint")

@@ -344,6 +344,13 @@ class TestExistingFiles:
         with IndexFileWriter(path, LAYOUT) as writer:
             assert writer.is_write_full
 
+    def test_a_file_uri_is_a_local_path_and_another_is_refused(self, path):
+        """As everywhere in the package."""
+        IndexFileWriter(path.as_uri(), LAYOUT).close()
+        assert path.stat().st_size == LAYOUT.file_size
+        with pytest.raises(ValueError, match="s3://bucket/1: only a local file can be written"):
+            IndexFileWriter("s3://bucket/1", LAYOUT)
+
     def test_a_directory_that_is_missing_is_pythons_own_error(self, tmp_path):
         """Folders are not made."""
         with pytest.raises(FileNotFoundError):
