@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from oracle import INT_MAX, LONG_MAX, BrokerFile
+from twin import INT_MAX, LONG_MAX, BrokerFile
 
 BEGIN = 1_700_000_000_000
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import BEGIN, broker_files, key_hashes
 
-from oracle import BrokerFile
 from rmqindex import IndexHeader, Layout
 from rmqindex._chains import find
 from rmqindex._storage import open_source
+from twin import BrokerFile
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import BEGIN, damaged_files
 
-from oracle import INT_MAX, BrokerFile
 from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError, sample_store
 from rmqindex._geometry import infer_layout
 from rmqindex._storage import open_source
+from twin import INT_MAX, BrokerFile
 from vectors import GOLDEN
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle import java_hash
 from rmqindex import index_key, index_key_hashes, key_hash, key_hashes
+from twin import java_hash
 from vectors import GOLDEN
 
 HASHES = json.loads((GOLDEN / "hashes.json").read_text())

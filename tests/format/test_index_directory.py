@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle import LONG_MAX, BrokerFile, java_hash
 from rmqindex import (
     IndexDirectory,
     IndexFileWriter,
@@ -29,6 +28,7 @@ from rmqindex import (
 from rmqindex._journal import Staging
 from rmqindex._names import timestamp_name
 from rmqindex._owner import Owner
+from twin import LONG_MAX, BrokerFile, java_hash
 
 LAYOUT = Layout(hash_slot_num=4, index_num=6)
 STORE_LAYOUT = Layout(hash_slot_num=97, index_num=200)

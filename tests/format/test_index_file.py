@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import BEGIN, broker_files, damaged_files, key_hashes
 
-from oracle import INT_MAX, BrokerFile, java_long
 from rmqindex import (
     ENTRY_SCHEMA,
     CorruptIndexError,
@@ -24,6 +23,7 @@ from rmqindex import (
     RmqIndexError,
     key_hash,
 )
+from twin import INT_MAX, BrokerFile, java_long
 from vectors import VECTORS
 
 ALWAYS = (-(2**63), 2**63 - 1)

@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from oracle import LONG_MAX, BrokerFile, java_hash
 from rmqindex import IndexFile, IndexFileWriter, IndexHeader, Layout
+from twin import LONG_MAX, BrokerFile, java_hash
 
 # Few keys, some of which share a hash or a slot, so that chains cross.
 KEYS = ["T#Aa", "T#BB", "T#a", "T#b", "T#c", "T#", "T#é", "polygenelubricants"]

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from stores import CountingHandler
 from strategies import BEGIN
 
-from oracle import BrokerFile
 from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
 from rmqindex import _storage as storage
+from twin import BrokerFile
 
 LAYOUT = Layout(64, 300)
 

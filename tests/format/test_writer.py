@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle import BrokerFile, java_hash
 from rmqindex import (
     CorruptIndexError,
     IndexFile,
@@ -25,6 +24,7 @@ from rmqindex import (
     key_hash,
 )
 from rmqindex._linking import LINK_BATCH
+from twin import BrokerFile, java_hash
 
 LAYOUT = Layout(hash_slot_num=7, index_num=20)
 NAME = "20240102030405678"
