@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rmqindex._decoding import Links
     from rmqindex._header import IndexHeader
     from rmqindex._layout import Layout
     from rmqindex._storage import ByteSource
@@ -80,47 +81,87 @@ def find(
     if len(heads) and int(heads.max()) > highest:
         highest = index_count()
     _check_heads(source, layout, slots, heads, min(highest, layout.index_num - 1))
-    queries = np.flatnonzero(heads > INVALID_INDEX)
-    positions = heads[queries]
-    found_count = np.zeros(len(hashes), np.int64)
-    steps: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32], NDArray[Any]]] = []
+    walk = _Walk(np.arange(len(hashes)), heads, hashes, slots).taken(np.flatnonzero(heads))
     given_up = np.zeros(len(hashes), np.bool_)
+    hits = _Hits(len(hashes))
     for _ in range(max_steps):
-        if not len(queries):
+        if not len(walk.queries):
             break
-        entries = source.entries(layout, positions)
+        entries = source.entries(layout, walk.positions)
+        beyond = int(walk.positions.max()) >= limit
+        if beyond:
+            torn = (walk.positions >= limit) & _never_written(entries, walk.positions)
+            given_up[walk.queries[torn]] = True
+            sound = np.flatnonzero(~torn)
+            walk, entries = walk.taken(sound), entries.take(sound)
         links = links_of(entries)
-        if int(positions.max()) >= limit:
-            torn = (positions >= limit) & _never_written(entries, positions)
-            if torn.any():
-                given_up[queries[torn]] = True
-                sound = ~torn
-                queries, positions, entries = queries[sound], positions[sound], entries[sound]
-                links = links_of(entries)
-        bad = malformed(links, positions, header.begin_timestamp)
-        if bad is not None:
-            place = int(np.flatnonzero(bad)[0])
-            raise corrupt_entry(source.path, layout, int(positions[place]), links, place)
-        strangers = slots_of(links.key_hash, layout) != slots[queries]
-        if strangers.any():
-            place = int(np.flatnonzero(strangers)[0])
-            raise CorruptIndexError(
-                source.path,
-                "key_hash",
-                layout.entry_offset(int(positions[place])),
-                f"a hash of slot {int(slots[queries[place]])} (entry {int(positions[place])})",
-                int(links.key_hash[place]),
-            )
-        hits = np.flatnonzero((links.key_hash == hashes[queries]) & (positions < limit))
-        if len(hits):
-            owners = queries[hits]
-            steps.append((owners, found_count[owners], positions[hits], entries[hits]))
-            found_count[owners] += 1
-        going_on = np.flatnonzero(links.prev_position > INVALID_INDEX)
-        queries, positions = queries[going_on], links.prev_position[going_on]
-    given_up[queries] = True
-    found_count[given_up] = 0
-    return Found(*_in_order(found_count, steps), np.flatnonzero(given_up))
+        _check_entries(source, layout, walk, links, header)
+        matching = links.key_hash == walk.hashes
+        if beyond:
+            matching &= walk.positions < limit
+        places = np.flatnonzero(matching)
+        hits.add(walk.queries.take(places), walk.positions.take(places), entries.take(places))
+        walk = walk._replace(positions=links.prev_position)
+        walk = walk.taken(np.flatnonzero(links.prev_position))
+    given_up[walk.queries] = True
+    return Found(*hits.in_order(~given_up), np.flatnonzero(given_up))
+
+
+class _Walk(NamedTuple):
+    """Where each hash is on its chain."""
+
+    queries: NDArray[np.int64]
+    positions: NDArray[np.int32]
+    hashes: NDArray[np.int32]
+    slots: NDArray[np.int32]
+
+    def taken(self, places: NDArray[np.int64]) -> _Walk:
+        """Go on with some of the hashes."""
+        return _Walk(*(values.take(places) for values in self))  # type: ignore[arg-type]
+
+
+class _Hits:
+    """Entries found step by step, to be brought into the order of their queries.
+
+    Each hit knows how many its query had before, so its place is known without sorting.
+    """
+
+    def __init__(self, queries: int) -> None:
+        self._counts = np.zeros(queries, np.int64)
+        self._owners = [np.empty(0, np.int64)]
+        self._ranks = [np.empty(0, np.int64)]
+        self._positions = [np.empty(0, np.int32)]
+        self._entries = [np.empty(0, ENTRY_DTYPE)]
+
+    def add(
+        self, owners: NDArray[np.int64], positions: NDArray[np.int32], entries: NDArray[Any]
+    ) -> None:
+        """Add the hits of one step, at most one a query."""
+        if not len(owners):
+            return
+        ranks = self._counts.take(owners)
+        self._counts[owners] = ranks + 1
+        self._owners.append(owners)
+        self._ranks.append(ranks)
+        self._positions.append(positions)
+        self._entries.append(entries)
+
+    def in_order(
+        self, wanted: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]:
+        """Return queries, positions and entries of wanted queries, each newest first."""
+        counts = np.where(wanted, self._counts, 0)
+        starts = np.cumsum(counts) - counts
+        owners = np.concatenate(self._owners)
+        chosen = np.flatnonzero(wanted.take(owners))
+        owners = owners.take(chosen)
+        order = np.empty(len(owners), np.int64)
+        order[starts.take(owners) + np.concatenate(self._ranks).take(chosen)] = chosen
+        return (
+            np.repeat(np.arange(len(counts)), counts),
+            np.concatenate(self._positions).take(order),
+            np.concatenate(self._entries).take(order),
+        )
 
 
 def _check_heads(
@@ -142,6 +183,26 @@ def _check_heads(
         )
 
 
+def _check_entries(
+    source: ByteSource, layout: Layout, walk: _Walk, links: Links, header: IndexHeader
+) -> None:
+    bad = malformed(links, walk.positions, header.begin_timestamp)
+    if bad is not None:
+        place = int(np.flatnonzero(bad)[0])
+        raise corrupt_entry(source.path, layout, int(walk.positions[place]), links, place)
+    strangers = slots_of(links.key_hash, layout) != walk.slots
+    if strangers.any():
+        place = int(np.flatnonzero(strangers)[0])
+        position = int(walk.positions[place])
+        raise CorruptIndexError(
+            source.path,
+            "key_hash",
+            layout.entry_offset(position),
+            f"a hash of slot {int(walk.slots[place])} (entry {position})",
+            int(links.key_hash[place]),
+        )
+
+
 def _never_written(entries: NDArray[Any], positions: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Return which entries are all zeros though others stand before them.
 
@@ -149,24 +210,3 @@ def _never_written(entries: NDArray[Any], positions: NDArray[np.int32]) -> NDArr
     """
     words = entries.view(np.uint32).reshape(len(entries), -1)
     return ~words.any(axis=1) & (positions > FIRST_POSITION)
-
-
-def _in_order(
-    found_count: NDArray[np.int64],
-    steps: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32], NDArray[Any]]],
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]:
-    """Bring hits, gathered step by step, into the order of their queries, newest first.
-
-    Each hit knows how many its query had before, so its place is known without sorting.
-    """
-    ends = np.cumsum(found_count)
-    total = int(ends[-1]) if len(ends) else 0
-    starts = ends - found_count
-    positions = np.empty(total, np.int32)
-    entries = np.empty(total, ENTRY_DTYPE)
-    for owners, ranks, step_positions, step_entries in steps:
-        wanted = found_count[owners] > 0
-        places = (starts[owners] + ranks)[wanted]
-        positions[places] = step_positions[wanted]
-        entries[places] = step_entries[wanted]
-    return np.repeat(np.arange(len(found_count)), found_count), positions, entries

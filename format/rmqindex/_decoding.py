@@ -6,6 +6,7 @@ and its store time fits into 64 bits.
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -44,6 +45,8 @@ ENTRY_SCHEMA = pa.schema(
 )
 LOOKUP_SCHEMA = pa.schema([pa.field("query", pa.int64(), nullable=False), *ENTRY_SCHEMA])
 
+# What Arrow recommends for its buffers, in bytes.
+_ALIGNMENT = 64
 _DTYPES = {field.name: np.dtype(field.type.to_pandas_dtype()) for field in LOOKUP_SCHEMA}
 
 # time_diff counts seconds, timestamps milliseconds.
@@ -150,11 +153,29 @@ class BatchBuilder:
         self._begin_timestamp = begin_timestamp
         self._filled = 0
         # Arrow's memory is kept for the next batch; the C library would hand it back each time.
-        self._buffers = [pa.allocate_buffer(capacity * field.type.byte_width) for field in schema]
+        sizes = [capacity * _DTYPES[name].itemsize for name in schema.names]
+        starts = [0, *accumulate(-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes)]
+        memory = pa.allocate_buffer(starts[-1])
+        self._buffers = [
+            memory.slice(start, size) for start, size in zip(starts, sizes, strict=False)
+        ]
         self._columns = {
-            field.name: np.frombuffer(buffer, field.type.to_pandas_dtype())
-            for field, buffer in zip(schema, self._buffers, strict=True)
+            name: np.frombuffer(memory, _DTYPES[name], capacity, start)
+            for name, start in zip(schema.names, starts, strict=False)
         }
+
+    def links_of(self, entries: NDArray[Any]) -> Links:
+        """Decode the checked fields of the entries to be added next, where they will stand."""
+        decoded = []
+        for name in Links._fields:
+            column = self._columns.get(name)
+            if column is None:
+                decoded.append(entries[name].astype(np.int32))
+            else:
+                target = column[self._filled : self._filled + len(entries)]
+                target[:] = entries[name]
+                decoded.append(target)
+        return Links(*decoded)
 
     def append(
         self,
@@ -181,13 +202,16 @@ class BatchBuilder:
             elif name == "slot":
                 slots_of(links.key_hash, self._layout, out=target)
             elif name == "store_timestamp":
-                np.multiply(links.time_diff, np.int64(MILLISECONDS), out=target)
+                target[:] = links.time_diff
+                target *= MILLISECONDS
                 target[np.flatnonzero(positions == FIRST_POSITION)] = 0
                 target += self._begin_timestamp
             elif name == "query":
                 target[:] = queries
             else:
-                target[:] = getattr(links, name)
+                values = getattr(links, name)
+                if not np.may_share_memory(values, target):  # it was decoded there
+                    target[:] = values
 
     def finish(self) -> pa.RecordBatch:
         """Return the batch."""

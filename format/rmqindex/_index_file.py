@@ -38,7 +38,7 @@ from rmqindex._paths import refuse_tiered_file
 from rmqindex._storage import is_remote, local_path, open_source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -57,10 +57,8 @@ _MODES = ("FAILFAST", "DROPMALFORMED")
 
 # Entries a batch of a scan holds at most.
 _BATCH_ENTRIES = 65_536
-# Entries that are checked and decoded together stay in the processor's cache.
-_PIECE_ENTRIES = 32_768
 # Hashes that walk their chains together: their entries of one step stay in the processor's cache.
-_BATCH_HASHES = 32_768
+_BATCH_HASHES = 65_536
 # After so many steps, hashes are looked at for being asked several times before they walk on.
 _COMMON_STEPS = 64
 # More hashes than this in crowded slots are faster found by one scan than by their chains.
@@ -188,7 +186,7 @@ class IndexFile:
 
     @property
     def entry_count(self) -> int:
-        """How many entries are read: those the header counted when the file was opened.
+        """How many entries are read, which are those the header counted when the file was opened.
 
         With ``DROPMALFORMED`` a count beyond what the file can hold is cut to that.
         """
@@ -226,6 +224,8 @@ class IndexFile:
             if name not in ENTRY_SCHEMA.names:
                 known = ", ".join(ENTRY_SCHEMA.names)
                 raise ValueError(f"columns: expected some of {known}, got {name!r}")
+        if len(set(names)) < len(names):
+            raise ValueError(f"columns: expected each once, got {names}")
         self._check_open()
         return self._scan(start, stop, names)
 
@@ -235,12 +235,12 @@ class IndexFile:
             assert self._layout is not None  # there are entries
             last = min(first + _BATCH_ENTRIES, stop)
             batch = BatchBuilder(schema, last - first, self._layout, self.header.begin_timestamp)
-            for entries, positions, links in self._sound_entries(first, last):
+            for entries, positions, links in self._sound_entries(first, last, batch.links_of):
                 batch.append(entries, positions, links)
             yield batch.finish()
 
     def _sound_entries(
-        self, start: int, stop: int
+        self, start: int, stop: int, decode: Callable[[NDArray[Any]], Links] = links_of
     ) -> Iterator[tuple[NDArray[Any], NDArray[np.int32], Links]]:
         """Yield entries with their positions, the malformed ones raised or dropped by mode."""
         layout = self._layout
@@ -248,21 +248,18 @@ class IndexFile:
             return
         for first in range(start, stop, _BATCH_ENTRIES):
             self._check_open()
-            read = self._source.entry_range(layout, first, min(first + _BATCH_ENTRIES, stop))
-            for piece in range(0, len(read), _PIECE_ENTRIES):
-                entries = read[piece : piece + _PIECE_ENTRIES]
-                begin = first + piece
-                positions = np.arange(begin, begin + len(entries), dtype=np.int32)
-                links = links_of(entries)
-                bad = malformed(links, positions, self.header.begin_timestamp)
-                if bad is None:
-                    yield entries, positions, links
-                    continue
+            last = min(first + _BATCH_ENTRIES, stop)
+            entries = self._source.entry_range(layout, first, last)
+            positions = np.arange(first, last, dtype=np.int32)
+            links = decode(entries)
+            bad = malformed(links, positions, self.header.begin_timestamp)
+            if bad is not None:
                 if self.mode == "FAILFAST":
                     place = int(np.flatnonzero(bad)[0])
-                    raise corrupt_entry(self._source.path, layout, begin + place, links, place)
+                    raise corrupt_entry(self._source.path, layout, first + place, links, place)
                 sound = np.flatnonzero(~bad)
-                yield entries[sound], positions[sound], links.taken(sound)
+                entries, positions, links = entries[sound], positions[sound], links.taken(sound)
+            yield entries, positions, links
 
     def lookup(
         self,

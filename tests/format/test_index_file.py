@@ -228,6 +228,15 @@ class TestScan:
         ):
             file.scan(start, stop)
 
+    def test_a_column_is_decoded_once(self, tmp_path):
+        """A batch has no two columns of one name."""
+        oracle = busy_file()
+        with (
+            IndexFile(write(tmp_path, oracle.data), layout_of(oracle)) as file,
+            pytest.raises(ValueError, match="columns: expected each once"),
+        ):
+            file.scan(columns=["slot", "slot"])
+
     def test_an_unknown_column_is_refused_before_anything_is_read(self, tmp_path):
         """The message lists the known ones."""
         oracle = busy_file()
