@@ -12,7 +12,6 @@ from rmqindex._chains import MAX_STEPS, find
 from rmqindex._decoding import (
     ENTRY_SCHEMA,
     LOOKUP_SCHEMA,
-    MILLISECONDS,
     BatchBuilder,
     corrupt_entry,
     links_of,
@@ -29,12 +28,10 @@ from rmqindex._layout import (
     HEADER_SIZE,
     INDEX_COUNT_OFFSET,
     INT32_MAX,
-    INVALID_INDEX,
-    SLOT_DTYPE,
-    SLOT_SIZE,
     Layout,
 )
 from rmqindex._paths import refuse_tiered_file
+from rmqindex._select import select_phy_offset
 from rmqindex._storage import is_remote, local_path, open_source
 
 if TYPE_CHECKING:
@@ -63,14 +60,9 @@ _BATCH_HASHES = 65_536
 _COMMON_STEPS = 64
 # More hashes than this in crowded slots are faster found by one scan than by their chains.
 _MAX_LONG_WALKS = 64
-# A broker that meets a cycle repeats it until its caller has enough; no caller has use for more.
-_MAX_CYCLE_RESULTS = 1 << 20
 
 # How many bits of a hash decide, in a scan, whether it is worth searching for.
 _FILTER_BITS = (1 << 22) - 1
-
-_UINT32 = 1 << 32
-_UINT64 = 1 << 64
 
 
 class IndexFile:
@@ -105,7 +97,8 @@ class IndexFile:
             layout: The geometry; without it, it is inferred as :meth:`Layout.infer` does, unless
                 the file has no entries and so needs none.
             mode: ``FAILFAST`` raises on the first malformed bytes that are met;
-                ``DROPMALFORMED`` reads the sound entries and ignores the others.
+                ``DROPMALFORMED`` reads the sound entries and ignores the others, and its lookups
+                read all entries instead of trusting slots and links.
             filesystem: Where ``path`` lies, instead of what the path itself says.
             zero_extend: Read a short file as if it were filled up with zeros, as the broker does
                 (it needs ``layout``); nothing on disk changes.
@@ -268,6 +261,11 @@ class IndexFile:
     ) -> pa.RecordBatch:
         """Find the entries of key hashes, without a time filter.
 
+        Every slot and entry on the way is checked.
+        Only a slot or link that was damaged into another position of its own chain, or into 0,
+        looks sound, and hides what it skips from a lookup in ``FAILFAST`` as it does from the
+        broker; ``DROPMALFORMED`` asks the entries themselves and misses none.
+
         Args:
             hashes: Key hashes, 0 to 2**31 - 1, as a list, a NumPy array or an Arrow array; a
                 repeated one is answered each time.
@@ -378,68 +376,17 @@ class IndexFile:
             ValueError: A closed file.
         """
         self._check_open()
-        count, layout = self.header.index_count, self._layout
-        if count <= FIRST_POSITION or layout is None:
+        if self._layout is None:
             return []
-        wanted = key_hash(key)
-        position = self._select_slot(wanted % layout.hash_slot_num, layout)
-        found: list[int] = []
-        if position is None or not INVALID_INDEX < position <= count:
-            return found
-        climbs: dict[int, int] = {}
-        while len(found) < max_num:
-            entry = self._select_entry(position, layout)
-            if entry is None:
-                break
-            hashed, phy_offset, time_diff, prev = entry
-            if time_diff < 0:
-                break
-            time = _signed(self.header.begin_timestamp + time_diff * MILLISECONDS, _UINT64)
-            if hashed == wanted and begin <= time <= end:
-                found.append(phy_offset)
-            if not INVALID_INDEX < prev <= count or prev == position or time < begin:
-                break
-            if prev > position:
-                if position in climbs:
-                    return self._repeat_cycle(found, climbs[position], max_num, position, layout)
-                # Every cycle climbs somewhere; one that climbs here twice goes on forever.
-                climbs[position] = len(found)
-            position = prev
-        return found
-
-    def _select_slot(self, slot: int, layout: Layout) -> int | None:
-        """Return a slot's value, or None where the broker's read would fail."""
-        if layout.slot_offset(slot + 1) > min(self._source.size, layout.file_size):
-            return None
-        return int(
-            np.frombuffer(self._source.read(layout.slot_offset(slot), SLOT_SIZE), SLOT_DTYPE)[0]
+        return select_phy_offset(
+            self._source,
+            self._layout,
+            self.header,
+            key_hash(key),
+            max_num=max_num,
+            begin=begin,
+            end=end,
         )
-
-    def _select_entry(self, position: int, layout: Layout) -> tuple[int, int, int, int] | None:
-        """Return an entry's four fields, or None where the broker's read would fail."""
-        offset = _signed(layout.entry_offset(position), _UINT32)
-        if not 0 <= offset <= min(self._source.size, layout.file_size) - ENTRY_SIZE:
-            return None
-        fields: tuple[int, int, int, int]
-        fields = np.frombuffer(self._source.read(offset, ENTRY_SIZE), ENTRY_DTYPE)[0].item()
-        return fields
-
-    def _repeat_cycle(
-        self, found: list[int], before: int, max_num: int, position: int, layout: Layout
-    ) -> list[int]:
-        """Return what the broker answers from a cycle: its matches over and over."""
-        period = found[before:]
-        missing = max_num - len(found)
-        if not period or missing > _MAX_CYCLE_RESULTS:
-            raise CorruptIndexError(
-                self._source.path,
-                "prev_position",
-                layout.entry_offset(position) + ENTRY_SIZE - SLOT_SIZE,
-                f"0 to {position - 1} (entry {position})",
-                "a cycle",
-            )
-        repeats = -(-missing // len(period))
-        return (found + period * repeats)[:max_num]
 
     def is_time_matched(self, begin: int, end: int) -> bool:
         """Return whether the broker would search this file (``IndexFile.isTimeMatched``).
@@ -537,9 +484,3 @@ def _lookup_batch(parts: list[_Hits], layout: Layout, header: IndexHeader) -> pa
     for part in parts:
         batch.append(part.entries, part.positions, links_of(part.entries), part.queries)
     return batch.finish()
-
-
-def _signed(value: int, modulus: int) -> int:
-    """Return a value as Java's int or long would hold it after wrapping around."""
-    value %= modulus
-    return value - modulus if value >= modulus // 2 else value
