@@ -229,7 +229,8 @@ class InputShape:
             try:
                 self._expanded(batch.slice(place, 1))
             except ValueError as error:
-                return self._bad_row(batch, place, str(error))
+                reason = str(error).replace(" at 0", "", 1)  # its place among one
+                return self._bad_row(batch, place, reason)
         raise AssertionError("a batch fails only where one of its rows does")
 
     def _bad_row(self, batch: pa.RecordBatch, place: int, reason: str) -> BadRowError:

@@ -311,8 +311,10 @@ def _check_replaceable(entries: list[FileEntry], layout: Layout | None) -> None:
     for entry in entries:
         if len(entry.name) == _NAME_DIGITS:
             continue
+        if layout is not None and entry.size == layout.file_size:
+            continue
         try:
-            IndexFile(entry.path, layout).close()
+            Layout.infer(entry.path)
         except RmqIndexError as error:
             raise RmqIndexError(
                 f"{entry.path}: expected an IndexFile to replace, got something else: {error}"
