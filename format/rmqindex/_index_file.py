@@ -344,13 +344,15 @@ class IndexFile:
         maybe[distinct & _FILTER_BITS] = True
         parts = [_NO_HITS]
         for entries, positions, links in self._sound_entries(FIRST_POSITION, limit):
-            hashes = links.key_hash
-            near = np.flatnonzero(maybe[hashes & _FILTER_BITS])
-            places = np.searchsorted(distinct, hashes[near])
+            near = np.flatnonzero(maybe.take(links.key_hash & _FILTER_BITS))
+            # In order, the searches of neighbours meet in the processor's cache.
+            near = near.take(np.argsort(links.key_hash.take(near)))
+            hashes = links.key_hash.take(near)
+            places = np.searchsorted(distinct, hashes)
             places[places == len(distinct)] = 0
-            hit = distinct[places] == hashes[near]
-            chosen = near[hit]
-            parts.append(_Hits(places[hit], positions[chosen], entries[chosen]))
+            hit = np.flatnonzero(distinct.take(places) == hashes)
+            near = near.take(hit)
+            parts.append(_Hits(places.take(hit), positions.take(near), entries.take(near)))
         hits = _joined(parts)
         return hits.taken(np.lexsort((-hits.positions, hits.queries)))
 
@@ -447,7 +449,7 @@ class _Hits(NamedTuple):
 
     def taken(self, order: NDArray[np.int64]) -> _Hits:
         """Return the hits at places."""
-        return _Hits(self.queries[order], self.positions[order], self.entries[order])
+        return _Hits(self.queries.take(order), self.positions.take(order), self.entries.take(order))
 
 
 _NO_HITS = _Hits(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, ENTRY_DTYPE))
@@ -475,7 +477,7 @@ def _repeated(queries: NDArray[np.int64], places: NDArray[np.int64], hits: _Hits
     counts = np.searchsorted(hits.queries, places, side="right") - starts
     first = np.repeat(starts - (np.cumsum(counts) - counts), counts)
     chosen = first + np.arange(int(counts.sum()))
-    return _Hits(np.repeat(queries, counts), hits.positions[chosen], hits.entries[chosen])
+    return _Hits(np.repeat(queries, counts), hits.positions.take(chosen), hits.entries.take(chosen))
 
 
 def _lookup_batch(parts: list[_Hits], layout: Layout, header: IndexHeader) -> pa.RecordBatch:
