@@ -1,6 +1,7 @@
 # Everything runs from a virtual environment that the first target makes:
 #   make demo    Spark on the sample store: scan, look up, write, read back
 #   make test    every test
+#   make docs    the documentation site
 # They need Python 3.11 or later, Java 17 or later and make, and nothing else that is installed.
 
 VENV ?= .venv
@@ -38,6 +39,11 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+## make docs     build the documentation site into docs/_build/html, warnings as errors
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -n -W --keep-going -q -b html -d docs/_build/doctrees docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
 ## make wheel    build the wheel and the source distribution into dist/
 wheel: $(VENV)/.dev
 	@rm -rf dist
@@ -51,8 +57,8 @@ clean:
 # Stamps: the environment is brought up to date when pyproject.toml changes.
 $(BIN)/python:
 	@python=$$(PYTHON='$(PYTHON)' scripts/find-python) && \
-	echo "Making $(VENV) with $$($$python --version)" && \
-	if ! $$python -m venv '$(VENV)'; then \
+	echo "Making $(VENV) with $$("$$python" --version)" && \
+	if ! "$$python" -m venv '$(VENV)'; then \
 	    rm -rf '$(VENV)'; \
 	    echo "$$python has no venv module that works; on Debian and Ubuntu it is in the package python3-venv." >&2; \
 	    exit 1; \
@@ -68,4 +74,9 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.spark
 	@echo "Installing the development tools into $(VENV)"
 	@$(PIP) install --upgrade 'pip>=25.1'
 	@$(PIP) install --group dev
+	@touch $@
+
+$(VENV)/.docs: pyproject.toml $(VENV)/.dev
+	@echo "Installing the documentation tools into $(VENV)"
+	@$(PIP) install --group docs
 	@touch $@

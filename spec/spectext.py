@@ -65,8 +65,10 @@ class Traces:
 
 
 def pages() -> list[Path]:
-    """Return the pages of the specification."""
-    return sorted(SPEC.glob("*.md"))
+    """Return the pages of the specification in reading order, the first one first."""
+    first = SPEC / "index.md"
+    contents = first.read_text(encoding="utf-8").partition("```{toctree}")[2].partition("```")[0]
+    return [first, *(SPEC / f"{name}.md" for name in contents.split() if name[0] not in ":1")]
 
 
 def requirements() -> list[Requirement]:
@@ -160,6 +162,11 @@ def _marked(test: ast.FunctionDef | ast.ClassDef) -> list[str]:
     ]
 
 
+def _in_words(test: str) -> str:
+    """Return what a test states: its name, which is a sentence."""
+    return test.partition("::")[2].removeprefix("test_").replace("_", " ")
+
+
 def traceability_table() -> str:
     """Return a Markdown table of all requirements with what shows each."""
     found = traces()
@@ -167,7 +174,7 @@ def traceability_table() -> str:
     for requirement in requirements():
         shown = found.get(requirement.name, Traces())
         vectors_cell = ", ".join(f"`{name.partition('/')[2]}`" for name in shown.vectors)
-        tests_cell = ", ".join(f"`{name.partition('::')[2]}`" for name in shown.tests)
+        tests_cell = "; ".join(_in_words(name) for name in shown.tests)
         text = requirement.text.replace("|", "\\|")
         rows.append(f"| {requirement.name} | {text} | {vectors_cell} | {tests_cell} |")
     return "\n".join(rows) + "\n"

@@ -137,7 +137,7 @@ class Layout:
 
     @property
     def capacity(self) -> int:
-        """How many entries fit: ``index_num - 1``, since place 0 is never used."""
+        """How many entries fit, ``index_num - 1``, since place 0 is never used."""
         return self.index_num - 1
 
     def slot_offset(self, slot: int) -> int:

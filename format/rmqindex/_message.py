@@ -79,9 +79,9 @@ def expand_messages(
         sys_flags: As many integers or nulls; ``None`` for no such column.
 
     Returns:
-        Three arrays with one element an index key, ordered by message and by place in it: the
-        message's row from 0 (int64), the key's place in the message from 0 (int32), and the hash
-        of ``topic#key`` (int32, 0 to 2**31 - 1).
+        Three arrays with one element an index key, ordered by message and by place in it.
+        They are the message's row from 0 (int64), the key's place in the message from 0 (int32),
+        and the hash of ``topic#key`` (int32, 0 to 2**31 - 1).
 
     Raises:
         ValueError: Columns of other lengths, a null topic of a message that has keys, or a list

@@ -173,7 +173,7 @@ class IndexFileWriter:
             store_timestamps: Epoch milliseconds, int64.
 
         Returns:
-            How many fitted: the others are for the next file.
+            How many fitted; the others are for the next file.
 
         Raises:
             ValueError: A null or a number out of range, with its place; other lengths; or the

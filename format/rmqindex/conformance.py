@@ -410,7 +410,7 @@ def main(arguments: Sequence[str]) -> int:
         arguments: The directory, and nothing else.
 
     Returns:
-        The exit status: 0 if all is as the vectors say, 1 if not, 2 if they could not be run.
+        The exit status, 0 if all is as the vectors say, 1 if not, 2 if they could not be run.
     """
     console = make_console()
     if len(arguments) != 1:

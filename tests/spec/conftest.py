@@ -15,9 +15,3 @@ sys.path.insert(0, str(ROOT / "spec"))
 def spec() -> Path:
     """The directory of the specification."""
     return ROOT / "spec"
-
-
-@pytest.fixture(scope="session")
-def golden() -> Path:
-    """What RocketMQ's own classes wrote and answered."""
-    return ROOT / "tests" / "golden"

@@ -1,0 +1,69 @@
+"""What is made when the site is built: the options, and what shows each requirement."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from docutils import nodes
+from docutils.parsers.rst import Directive
+from docutils.statemachine import StringList
+
+import spectext
+from pyspark_rmqindex._options import OPTIONS
+from requirement_links import link
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+    from pyspark_rmqindex._options import Option
+
+_SCOPES = {"read": "`load`", "table": "`table`", "write": "`save`"}
+
+
+def options_text() -> str:
+    """Return a Markdown definition list of the data source's options."""
+    return "\n".join(_item(option) for option in OPTIONS)
+
+
+def _item(option: Option) -> str:
+    default = f"`{option.default}`" if option.default is not None else option.default_doc
+    scopes = ", ".join(text for scope, text in _SCOPES.items() if scope in option.scopes)
+    facts = f"*{option.type}*, for {scopes}" + (f"; default: {default}" if default else "")
+    return f"[`{option.name}`]{{#option-{option.name.lower()}}}\n: {option.doc}\n\n  {facts}\n"
+
+
+class _Generated(Directive):
+    """A directive whose content is made by a function."""
+
+    def run(self) -> list[nodes.Node]:
+        lines = link(self.content_text()).splitlines()
+        content = StringList(lines, self.state.document.current_source)
+        holder = nodes.container(classes=[self.name.partition("-")[0]])
+        self.state.nested_parse(content, self.content_offset, holder)
+        return [holder]
+
+    def content_text(self) -> str:
+        raise NotImplementedError
+
+
+class OptionList(_Generated):
+    """``{option-list}``."""
+
+    def content_text(self) -> str:
+        """Return the list."""
+        return options_text()
+
+
+class TraceabilityTable(_Generated):
+    """``{traceability-table}``."""
+
+    def content_text(self) -> str:
+        """Return the table."""
+        return spectext.traceability_table()
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register with Sphinx."""
+    app.add_directive("option-list", OptionList)
+    app.add_directive("traceability-table", TraceabilityTable)
+    return {"parallel_read_safe": True}

@@ -1,0 +1,66 @@
+"""The documentation site; ``make docs`` builds it."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+SPEC = HERE.parent / "spec"
+sys.path[:0] = [str(HERE / "_ext"), str(SPEC)]
+
+
+def _take_in_spec() -> None:
+    """Bring ``docs/spec`` up to date with the specification, which lies outside of ``docs``."""
+    wanted = {
+        path.relative_to(SPEC): path.read_bytes()
+        for pattern in ("*.md", "figures/*.svg", "vectors/README.md")
+        for path in SPEC.glob(pattern)
+    }
+    taken = HERE / "spec"
+    for path in taken.rglob("*.*"):
+        if path.relative_to(taken) not in wanted:
+            path.unlink()
+    for name, data in wanted.items():
+        path = taken / name
+        # What is unchanged keeps its time, and is not built again.
+        if not path.exists() or path.read_bytes() != data:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+
+
+_take_in_spec()
+
+project = "rmqindex"
+author = "The rmqindex authors"
+copyright = "The rmqindex authors, Apache License 2.0"  # noqa: A001  (Sphinx's name)
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "requirement_links",
+    "generated_tables",
+]
+exclude_patterns = ["_build"]
+nitpicky = True
+# What other projects document; the build reads no inventories, since it needs no network.
+nitpick_ignore_regex = [
+    ("py:.*", r"(np|numpy|pa|pyarrow|pafs|pyspark|pathlib|os|collections|datetime)\..*"),
+    ("py:class", r"(NDArray|DataFrame|SparkSession|StructType|Path|PathLike|tzinfo|IntArray)"),
+    ("py:class", r"(DataSource.*|Row|Mode|dict\[str)"),
+]
+
+myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "fieldlist"]
+myst_heading_anchors = 3
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+napoleon_numpy_docstring = False
+
+html_theme = "furo"
+html_title = "rmqindex"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+pygments_style = "tango"

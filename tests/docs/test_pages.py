@@ -1,0 +1,37 @@
+"""Every code block of the documentation does what its page says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from snippets import run_page, snippets
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(
+    page
+    for folder in (DOCS, DOCS / "guides", DOCS / "api")
+    for page in folder.glob("*.md")
+    if snippets(page)
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.usefixtures("spark")
+def test_every_block_of_a_page_runs_and_prints_what_is_shown(page: Path, tmp_path: Path) -> None:
+    """Blocks run from top to bottom, as a reader would paste them, in an empty directory."""
+    wanted = [snippet for snippet in snippets(page) if snippet.not_run is None]
+    assert run_page(page, tmp_path) == len(wanted)
+
+
+def test_every_guide_has_code_that_is_run() -> None:
+    """No guide consists of blocks that are not run."""
+    for page in (DOCS / "guides").glob("*.md"):
+        assert any(snippet.not_run is None for snippet in snippets(page)) or "cluster" in page.name
+
+
+def test_the_vectors_run_as_their_readme_says() -> None:
+    """The command in the README of the vectors works from the top of the tree."""
+    assert run_page(ROOT / "spec" / "vectors" / "README.md", ROOT) == 1

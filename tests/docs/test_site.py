@@ -1,0 +1,70 @@
+"""What the site is made of is complete, and its generated parts are right."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import pyspark_rmqindex
+import rmqindex
+from pyspark_rmqindex._options import OPTIONS
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+sys.path[:0] = [str(DOCS / "_ext"), str(ROOT / "spec")]
+
+import requirement_links  # noqa: E402  (it lies outside of any package)
+
+
+def pages() -> dict[str, str]:
+    """Return the pages of the site that are not the specification's, by name."""
+    found = [*DOCS.glob("*.md"), *(DOCS / "guides").glob("*.md"), *(DOCS / "api").glob("*.md")]
+    return {page.relative_to(DOCS).with_suffix("").as_posix(): page.read_text() for page in found}
+
+
+@pytest.mark.parametrize("package", [rmqindex, pyspark_rmqindex], ids=lambda each: each.__name__)
+def test_every_public_name_is_in_the_api_page(package: ModuleType) -> None:
+    """The page documents each name of the package's ``__all__``, and no other."""
+    page = pages()[f"api/{package.__name__}"]
+    documented = re.findall(rf":: {package.__name__}\.(\w+)$", page, re.MULTILINE)
+    assert sorted(set(documented) - {"conformance"}) == sorted(package.__all__)
+
+
+def test_every_page_is_in_the_contents() -> None:
+    """The tables of contents on the first page lead to all of them."""
+    contents = pages()["index"]
+    for name in pages().keys() - {"index"}:
+        assert f"\n{name}\n" in contents, name
+
+
+def test_the_options_page_is_made_from_the_table() -> None:
+    """It holds the directive, and each option has a name of its own and says what it does."""
+    assert "```{option-list}" in pages()["options"]
+    names = [option.name for option in OPTIONS]
+    assert len(names) == len({name.lower() for name in names})
+    assert all(option.doc.endswith(".") for option in OPTIONS)
+
+
+def test_requirements_become_anchors_and_links() -> None:
+    """A definition is an anchor, a mention a link; code and headings stay as they are."""
+    text = (
+        "# IDX-HDR-1\n\n- **IDX-HDR-1**: A writer MUST, see IDX-HDR-2 and ERR-3.\n\n"
+        "`IDX-HDR-2`\n\n```text\nIDX-HDR-2\n```\n"
+    )
+    assert requirement_links.link(text) == (
+        "# IDX-HDR-1\n\n- [**IDX-HDR-1**]{#idx-hdr-1}: A writer MUST, see "
+        "[IDX-HDR-2](#idx-hdr-2) and [ERR-3](#err-3).\n\n"
+        "`IDX-HDR-2`\n\n```text\nIDX-HDR-2\n```\n"
+    )
+
+
+def test_an_erratum_gets_an_anchor() -> None:
+    """Its heading can be linked to by its name."""
+    assert requirement_links.link("### ERR-3: A put\n") == "(err-3)=\n### ERR-3: A put\n"
