@@ -73,7 +73,8 @@ def table(
         if name.lower() in taken:
             raise ValueError(f"option {name!r}: table() sets it itself")
     given = {name: option_text(value) for name, value in options.items() if value is not None}
-    if not any(name.lower() == "timezone" for name in given):
+    names = {name.lower() for name in given}
+    if "timezone" not in names and names & {"begintimestamp", "endtimestamp"}:
         given["timeZone"] = str(spark.conf.get(_TIME_ZONE_CONF))
     spark.conf.set(_PUSHDOWN_CONF, "true")
     reader = (

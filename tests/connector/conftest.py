@@ -1,0 +1,87 @@
+"""Confs that every test of the connector starts with, and what answers are compared with."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import rmqindex
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
+TIME_ZONE_CONF = "spark.sql.session.timeZone"
+
+
+class Entry(NamedTuple):
+    """One row of a plain load, its time in epoch milliseconds."""
+
+    key_hash: int
+    phy_offset: int
+    store_timestamp: int
+    time_diff: int
+    slot: int
+    position: int
+    prev_position: int
+    file_path: str
+
+
+def read_entries(path: Path, hash_slot_num: int) -> list[Entry]:
+    """Decode a file one entry at a time: slow and obvious, what fast code is compared with."""
+    data = path.read_bytes()
+    begin_timestamp, index_count = struct.unpack_from(">q28xi", data)
+    entries = []
+    for position in range(1, index_count):
+        key_hash, phy_offset, time_diff, prev_position = struct.unpack_from(
+            ">iqii", data, 40 + 4 * hash_slot_num + 20 * position
+        )
+        stored = begin_timestamp if position == 1 else begin_timestamp + time_diff * 1000
+        slot = key_hash % hash_slot_num
+        entries.append(
+            Entry(key_hash, phy_offset, stored, time_diff, slot, position, prev_position, str(path))
+        )
+    return entries
+
+
+@pytest.fixture(autouse=True)
+def _same_confs_for_every_test(request):
+    """Undo what a test set, and start with pushdown off, which is Spark's default."""
+    if "spark" not in request.fixturenames:
+        yield
+        return
+    session = request.getfixturevalue("spark")
+    session.conf.set(TIME_ZONE_CONF, "UTC")
+    session.conf.unset(PUSHDOWN_CONF)
+    yield
+    session.catalog.clearCache()
+    session.conf.unset(PUSHDOWN_CONF)
+
+
+@pytest.fixture(scope="session")
+def store() -> Path:
+    """Return the sample store: 97 slots, 200 entry places, five files."""
+    return Path(rmqindex.sample_store())
+
+
+@pytest.fixture(scope="session")
+def store_entries(store) -> list[Entry]:
+    """Return every entry of the sample store."""
+    files = sorted(path for path in (store / "index").iterdir() if path.name.isdigit())
+    return [entry for path in files for entry in read_entries(path, 97)]
+
+
+@pytest.fixture(scope="session")
+def store_pairs() -> list[tuple[str, str]]:
+    """Return every distinct topic and key of the sample store's messages."""
+    messages = json.loads((GOLDEN / "store_messages.json").read_text())["messages"]
+    pairs = set()
+    for message in messages:
+        decoded = message["decoded"]
+        if not message["indexed"] or decoded is None:
+            continue
+        keys = (decoded.get("keys") or "").split(" ")
+        pairs |= {(decoded["topic"], key) for key in [*keys, decoded.get("uniq_key")] if key}
+    return sorted(pairs)

@@ -1,0 +1,401 @@
+"""``table()``: WHERE finds entries by their slots, and every query gives what a scan gives.
+
+The answers are compared with those of the same SQL text on a plain view that holds every entry of
+the sample store with each of its known keys.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+
+import pytest
+from pyspark.errors import AnalysisException, PythonException
+
+from pyspark_rmqindex import last_plan, table
+from rmqindex import index_key, key_hash
+
+PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
+TIME_ZONE_CONF = "spark.sql.session.timeZone"
+
+A = "topic = 'TopicTest' AND key = 'order-49'"
+B = "topic = 'TopicTest' AND key = 'a#b'"
+C = "topic = '订单主题' AND key = 'order-49'"
+COLLIDING = "topic = 'TopicTest' AND key IN ('Aa', 'BB')"
+HOURS = "store_timestamp BETWEEN '2023-11-15 08:00:00' AND TIMESTAMP '2023-11-15 11:30:00.5'"
+
+SHAPES = {
+    "one key": f"SELECT * FROM {{v}} WHERE {A}",
+    "another key": f"SELECT * FROM {{v}} WHERE {B}",
+    "the first key again": f"SELECT * FROM {{v}} WHERE {A}",
+    "an absent key": "SELECT * FROM {v} WHERE topic = 'TopicTest' AND key = 'absent'",
+    "an absent topic": "SELECT * FROM {v} WHERE topic = 'absent' AND key = 'order-49'",
+    "null-safe": "SELECT * FROM {v} WHERE topic <=> 'TopicTest' AND key <=> 'order-49'",
+    "null": "SELECT * FROM {v} WHERE topic <=> NULL AND key = 'order-49'",
+    "a list": "SELECT * FROM {v} WHERE topic = 'TopicTest' AND key IN ('order-49', 'k', 'no')",
+    "a list with null": "SELECT * FROM {v} WHERE topic = 'TopicTest' AND key IN ('k', NULL)",
+    "two lists": "SELECT * FROM {v} WHERE topic IN ('TopicTest', 'TopicOrder') "
+    "AND key IN ('order-49', 'k') AND phy_offset > 3000",
+    "keys of one hash": f"SELECT topic, key, phy_offset FROM {{v}} WHERE {COLLIDING}",
+    "a contradiction": f"SELECT * FROM {{v}} WHERE {A} AND key = 'k'",
+    "union all": f"SELECT * FROM {{v}} WHERE {A} UNION ALL SELECT * FROM {{v}} WHERE {B} "
+    f"UNION ALL SELECT * FROM {{v}} WHERE {C}",
+    "except": f"SELECT phy_offset FROM {{v}} WHERE {A} "
+    f"EXCEPT SELECT phy_offset FROM {{v}} WHERE {B}",
+    "intersect": "SELECT slot FROM {v} WHERE topic = 'TopicTest' AND key = 'Aa' "
+    "INTERSECT SELECT slot FROM {v} WHERE topic = 'TopicTest' AND key = 'BB'",
+    "self-join": "SELECT a.key, b.key, count(*), sum(a.phy_offset - b.phy_offset) FROM {v} a "
+    "JOIN {v} b ON a.topic = b.topic AND a.phy_offset < b.phy_offset "
+    "WHERE a.topic = 'TopicTest' AND a.key = 'order-49' AND b.key = 'a#b' GROUP BY 1, 2",
+    "a CTE used twice": f"WITH c AS (SELECT * FROM {{v}} WHERE {B}) SELECT x.phy_offset, "
+    "y.position FROM c x JOIN c y ON x.phy_offset = y.phy_offset AND x.file_path = y.file_path",
+    "a scalar subquery": f"SELECT phy_offset, (SELECT max(phy_offset) FROM {{v}} WHERE {B}) "
+    f"FROM {{v}} WHERE {A} AND phy_offset < (SELECT avg(phy_offset) FROM {{v}} WHERE {C})",
+    "exists": f"SELECT * FROM {{v}} o WHERE {A} AND EXISTS (SELECT 1 FROM {{v}} i WHERE {C} "
+    "AND i.slot <> o.slot AND i.phy_offset > o.phy_offset)",
+    "not exists": f"SELECT id FROM range(3) WHERE NOT EXISTS (SELECT 1 FROM {{v}} WHERE {A} "
+    "AND phy_offset = id)",
+    "in subquery": f"SELECT id FROM range(200) WHERE id IN (SELECT position FROM {{v}} WHERE {B})",
+    "window": f"SELECT phy_offset, row_number() OVER (ORDER BY phy_offset) FROM {{v}} WHERE {A}",
+    "groups": "SELECT topic, key, count(*), max(store_timestamp) FROM {v} "
+    "WHERE topic IN ('TopicTest', '订单主题') AND key IN ('order-49', 'a#b') GROUP BY 1, 2",
+    "a limit": f"SELECT phy_offset FROM {{v}} WHERE {A} ORDER BY phy_offset DESC LIMIT 3",
+    "times": f"SELECT * FROM {{v}} WHERE {A} AND {HOURS}",
+    "a day": f"SELECT key, store_timestamp FROM {{v}} WHERE {B} "
+    "AND date(store_timestamp) = '2023-11-15'",
+    "before everything": f"SELECT * FROM {{v}} WHERE {A} AND store_timestamp < '2023-11-15 07:13'",
+    "an exact time": f"SELECT * FROM {{v}} WHERE {A} AND store_timestamp = "
+    "timestamp_millis(1700000004511)",
+    "positions": f"SELECT * FROM {{v}} WHERE {A} AND position < 60 AND position > 1",
+    "one position": f"SELECT * FROM {{v}} WHERE {A} AND position = 2",
+    "listed positions": f"SELECT * FROM {{v}} WHERE {A} AND position IN (2, 3, 5, 8)",
+    "offsets": f"SELECT * FROM {{v}} WHERE {A} AND phy_offset BETWEEN 20000 AND 110000",
+    "a hash beside": f"SELECT * FROM {{v}} WHERE {A} AND key_hash = "
+    f"{key_hash(index_key('TopicTest', 'order-49'))}",
+    "or beside": f"SELECT * FROM {{v}} WHERE {A} AND (phy_offset < 30000 OR position > 150)",
+}
+
+UNBOUND = {
+    "everything": "SELECT count(*) FROM {v}",
+    "a topic alone": "SELECT * FROM {v} WHERE topic = 'TopicTest'",
+    "a key alone": "SELECT * FROM {v} WHERE key = 'order-49'",
+    "an or of keys": "SELECT * FROM {v} WHERE topic = 'TopicTest' AND (key = 'k' OR slot = 5)",
+    "an or of pairs": f"SELECT * FROM {{v}} WHERE ({A}) OR ({C})",
+    "like": "SELECT * FROM {v} WHERE topic = 'TopicTest' AND key LIKE 'order-%'",
+    "a function": "SELECT * FROM {v} WHERE topic = 'TopicTest' AND upper(key) = 'K'",
+    "not": "SELECT * FROM {v} WHERE topic = 'TopicTest' AND key <> 'k'",
+    "a join": "SELECT * FROM {v} JOIN (SELECT 'order-49' AS k UNION ALL SELECT 'k') ON key = k "
+    "WHERE topic = 'TopicTest'",
+    "a hash alone": "SELECT * FROM {v} WHERE key_hash = 5",
+    "times alone": f"SELECT * FROM {{v}} WHERE {HOURS}",
+}
+
+
+@pytest.fixture(autouse=True)
+def _another_zone(spark):
+    """Run everything in a zone that is neither UTC nor the machine's."""
+    spark.conf.set(TIME_ZONE_CONF, "Asia/Tokyo")
+
+
+@pytest.fixture(scope="module")
+def truth(spark, store_entries, store_pairs):
+    """Return the right answer of every shape, from a view that knows everything."""
+    by_hash = {}
+    for entry in store_entries:
+        by_hash.setdefault(entry.key_hash, []).append(entry)
+    rows = [
+        (topic, key, *entry)
+        for topic, key in store_pairs
+        for entry in by_hash.get(key_hash(index_key(topic, key)), [])
+    ]
+    frame = spark.createDataFrame(
+        rows,
+        "topic STRING, key STRING, key_hash INT, phy_offset BIGINT, ms BIGINT, time_diff INT, "
+        "slot INT, position INT, prev_position INT, file_path STRING",
+    )
+    columns = [
+        "timestamp_millis(ms) AS store_timestamp" if name == "ms" else name
+        for name in frame.columns
+    ]
+    frame.selectExpr(*columns).createOrReplaceTempView("truth")
+    zone = spark.conf.get(TIME_ZONE_CONF)
+    spark.conf.set(TIME_ZONE_CONF, "Asia/Tokyo")
+    answers = {name: answer(spark.sql(text.format(v="truth"))) for name, text in SHAPES.items()}
+    spark.conf.set(TIME_ZONE_CONF, zone)
+    assert sum(len(rows) > 0 for rows in answers.values()) > len(SHAPES) - 8
+    return answers
+
+
+def answer(df):
+    """Return the rows of a DataFrame in one order."""
+    return sorted((tuple(row) for row in df.collect()), key=repr)
+
+
+def view_of(frame, name="v"):
+    """Register a DataFrame and return the name."""
+    frame.createOrReplaceTempView(name)
+    return name
+
+
+def test_every_shape_is_right_on_one_table_in_any_order(spark, store, truth):
+    """Each is asked, then some again backwards, all on one relation."""
+    v = view_of(table(spark, store))
+    for name in [*SHAPES, *list(SHAPES)[::-4]]:
+        assert answer(spark.sql(SHAPES[name].format(v=v))) == truth[name], name
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_shape_is_right_on_a_fresh_table(spark, store, truth, name):
+    """Nothing came before it."""
+    v = view_of(table(spark, store))
+    assert answer(spark.sql(SHAPES[name].format(v=v))) == truth[name]
+
+
+def test_pauses_between_the_steps_change_nothing(spark, store, truth):
+    """All are written, then all explained, then all cached, then all run, seconds apart."""
+    v = view_of(table(spark, store))
+    frames = {name: spark.sql(text.format(v=v)) for name, text in SHAPES.items()}
+    time.sleep(2)
+    with contextlib.redirect_stdout(None):
+        for frame in frames.values():
+            frame.explain()
+    time.sleep(2)
+    first = {name: answer(frames[name]) for name in list(SHAPES)[::3]}
+    for frame in frames.values():
+        frame.cache()
+    time.sleep(2)
+    for name in reversed(frames):
+        assert answer(frames[name]) == truth[name], name
+    time.sleep(1)
+    assert {name: answer(frames[name]) for name in first} == first
+
+
+def test_two_that_are_planned_before_either_runs_are_both_right(spark, store, truth):
+    """Whichever runs first, and when one is asked again after a third."""
+    t = table(spark, store)
+    one, two = t.where(A), t.where(B)
+    with contextlib.redirect_stdout(None):
+        one.explain()
+        two.explain()
+    assert answer(one) == truth["one key"]
+    assert answer(two) == truth["another key"]
+    assert t.where(C).count() > 0
+    assert answer(one) == truth["one key"]
+    assert answer(two.unionAll(one)) == sorted(truth["one key"] + truth["another key"], key=repr)
+
+
+@pytest.mark.parametrize("name", UNBOUND)
+def test_an_unbound_query_is_refused_and_spoils_nothing(spark, store, truth, name):
+    """Before and after a lookup, with what to write instead."""
+    v = view_of(table(spark, store))
+    for _ in range(2):
+        with pytest.raises(AnalysisException, match="not bound: a query on table") as caught:
+            spark.sql(UNBOUND[name].format(v=v)).collect()
+        assert "WHERE topic = 'TopicTest' AND key IN ('a', 'b')" in str(caught.value)
+        assert answer(spark.sql(SHAPES["one key"].format(v=v))) == truth["one key"]
+
+
+def test_turning_the_conf_off_is_right_or_refused(spark, store, truth):
+    """Between planning and running, and between two queries."""
+    t = table(spark, store)
+    planned, other = t.where(A), t.where(B)
+    with contextlib.redirect_stdout(None):
+        planned.explain()
+    spark.conf.set(PUSHDOWN_CONF, "false")
+    for frame in (planned, other, t.where(C)):
+        with pytest.raises(
+            (PythonException, AnalysisException), match=f"{PUSHDOWN_CONF}: expected true"
+        ):
+            frame.collect()
+    with pytest.raises(PythonException, match="got an RDD action"):
+        other.rdd.collect()
+    spark.conf.set(PUSHDOWN_CONF, "true")
+    assert answer(planned) == truth["one key"]
+    assert answer(t.where(B)) == truth["another key"]
+    fresh = table(spark, store)
+    spark.conf.set(PUSHDOWN_CONF, "false")
+    with pytest.raises(AnalysisException, match="DATA_SOURCE_PUSHDOWN_DISABLED"):
+        fresh.where(A).collect()
+
+
+def run_in_threads(jobs):
+    """Run jobs at once, and return what each one returned or raised."""
+    results = [None] * len(jobs)
+
+    def run(place, job):
+        try:
+            results[place] = job()
+        except (PythonException, AnalysisException) as error:
+            results[place] = error
+
+    threads = [threading.Thread(target=run, args=item) for item in enumerate(jobs)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def test_threads_with_a_table_each_are_right(spark, store, truth):
+    """Each with its own relation, many lookups at once."""
+    shapes = {A: "one key", B: "another key"}
+
+    def job():
+        t = table(spark, store)
+        return [
+            answer(t.where(text)) == truth[name] for _ in range(3) for text, name in shapes.items()
+        ]
+
+    for result in run_in_threads([job] * 4):
+        assert result == [True] * 6
+
+
+def test_threads_that_share_a_table_are_right_or_refused(spark, store, truth):
+    """Plannings that overlap wait for each other."""
+    t = table(spark, store)
+
+    def job(text, name):
+        return lambda: [answer(t.where(text)) == truth[name] for _ in range(4)]
+
+    jobs = [job(A, "one key"), job(B, "another key"), job(A, "one key"), job(B, "another key")]
+    for result in run_in_threads(jobs):
+        assert isinstance(result, Exception) or result == [True] * 4
+
+
+def test_actions_of_every_kind_see_the_conf(spark, store, truth):
+    """What runs as a DataFrame works; what runs as a plain RDD is refused."""
+    expected = len(truth["one key"])
+    t = table(spark, store)
+    assert len(list(t.where(A).toLocalIterator())) == expected
+    assert t.where(A).toArrow().num_rows == expected
+    assert t.where(A).localCheckpoint().count() == expected
+    assert not t.where(A).isEmpty()
+    assert t.where(A).first().topic == "TopicTest"
+    assert len(t.where(A).take(2)) == 2
+    cached = t.where(A).cache()
+    assert cached.count() == expected
+    assert t.where(B).count() == len(truth["another key"])
+    assert len(cached.collect()) == expected
+    t.where(A).write.format("noop").mode("overwrite").save()
+    with pytest.raises(PythonException, match="got an RDD action"):
+        t.where(C).foreach(print)
+
+
+def test_times_follow_the_session_zone_of_the_query(spark, store):
+    """The same text means another hour in another zone."""
+    t = table(spark, store)
+    counts = {}
+    for zone in ("UTC", "America/New_York", "Asia/Tokyo"):
+        spark.conf.set(TIME_ZONE_CONF, zone)
+        scan = spark.read.format("rmqindex").load(str(store))
+        hour = (
+            "store_timestamp >= '2023-11-14 23:30:00' AND store_timestamp < '2023-11-15 09:00:00'"
+        )
+        hashes = [key_hash(index_key("TopicTest", key)) for key in ("order-49", "k", "a#b")]
+        right = scan.where(f"key_hash IN {tuple(hashes)} AND {hour}").count()
+        keys = "topic = 'TopicTest' AND key IN ('order-49', 'k', 'a#b')"
+        counts[zone] = t.where(f"{keys} AND {hour}").count()
+        assert counts[zone] == right
+    assert len(set(counts.values())) == 3
+
+
+def test_last_plan_shows_pairs_files_and_filters(spark, store):
+    """A repeated pair counts once, earlier lookups of the same table are in it."""
+    t = table(spark, store)
+    assert last_plan(t) is None
+    t.where("topic = 'TopicTest' AND key IN ('k', 'k', 'order-49')").collect()
+    plan = last_plan(t)
+    assert plan.pairs == (("TopicTest", "k"), ("TopicTest", "order-49"))
+    assert (plan.files_kept, plan.files_total, plan.partitions) == (5, 5, 1)
+    assert "topic = 'TopicTest'" in plan.filters
+    t.where(f"{B} AND store_timestamp < timestamp_millis(1700000004511)").collect()
+    plan = last_plan(t)
+    assert ("TopicTest", "a#b") in plan.pairs
+    assert plan.files_kept == 5
+    fresh = table(spark, store)
+    fresh.where(f"{B} AND store_timestamp < timestamp_millis(1700000004511)").collect()
+    plan = last_plan(fresh)
+    assert (plan.pairs, plan.files_kept, plan.partitions) == ((("TopicTest", "a#b"),), 0, 0)
+    assert str(plan).startswith("looking up 1 pair [('TopicTest', 'a#b')] in 0 of 5 files")
+
+
+def test_at_the_bound_a_fresh_table_is_asked_for(spark, store, truth):
+    """A relation repeats its earlier lookups, so they are counted."""
+    t = table(spark, store)
+    keys = ", ".join(f"'{n}'" for n in range(4096))
+    assert t.where(f"topic = 'TopicTest' AND key IN ({keys})").count() >= 0
+    with pytest.raises(AnalysisException, match=r"make a fresh table\(\) for the next ones"):
+        t.where(A).collect()
+    assert answer(table(spark, store).where(A)) == truth["one key"]
+
+
+def test_without_keys_hashes_times_offsets_and_positions_are_pushed(spark, store, store_entries):
+    """Nothing must be bound; a full read is right as well, before and after."""
+    t = table(spark, store, keys=False)
+    assert "key" not in t.columns
+    some = store_entries[100]
+    by_hash = [e for e in store_entries if e.key_hash == some.key_hash]
+    assert t.where(t.key_hash == some.key_hash).count() == len(by_hash)
+    assert last_plan(t).key_hashes == (some.key_hash,)
+    assert t.where("position BETWEEN 5 AND 9").count() == 25
+    assert t.where("phy_offset = 0").count() == sum(e.phy_offset == 0 for e in store_entries)
+    assert t.where("key_hash < 0 OR position = 7").count() == 5
+    assert t.count() == len(store_entries)
+    assert last_plan(t).key_hashes is None
+    assert t.where(t.key_hash == some.key_hash).count() == len(by_hash)
+    cut = some.store_timestamp
+    early = t.where(f"store_timestamp <= timestamp_millis({cut})")
+    assert early.count() == sum(e.store_timestamp <= cut for e in store_entries)
+    fresh = table(spark, store, keys=False)
+    assert fresh.where("position > 190").count() == sum(e.position > 190 for e in store_entries)
+    plan = last_plan(fresh)
+    assert (plan.key_hashes, plan.entries) == (None, sum(e.position > 190 for e in store_entries))
+
+
+def test_options_take_python_values(spark, store, truth):
+    """Geometry as integers, several paths, a time; an option of its own is refused."""
+    t = table(spark, [store, store / "index"], maxHashSlotNum=97, maxIndexNum=200)
+    assert answer(t.where(A)) == truth["one key"]
+    late = table(spark, str(store), beginTimestamp=1_700_010_000_000, ignoreMissingFiles=True)
+    expected = t.where(f"{A} AND store_timestamp >= timestamp_millis(1700010000000)")
+    assert answer(late.where(A)) == answer(expected)
+    with pytest.raises(ValueError, match=r"option 'pushdown': table\(\) sets it itself"):
+        table(spark, store, pushdown=False)
+    with pytest.raises(AnalysisException, match="option 'topic': not with pushdown"):
+        table(spark, store, topic="TopicTest", key="k")
+    with pytest.raises(AnalysisException, match="option 'pth': unknown; did you mean 'path'"):
+        table(spark, store, pth=1)
+
+
+def test_pushdown_without_the_built_in_filter_is_refused(spark, store):
+    """A raw ``load()`` with pushdown could hand one query's plan to another."""
+    table(spark, store)
+    raw = spark.read.format("rmqindex").option("pushdown", "true").load(str(store))
+    for frame in (raw, raw.where(A)):
+        with pytest.raises(AnalysisException, match="expected at least the filter position >= 1"):
+            frame.count()
+
+
+def test_the_sql_recipe_resolves_anew_for_each_statement(spark, store, truth):
+    """One catalog table, one view with the path, pushdown and the built-in filter."""
+    table(spark, store)
+    spark.sql("DROP VIEW IF EXISTS lookups")
+    spark.sql("DROP TABLE IF EXISTS lookups_base")
+    spark.sql(
+        "CREATE TABLE lookups_base (topic STRING, key STRING, key_hash INT, phy_offset BIGINT, "
+        "store_timestamp TIMESTAMP, time_diff INT, slot INT, position INT, prev_position INT, "
+        "file_path STRING) USING rmqindex"
+    )
+    spark.sql(
+        f"CREATE VIEW lookups AS SELECT * FROM lookups_base WITH (path = '{store}', "
+        "pushdown = 'true') WHERE position >= 1"
+    )
+    try:
+        for name in ("one key", "union all", "self-join", "an absent key", "exists"):
+            assert answer(spark.sql(SHAPES[name].format(v="lookups"))) == truth[name], name
+        with pytest.raises(AnalysisException, match="not bound"):
+            spark.sql("SELECT count(*) FROM lookups").collect()
+    finally:
+        spark.sql("DROP VIEW lookups")
+        spark.sql("DROP TABLE lookups_base")
