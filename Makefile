@@ -2,7 +2,8 @@
 #   make demo    Spark on the sample store: scan, look up, write, read back
 #   make test    every test
 #   make docs    the documentation site
-# They need Python 3.11 or later, Java 17 or later and make, and nothing else that is installed.
+# They need Python 3.11 or later, Java 17 or later and make, the tests also Node.js 18 or later with
+# npm, and nothing else that is installed.
 
 VENV ?= .venv
 BIN = $(VENV)/bin
@@ -26,6 +27,7 @@ demo: $(VENV)/.spark
 ## make test     run every test
 test: $(VENV)/.dev
 	@scripts/check-java
+	@scripts/check-node
 	$(BIN)/python -m pytest
 
 ## make lint     check style (ruff) and types (mypy, strict)
@@ -40,9 +42,10 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format
 
 ## make docs     build the documentation site into docs/_build/html, warnings as errors
+SITE ?= docs/_build
 docs: $(VENV)/.docs
-	$(BIN)/python -m sphinx -n -W --keep-going -q -b html -d docs/_build/doctrees docs docs/_build/html
-	@echo "docs/_build/html/index.html"
+	$(BIN)/python -m sphinx -n -W --keep-going -q -b html -d $(SITE)/doctrees docs $(SITE)/html
+	@echo $(SITE)/html/index.html
 
 ## make wheel    build the wheel and the source distribution into dist/
 wheel: $(VENV)/.dev
@@ -52,7 +55,7 @@ wheel: $(VENV)/.dev
 
 ## make clean    remove what the other targets made
 clean:
-	rm -rf $(VENV) build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist docs/_build docs/spec .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # Stamps: the environment is brought up to date when pyproject.toml changes.
 $(BIN)/python:

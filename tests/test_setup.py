@@ -79,3 +79,25 @@ def test_no_java_is_one_clear_line(tmp_path):
     assert (code, out) == (1, "")
     assert err.startswith("Spark needs Java 17 or later, and there is none at JAVA_HOME=")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("version", "code"), [("v18.0.0", 0), ("v20.20.2", 0), ("v16.20.0", 1)])
+def test_node_must_be_18_or_later(tmp_path, version, code):
+    """The version that Node.js itself reports decides."""
+    program(tmp_path, "npm", "exit 0")
+    path = program(tmp_path, "node", f"echo {version}")
+    got, out, err = run("check-node", PATH=f"{path}:{os.defpath}")
+    assert (got, out) == (code, "")
+    if code:
+        assert err == f"The tests need Node.js 18 or later, and the PATH has {version}.\n"
+
+
+@pytest.mark.parametrize("there", [[], ["node"]])
+def test_no_node_or_no_npm_is_one_clear_line(tmp_path, there):
+    """The compiler of the specification's parser comes by npm and runs in Node.js."""
+    for name in there:
+        program(tmp_path, name, "echo v20.0.0")
+    code, out, err = run("check-node", PATH=str(tmp_path))
+    assert (code, out) == (1, "")
+    assert err.startswith("The tests need Node.js 18 or later with npm")
+    assert err.count("\n") == 1

@@ -200,7 +200,7 @@ class IndexDirectory:
 
     @property
     def index_msg_timestamp(self) -> int:
-        """What the broker's checkpoint says: ``end_timestamp`` of the last full file flushed.
+        """What the broker's checkpoint says, ``end_timestamp`` of the last full file flushed.
 
         Epoch milliseconds.
         It advances when a full file is followed by a new one, not before.
