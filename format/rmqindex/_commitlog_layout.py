@@ -1,0 +1,166 @@
+"""Offsets, sizes, marks and columns of a CommitLog record.
+
+RocketMQ: ``MessageDecoder``, ``MessageExtEncoder.calMsgLength``, ``MessageSysFlag``, ``CommitLog``.
+No other module holds a number of the record format.
+All integers are big-endian and signed.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+__all__ = [
+    "BLANK_MAGIC_CODE",
+    "BODY_CRC_OFFSET",
+    "BODY_LENGTH_OFFSET",
+    "BODY_LENGTH_SIZE",
+    "BORN_HOST_OFFSET",
+    "BORN_HOST_V6_FLAG",
+    "BORN_TIMESTAMP_OFFSET",
+    "COMMITLOG_SCHEMA",
+    "COMPRESSED_FLAG",
+    "COMPRESSION_TYPE_MASK",
+    "COMPRESSION_TYPE_SHIFT",
+    "CRC_DIGITS",
+    "CRC_MASK",
+    "CRC_RESERVED_SIZE",
+    "FILE_NAME_DIGITS",
+    "FLAG_OFFSET",
+    "INNER_BATCH_FLAG",
+    "INNER_MESSAGE_HEAD_SIZE",
+    "IPV4_SIZE",
+    "IPV6_SIZE",
+    "MAGIC_CODE_OFFSET",
+    "MAGIC_CODE_V1",
+    "MAGIC_CODE_V2",
+    "MAX_FILE_SIZE",
+    "MIN_RECORD_SIZE",
+    "NAME_VALUE_SEPARATOR",
+    "NEED_UNWRAP_FLAG",
+    "PHYSICAL_OFFSET_OFFSET",
+    "PORT_SIZE",
+    "PREPARED_TRANSACTION_OFFSET_OFFSET",
+    "PROPERTIES_LENGTH_SIZE",
+    "PROPERTY_CRC32",
+    "PROPERTY_KEYS",
+    "PROPERTY_SEPARATOR",
+    "PROPERTY_TAGS",
+    "PROPERTY_UNIQ_KEY",
+    "QUEUE_ID_OFFSET",
+    "QUEUE_OFFSET_OFFSET",
+    "RECONSUME_TIMES_OFFSET",
+    "SIZE_WIDTH",
+    "STORE_HOST_OFFSET",
+    "STORE_HOST_V6_FLAG",
+    "STORE_TIMESTAMP_OFFSET",
+    "SYS_FLAG_OFFSET",
+    "V6_EXTRA",
+]
+
+# MessageDecoder.MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2 and BLANK_MAGIC_CODE.
+MAGIC_CODE_V1 = -626843481
+MAGIC_CODE_V2 = -626843477
+BLANK_MAGIC_CODE = -875286124
+
+# Fields before the born host stand at the same place in every record.
+SIZE_WIDTH = 4
+MAGIC_CODE_OFFSET = 4
+BODY_CRC_OFFSET = 8
+QUEUE_ID_OFFSET = 12
+FLAG_OFFSET = 16
+QUEUE_OFFSET_OFFSET = 20
+PHYSICAL_OFFSET_OFFSET = 28
+SYS_FLAG_OFFSET = 36
+BORN_TIMESTAMP_OFFSET = 40
+BORN_HOST_OFFSET = 48
+# The rest as in a record with two IPv4 hosts; each IPv6 host moves what follows by V6_EXTRA.
+STORE_TIMESTAMP_OFFSET = 56
+STORE_HOST_OFFSET = 64
+RECONSUME_TIMES_OFFSET = 72
+PREPARED_TRANSACTION_OFFSET_OFFSET = 76
+BODY_LENGTH_OFFSET = 84
+# The sizes of two length fields; that of the topic's depends on the message version.
+BODY_LENGTH_SIZE = 4
+PROPERTIES_LENGTH_SIZE = 2
+
+IPV4_SIZE = 4
+IPV6_SIZE = 16
+PORT_SIZE = 4
+V6_EXTRA = IPV6_SIZE - IPV4_SIZE
+
+# Empty body, topic and properties, IPv4 hosts, message version 1.
+MIN_RECORD_SIZE = 91
+# MappedFile sizes are a 32-bit int in the broker.
+MAX_FILE_SIZE = 2**31 - 1
+# UtilAll.offset2FileName.
+FILE_NAME_DIGITS = 20
+
+# MessageSysFlag.java.
+COMPRESSED_FLAG = 0x1
+BORN_HOST_V6_FLAG = 0x1 << 4
+STORE_HOST_V6_FLAG = 0x1 << 5
+NEED_UNWRAP_FLAG = 0x1 << 6
+INNER_BATCH_FLAG = 0x1 << 7
+COMPRESSION_TYPE_SHIFT = 8
+COMPRESSION_TYPE_MASK = 0x7 << COMPRESSION_TYPE_SHIFT
+
+# UtilAll.crc32 drops the sign.
+CRC_MASK = 0x7FFFFFFF
+# CommitLog.CRC32_RESERVED_LEN: name, separator, ten digits with the least significant first,
+# separator.
+PROPERTY_CRC32 = b"__CRC32#"
+CRC_DIGITS = 10
+CRC_RESERVED_SIZE = len(PROPERTY_CRC32) + 1 + CRC_DIGITS + 1
+
+# MessageDecoder.string2messageProperties, MessageConst.
+NAME_VALUE_SEPARATOR = 1
+PROPERTY_SEPARATOR = 2
+PROPERTY_KEYS = b"KEYS"
+PROPERTY_UNIQ_KEY = b"UNIQ_KEY"
+PROPERTY_TAGS = b"TAGS"
+
+# MessageDecoder.encodeMessage: total size, magic code 0, body CRC 0, flag, body length.
+INNER_MESSAGE_HEAD_SIZE = 20
+
+
+def _required(name: str, data_type: pa.DataType) -> pa.Field:
+    return pa.field(name, data_type, nullable=False)
+
+
+_TEXTS = pa.list_(_required("element", pa.string()))
+
+#: The columns of a message, as :meth:`rmqindex.CommitLog.scan` gives them.
+#: Times are epoch milliseconds; ``phy_offset`` and ``size`` count bytes.
+COMMITLOG_SCHEMA = pa.schema(
+    [
+        _required("topic", pa.string()),
+        # Of several properties of one name the last, as the broker takes them; null for none.
+        pa.field("uniq_key", pa.string()),
+        pa.field("keys", pa.string()),
+        pa.field("tags", pa.string()),
+        _required("phy_offset", pa.int64()),
+        _required("size", pa.int32()),
+        _required("queue_id", pa.int32()),
+        _required("queue_offset", pa.int64()),
+        _required("sys_flag", pa.int32()),
+        _required("flag", pa.int32()),
+        _required("born_timestamp", pa.int64()),
+        _required("store_timestamp", pa.int64()),
+        # "10.0.0.1:10911", "[2001:db8:0:0:0:0:0:5]:40000", as Java writes addresses.
+        _required("born_host", pa.string()),
+        _required("store_host", pa.string()),
+        _required("reconsume_times", pa.int32()),
+        _required("prepared_transaction_offset", pa.int64()),
+        _required("properties", pa.map_(pa.string(), pa.string())),
+        # As stored: compressed bodies stay compressed, see rmqindex.decompress_body.
+        _required("body", pa.binary()),
+        _required("body_crc", pa.int32()),
+        # offsetMsgId: upper-case hex of the store host's address, its port and the offset.
+        _required("msg_id", pa.string()),
+        # -626843481 is message version 1, -626843477 version 2 (topics beyond 127 characters).
+        _required("magic_code", pa.int32()),
+        # Every value of the property in byte order: batches carry names twice.
+        _required("all_uniq_keys", _TEXTS),
+        _required("all_keys", _TEXTS),
+    ]
+)

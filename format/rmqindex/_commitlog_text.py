@@ -1,0 +1,112 @@
+"""Byte ranges of a buffer as Arrow arrays, and bytes as the text that Java reads in them.
+
+Ranges are cut out without a Python loop: an Arrow array is laid over the buffer whose every second
+element is a wanted range, and Arrow copies those.
+
+Java replaces malformed UTF-8 as Python does, but for one case: an encoded surrogate, ED A0..BF and
+perhaps one more continuation byte, becomes one U+FFFD in Java and one a byte in Python.
+"""
+
+from __future__ import annotations
+
+import codecs
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["cut", "cut_where", "java_text", "java_texts"]
+
+_REPLACEMENT = "\ufffd"
+_SURROGATE_LEAD = 0xED
+_JAVA_ERRORS = "rmqindex.java"
+
+
+def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)  # registered for decoding only
+    data, start = error.object, error.start
+    if data[start] == _SURROGATE_LEAD and data[start + 1 : start + 2] >= b"\xa0":
+        second = data[start + 1]
+        if second <= 0xBF:
+            third = data[start + 2 : start + 3]
+            return _REPLACEMENT, start + (3 if b"\x80" <= third <= b"\xbf" else 2)
+    return _REPLACEMENT, error.end
+
+
+codecs.register_error(_JAVA_ERRORS, _replace_as_java)
+
+
+def java_text(data: bytes) -> str:
+    """Return bytes as ``new String(data, UTF_8)`` does in Java.
+
+    Args:
+        data: UTF-8, well formed or not.
+    """
+    return data.decode("utf-8", _JAVA_ERRORS)
+
+
+def java_texts(values: pa.Array) -> pa.Array:
+    """Return a ``binary`` array as ``string``, decoded as Java does; nulls stay.
+
+    Malformed UTF-8 costs a Python loop over the array.
+    """
+    try:
+        return values.cast(pa.string())
+    except pa.ArrowInvalid:  # malformed
+        return pa.array(
+            [None if value is None else java_text(value) for value in values.to_pylist()],
+            pa.string(),
+        )
+
+
+def cut(data: memoryview, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> pa.Array:
+    """Copy ranges out of a buffer.
+
+    Args:
+        data: The buffer, of less than 2**31 bytes.
+        starts: Where each range starts, int64, bytes; ranges ascend and do not overlap.
+        stops: Where each ends.
+
+    Returns:
+        A ``binary`` array.
+    """
+    wanted = np.zeros(2 * len(starts), bool)
+    wanted[::2] = True
+    return _striped(data, starts, stops).filter(pa.array(wanted))
+
+
+def cut_where(
+    data: memoryview,
+    starts: NDArray[np.int64],
+    stops: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    length: int,
+) -> pa.Array:
+    """Copy ranges out of a buffer into some rows of an array; the others are null.
+
+    Args:
+        data: As in :func:`cut`.
+        starts: Likewise.
+        stops: Likewise.
+        rows: The row of each range, int64, no row twice.
+        length: How many rows there are.
+    """
+    if len(rows) == length:
+        return cut(data, starts, stops)
+    places = np.full(length, -1, np.int64)
+    places[rows] = np.arange(0, 2 * len(starts), 2)
+    return _striped(data, starts, stops).take(pa.array(places, mask=places < 0))
+
+
+def _striped(data: memoryview, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> pa.Array:
+    """Lay an array over a buffer: range, gap, range, gap."""
+    offsets = np.zeros(2 * len(starts) + 1, np.int32)
+    offsets[0:-1:2] = starts
+    offsets[1::2] = stops
+    offsets[-1] = stops[-1] if len(stops) else 0
+    return pa.Array.from_buffers(
+        pa.binary(), 2 * len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    )
