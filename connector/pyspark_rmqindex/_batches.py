@@ -14,14 +14,14 @@ from rmqindex import CorruptIndexError
 from rmqindex._layout import BEGIN_TIMESTAMP_OFFSET, INT64_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
     from pyspark.sql.types import StructType
 
     from pyspark_rmqindex._filters import Range
 
-__all__ = ["MAX_ROWS", "BatchBuilder", "keep"]
+__all__ = ["MAX_ROWS", "BatchBuilder", "keep", "merge"]
 
 # Rows a batch holds at most; larger ones leave the processor's cache.
 MAX_ROWS = 65_536
@@ -117,6 +117,32 @@ def keep(entries: pa.RecordBatch, ranges: dict[str, Range]) -> Iterator[pa.Recor
         entries = entries.take(pa.array(np.flatnonzero(mask)))
     for start in range(0, entries.num_rows, MAX_ROWS):
         yield entries.slice(start, MAX_ROWS)
+
+
+def merge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Unite small batches, such as those of many small files, into fewer large ones.
+
+    Args:
+        batches: Of one schema; empty ones are left out.
+
+    Yields:
+        The same rows in the same order, in batches of at most ``MAX_ROWS`` rows.
+    """
+    pending: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        if pending and rows + batch.num_rows > MAX_ROWS:
+            yield _united(pending)
+            pending, rows = [], 0
+        if batch.num_rows:
+            pending.append(batch)
+            rows += batch.num_rows
+    if pending:
+        yield _united(pending)
+
+
+def _united(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def _outside(values: NDArray[np.integer[Any]], bounds: Range) -> Sequence[NDArray[np.bool_]]:

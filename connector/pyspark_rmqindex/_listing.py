@@ -111,15 +111,11 @@ def open_slice(each: FileSlice, options: ReadOptions) -> IndexFile | None:
         RmqIndexError: The file is gone, or another one has its name.
     """
     layout = Layout(each.hash_slot_num, each.index_num)
-    mode = options.mode
     problem: RmqIndexError | None = None
-    is_missing = True
+    is_replaced = False
     for path in _whereabouts(each):
-        if not exists(path):
-            continue
-        is_missing = False
         try:
-            file = IndexFile(path, layout, mode=mode)
+            file = IndexFile(path, layout, mode=options.mode)
         except CorruptIndexError:
             raise
         except RmqIndexError as error:
@@ -133,12 +129,15 @@ def open_slice(each: FileSlice, options: ReadOptions) -> IndexFile | None:
         ):
             return file
         file.close()
-        problem = None
-    if is_missing and options.ignore_missing:
-        return None
+        is_replaced = True
+    if problem is not None and not is_replaced:
+        if exists(each.name_path):
+            raise problem
+        if options.ignore_missing:
+            return None
     raise RmqIndexError(
-        f"{each.name_path}: the file was {'removed' if is_missing else 'replaced'} since the query "
-        "was planned; run the query again"
+        f"{each.name_path}: the file was {'replaced' if is_replaced else 'removed'} since the "
+        "query was planned; run the query again"
     ) from problem
 
 
@@ -194,7 +193,7 @@ def _files(options: ReadOptions) -> list[_Found]:
     found: dict[str, _Found] = {}
     for path in options.paths:
         for file in _files_of(path, options):
-            if fits is None or fits(file.name_path.rpartition("/")[2]):
+            if fits is None or fits(_name(file.name_path)):
                 found.setdefault(file.name_path, file)
     return list(found.values())
 
@@ -272,6 +271,10 @@ def _listed(directory: str, entry: FileEntry) -> str:
 
 def _is_hidden(name: str) -> bool:
     return name.startswith((".", "_"))
+
+
+def _name(path: str) -> str:
+    return (path.partition("?")[0] if is_remote(path) else path).rpartition("/")[2]
 
 
 def _child(directory: str, name: str) -> str:

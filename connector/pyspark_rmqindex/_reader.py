@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader
 
-from pyspark_rmqindex._batches import BatchBuilder, keep
+from pyspark_rmqindex._batches import BatchBuilder, keep, merge
 from pyspark_rmqindex._filters import Range, Wanted, filter_text, filters_to_wanted
 from pyspark_rmqindex._listing import list_slices, open_slice
 from pyspark_rmqindex._partitions import IndexPartition, LocalBound, Query
@@ -93,6 +93,10 @@ class IndexReader(DataSourceReader):
         times = query.time & Range(_placed(query.begin, up=True), _placed(query.end, up=False))
         if times.is_empty:
             return
+        yield from merge(self._batches(partition, times))
+
+    def _batches(self, partition: IndexPartition, times: Range) -> Iterator[pa.RecordBatch]:
+        query = partition.query
         builder = BatchBuilder(self._schema)
         finder = _Lookup(query) if query.is_lookup else None
         for each in partition.slices:
