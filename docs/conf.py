@@ -12,7 +12,7 @@ def _take_in_spec() -> None:
     """Bring ``docs/spec`` up to date with the specification, which lies outside of ``docs``."""
     wanted = {
         path.relative_to(SPEC): path.read_bytes()
-        for pattern in ("*.md", "figures/*.svg", "vectors/README.md")
+        for pattern in ("*.md", "*.ksy", "figures/*.svg", "vectors/README.md")
         for path in SPEC.glob(pattern)
     }
     taken = HERE / "spec"

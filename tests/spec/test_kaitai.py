@@ -17,7 +17,7 @@ import pytest
 from kaitaistruct import KaitaiStream
 
 import spectext
-from rmqindex import IndexFile, IndexHeader, Layout, sample_store
+from rmqindex import CorruptIndexError, IndexFile, IndexHeader, Layout, sample_store
 from rmqindex._layout import SLOT_DTYPE
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ ACCEPTED = [
     for name, vector in spectext.vectors().items()
     if name.startswith("accept/") and vector["kind"] == "file"
 ]
+SETS = [name for name, vector in spectext.vectors().items() if vector["kind"] in {"load", "build"}]
 SAMPLE_FILES = sorted(path.name for path in (Path(sample_store()) / "index").iterdir())
 SAMPLE_LAYOUT = Layout(97, 200)
 
@@ -100,6 +101,23 @@ def test_the_generated_parser_agrees_on_every_accept_vector(parser: ModuleType, 
     path = spectext.VECTORS / f"{name}.bin"
     assert assert_agreement(parser, path, layout) == len(vector["entries"])
     assert parse(parser, path, layout).slots == vector["slots"]
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_generated_parser_agrees_on_every_file_of_every_file_set(
+    parser: ModuleType, name: str
+) -> None:
+    """Both read the same of each file; where one is cut short, both refuse it."""
+    vector = spectext.vectors()[name]
+    layout = Layout(vector["hash_slot_num"], vector["index_num"])
+    for path in (spectext.VECTORS / name).glob("*"):
+        if path.stat().st_size >= layout.file_size:
+            assert_agreement(parser, path, layout)
+        elif path.name.isdecimal():
+            with pytest.raises(CorruptIndexError):
+                IndexFile(path, layout)
+            with pytest.raises(EOFError):
+                parse(parser, path, layout)
 
 
 @pytest.mark.parametrize("name", SAMPLE_FILES)

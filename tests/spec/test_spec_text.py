@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -202,6 +203,75 @@ def test_every_erratum_says_versions_origin_and_vectors() -> None:
         assert names
         assert names <= existing, names - existing
         assert spectext.REQUIREMENT_NAME.search(section), section[:60]
+
+
+def selected(vector: str, key: str, begin: int, end: int) -> list[int]:
+    """Return what the broker selects from a vector's file."""
+    description = spectext.vectors()[vector]
+    data = (spectext.VECTORS / f"{vector}.bin").read_bytes()
+    slots, places = description["hash_slot_num"], description["index_num"]
+    found: list[int] = []
+    oracle.File(slots, places, bytearray(data)).select(found, key, 64, begin, end)
+    return found
+
+
+class TestErrata:
+    """What the errata say in prose about their examples."""
+
+    def test_the_first_entry_of_a_rolled_file_is_found_only_where_the_text_says(self) -> None:
+        """ERR-7: stored at 1700000012345, read by the broker as 1700000024345."""
+        vector, key = "accept/inherited_first_entry_quirk", "TopicTest#ef-Xq0C0lcsB"
+        assert selected(vector, key, 1700000012345, 1700000012345) == []
+        assert 4000100 in selected(vector, key, 1700000012345, 1700000024345)
+        assert 4000100 not in selected(vector, key, 1700000012345, 1700000024344)
+
+    def test_the_walk_misses_the_entry_that_the_text_says(self) -> None:
+        """ERR-13: from 1700000050000 on, entry 2 of 100 s is missed and entry 4 is found."""
+        key = "TopicTest#ZO^UUIZ"
+        assert selected("accept/early_termination", key, 1700000050000, 2**63 - 1) == [4]
+        assert selected("accept/early_termination", key, 0, 2**63 - 1) == [4, 2, 1]
+
+    def test_the_time_match_is_as_odd_as_the_text_says(self) -> None:
+        """ERR-17: the file's own times do not match, a range without an entry does."""
+        data = (spectext.VECTORS / "accept" / "timestamps_backwards.bin").read_bytes()
+        file = oracle.File(8, 20, bytearray(data))
+        assert not file.is_time_matched(1700000000000, 1699999900000)
+        assert file.is_time_matched(1699999999998, 1699999999999)
+        times = [file.time(position) for position in range(1, file.index_count)]
+        assert not any(1699999999998 <= time <= 1699999999999 for time in times)
+
+    def test_position_214748365_wraps_to_where_the_text_says(self) -> None:
+        """ERR-16: the walk reports offset 0 for a key with hash 0."""
+        assert oracle.wrap(214748365 * 20, 32) == 4
+        assert selected("reject/position_wraps", "", 0, 2**63 - 1) == [0]
+
+    def test_a_cut_entry_is_reported_at_offset_0(self) -> None:
+        """ERR-28: its hash is left, its offset is not."""
+        data = (spectext.VECTORS / "reject" / "truncated_entries.bin").read_bytes()
+        file = oracle.File(5, 5, bytearray(data.ljust(160, b"\0")))
+        found: list[int] = []
+        file.select(found, "TopicTest#%q6cR", 64, 0, 2**63 - 1)
+        assert found == [0]
+
+
+def test_the_collision_figures_follow_from_the_size_of_the_hash_space() -> None:
+    """0.93 % a full file, and 2.8 million false candidates for ten million keys in thirty files."""
+    text = (spectext.SPEC / "key-hash.md").read_text(encoding="utf-8")
+    full = 19_999_999 / 2**31
+    assert f"{100 * (1 - math.exp(-full)):.2f} %" in text
+    assert f"{10_000_000 * 30 * full / 1e6:.1f} million" in text
+
+
+def test_every_violation_of_the_table_has_a_vector_and_every_reject_vector_a_violation() -> None:
+    """The two tables have the same rows, and name all of ``reject``."""
+    page = "conformance.md"
+    shown = spectext.table(page, "violation-vectors")
+    text = (spectext.SPEC / page).read_text(encoding="utf-8")
+    outcomes = re.findall(r"^\| (.+?) \|(?:.+\|){4}$", text, re.MULTILINE)
+    assert [row["Violation"] for row in shown] == outcomes[1:]
+    named = {name for row in shown for name in re.findall(r"`(\w+)`", row["Vectors"])}
+    existing = {name for name in spectext.vectors() if name.startswith("reject/")}
+    assert {f"reject/{name}" for name in named} == existing
 
 
 class TestWorkedExample:
