@@ -1,0 +1,120 @@
+"""What all lines of one run share: sizes, files and the Spark session."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarks._data import FILE_NAME, Sizes, make_file, make_messages
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Context"]
+
+_CORES = 2
+_KEY = "key"
+
+
+@dataclass(frozen=True)
+class Context:
+    """One run.
+
+    Attributes:
+        work: Where data are made and kept for the next run.
+        sizes: How much is measured.
+    """
+
+    work: Path
+    sizes: Sizes
+
+    @functools.cached_property
+    def index(self) -> Path:
+        """An index directory with one full file."""
+        directory = self.work / "index"
+        make_file(directory / FILE_NAME, self.sizes.layout, 0, self.sizes.rows)
+        return directory
+
+    @property
+    def index_file(self) -> Path:
+        """The full file."""
+        return self.index / FILE_NAME
+
+    @functools.cached_property
+    def messages(self) -> Path:
+        """The messages of the full file as Parquet, in the order of their offsets."""
+        path = self.work / "messages.parquet"
+        make_messages(path, np.arange(self.sizes.rows, dtype=np.uint64))
+        return path
+
+    @functools.cached_property
+    def shuffled(self) -> Path:
+        """The messages in random order."""
+        path = self.work / "shuffled.parquet"
+        numbers = np.random.default_rng(3).permutation(self.sizes.rows)
+        make_messages(path, numbers.astype(np.uint64))
+        return path
+
+    @functools.cached_property
+    def entries(self) -> Path:
+        """The entries of the full file as Spark writes them to Parquet."""
+        path = self.work / "entries.parquet"
+        if not path.exists():
+            part = path.with_suffix(".part")
+            scanned = self.spark.read.format("rmqindex").load(str(self.index))
+            scanned.write.mode("overwrite").parquet(str(part))
+            part.rename(path)
+        return path
+
+    @functools.cached_property
+    def bloom(self) -> Path:
+        """The messages as Spark writes them to Parquet, with a bloom filter on the key."""
+        path = self.work / "bloom.parquet"
+        if not path.exists():
+            part = path.with_suffix(".part")
+            (
+                self.spark.read.parquet(str(self.messages))
+                .write.mode("overwrite")
+                .option(f"parquet.bloom.filter.enabled#{_KEY}", "true")
+                .option(f"parquet.bloom.filter.expected.ndv#{_KEY}", str(self.sizes.rows))
+                .parquet(str(part))
+            )
+            part.rename(path)
+        return path
+
+    @functools.cached_property
+    def spark(self) -> SparkSession:
+        """A local session on two cores."""
+        root = Path(__file__).parent.parent
+        paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
+        os.environ["PYTHONPATH"] = os.pathsep.join(paths)  # for the workers: the floors' module
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("RMQINDEX_LOG_LEVEL", "WARNING")
+        from pyspark.sql import SparkSession  # noqa: PLC0415  (only some lines need it)
+
+        from benchmarks._floor import FLOORS  # noqa: PLC0415
+
+        spark = (
+            SparkSession.builder.master(f"local[{_CORES}]")
+            .appName("rmqindex benchmarks")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.driver.memory", "4g")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.local.dir", str(self.work / "spark"))
+            .config("spark.sql.warehouse.dir", str(self.work / "warehouse"))
+            .config("spark.sql.session.timeZone", "UTC")
+            .getOrCreate()
+        )
+        spark.sparkContext.setLogLevel("ERROR")
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+        for source in FLOORS:
+            spark.dataSource.register(source)
+        return spark

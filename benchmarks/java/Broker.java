@@ -1,0 +1,94 @@
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.rocketmq.store.index.IndexFile;
+import org.apache.rocketmq.store.index.IndexHeader;
+
+/**
+ * Loops over RocketMQ's own IndexFile, so that a measurement crosses from Python to Java once.
+ *
+ * <p>Times are nanoseconds of the loop alone.
+ */
+public final class Broker {
+    private static final int ENTRY_SIZE = 20;
+
+    private Broker() {}
+
+    /** Make strings of equal length out of the ASCII text in which they stand one after another. */
+    public static String[] strings(byte[] text, int length) {
+        String[] strings = new String[text.length / length];
+        for (int i = 0; i < strings.length; i++) {
+            strings[i] = new String(text, i * length, length, StandardCharsets.ISO_8859_1);
+        }
+        return strings;
+    }
+
+    /** Put every key of a topic into a new file, as IndexService.buildIndex does. */
+    public static long build(
+            String path, int hashSlotNum, int indexNum, String topic, String[] keys,
+            long[] phyOffsets, long[] storeTimestamps, boolean durable) throws IOException {
+        long start = System.nanoTime();
+        IndexFile file = new IndexFile(path, hashSlotNum, indexNum, 0, 0);
+        for (int i = 0; i < keys.length; i++) {
+            if (!file.putKey(topic + "#" + keys[i], phyOffsets[i], storeTimestamps[i])) {
+                throw new IllegalStateException("the file is full");
+            }
+        }
+        if (durable) {
+            file.flush();
+        }
+        long nanos = System.nanoTime() - start;
+        file.shutdown();
+        return nanos;
+    }
+
+    /** Open a file that is there. */
+    public static IndexFile open(String path, int hashSlotNum, int indexNum) throws IOException {
+        IndexFile file = new IndexFile(path, hashSlotNum, indexNum, 0, 0);
+        file.load();
+        return file;
+    }
+
+    /** Look every key of a topic up, as IndexService.queryOffset does; returns nanos and hits. */
+    public static long[] select(IndexFile file, String topic, String[] keys, int maxNum) {
+        long start = System.nanoTime();
+        long hits = 0;
+        for (String key : keys) {
+            List<Long> phyOffsets = new ArrayList<>(maxNum);
+            file.selectPhyOffset(phyOffsets, topic + "#" + key, maxNum, 0, Long.MAX_VALUE);
+            hits += phyOffsets.size();
+        }
+        return new long[] {System.nanoTime() - start, hits};
+    }
+
+    /** Map a file for reading. */
+    public static ByteBuffer map(String path) throws IOException {
+        try (FileChannel channel = FileChannel.open(Path.of(path), StandardOpenOption.READ)) {
+            return channel.map(FileChannel.MapMode.READ_ONLY, 0, channel.size());
+        }
+    }
+
+    /** Read every field of the first entries in file order; returns nanos and a checksum. */
+    public static long[] read(ByteBuffer buffer, int hashSlotNum, int count) {
+        long start = System.nanoTime();
+        long sum = sum(buffer, IndexHeader.INDEX_HEADER_SIZE + hashSlotNum * 4, count);
+        return new long[] {System.nanoTime() - start, sum};
+    }
+
+    private static long sum(ByteBuffer buffer, int base, int count) {
+        long sum = 0;
+        for (int i = 1; i <= count; i++) {
+            int at = base + i * ENTRY_SIZE;
+            sum += buffer.getInt(at);
+            sum += buffer.getLong(at + 4);
+            sum += buffer.getInt(at + 12);
+            sum += buffer.getInt(at + 16);
+        }
+        return sum;
+    }
+}
