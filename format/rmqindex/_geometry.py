@@ -48,6 +48,10 @@ _USUAL_RATIO = DEFAULT_INDEX_NUM // DEFAULT_HASH_SLOT_NUM
 _EVIDENCE = 2_000
 # The same where each slot is a request to a remote store.
 _REMOTE_EVIDENCE = 16
+# The same in a large local file, where each slot is a page to be read from a disk.
+_LARGE_EVIDENCE = 5
+# Slots from which on a file is large: they fill far more pages than a few lookups touch.
+_LARGE_SLOT_NUM = 1 << 18
 # With so many entries in their chains, another geometry that fits as well is out of the question.
 _CONCLUSIVE = 8
 # Rows a step of the search reads.
@@ -94,7 +98,7 @@ def infer_layout(file: PathLike | ByteSource) -> Layout:
     usual = [
         layout
         for layout in _usual(source.size)
-        if _fits(source, header, layout, _SlotUse(source, header))
+        if _fits(source, header, layout, _slot_use(source, header, layout))
     ]
     if usual and (source.remote or header.entry_count >= _CONCLUSIVE):
         return usual[0]
@@ -104,6 +108,13 @@ def infer_layout(file: PathLike | ByteSource) -> Layout:
             f"slot fits, and others are searched for in local files only; {_HINT}"
         )
     return _only_fitting(source, header, words)
+
+
+def _slot_use(source: ByteSource, header: IndexHeader, layout: Layout) -> _SlotUse | None:
+    """Return what counts all slots of a file, or None where reading them would take long."""
+    if source.remote or layout.hash_slot_num >= _LARGE_SLOT_NUM:
+        return None
+    return _SlotUse(source, header)
 
 
 def _only_fitting(source: ByteSource, header: IndexHeader, words: int) -> Layout:
@@ -138,18 +149,24 @@ def _usual(size: int) -> Iterator[Layout]:
         yield Layout(slots, slots * _USUAL_RATIO)
 
 
-def _fits(source: ByteSource, header: IndexHeader, layout: Layout, slot_use: _SlotUse) -> bool:
-    """Return whether the evidence speaks for a geometry."""
+def _fits(
+    source: ByteSource, header: IndexHeader, layout: Layout, slot_use: _SlotUse | None
+) -> bool:
+    """Return whether the evidence speaks for a geometry.
+
+    Without ``slot_use`` the newest few entries alone are asked.
+    """
     newest = header.entry_count
     if header.index_count > layout.index_num:
         return False
-    checked = min(newest, _REMOTE_EVIDENCE if source.remote else _EVIDENCE)
+    evidence = _EVIDENCE if slot_use else _REMOTE_EVIDENCE if source.remote else _LARGE_EVIDENCE
+    checked = min(newest, evidence)
     entries = source.entry_range(layout, newest - checked + 1, newest + 1)
     first = source.entry_range(layout, FIRST_POSITION, FIRST_POSITION + 1)
     return (
         _agrees_with_header(header, first, entries)
         and _chained(source, layout, newest, entries)
-        and (source.remote or slot_use.agrees(layout))
+        and (slot_use is None or slot_use.agrees(layout))
     )
 
 

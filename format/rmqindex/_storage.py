@@ -51,6 +51,9 @@ _COALESCE_GAP = 8 * 1024
 _MAX_REQUEST = 4 * 1024 * 1024
 # Requests to a remote store wait more than they work.
 _REMOTE_THREADS = 8
+# A shorter read, bytes, is one of a few here and there: read-ahead, which can be megabytes, would
+# only bring in what nobody asked for.
+_SHORT_READ = 64 * 1024
 # Above so many items, a gather touches most pages anyway and read-ahead helps.
 _FEW_ITEMS = 4096
 
@@ -156,7 +159,7 @@ class _LocalSource(ByteSource):
     def read(self, offset: int, length: int) -> memoryview:
         if offset < 0 or offset + length > self.size:
             raise self._truncated(offset, length)
-        self._advise(mmap.MADV_NORMAL)
+        self._advise(mmap.MADV_RANDOM if length < _SHORT_READ else mmap.MADV_NORMAL)
         return self._data[offset : offset + length]
 
     def slots(self, layout: Layout, slots: NDArray[np.integer]) -> NDArray[np.int32]:
