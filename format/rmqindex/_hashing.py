@@ -110,7 +110,7 @@ def index_key_hashes(
             )
     separator = np.uint32(ord(TOPIC_KEY_SEPARATOR))
     prefixes = topic_codes * np.uint32(_MULTIPLIER) + separator
-    return _index_hashes(prefixes * _powers(_MULTIPLIER, key_lengths) + key_codes)
+    return _index_hashes(prefixes * _powers(key_lengths) + key_codes)
 
 
 def _index_hashes(codes: NDArray[np.uint32]) -> NDArray[np.int32]:
@@ -120,10 +120,12 @@ def _index_hashes(codes: NDArray[np.uint32]) -> NDArray[np.int32]:
     return hashes
 
 
-def _powers(base: int, exponents: NDArray[np.int64]) -> NDArray[np.uint32]:
-    """Return ``base ** exponent`` modulo 2**32, by squaring, for the distinct exponents."""
+def _powers(exponents: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """Return ``31 ** exponent`` modulo 2**32."""
+    if len(exponents) and exponents.max() < len(_POWERS):
+        return _POWERS[exponents]
     distinct, places = np.unique(exponents, return_inverse=True)
-    powers = np.array([pow(base, int(e), _UINT32) for e in distinct], dtype=np.uint32)
+    powers = np.array([pow(_MULTIPLIER, int(e), _UINT32) for e in distinct], dtype=np.uint32)
     return powers[places] if len(distinct) else powers
 
 
