@@ -40,13 +40,17 @@ extensions = [
     "sphinx_copybutton",
     "requirement_links",
     "generated_tables",
+    "prose_returns",
 ]
 exclude_patterns = ["_build"]
 nitpicky = True
 # What other projects document; the build reads no inventories, since it needs no network.
 nitpick_ignore_regex = [
     ("py:.*", r"(np|numpy|pa|pyarrow|pafs|pyspark|pathlib|os|collections|datetime)\..*"),
-    ("py:class", r"(NDArray|DataFrame|SparkSession|StructType|Path|PathLike|tzinfo|IntArray)"),
+    (
+        "py:class",
+        r"(NDArray|DataFrame|SparkSession|StructType|ByteSource|Path|PathLike|tzinfo|IntArray)",
+    ),
     ("py:class", r"(DataSource.*|Row|Mode|dict\[str)"),
 ]
 
