@@ -95,15 +95,19 @@ def last_plan(df: DataFrame) -> ScanPlan | None:
     """Return what the last planned scan of a DataFrame's files reads.
 
     EXPLAIN cannot show it: Spark filters again after every scan, so it lists nothing as pushed.
+    Where nothing was planned yet on that ``table()`` or ``load()``, this DataFrame is planned, not
+    run.
 
     Args:
         df: A DataFrame over one ``table()`` or ``load()``, in a classic session.
 
     Returns:
-        The plan of the latest query on that ``table()`` or ``load()``; None before the first.
+        The plan of the latest query on that ``table()`` or ``load()``; None where Spark planned
+        this DataFrame without reading any file, as for a WHERE that is never true.
 
     Raises:
         ValueError: No IndexFiles are read by this DataFrame, or several relations are.
+        AnalysisException: Nothing was planned yet, and this DataFrame is a query that is refused.
         TypeError: A DataFrame of Spark Connect, whose plans are on the server.
     """
     java_frame = getattr(df, "_jdf", None)
@@ -120,8 +124,16 @@ def last_plan(df: DataFrame) -> ScanPlan | None:
             f"last_plan: expected a DataFrame over one table() or load(), got {len(relations)}"
         )
     options = next(iter(relations.values()))
-    # Plans are kept where the planning processes find them, so one of those is asked.
-    asked = df.sparkSession.read.format(_FORMAT).options(**options).option("lastPlan", "true")
+    plan = _recorded_plan(df.sparkSession, options)
+    if plan is None:
+        java_frame.queryExecution().executedPlan()
+        plan = _recorded_plan(df.sparkSession, options)
+    return plan
+
+
+def _recorded_plan(spark: SparkSession, options: dict[str, str]) -> ScanPlan | None:
+    """Ask for a plan where plans are kept: in the planning processes' own directory."""
+    asked = spark.read.format(_FORMAT).options(**options).option("lastPlan", "true")
     return plan_from_schema(asked.load().schema)
 
 

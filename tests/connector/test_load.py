@@ -403,11 +403,11 @@ def test_the_number_of_rows_a_scan_produced_is_in_sparks_metrics(spark, store, s
 
 
 def test_last_plan_shows_what_a_load_reads(spark, store):
-    """None before the first query; files, entries and partitions after it."""
+    """Files, entries and partitions, before the first query as well as after it."""
     df = reader(spark, logLevel="WARNING").load(str(store))
-    assert last_plan(df) is None
-    df.count()
     plan = last_plan(df)
+    df.count()
+    assert last_plan(df) == plan
     assert (plan.pairs, plan.key_hashes, plan.filters) == (None, None, ())
     assert (plan.files_kept, plan.files_total, plan.entries, plan.partitions) == (5, 5, 959, 1)
     assert str(plan) == "scanning in 5 of 5 files (959 entries), 1 partition"

@@ -303,9 +303,10 @@ def test_times_follow_the_session_zone_of_the_query(spark, store):
 def test_last_plan_shows_pairs_files_and_filters(spark, store):
     """A repeated pair counts once, earlier lookups of the same table are in it."""
     t = table(spark, store)
-    assert last_plan(t) is None
-    t.where("topic = 'TopicTest' AND key IN ('k', 'k', 'order-49')").collect()
-    plan = last_plan(t)
+    two = t.where("topic = 'TopicTest' AND key IN ('k', 'k', 'order-49')")
+    plan = last_plan(two)
+    two.collect()
+    assert last_plan(t) == plan
     assert plan.pairs == (("TopicTest", "k"), ("TopicTest", "order-49"))
     assert (plan.files_kept, plan.files_total, plan.partitions) == (5, 5, 1)
     assert "topic = 'TopicTest'" in plan.filters
