@@ -276,9 +276,9 @@ class CommitLog:
             One row an offset, in their order: ``state`` (one of ``MATCH_STATES``, as a dictionary)
             and the columns asked for, null where ``state`` is not ``record``.
             ``record``: a sound record starts there; ``expired``: before the first file;
-            ``beyond_end``: behind the last file, or where nothing was written yet; ``missing``: in
-            a gap between files; ``not_a_record``: other bytes; ``bad_crc``: a record whose CRC
-            does not agree (only with ``check_crc``).
+            ``beyond_end``: none starts there, at or behind :attr:`max_offset`; ``missing``: in a
+            gap between files; ``not_a_record``: other bytes; ``bad_crc``: a record whose CRC does
+            not agree (only with ``check_crc``).
 
         Raises:
             ValueError: An unknown column, a null.
@@ -335,10 +335,8 @@ class CommitLog:
             )
             states[np.flatnonzero(sound)[~good]] = _BAD_CRC
             records = records.taken(good)
-        if file == self.files[-1]:
-            for place in np.flatnonzero(~sound).tolist():
-                if end_at(source, file, int(positions[place])).kind is EndKind.ZERO:
-                    states[place] = _BEYOND_END
+        if not sound.all() and self.files.index(file) >= self.last_with_data():
+            states[~sound & (offsets >= self.max_offset)] = _BEYOND_END
         return records, states
 
     def _source(self, file: LogFile) -> ByteSource:
