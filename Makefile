@@ -14,7 +14,7 @@ unexport PYTHONHOME PYTHONPATH PYTHONSTARTUP VIRTUAL_ENV
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_DIST_CLASSPATH PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON
 unexport PYSPARK_SUBMIT_ARGS HADOOP_CONF_DIR HADOOP_HOME
 
-.PHONY: help demo test lint format docs wheel clean
+.PHONY: help demo test lint format docs bench wheel clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -47,6 +47,11 @@ docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx -n -W --keep-going -q -b html -d $(SITE)/doctrees docs $(SITE)/html
 	@echo $(SITE)/html/index.html
 
+## make bench    measure against RocketMQ, Parquet and Spark's floors (half an hour; Maven, a JDK)
+bench: $(VENV)/.bench
+	@scripts/check-java
+	$(BIN)/python -m benchmarks $(BENCH)
+
 ## make wheel    build the wheel and the source distribution into dist/
 wheel: $(VENV)/.dev
 	@rm -rf dist
@@ -55,7 +60,7 @@ wheel: $(VENV)/.dev
 
 ## make clean    remove what the other targets made
 clean:
-	rm -rf $(VENV) build dist docs/_build docs/spec .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) benchmarks/.work build dist docs/_build docs/spec .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # Stamps: the environment is brought up to date when pyproject.toml changes.
 $(BIN)/python:
@@ -82,4 +87,9 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.spark
 $(VENV)/.docs: pyproject.toml $(VENV)/.dev
 	@echo "Installing the documentation tools into $(VENV)"
 	@$(PIP) install --group docs
+	@touch $@
+
+$(VENV)/.bench: pyproject.toml $(VENV)/.dev
+	@echo "Installing what the benchmarks need into $(VENV)"
+	@$(PIP) install --group bench
 	@touch $@

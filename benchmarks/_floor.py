@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -61,7 +62,7 @@ class FloorReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Divide the rows evenly."""
         cuts = [self._rows * part // self._partitions for part in range(self._partitions + 1)]
-        return [InputPartition(stop - start) for start, stop in zip(cuts, cuts[1:], strict=False)]
+        return [InputPartition(stop - start) for start, stop in itertools.pairwise(cuts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the batch as often as needed."""

@@ -7,11 +7,10 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 __all__ = ["anonymous_bytes_above_idle"]

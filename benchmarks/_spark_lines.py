@@ -151,8 +151,7 @@ def one_key(context: Context) -> Iterator[Comparison]:
         context.sizes.rounds,
     )
     yield compared(measured, "rmqindex", "Parquet with a bloom filter", work=work, goal=Goal(5))
-    # A DataFrame of 1,000 keys takes them from here; the generator above holds enough for these.
-    rounds = 2
+    rounds = 5
     keys = iter(
         key_strings(
             np.random.default_rng(5)
