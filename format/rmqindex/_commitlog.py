@@ -48,7 +48,8 @@ _RECORD, _EXPIRED, _BEYOND_END, _MISSING, _NOT_A_RECORD, _BAD_CRC = range(len(MA
 _STATE_TYPE = pa.dictionary(pa.int8(), pa.string())
 
 _MODES = ("FAILFAST", "DROPMALFORMED")
-_DEFAULT_MAX_RECORDS = 16 * 1024
+# So many records' properties stay in a core's cache while they are split.
+_DEFAULT_MAX_RECORDS = 8 * 1024
 _DEFAULT_CHUNK = 128 * 1024 * 1024
 # A record start is searched for no further than two of the largest messages are long.
 _BOUNDARY_SEARCH = 8 * 1024 * 1024
@@ -281,7 +282,7 @@ class CommitLog:
             not agree (only with ``check_crc``).
 
         Raises:
-            ValueError: An unknown column, a null.
+            ValueError: An unknown column, a null, or more than 2 GiB of a column.
             TypeError: Offsets that are not integers.
             RmqIndexError: The storage failed.
         """
@@ -292,7 +293,7 @@ class CommitLog:
         states = np.full(len(wanted), _EXPIRED, np.int8)
         states[wanted < 0] = _NOT_A_RECORD
         places = np.full(len(wanted), -1, np.int64)
-        batches = [build_batch_of_nothing(schema)]
+        batches = [pa.RecordBatch.from_pylist([], schema=schema)]
         count = 0
         file_starts = np.array([file.start for file in self.files], np.int64)
         owner = np.searchsorted(file_starts, wanted, side="right") - 1
@@ -308,15 +309,15 @@ class CommitLog:
             hits = mine[found == _RECORD]
             places[hits] = np.arange(count, count + len(hits))
             count += len(hits)
-            batches.append(build_batch(records, schema))
+            batches += [
+                build_batch(records.taken(slice(first, first + _DEFAULT_MAX_RECORDS)), schema)
+                for first in range(0, len(records), _DEFAULT_MAX_RECORDS)
+            ]
         if not self.files:
             states[wanted >= 0] = _BEYOND_END
         taken = pa.array(places[rows], mask=places[rows] < 0)
-        table = pa.Table.from_batches(batches).take(taken).combine_chunks()
-        arrays = [
-            column.chunk(0) if column.num_chunks else pa.nulls(0, column.type)
-            for column in table.columns
-        ]
+        table = pa.Table.from_batches(batches).combine_chunks().take(taken)
+        arrays = [_one_chunk(table.column(name), name) for name in schema.names]
         state = pa.DictionaryArray.from_arrays(pa.array(states[rows]), pa.array(MATCH_STATES))
         fields = [pa.field("state", _STATE_TYPE, nullable=False)]
         fields += [field.with_nullable(True) for field in schema]
@@ -382,9 +383,10 @@ class CommitLog:
         return self.files[last].start + end.position
 
 
-def build_batch_of_nothing(schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch without rows."""
-    return pa.RecordBatch.from_pylist([], schema=schema)
+def _one_chunk(column: pa.ChunkedArray, name: str) -> pa.Array:
+    if column.num_chunks > 1:
+        raise ValueError(f"offsets: expected fewer at a time, {name} is beyond 2 GiB together")
+    return column.chunk(0) if column.num_chunks else pa.nulls(0, column.type)
 
 
 class _Reading:
