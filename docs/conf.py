@@ -52,6 +52,7 @@ nitpick_ignore_regex = [
         r"(NDArray|DataFrame|SparkSession|StructType|ByteSource|Path|PathLike|tzinfo|IntArray)",
     ),
     ("py:class", r"(DataSource.*|Row|Mode|dict\[str)"),
+    ("py:exc", r"(Analysis|Python|PySpark\w*)Exception"),
 ]
 
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "fieldlist"]

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rich.table import Table
 
 from rmqindex._checkpoint import CHECKPOINT_NAME, StoreCheckpoint
+from rmqindex._commitlog_properties import parse_properties
 from rmqindex._errors import CorruptIndexError, RmqIndexError
 from rmqindex._hashing import key_hash, key_hashes
 from rmqindex._index_directory import IndexDirectory
@@ -375,8 +376,11 @@ def _run_messages(vector: _Vector, report: Report, _scratch: Path) -> None:
         report.check(STRICT_WRITER, f"keys of {message}", message["index_keys"], keys)
 
 
-def _run_properties(_vector: _Vector, _report: Report, _scratch: Path) -> None:
-    """Ask nothing: this package does not decode the properties of a CommitLog."""
+def _run_properties(vector: _Vector, report: Report, _scratch: Path) -> None:
+    """Decode the properties of messages."""
+    for case in vector["properties"]:
+        decoded = parse_properties(case["text"].encode())
+        report.check(BROKER_FAITHFUL, f"properties {case['text']!r}", case["decoded"], decoded)
 
 
 def _run_checkpoint(vector: _Vector, report: Report, scratch: Path) -> None:
