@@ -126,9 +126,21 @@ def last_plan(df: DataFrame) -> ScanPlan | None:
     options = next(iter(relations.values()))
     plan = _recorded_plan(df.sparkSession, options)
     if plan is None:
-        java_frame.queryExecution().executedPlan()
+        _plan_scans(java_frame.queryExecution().executedPlan())
         plan = _recorded_plan(df.sparkSession, options)
     return plan
+
+
+def _plan_scans(physical: Any) -> None:  # noqa: ANN401  (a Java object)
+    """Make Spark plan the partitions of every scan, which it else does when the query runs."""
+    leaves = physical.collectLeaves()
+    for place in range(leaves.size()):
+        leaf = leaves.apply(place)
+        kind = leaf.getClass().getSimpleName()
+        if kind == "AdaptiveSparkPlanExec":
+            _plan_scans(leaf.initialPlan())
+        elif kind == "BatchScanExec":
+            leaf.inputPartitions()
 
 
 def _recorded_plan(spark: SparkSession, options: dict[str, str]) -> ScanPlan | None:
