@@ -11,6 +11,7 @@ from docutils.statemachine import StringList
 import spectext
 from pyspark_rmqindex._options import OPTIONS
 from requirement_links import link
+from rmqindex import AUDIT_RULES
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -54,6 +55,20 @@ class OptionList(_Generated):
         return options_text()
 
 
+def audit_rules_text() -> str:
+    """Return a Markdown table of the audit's rules."""
+    rows = [f"| `{rule.name}` | {rule.severity} | {rule.meaning} |" for rule in AUDIT_RULES]
+    return "\n".join(["| rule | severity | what a finding says |", "|---|---|---|", *rows])
+
+
+class AuditRules(_Generated):
+    """``{audit-rules}``."""
+
+    def content_text(self) -> str:
+        """Return the table."""
+        return audit_rules_text()
+
+
 class TraceabilityTable(_Generated):
     """``{traceability-table}``."""
 
@@ -64,6 +79,7 @@ class TraceabilityTable(_Generated):
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register with Sphinx."""
+    app.add_directive("audit-rules", AuditRules)
     app.add_directive("option-list", OptionList)
     app.add_directive("traceability-table", TraceabilityTable)
     return {"parallel_read_safe": True}

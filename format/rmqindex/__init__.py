@@ -1,5 +1,6 @@
 """Apache RocketMQ's IndexFile and CommitLog formats: bytes to arrays and back, with no Spark."""
 
+from rmqindex._audit_rules import AUDIT_RULES, FINDING_SCHEMA, AuditRule
 from rmqindex._checkpoint import StoreCheckpoint
 from rmqindex._commitlog import MATCH_STATES, CommitLog
 from rmqindex._commitlog_bodies import (
@@ -11,6 +12,7 @@ from rmqindex._commitlog_bodies import (
 from rmqindex._commitlog_files import LogFile
 from rmqindex._commitlog_layout import COMMITLOG_SCHEMA
 from rmqindex._commitlog_properties import parse_properties, property_pairs
+from rmqindex._cover import cover_index
 from rmqindex._decoding import ENTRY_SCHEMA
 from rmqindex._errors import CorruptCommitLogError, CorruptIndexError, RmqIndexError
 from rmqindex._hashing import index_key, index_key_hashes, key_hash, key_hashes
@@ -27,13 +29,18 @@ from rmqindex._message_ids import (
     decode_offset_msg_id,
     decode_uniq_key,
 )
+from rmqindex._salvage import salvage
 from rmqindex._sample import sample_store
+from rmqindex._verify import verify
 from rmqindex._writer import IndexFileWriter
 
 __all__ = [
+    "AUDIT_RULES",
     "COMMITLOG_SCHEMA",
     "ENTRY_SCHEMA",
+    "FINDING_SCHEMA",
     "MATCH_STATES",
+    "AuditRule",
     "CommitLog",
     "CorruptCommitLogError",
     "CorruptIndexError",
@@ -50,6 +57,7 @@ __all__ = [
     "RemotingMessageId",
     "RmqIndexError",
     "StoreCheckpoint",
+    "cover_index",
     "decode_message_id",
     "decode_offset_msg_id",
     "decode_uniq_key",
@@ -64,5 +72,7 @@ __all__ = [
     "message_keys",
     "parse_properties",
     "property_pairs",
+    "salvage",
     "sample_store",
+    "verify",
 ]

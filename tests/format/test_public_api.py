@@ -16,9 +16,12 @@ PACKAGE = Path(rmqindex.__file__).parent
 def test_the_public_names_are_these():
     """Constants first, then classes, then functions, each sorted; and each of them is there."""
     assert rmqindex.__all__ == [
+        "AUDIT_RULES",
         "COMMITLOG_SCHEMA",
         "ENTRY_SCHEMA",
+        "FINDING_SCHEMA",
         "MATCH_STATES",
+        "AuditRule",
         "CommitLog",
         "CorruptCommitLogError",
         "CorruptIndexError",
@@ -49,7 +52,9 @@ def test_the_public_names_are_these():
         "message_keys",
         "parse_properties",
         "property_pairs",
+        "salvage",
         "sample_store",
+        "verify",
     ]
     assert all(hasattr(rmqindex, name) for name in rmqindex.__all__)
 
