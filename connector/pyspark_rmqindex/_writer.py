@@ -59,8 +59,8 @@ class IndexWriter(DataSourceArrowWriter):
             ValueError: An unknown option, a bad value, or columns that cannot be indexed.
             RmqIndexError: A broker holds the store, or the geometry is unknown or another one.
         """
-        self._shape = InputShape.of(schema)
         checked = write_options(options)
+        self._shape = InputShape.of(schema, members=checked.index_members)
         self._job = WriteJob.start(checked, overwrite=overwrite, owner=Owner.of_ancestor(_JVM))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
