@@ -15,6 +15,14 @@ from rmqindex._commitlog_properties import parse_properties, property_pairs
 from rmqindex._cover import cover_index
 from rmqindex._decoding import ENTRY_SCHEMA
 from rmqindex._errors import CorruptCommitLogError, CorruptIndexError, RmqIndexError
+from rmqindex._explain import (
+    EXPLAIN_REASONS,
+    FileExplanation,
+    HitExplanation,
+    LookupExplanation,
+    OtherTopic,
+    explain_lookup,
+)
 from rmqindex._hashing import index_key, index_key_hashes, key_hash, key_hashes
 from rmqindex._header import IndexHeader
 from rmqindex._index_directory import IndexDirectory, QueryOffsetResult
@@ -38,13 +46,16 @@ __all__ = [
     "AUDIT_RULES",
     "COMMITLOG_SCHEMA",
     "ENTRY_SCHEMA",
+    "EXPLAIN_REASONS",
     "FINDING_SCHEMA",
     "MATCH_STATES",
     "AuditRule",
     "CommitLog",
     "CorruptCommitLogError",
     "CorruptIndexError",
+    "FileExplanation",
     "GrpcMessageId",
+    "HitExplanation",
     "IndexDirectory",
     "IndexFile",
     "IndexFileWriter",
@@ -52,7 +63,9 @@ __all__ = [
     "InnerMessage",
     "Layout",
     "LogFile",
+    "LookupExplanation",
     "OffsetMessageId",
+    "OtherTopic",
     "QueryOffsetResult",
     "RemotingMessageId",
     "RmqIndexError",
@@ -64,6 +77,7 @@ __all__ = [
     "decompress_bodies",
     "decompress_body",
     "expand_messages",
+    "explain_lookup",
     "index_key",
     "index_key_hashes",
     "inner_messages",
