@@ -21,13 +21,13 @@ help:
 
 ## make demo     run the main job: Spark on the sample store
 demo: $(VENV)/.spark
-	@scripts/check-java
+	@.ci/check-java
 	@$(BIN)/python -m pyspark_rmqindex.demo
 
 ## make test     run every test
 test: $(VENV)/.dev
-	@scripts/check-java
-	@scripts/check-node
+	@.ci/check-java
+	@.ci/check-node
 	$(BIN)/python -m pytest
 
 ## make lint     check style (ruff) and types (mypy, strict)
@@ -49,14 +49,14 @@ docs: $(VENV)/.docs
 
 ## make bench    measure against RocketMQ, Parquet and Spark's floors (half an hour; Maven, a JDK)
 bench: $(VENV)/.bench
-	@scripts/check-java
+	@.ci/check-java
 	$(BIN)/python -m benchmarks $(BENCH)
 
 ## make wheel    build the wheel and the source distribution into dist/
 wheel: $(VENV)/.dev
 	@rm -rf dist
 	$(BIN)/python -m build --quiet
-	$(BIN)/python scripts/check_dist.py dist
+	$(BIN)/python .ci/check_dist.py dist
 
 ## make clean    remove what the other targets made
 clean:
@@ -64,7 +64,7 @@ clean:
 
 # Stamps: the environment is brought up to date when pyproject.toml changes.
 $(BIN)/python:
-	@python=$$(PYTHON='$(PYTHON)' scripts/find-python) && \
+	@python=$$(PYTHON='$(PYTHON)' .ci/find-python) && \
 	echo "Making $(VENV) with $$("$$python" --version)" && \
 	if ! "$$python" -m venv '$(VENV)'; then \
 	    rm -rf '$(VENV)'; \

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def run(script, **environment):
     """Run one of the set-up's scripts with a bare environment."""
     done = subprocess.run(
-        ["/bin/sh", str(ROOT / "scripts" / script)],
+        ["/bin/sh", str(ROOT / ".ci" / script)],
         capture_output=True,
         text=True,
         env=environment,

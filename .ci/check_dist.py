@@ -1,4 +1,4 @@
-"""Check what is in the built distributions: ``python scripts/check_dist.py dist``.
+"""Check what is in the built distributions: ``python .ci/check_dist.py dist``.
 
 The wheel holds the packages, their type markers, the whole sample store and the licence, and
 nothing else; the source distribution holds what the project's own tests and documents need.
