@@ -93,7 +93,9 @@ class IndexPartition(InputPartition):
     Attributes:
         slices: What it reads.
         query: What it searches for.
+        generation: Of a relation with pushdown: how many wider plans there were before this one.
     """
 
     slices: tuple[FileSlice, ...]
     query: Query
+    generation: int = 0

@@ -5,6 +5,14 @@ another one made.
 So each planning must ask for the rows of every earlier one as well, and planning processes come
 and go: what was asked for is kept in a file, one for each relation, which is made where
 ``load()`` makes the data source.
+
+Two threads can plan one relation at once, and Spark then stores their plans in any order: the
+narrower one may come to stand for both.
+So plans are numbered by generation.
+The first task that runs with one leaves a mark, which proves that Spark has stored it; a wider
+plan that is made before there is such a mark makes the older one doubtful, and a task that meets
+itself in a doubtful plan refuses.
+Tasks on other hosts do not see the marks; there, only the waiting of overlapping plannings helps.
 """
 
 from __future__ import annotations
@@ -24,7 +32,13 @@ from pyspark_rmqindex._filters import MAX_PAIRS, Wanted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["RelationState", "create_state", "locked_state", "state_directory"]
+__all__ = [
+    "RelationState",
+    "check_generation",
+    "create_state",
+    "locked_state",
+    "state_directory",
+]
 
 # Where two threads plan one relation at once, Spark stores the plans in any order. A planning that
 # met an unfinished one ends this much later, seconds, so that its own plan, the wider, is stored
@@ -59,17 +73,18 @@ def create_state() -> str:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = directory / f"relation-{uuid.uuid4().hex}.json"
     with path.open("x") as file:
-        json.dump({"wanted": None, "finished": None}, file)
+        json.dump({"wanted": None, "finished": None, "generation": 0}, file)
     return str(path)
 
 
 class RelationState:
     """The state of one relation while its lock is held."""
 
-    def __init__(self, path: str, wanted: Wanted | None) -> None:
+    def __init__(self, path: str, wanted: Wanted | None, generation: int) -> None:
         """Start from what earlier plannings asked for; None before the first."""
         self._path = path
         self.wanted = wanted
+        self.generation = generation
 
     def widen(self, wanted: Wanted) -> Wanted:
         """Return what this planning and all earlier ones ask for, and keep it.
@@ -87,7 +102,11 @@ class RelationState:
             widened = Wanted(
                 None, None, widened.time, widened.phy_offset, widened.position
             )  # reading everything is right as well, only slower
-        self.wanted = widened
+        if widened != self.wanted:
+            if self.generation and not _mark(self._path, self.generation, "seen").exists():
+                _mark(self._path, self.generation, "doubtful").touch()
+            self.generation += 1
+            self.wanted = widened
         return widened
 
 
@@ -118,11 +137,11 @@ def locked_state(path: str, arrival: float) -> Iterator[RelationState]:
         try:
             data = json.loads(os.pread(descriptor, os.fstat(descriptor).st_size, 0))
             wanted = None if data["wanted"] is None else Wanted.from_json(data["wanted"])
-            finished = data["finished"]
+            finished, generation = data["finished"], data["generation"]
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(_MISSING.format(path=path, error="damaged")) from error
         overlapping = finished is not None and arrival < finished
-        state = RelationState(path, wanted)
+        state = RelationState(path, wanted, generation)
         yield state
         if overlapping:
             time.sleep(max(0.0, finished + _SETTLING - time.monotonic()))
@@ -130,9 +149,38 @@ def locked_state(path: str, arrival: float) -> Iterator[RelationState]:
             {
                 "wanted": None if state.wanted is None else state.wanted.to_json(),
                 "finished": time.monotonic(),
+                "generation": state.generation,
             }
         ).encode()
         os.pwrite(descriptor, text, 0)
         os.ftruncate(descriptor, len(text))
     finally:
         os.close(descriptor)  # which releases the lock
+
+
+def check_generation(path: str, generation: int) -> None:
+    """Let a task run with its plan, unless a wider one was made before Spark had stored it.
+
+    Args:
+        path: What :func:`create_state` returned.
+        generation: That of the task's plan.
+
+    Raises:
+        ValueError: The plan may be another query's, which lacks rows of this one.
+    """
+    if not Path(path).exists():
+        return  # another host than the one that plans
+    # First the mark, then the question: a planning does it the other way round, so that one of the
+    # two always notices the other.
+    with contextlib.suppress(OSError):  # without the mark, the next planning is more careful
+        _mark(path, generation, "seen").touch()
+    if _mark(path, generation, "doubtful").exists():
+        raise ValueError(
+            "table(): two of its queries were planned at the same time, so that Spark may have "
+            "given one the plan of the other; run the query again, and use one table() or view "
+            "for each thread"
+        )
+
+
+def _mark(path: str, generation: int, word: str) -> Path:
+    return Path(f"{path}.{generation}.{word}")

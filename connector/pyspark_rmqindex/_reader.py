@@ -16,7 +16,7 @@ from pyspark_rmqindex._filters import Range, Wanted, filter_text, filters_to_wan
 from pyspark_rmqindex._listing import list_slices, open_slice
 from pyspark_rmqindex._partitions import IndexPartition, LocalBound, Query
 from pyspark_rmqindex._planning import Packing, apportion, matching_pairs, prune
-from pyspark_rmqindex._pushdown_state import locked_state
+from pyspark_rmqindex._pushdown_state import check_generation, locked_state
 from pyspark_rmqindex._record import ScanPlan, log_plan, record_plan
 from pyspark_rmqindex._times import MILLISECOND, LocalTime, system_zone
 from rmqindex import index_key_hashes
@@ -194,7 +194,12 @@ class PushdownReader(IndexReader):
         if self._state is None:
             raise ValueError("option 'pushdown': this relation has no record of its queries")
         with locked_state(self._state, self._arrival) as state:
-            self._planned = self._plan(state.widen(wanted), filters)
+            partitions = self._plan(state.widen(wanted), filters)
+            # Even where there is nothing to read, a task must be able to judge its plan.
+            self._planned = [
+                replace(each, generation=state.generation)
+                for each in partitions or [IndexPartition((), Query())]
+            ]
         return filters
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -211,10 +216,12 @@ class PushdownReader(IndexReader):
         """Read the slices of one task.
 
         Raises:
-            ValueError: The pushdown conf was turned off since the plan was made, so that Spark may
-                have given this scan the plan of another.
+            ValueError: The pushdown conf was turned off since the plan was made, or two queries
+                were planned at once, so that Spark may have given this scan the plan of another.
         """
         _check_conf()
+        if self._state is not None and isinstance(partition, IndexPartition):
+            check_generation(self._state, partition.generation)
         yield from super().read(partition)
 
 

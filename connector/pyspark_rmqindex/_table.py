@@ -126,8 +126,13 @@ def last_plan(df: DataFrame) -> ScanPlan | None:
     options = next(iter(relations.values()))
     plan = _recorded_plan(df.sparkSession, options)
     if plan is None:
-        _plan_scans(java_frame.queryExecution().executedPlan())
+        # This plans what is pushed down. The scans themselves are only asked where that was not
+        # enough: asking binds them to the plan of the moment.
+        physical = java_frame.queryExecution().executedPlan()
         plan = _recorded_plan(df.sparkSession, options)
+        if plan is None:
+            _plan_scans(physical)
+            plan = _recorded_plan(df.sparkSession, options)
     return plan
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_rmqindex._filters import MAX_PAIRS, Range, Wanted
-from pyspark_rmqindex._pushdown_state import create_state, locked_state
+from pyspark_rmqindex._pushdown_state import check_generation, create_state, locked_state
 
 
 @pytest.fixture
@@ -119,3 +119,42 @@ def test_plannings_of_several_processes_lose_nothing(state):
     for process in processes:
         process.join(60)
     assert len(plan(state, pair("x0")).pairs) == 60
+
+
+def generation(path, wanted):
+    """Plan once, and return the generation."""
+    with locked_state(path, time.monotonic()) as held:
+        held.widen(wanted)
+        return held.generation
+
+
+def test_a_plan_that_ran_before_a_wider_one_was_made_may_run_again(state):
+    """Spark had stored it, so the wider one is stored after it."""
+    first = generation(state, pair("a"))
+    check_generation(state, first)
+    second = generation(state, pair("b"))
+    assert second > first
+    check_generation(state, second)
+    check_generation(state, first)
+
+
+def test_a_plan_that_was_overtaken_before_it_ran_is_refused(state):
+    """Another thread's scan may have been given it instead of its own."""
+    first = generation(state, pair("a"))
+    second = generation(state, pair("b"))
+    check_generation(state, second)
+    with pytest.raises(ValueError, match="two of its queries were planned at the same time"):
+        check_generation(state, first)
+
+
+def test_a_plan_that_widens_nothing_is_no_new_generation(state):
+    """Whichever of two equal plans Spark keeps, it holds the rows of both."""
+    first = generation(state, pair("a"))
+    assert generation(state, pair("a")) == first
+    check_generation(state, first)
+
+
+def test_a_host_without_the_state_lets_its_tasks_run(tmp_path):
+    """Executors elsewhere cannot see the marks."""
+    check_generation(str(tmp_path / "relation-none.json"), 1)
+    assert list(tmp_path.iterdir()) == []
