@@ -10,7 +10,7 @@ import numpy as np
 
 from pyspark_rmqindex._options import layout_of, parse_options
 from pyspark_rmqindex._times import time_zone
-from rmqindex import IndexFile, IndexHeader, Layout, RmqIndexError
+from rmqindex import CorruptIndexError, IndexFile, IndexHeader, Layout, RmqIndexError
 from rmqindex._cover import ensure_coverable
 from rmqindex._journal import Staging
 from rmqindex._layout import HEADER_SIZE
@@ -279,7 +279,12 @@ def _entries(directory: Path) -> list[FileEntry]:
 
 def _header(path: Path) -> IndexHeader:
     with path.open("rb") as file:
-        return IndexHeader.from_bytes(file.read(HEADER_SIZE))
+        data = file.read(HEADER_SIZE)
+    if len(data) < HEADER_SIZE:
+        raise CorruptIndexError(
+            path, "file_size", len(data), f"at least {HEADER_SIZE} bytes", len(data)
+        )
+    return IndexHeader.from_bytes(data)
 
 
 def _find_layout(entries: list[FileEntry], asked: Layout | None, *, check: bool) -> Layout:
@@ -290,6 +295,8 @@ def _find_layout(entries: list[FileEntry], asked: Layout | None, *, check: bool)
         asked: What the options say.
         check: Whether what the options say must agree with the files.
     """
+    if asked is not None and not check:
+        return asked
     filled = next((e for e in reversed(entries) if _header(Path(e.path)).entry_count), None)
     if asked is None:
         if filled is not None:
@@ -301,7 +308,7 @@ def _find_layout(entries: list[FileEntry], asked: Layout | None, *, check: bool)
                     "maxHashSlotNum and maxIndexNum"
                 )
         return Layout()
-    if check and filled is not None:
+    if filled is not None:
         try:
             found = Layout.infer(filled.path)
         except RmqIndexError:

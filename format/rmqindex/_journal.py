@@ -27,6 +27,7 @@ import fcntl
 import json
 import os
 import shutil
+import stat
 import time
 import uuid
 from dataclasses import dataclass
@@ -316,12 +317,19 @@ class Staging:
 def copy_sparse(source: Path, target: Path) -> None:
     """Copy a file without filling its holes; the copy is synced to disk.
 
+    Its mode is kept, and, where this process may do that, its owner: a broker must still be able
+    to open it.
+
     Args:
         source: The file to copy.
         target: A path at which nothing exists yet.
     """
     with source.open("rb") as reader, target.open("xb") as writer:
-        size = os.fstat(reader.fileno()).st_size
+        status = os.fstat(reader.fileno())
+        os.fchmod(writer.fileno(), stat.S_IMODE(status.st_mode))
+        with contextlib.suppress(PermissionError):
+            os.fchown(writer.fileno(), status.st_uid, status.st_gid)
+        size = status.st_size
         writer.truncate(size)
         position = 0
         while position < size:

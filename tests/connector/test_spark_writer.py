@@ -340,6 +340,13 @@ class TestOverwrite:
         writer.abort([])
         assert offsets_in(index) == list(range(100))
 
+    def test_a_damaged_index_can_be_overwritten(self, index):
+        """Whatever became of the old files, the options say what the new ones are like."""
+        index.mkdir(parents=True)
+        (index / "20240101000000000").write_bytes(b"half a file")
+        write(index, [1, 2], overwrite=True)
+        assert offsets_in(index) == [1, 2]
+
     @pytest.mark.parametrize("folder", ["commitlog", "consumequeue/TopicTest/0"])
     def test_what_is_no_index_is_never_overwritten(self, tmp_path, store, folder):
         """A broker's other files have numeric names, too, and are worth more than an index."""
@@ -545,6 +552,15 @@ class TestOptions:
         (tmp_path / "file").write_bytes(b"")
         with pytest.raises(RmqIndexError, match="expected an index directory"):
             start(tmp_path / "file")
+
+    @pytest.mark.parametrize("size", [0, 39, 40, 4096])
+    def test_what_is_no_index_is_not_appended_to(self, tmp_path, size):
+        """A numeric name that is no IndexFile stops the write."""
+        (tmp_path / "20240101000000000").write_bytes(bytes(size))
+        with pytest.raises(RmqIndexError, match="20240101000000000: "):
+            start(tmp_path)
+        with pytest.raises(RmqIndexError, match="20240101000000000: "):
+            IndexWriter(SCHEMA, False, {"path": str(tmp_path)})
 
     def test_room_for_no_entry_is_no_geometry(self, index):
         """Place 0 is never used, so one place holds nothing."""

@@ -345,6 +345,14 @@ class TestSparseCopies:
         assert (tmp_path / "target").read_bytes() == source.read_bytes()
         assert (tmp_path / "target").stat().st_blocks <= source.stat().st_blocks + 16
 
+    def test_a_copy_keeps_the_mode(self, tmp_path):
+        """Who could open the file can open its copy."""
+        source = tmp_path / "source"
+        source.write_bytes(b"x")
+        source.chmod(0o664)
+        copy_sparse(source, tmp_path / "target")
+        assert (tmp_path / "target").stat().st_mode == source.stat().st_mode
+
 
 def kill_before(fatal):
     """Have this process killed just before its n-th call that changes the file system."""
