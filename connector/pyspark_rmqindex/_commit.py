@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pyspark_rmqindex._build import BuiltFile, build_file, plan_files
-from pyspark_rmqindex._runs import ARRIVAL, RunSet
+from pyspark_rmqindex._runs import RunSet
 from pyspark_rmqindex._times import time_zone
 from rmqindex import RmqIndexError
 from rmqindex._cover import raise_checkpoint
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pyspark_rmqindex._runs import RunSlice
+    from pyspark_rmqindex._runs import Order, RunSlice
     from pyspark_rmqindex._target import IndexState, WriteJob
 
 __all__ = ["commit_files", "commit_staged", "is_live", "without_indexed"]
@@ -39,7 +39,9 @@ _HOW_TO_ORDER = (
 )
 
 
-def commit_staged(job: WriteJob, runs: Sequence[RunSlice], files: Sequence[BuiltFile]) -> None:
+def commit_staged(
+    job: WriteJob, runs: Sequence[RunSlice], files: Sequence[BuiltFile], order: Order
+) -> None:
     """Commit what the tasks of a ``df.write`` staged.
 
     Runs are merged into files here; together with the files that tasks built, they are ordered by
@@ -49,6 +51,7 @@ def commit_staged(job: WriteJob, runs: Sequence[RunSlice], files: Sequence[Built
         job: The write.
         runs: The runs of small tasks, in the order of the partitions.
         files: The files that large tasks built.
+        order: How the rows of the runs are ordered.
 
     Raises:
         ValueError: Rows that are indexed already.
@@ -56,7 +59,7 @@ def commit_staged(job: WriteJob, runs: Sequence[RunSlice], files: Sequence[Built
     """
     with _held_store(job) as live, job.staging.exclusive():
         state = job.state()
-        rows = without_indexed(job, state, RunSet(job.staging.path, runs, ARRIVAL))
+        rows = without_indexed(job, state, RunSet(job.staging.path, runs, order))
         for file in files:
             _check_file_not_indexed(job, state, file)
         parts = _ordered(job, rows, sorted(files, key=lambda file: (file.least, file.greatest)))

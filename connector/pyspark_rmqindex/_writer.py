@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark_rmqindex._build import BuiltFile, build_file, plan_files
 from pyspark_rmqindex._commit import commit_staged
 from pyspark_rmqindex._rows import InputShape
-from pyspark_rmqindex._runs import ARRIVAL, RunBuffer, RunSet, RunSlice
+from pyspark_rmqindex._runs import ARRIVAL, BY_POSITION, Order, RunBuffer, RunSet, RunSlice
 from pyspark_rmqindex._target import WriteJob, write_options
 from pyspark_rmqindex._task import cleaned_up, task_name, unindexed
 from rmqindex._owner import Owner
@@ -61,6 +61,8 @@ class IndexWriter(DataSourceArrowWriter):
         """
         checked = write_options(options)
         self._shape = InputShape.of(schema, members=checked.index_members)
+        # What load() read keeps the order of its entries; other rows keep that of their arrival.
+        self._order = BY_POSITION if self._shape.by_position else ARRIVAL
         self._job = WriteJob.start(checked, overwrite=overwrite, owner=Owner.of_ancestor(_JVM))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
@@ -72,7 +74,7 @@ class IndexWriter(DataSourceArrowWriter):
             RmqIndexError: The job was ended.
             OSError: The disk is full or broken.
         """
-        task = _StagingTask(self._job, self._shape)
+        task = _StagingTask(self._job, self._shape, self._order)
         with cleaned_up(self._job, task.remove):
             return task.run(iterator)
 
@@ -92,6 +94,7 @@ class IndexWriter(DataSourceArrowWriter):
                 self._job,
                 [part for result in results for part in result.runs],
                 [file for result in results for file in result.files],
+                self._order,
             )
         finally:
             self._job.staging.discard()
@@ -107,12 +110,13 @@ class _StagingTask:
 
     job: WriteJob
     shape: InputShape
+    order: Order
     files: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.partition, self.name = task_name()
         self.directory: Path = self.job.staging.path
-        self.buffer = RunBuffer(self.directory, f"run-{self.name}", ARRIVAL, _RUN_ROWS)
+        self.buffer = RunBuffer(self.directory, f"run-{self.name}", self.order, _RUN_ROWS)
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> TaskResult:
         """Stage the rows: as one run, or, where they are many, as files."""
@@ -122,7 +126,7 @@ class _StagingTask:
         runs = self.buffer.slices
         if len(runs) < 2:
             return TaskResult(self.partition, tuple(runs))
-        return self._build(RunSet(self.directory, runs, ARRIVAL))
+        return self._build(RunSet(self.directory, runs, self.order))
 
     def _build(self, rows: RunSet) -> TaskResult:
         """Build files of all rows but those at the end of what is indexed.

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +33,7 @@ SCHEMA = (
 SMALL = Layout(97, 50)
 GEOMETRY = {"maxHashSlotNum": "97", "maxIndexNum": "50"}
 START = 1_700_000_000_000
+SECOND_STORE = Path(__file__).parents[1] / "golden2" / "store"
 
 
 def batches(offsets, size=10):
@@ -598,6 +600,16 @@ class TestThroughSpark:
         copy = spark.read.format("rmqindex").load(str(index))
         expected = Counter((entry.key_hash, entry.phy_offset) for entry in store_entries)
         assert Counter((row.key_hash, row.phy_offset) for row in copy.collect()) == expected
+
+    def test_the_order_of_entries_survives_a_shuffle(self, spark, index):
+        """Entries of one offset keep their order, so files begin and times read as they did."""
+        read = spark.read.format("rmqindex").load(str(SECOND_STORE))
+        read.repartition(4).write.format("rmqindex").options(
+            maxHashSlotNum=53, maxIndexNum=120
+        ).mode("append").save(str(index))
+        copy = spark.read.format("rmqindex").load(str(index))
+        columns = ["key_hash", "phy_offset", "store_timestamp"]
+        assert Counter(copy.select(columns).collect()) == Counter(read.select(columns).collect())
 
     def test_a_failed_task_fails_the_job_and_nothing_is_left(self, spark, index):
         """The error shows the row; siblings that go on writing leave nothing."""
