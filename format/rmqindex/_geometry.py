@@ -185,23 +185,27 @@ def _chained(source: ByteSource, layout: Layout, newest: int, entries: NDArray[A
     hashes = entries["key_hash"].astype(np.int64)
     if hashes.min() < 0 or entries["time_diff"].min() < 0:
         return False
+    positions = np.arange(newest - len(entries) + 1, newest + 1)
+    previous = entries["prev_position"].astype(np.int64)
+    if np.any((previous < INVALID_INDEX) | (previous >= positions)):
+        return False
     slots = hashes % layout.hash_slot_num
-    distinct = np.unique(slots)
-    heads = source.slots(layout, distinct).tolist()
-    expected: dict[int, int | None] = dict(zip(distinct.tolist(), heads, strict=True))
-    position = newest
-    previous = entries["prev_position"].tolist()
-    for slot, prev in zip(reversed(slots.tolist()), reversed(previous), strict=True):
-        if not INVALID_INDEX <= prev < position:
-            return False
-        head = expected[slot]
-        if head is not None and head > newest:
-            head = _counted(source, layout, head, newest)
-        if head not in (position, None):
-            return False
-        expected[slot] = prev
-        position -= 1
-    return position > 0 or not any(expected.values())
+    order = np.argsort(slots, kind="stable")  # by slot, then from the oldest to the newest
+    slots, positions, previous = slots[order], positions[order], previous[order]
+    together = slots[1:] == slots[:-1]
+    if np.any(together & (previous[1:] != positions[:-1])):
+        return False
+    oldest, last = np.append(True, ~together), np.append(~together, True)
+    if len(entries) == newest and previous[oldest].any():
+        return False
+    heads, expected = source.slots(layout, slots[last]), positions[last]
+    if np.any((heads != expected) & (heads <= newest)):
+        return False
+    ahead = np.flatnonzero(heads > newest)
+    return all(
+        _counted(source, layout, head, newest) in (position, None)
+        for head, position in zip(heads[ahead].tolist(), expected[ahead].tolist(), strict=True)
+    )
 
 
 def _counted(source: ByteSource, layout: Layout, head: int, newest: int) -> int | None:
