@@ -41,8 +41,7 @@ def wheel_problems(wheel: Path) -> list[str]:
     metadata = {name for name in found if name.split("/")[0].endswith(".dist-info")}
     problems = [f"missing: {name}" for name in sorted(expected.keys() - found.keys())]
     problems += [
-        f"not of the packages: {name}"
-        for name in sorted(found.keys() - metadata - expected.keys())
+        f"not of the packages: {name}" for name in sorted(found.keys() - metadata - expected.keys())
     ]
     problems += [
         f"other bytes: {name}"
