@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -12,12 +11,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from pyspark_rmqindex._batches import check_not_null
 from pyspark_rmqindex._bounds import planned_bound, task_bound
+from pyspark_rmqindex._logs import absolute_log
 from pyspark_rmqindex._messages import Messages, log_columns
 from pyspark_rmqindex._partitions import LocalBound
 from pyspark_rmqindex._times import time_zone
-from rmqindex import CommitLog, RmqIndexError
-from rmqindex._storage import is_remote, local_path
+from rmqindex import CommitLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,14 +27,13 @@ if TYPE_CHECKING:
     from pyspark_rmqindex._options import MessageOptions
     from rmqindex import LogFile
 
-__all__ = ["MessagePartition", "MessageReader", "absolute_log", "check_not_null"]
+__all__ = ["MessagePartition", "MessageReader"]
 
 # Messages a batch holds at most.
 _MAX_MESSAGES = 32 * 1024
 # A task needs the files around its own, by whose distances the log knows how large files are; all
 # of them would make the plan of a log of many files large.
 _NEIGHBOURS = 8
-_SPLITTER = ","
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,29 +195,6 @@ class MessageReader(DataSourceReader):
             too_new = end is not None and time is not None and time - step > end
             if not too_old and not too_new:
                 yield file
-
-
-def absolute_log(path: str) -> str:
-    """Return the path of a log as the tasks, which may run elsewhere, understand it."""
-    if is_remote(path):
-        return path
-    whole = local_path(path)
-    if _SPLITTER in path and not whole.exists():
-        return _SPLITTER.join(absolute_log(part.strip()) for part in path.split(_SPLITTER))
-    return os.path.abspath(whole)  # noqa: PTH100  (resolve would follow links)
-
-
-def check_not_null(schema: pa.Schema, arrays: Sequence[pa.Array]) -> None:
-    """Refuse NULL where the requested schema says NOT NULL.
-
-    Raises:
-        RmqIndexError: There is one.
-    """
-    for field, array in zip(schema, arrays, strict=True):
-        if not field.nullable and array.null_count:
-            raise RmqIndexError(
-                f"column {field.name!r}: expected values, as the schema says NOT NULL, got NULL"
-            )
 
 
 def _last(batch: pa.RecordBatch) -> int:
