@@ -19,7 +19,7 @@ PACKAGES = {
     "pyspark_rmqcommitlog": ROOT / "connector",
 }
 # The parts of the tree that the source distribution carries.
-SOURCE_PARTS = ("connector", "docs", "format", "scripts", "spec", "tests")
+SOURCE_PARTS = (".ci", "connector", "docs", "format", "spec", "tests")
 SOURCE_FILES = ("LICENSE", "Makefile", "README.md", "pyproject.toml")
 
 
