@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rmqindex._errors import RmqIndexError
-from rmqindex._hashing import KEY_SEPARATOR, index_key, key_hash
+from rmqindex._hashing import index_key, key_hash
 from rmqindex._index_file import IndexFile
+from rmqindex._judge import Judge
 from rmqindex._layout import (
     DEFAULT_MAX_MSGS_NUM_BATCH,
     FIRST_POSITION,
@@ -79,6 +80,14 @@ _SYSTEM_TOPICS = (
     "RMQ_SYS_TRANS_OP_HALF_TOPIC",
     "rmq_sys_wheel_timer",
 )
+# What a verdict means for an entry that the broker returns.
+_TRUTHS = {
+    "verified": "hit",
+    "unknown": "hit",
+    "collision": "collision",
+    "expired": "expired",
+    "dangling": "dangling",
+}
 _GROUP_PREFIXES = ("%RETRY%", "%DLQ%")
 _QUEUES_FOLDER = "consumequeue"
 # Entries of a slot that are looked at to say whose they are.
@@ -205,13 +214,13 @@ def explain_lookup(
         >>> from rmqindex import explain_lookup, sample_store
         >>> explained = explain_lookup(sample_store(), "TopicTest", "no-such-key")
         >>> sorted({file.reason for file in explained.files})
-        ['other_keys']
+        ['empty_slot', 'other_keys']
     """
     window = _Window(0 if begin is None else begin, INT64_MAX if end is None else end)
     text = index_key(topic, key)
     log = commit_log_of(path, commit_log)
     try:
-        judge = _Judge(log, topic, key)
+        judge = Judge(log, topic, key)
         broker = _Broker(window, text, max_msgs_num_batch)
         files = [_explain_file(entry, layout, broker, judge) for entry in _newest_first(path)]
         others = _other_topics(path, topic, key, layout, log)
@@ -234,34 +243,6 @@ class _Window:
 
 def _newest_first(path: PathLike) -> list[FileEntry]:
     return list(reversed(index_files(path)))
-
-
-class _Judge:
-    """Tells by the CommitLog whether a hit is the key's."""
-
-    def __init__(self, log: CommitLog | None, topic: str, key: str) -> None:
-        self._log = log
-        self._topic = topic
-        self._key = key
-
-    def reasons(self, phy_offsets: Sequence[int]) -> list[tuple[str, str | None]]:
-        """Return ``hit``, ``collision``, ``expired`` or ``dangling`` for each offset."""
-        if self._log is None or not phy_offsets:
-            return [("hit", None)] * len(phy_offsets)
-        columns = ["topic", "all_uniq_keys", "all_keys"]
-        found = self._log.read_at(np.array(phy_offsets, np.int64), columns)
-        return [self._reason(row) for row in found.to_pylist()]
-
-    def _reason(self, row: dict[str, object]) -> tuple[str, str | None]:
-        if row["state"] != "record":
-            return ("expired" if row["state"] == "expired" else "dangling"), None
-        uniq_keys, keys = row["all_uniq_keys"], row["all_keys"]
-        assert isinstance(uniq_keys, list)
-        assert isinstance(keys, list)
-        all_keys = [*uniq_keys, *(part for text in keys for part in text.split(KEY_SEPARATOR))]
-        if row["topic"] == self._topic and self._key in all_keys:
-            return "hit", None
-        return "collision", f"{row['topic']}: {' '.join(part for part in all_keys if part)}"
 
 
 class _Broker:
@@ -298,7 +279,7 @@ class _Broker:
 
 
 def _explain_file(
-    entry: FileEntry, layout: Layout | None, broker: _Broker, judge: _Judge
+    entry: FileEntry, layout: Layout | None, broker: _Broker, judge: Judge
 ) -> FileExplanation:
     try:
         with IndexFile(entry.path, layout) as file:
@@ -308,7 +289,7 @@ def _explain_file(
 
 
 def _explain_open_file(
-    file: IndexFile, entry: FileEntry, broker: _Broker, judge: _Judge
+    file: IndexFile, entry: FileEntry, broker: _Broker, judge: Judge
 ) -> FileExplanation:
     returned, missing = broker.search(file)
     if file.layout is None or not file.entry_count:
@@ -334,14 +315,15 @@ def _explain_hits(
     returned: Counter[int],
     missing: str,
     broker: _Broker,
-    judge: _Judge,
+    judge: Judge,
     file: IndexFile,
 ) -> list[HitExplanation]:
     """Say of each entry with the hash whether the broker returns it, and what it is."""
     rows = found.select(["position", "phy_offset", "store_timestamp", "time_diff"]).to_pylist()
     hits = []
-    truths = judge.reasons([row["phy_offset"] for row in rows])
-    for row, (truth, message) in zip(rows, truths, strict=True):
+    verdicts = judge.verdicts([row["phy_offset"] for row in rows])
+    for row, verdict in zip(rows, verdicts, strict=True):
+        truth, message = _TRUTHS[verdict.state], verdict.message
         offset, time = row["phy_offset"], row["store_timestamp"]
         if returned[offset]:
             returned[offset] -= 1
@@ -394,14 +376,14 @@ def _other_topics(
             offsets[topics[query]].append(offset)
     others = []
     for each, found_offsets in offsets.items():
-        truths = _Judge(log, each, key).reasons(found_offsets)
+        truths = [_TRUTHS[v.state] for v in Judge(log, each, key).verdicts(found_offsets)]
         kept = [
             offset
-            for offset, (truth, _) in zip(found_offsets, truths, strict=True)
+            for offset, truth in zip(found_offsets, truths, strict=True)
             if truth == "hit" or (log is not None and truth == "expired")
         ]
         if kept:
-            confirmed = log is not None and all(truth == "hit" for truth, _ in truths)
+            confirmed = log is not None and all(truth == "hit" for truth in truths)
             others.append(OtherTopic(each, tuple(kept), confirmed))
     return tuple(others)
 
