@@ -12,6 +12,8 @@ from rmqindex._commitlog_bodies import (
 from rmqindex._commitlog_files import LogFile
 from rmqindex._commitlog_layout import COMMITLOG_SCHEMA
 from rmqindex._commitlog_properties import parse_properties, property_pairs
+from rmqindex._consume_queue import ConsumeQueue
+from rmqindex._consume_queue_layout import CONSUME_QUEUE_SCHEMA
 from rmqindex._cover import cover_index
 from rmqindex._decoding import ENTRY_SCHEMA
 from rmqindex._errors import CorruptCommitLogError, CorruptIndexError, RmqIndexError
@@ -37,6 +39,9 @@ from rmqindex._message_ids import (
     decode_offset_msg_id,
     decode_uniq_key,
 )
+from rmqindex._rebuild import RebuildResult, rebuild_index
+from rmqindex._rebuild_queues import QueueRebuildResult, rebuild_consume_queues
+from rmqindex._relayout import RelayoutResult, relayout_index
 from rmqindex._salvage import salvage
 from rmqindex._sample import sample_store
 from rmqindex._verify import verify
@@ -45,12 +50,14 @@ from rmqindex._writer import IndexFileWriter
 __all__ = [
     "AUDIT_RULES",
     "COMMITLOG_SCHEMA",
+    "CONSUME_QUEUE_SCHEMA",
     "ENTRY_SCHEMA",
     "EXPLAIN_REASONS",
     "FINDING_SCHEMA",
     "MATCH_STATES",
     "AuditRule",
     "CommitLog",
+    "ConsumeQueue",
     "CorruptCommitLogError",
     "CorruptIndexError",
     "FileExplanation",
@@ -67,6 +74,9 @@ __all__ = [
     "OffsetMessageId",
     "OtherTopic",
     "QueryOffsetResult",
+    "QueueRebuildResult",
+    "RebuildResult",
+    "RelayoutResult",
     "RemotingMessageId",
     "RmqIndexError",
     "StoreCheckpoint",
@@ -86,6 +96,9 @@ __all__ = [
     "message_keys",
     "parse_properties",
     "property_pairs",
+    "rebuild_consume_queues",
+    "rebuild_index",
+    "relayout_index",
     "salvage",
     "sample_store",
     "verify",
