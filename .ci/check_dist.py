@@ -17,6 +17,7 @@ PACKAGES = {
     "rmqindex": ROOT / "format",
     "pyspark_rmqindex": ROOT / "connector",
     "pyspark_rmqcommitlog": ROOT / "connector",
+    "pyspark_rmqconsumequeue": ROOT / "connector",
 }
 # The parts of the tree that the source distribution carries.
 SOURCE_PARTS = (".ci", "connector", "docs", "format", "spec", "tests")

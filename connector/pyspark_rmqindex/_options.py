@@ -22,29 +22,44 @@ __all__ = [
     "OPTIONS",
     "MessageOptions",
     "Option",
+    "QueueOptions",
     "ReadOptions",
     "Unverified",
     "layout_of",
     "message_options",
     "option_text",
     "parse_options",
+    "queue_options",
     "read_options",
     "wants_pushdown",
 ]
 
 Unverified = Literal["keep", "drop", "error"]
-Scope = Literal["read", "table", "write", "messages"]
+Scope = Literal["read", "table", "write", "messages", "queues"]
 
 _READ: frozenset[Scope] = frozenset({"read", "table"})
 _LOAD: frozenset[Scope] = frozenset({"read"})
 _EVERY: frozenset[Scope] = frozenset({"read", "table", "write"})
 _WRITE: frozenset[Scope] = frozenset({"write"})
 _MESSAGES: frozenset[Scope] = frozenset({"messages"})
+_QUEUES: frozenset[Scope] = frozenset({"queues"})
 _ALL_READS: frozenset[Scope] = _READ | _MESSAGES
 
 #: The value of ``commitLog`` that stands for the sibling of each index directory.
 AUTO = "auto"
 _NONE = "none"
+# An audit looks at whole files.
+_NOT_WITH_AUDIT = (
+    "topic",
+    "key",
+    "keys",
+    "keyHash",
+    "beginTimestamp",
+    "endTimestamp",
+    "pathGlobFilter",
+    "recursiveFileLookup",
+    "message",
+)
 
 # What Spark's catalog adds on its own: CatalogV2Util.TABLE_RESERVED_PROPERTIES and kin.
 _FROM_SPARK = frozenset(
@@ -177,19 +192,20 @@ OPTIONS: tuple[Option, ...] = (
         "path",
         "string",
         _some_text,
-        _EVERY | _MESSAGES,
+        _EVERY | _MESSAGES | _QUEUES,
         "An IndexFile, an index directory, or a store root that has `index/`; a local path, a "
         "`file:` URI, or a URI that pyarrow's file systems know (`s3://`, `hdfs://`, `gs://`). "
         "When reading, `*`, `?`, `[..]` and `{..}` in its names are patterns. For `rmqcommitlog`: "
         "a store root that has `commitlog/`, a directory of log files, one such file, or several "
-        "with commas between, as in `storePathCommitLog`; no patterns.",
+        "with commas between, as in `storePathCommitLog`; no patterns. For `rmqconsumequeue`: a "
+        "store root, its `consumequeue` directory, or one below; no patterns.",
         default_doc="must be given, here or in `load()` or `save()`",
     ),
     Option(
         "paths",
         "JSON list of strings",
         _text_list,
-        _ALL_READS,
+        _ALL_READS | _QUEUES,
         "Several paths to read, as `load([..])` passes them.",
         default_doc="the one `path`",
     ),
@@ -331,7 +347,7 @@ OPTIONS: tuple[Option, ...] = (
         "maxPartitionBytes",
         "size",
         _size,
-        _ALL_READS,
+        _ALL_READS | _QUEUES,
         "How many bytes of entries, or of messages, a partition of a scan aims at.",
         default="128m",
     ),
@@ -405,6 +421,16 @@ OPTIONS: tuple[Option, ...] = (
         "By how much the broker's clock may have stepped back. With it, files whose first message "
         "and the next file's show that nothing in them is of the time asked for are not read.",
         default_doc="any step: times prune no files, only the work within them",
+    ),
+    Option(
+        "audit",
+        "boolean",
+        _boolean,
+        _LOAD,
+        "Return findings instead of entries: `file`, `rule`, `severity`, `byte`, `expected` and "
+        "`got`, one task a file. With `commitLog`, the index is compared with its messages, too. "
+        "No patterns in paths.",
+        default="false",
     ),
     Option(
         "logLevel",
@@ -531,6 +557,8 @@ def _misplaced(option: Option, scope: Scope) -> str:
         return "only for reading"
     if scope == "messages":
         return "not for the format rmqcommitlog"
+    if scope == "queues":
+        return "not for the format rmqconsumequeue"
     return "only for writing"
 
 
@@ -583,6 +611,7 @@ class ReadOptions:
         check_crc: Whether the CRCs of messages are checked.
         decompress_body: Whether bodies are decompressed.
         log_level: ``INFO`` or ``WARNING``; None for what the environment says.
+        audit: Whether findings are returned instead of entries.
     """
 
     paths: tuple[str, ...]
@@ -605,6 +634,7 @@ class ReadOptions:
     check_crc: bool
     decompress_body: bool
     log_level: str | None
+    audit: bool = False
 
     @property
     def has_keys(self) -> bool:
@@ -663,7 +693,44 @@ def read_options(raw: Mapping[str, str]) -> ReadOptions:
         check_crc=values["checkCrc"],
         decompress_body=values["decompressBody"],
         log_level=values["logLevel"],
+        audit=_audit(values),
     )
+
+
+def _audit(values: Mapping[str, Any]) -> bool:
+    """Return whether an audit is asked for, which looks at whole files."""
+    if not values.get("audit"):
+        return False
+    for name in _NOT_WITH_AUDIT:
+        if values[name] is not None and values[name] is not False:
+            raise ValueError(f"option {name!r}: not together with 'audit'")
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOptions:
+    """The options of one load of ConsumeQueues, checked.
+
+    Attributes:
+        paths: Where the queues are, at least one.
+        max_partition_bytes: Bytes of files a partition aims at.
+    """
+
+    paths: tuple[str, ...]
+    max_partition_bytes: int
+
+
+def queue_options(raw: Mapping[str, str]) -> QueueOptions:
+    """Parse and check the options of a read of ConsumeQueues.
+
+    Raises:
+        ValueError: An unknown option or a bad value.
+    """
+    values = parse_options(raw, "queues")
+    paths = values["paths"] if values["paths"] is not None else ()
+    if values["path"] is not None:
+        paths = (values["path"], *paths)
+    return QueueOptions(paths, values["maxPartitionBytes"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,17 @@ from pyspark.sql.types import (
 __all__ = [
     "ENTRY_COLUMNS",
     "EXTRA_MESSAGE_COLUMNS",
+    "FINDING_COLUMNS",
     "KEY_COLUMNS",
     "MATCH_COLUMN",
     "MESSAGE_COLUMNS",
+    "QUEUE_COLUMNS",
     "check_columns",
     "check_schema",
+    "finding_schema",
     "full_schema",
     "message_schema",
+    "queue_schema",
 ]
 
 KEY_COLUMNS: dict[str, DataType] = {"topic": StringType(), "key": StringType()}
@@ -92,6 +96,28 @@ EXTRA_MESSAGE_COLUMNS: dict[str, DataType] = {
 }
 
 
+#: The columns of an audit's findings, as ``rmqindex.FINDING_SCHEMA`` has them.
+FINDING_COLUMNS: dict[str, DataType] = {
+    "file": StringType(),
+    "rule": StringType(),
+    "severity": StringType(),
+    "byte": LongType(),
+    "expected": StringType(),
+    "got": StringType(),
+}
+
+#: The columns of ConsumeQueue units, as ``rmqindex.CONSUME_QUEUE_SCHEMA`` has them.
+QUEUE_COLUMNS: dict[str, DataType] = {
+    "topic": StringType(),
+    "queue_id": IntegerType(),
+    "queue_offset": LongType(),
+    "phy_offset": LongType(),
+    "size": IntegerType(),
+    "tags_code": LongType(),
+    "file_path": StringType(),
+}
+
+
 def full_schema(*, keys: bool, log: bool = False, message: bool = False) -> StructType:
     """Return every column of entries, in the documented order.
 
@@ -106,6 +132,16 @@ def full_schema(*, keys: bool, log: bool = False, message: bool = False) -> Stru
     if message:
         columns |= EXTRA_MESSAGE_COLUMNS
     return _struct(columns)
+
+
+def finding_schema() -> StructType:
+    """Return every column of findings, in the documented order."""
+    return _struct(FINDING_COLUMNS)
+
+
+def queue_schema() -> StructType:
+    """Return every column of ConsumeQueue units, in the documented order."""
+    return _struct(QUEUE_COLUMNS)
 
 
 def message_schema() -> StructType:

@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
     from pyspark_rmqindex._options import Option
 
-_SCOPES = {"read": "`load`", "table": "`table`", "write": "`save`"}
+_SCOPES = {
+    "read": "`load`",
+    "table": "`table`",
+    "write": "`save`",
+    "messages": "`rmqcommitlog`",
+    "queues": "`rmqconsumequeue`",
+}
 
 
 def options_text() -> str:

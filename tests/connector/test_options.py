@@ -78,7 +78,7 @@ def test_the_time_zone_option_places_local_times():
     ("raw", "message"),
     [
         ({"pth": "/d"}, "option 'pth': unknown; did you mean 'path'"),
-        ({"frobnicate": "1"}, "option 'frobnicate': unknown. Known here: beginTimestamp, "),
+        ({"frobnicate": "1"}, "option 'frobnicate': unknown. Known here: audit, beginTimestamp, "),
         ({"mode": "PERMISSIVE"}, "option 'mode': expected one of FAILFAST, DROPMALFORMED, got"),
         ({"maxIndexNum": "5"}, "option 'maxIndexNum': give 'maxHashSlotNum' as well, or neither"),
         ({"maxHashSlotNum": "5"}, "option 'maxHashSlotNum': give 'maxIndexNum' as well"),
