@@ -223,10 +223,10 @@ class TestFailures:
         gone_soon(index)
 
     def test_rows_that_are_indexed_are_refused_or_skipped(self, spark, tmp_path):
-        """The option ``onIndexed`` decides."""
+        """The option ``onIndexed`` decides; either of two tasks may find such rows first."""
         index = tmp_path / "index"
         write_index(self.rows(spark, 0, 50), index)
-        with pytest.raises(Exception, match="phy_offset 10: expected rows after 49"):
+        with pytest.raises(Exception, match=r"phy_offset (10|35): expected rows after 49"):
             write_index(self.rows(spark, 10, 60), index)
         with pytest.raises(ValueError, match="phy_offset 49: expected rows after 49"):
             write_index(self.rows(spark, 49, 60), index)
