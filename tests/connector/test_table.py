@@ -13,18 +13,11 @@ import time
 import pytest
 from pyspark.errors import AnalysisException, PythonException
 
-import pyspark_rmqindex
-from pyspark_rmqindex import last_plan
+from pyspark_rmqindex import last_plan, table
 from rmqindex import index_key, key_hash
 
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 TIME_ZONE_CONF = "spark.sql.session.timeZone"
-
-
-def table(spark, path, **options):
-    """Make a table over the index alone: what it finds is what its entries say."""
-    return pyspark_rmqindex.table(spark, path, **{"commitLog": "none", **options})
-
 
 A = "topic = 'TopicTest' AND key = 'order-49'"
 B = "topic = 'TopicTest' AND key = 'a#b'"
@@ -397,7 +390,6 @@ def test_the_sql_recipe_resolves_anew_for_each_statement(spark, store, truth):
     )
     spark.sql(
         f"CREATE VIEW lookups AS SELECT * FROM lookups_base WITH (path = '{store}', "
-        "commitLog = 'none', "
         "pushdown = 'true') WHERE position >= 1"
     )
     try:
