@@ -1,6 +1,6 @@
 """Check what is in the built distributions: ``python .ci/check_dist.py dist``.
 
-The wheel holds the two packages, their type markers, the whole sample store and the licence, and
+The wheel holds the packages, their type markers, the whole sample store and the licence, and
 nothing else; the source distribution holds what the project's own tests and documents need.
 """
 
@@ -13,14 +13,19 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # Where each package lies in the tree.
-PACKAGES = {"rmqindex": ROOT / "format", "pyspark_rmqindex": ROOT / "connector"}
+PACKAGES = {
+    "rmqindex": ROOT / "format",
+    "pyspark_rmqindex": ROOT / "connector",
+    "pyspark_rmqcommitlog": ROOT / "connector",
+    "pyspark_rmqconsumequeue": ROOT / "connector",
+}
 # The parts of the tree that the source distribution carries.
 SOURCE_PARTS = (".ci", "connector", "docs", "format", "spec", "tests")
 SOURCE_FILES = ("LICENSE", "Makefile", "README.md", "pyproject.toml")
 
 
 def package_files() -> dict[str, bytes]:
-    """Return every file of the two packages by its name in the wheel."""
+    """Return every file of the packages by its name in the wheel."""
     return {
         path.relative_to(home).as_posix(): path.read_bytes()
         for package, home in PACKAGES.items()
@@ -30,22 +35,21 @@ def package_files() -> dict[str, bytes]:
 
 
 def wheel_problems(wheel: Path) -> list[str]:
-    """Say how the wheel differs from the two packages of the tree."""
+    """Say how the wheel differs from the packages of the tree."""
     expected = package_files()
     with zipfile.ZipFile(wheel) as archive:
         found = {name: archive.read(name) for name in archive.namelist()}
     metadata = {name for name in found if name.split("/")[0].endswith(".dist-info")}
     problems = [f"missing: {name}" for name in sorted(expected.keys() - found.keys())]
     problems += [
-        f"not of the two packages: {name}"
-        for name in sorted(found.keys() - metadata - expected.keys())
+        f"not of the packages: {name}" for name in sorted(found.keys() - metadata - expected.keys())
     ]
     problems += [
         f"other bytes: {name}"
         for name in sorted(expected.keys() & found.keys())
         if expected[name] != found[name]
     ]
-    for name in ("rmqindex/py.typed", "pyspark_rmqindex/py.typed"):
+    for name in (f"{package}/py.typed" for package in PACKAGES):
         if name not in found:
             problems.append(f"missing: {name}")
     store = [name for name in found if name.startswith("rmqindex/sample/store/")]

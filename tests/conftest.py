@@ -70,3 +70,19 @@ def spark(tmp_path_factory):
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run a command in this process and return its exit code, standard output and error."""
+
+    def run_main(*arguments):
+        from rmqindex._cli import main
+
+        monkeypatch.setattr(sys, "argv", ["rmqindex", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return ended.value.code, out, err
+
+    return run_main

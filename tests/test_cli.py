@@ -11,25 +11,12 @@ from pathlib import Path
 import pytest
 
 import rmqindex
-from rmqindex._cli import main
 
 STORE = rmqindex.sample_store()
 FILES = sorted((STORE / "index").iterdir())
 GOLDEN = Path(__file__).parent / "golden"
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run a command in this process and return its exit code, standard output and error."""
-
-    def run_main(*arguments):
-        monkeypatch.setattr(sys, "argv", ["rmqindex", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return ended.value.code, out, err
-
-    return run_main
+# What the IndexFiles alone say.
+NO_LOG = ("--commit-log", "none")
 
 
 def shell(*arguments, stdout=subprocess.PIPE, **environment):
@@ -180,7 +167,7 @@ class TestLookup:
 
     def test_it_finds_every_entry_newest_first(self, run):
         """All files are searched; entries that one message wrote twice are there twice."""
-        code, out, err = run("lookup", STORE, "TopicTest", "BB", "--json")
+        code, out, err = run("lookup", STORE, "TopicTest", "BB", "--json", *NO_LOG)
         hits = json.loads(out)["hits"]
         assert (code, err, len(hits)) == (0, "", 26)
         places = [(hit["name"], hit["position"]) for hit in hits]
@@ -191,11 +178,12 @@ class TestLookup:
             "position": 163,
             "phy_offset": 122928,
             "store_timestamp": 1700022860911,
+            "state": "unknown",
         }
 
     def test_its_table_shows_where_and_when(self, run):
         """A row an entry, then how many there are."""
-        code, out, _ = run("lookup", STORE, "TopicTest", "order-49", "--max-num", 1)
+        code, out, _ = run("lookup", STORE, "TopicTest", "order-49", "--max-num", 1, *NO_LOG)
         header, _, row, empty, count = out.splitlines()
         assert code == 0
         assert header.split() == ["File", "Position", "Offset", "Stored", "(UTC)", "Epoch", "ms"]
@@ -217,7 +205,7 @@ class TestLookup:
             ),
         ]
         for bounds in ranges:
-            code, out, _ = run("lookup", STORE, "TopicTest", "order-49", "--json", *bounds)
+            code, out, _ = run("lookup", STORE, "TopicTest", "order-49", "--json", *bounds, *NO_LOG)
             document = json.loads(out)
             assert code == 0
             assert (document["begin"], document["end"]) == (1700000004511, 1700000167511)
@@ -407,7 +395,9 @@ class TestOutput:
         facts = printed_at_a_terminal(columns, "info", FILES[0])
         for text in (FILES[0].name, "1700000004511", "1700003870642", "26249", "2.05"):
             assert text in facts
-        hits = printed_at_a_terminal(columns, "lookup", STORE, "TopicTest", "BB", "--max-num", "1")
+        hits = printed_at_a_terminal(
+            columns, "lookup", STORE, "TopicTest", "BB", "--max-num", "1", *NO_LOG
+        )
         for text in (FILES[4].name, "1700022860911", "122928"):
             assert text in hits
         assert "…" not in facts + hits

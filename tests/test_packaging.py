@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import pyspark_rmqcommitlog
+import pyspark_rmqconsumequeue
 import pyspark_rmqindex
 import rmqindex
 
@@ -20,15 +22,26 @@ def test_the_version_has_one_source():
     assert version("rmqindex") == PROJECT["version"]
 
 
-def test_spark_can_list_the_connector():
-    """Spark looks for top-level modules named pyspark_*, as pkgutil lists them."""
+def test_spark_can_list_the_data_sources():
+    """Spark looks for top-level modules named pyspark_*, and takes one source from each."""
     listed = [module.name for module in pkgutil.iter_modules()]
-    assert "pyspark_rmqindex" in listed
+    for name, source in (
+        ("pyspark_rmqindex", "rmqindex"),
+        ("pyspark_rmqcommitlog", "rmqcommitlog"),
+        ("pyspark_rmqconsumequeue", "rmqconsumequeue"),
+    ):
+        assert name in listed
+        assert importlib.import_module(name).DefaultSource.name() == source
 
 
 def test_both_packages_say_that_they_are_typed():
     """Type checkers read the annotations only of packages that have a marker."""
-    for package in (rmqindex, pyspark_rmqindex):
+    for package in (
+        rmqindex,
+        pyspark_rmqindex,
+        pyspark_rmqcommitlog,
+        pyspark_rmqconsumequeue,
+    ):
         assert (Path(package.__file__).parent / "py.typed").is_file()
 
 

@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyspark_rmqindex._schema import ENTRY_COLUMNS, KEY_COLUMNS
 from pyspark_rmqindex._times import MILLISECOND
-from rmqindex import CorruptIndexError
+from rmqindex import CorruptIndexError, RmqIndexError
 from rmqindex._layout import BEGIN_TIMESTAMP_OFFSET, INT64_MAX
 
 if TYPE_CHECKING:
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
     from pyspark_rmqindex._filters import Range
 
-__all__ = ["MAX_ROWS", "BatchBuilder", "keep", "merge"]
+__all__ = ["MAX_ROWS", "BatchBuilder", "check_not_null", "keep", "merge"]
 
 # Rows a batch holds at most; larger ones leave the processor's cache.
 MAX_ROWS = 65_536
+
+_MAX_BYTES = 64 * 1024 * 1024
 
 _FILE_PATH = "file_path"
 _STORE_TIMESTAMP = "store_timestamp"
@@ -43,6 +45,13 @@ class BatchBuilder:
         # Spark compares the batch with this very schema.
         self._schema = to_arrow_schema(schema, timezone="UTC")
         self._names = [field.name.lower() for field in schema.fields]
+        #: The Arrow types of the requested columns, whose names are in lower case.
+        self.types = pa.schema(
+            [
+                pa.field(name, field.type)
+                for name, field in zip(self._names, self._schema, strict=True)
+            ]
+        )
         self.entry_columns = [
             name for name in self._names if name in ENTRY_COLUMNS and name != _FILE_PATH
         ]
@@ -57,7 +66,8 @@ class BatchBuilder:
         """Build one batch.
 
         Args:
-            entries: At least ``entry_columns``, as ``rmqindex`` returns them.
+            entries: At least ``entry_columns``, as ``rmqindex`` returns them; where they were
+                compared with their messages, the columns that this gave as well.
             file_path: What the column of this name holds.
             keys: ``topic`` and ``key`` of each entry, where they are looked up.
         """
@@ -65,14 +75,14 @@ class BatchBuilder:
         for name, field in zip(self._names, self._schema, strict=True):
             if name == _FILE_PATH:
                 array = self._repeated(file_path, entries.num_rows)
-            elif name in KEY_COLUMNS:
-                assert keys is not None  # check_schema lets no key column through otherwise
+            elif keys is not None and name in KEY_COLUMNS:
                 array = keys[name]
             elif name == _STORE_TIMESTAMP:
                 array = _to_timestamps(entries.column(name), file_path, field.type)
             else:
                 array = entries.column(name)
             arrays.append(array)
+        check_not_null(self._schema, arrays)
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _repeated(self, file_path: str, count: int) -> pa.Array:
@@ -96,6 +106,19 @@ def _to_timestamps(milliseconds: pa.Array, file_path: str, type_: pa.DataType) -
             worst,
         )
     return pa.array(values * MILLISECOND).view(type_)
+
+
+def check_not_null(schema: pa.Schema, arrays: Sequence[pa.Array]) -> None:
+    """Refuse NULL where the requested schema says NOT NULL.
+
+    Raises:
+        RmqIndexError: There is one.
+    """
+    for field, array in zip(schema, arrays, strict=True):
+        if not field.nullable and array.null_count:
+            raise RmqIndexError(
+                f"column {field.name!r}: expected values, as the schema says NOT NULL, got NULL"
+            )
 
 
 def keep(entries: pa.RecordBatch, ranges: dict[str, Range]) -> Iterator[pa.RecordBatch]:
@@ -126,17 +149,20 @@ def merge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         batches: Of one schema; empty ones are left out.
 
     Yields:
-        The same rows in the same order, in batches of at most ``MAX_ROWS`` rows.
+        The same rows in the same order, in batches of at most ``MAX_ROWS`` rows and, where several
+        are united, 64 MiB.
     """
     pending: list[pa.RecordBatch] = []
     rows = 0
+    size = 0
     for batch in batches:
-        if pending and rows + batch.num_rows > MAX_ROWS:
+        if pending and (rows + batch.num_rows > MAX_ROWS or size + batch.nbytes > _MAX_BYTES):
             yield _united(pending)
-            pending, rows = [], 0
+            pending, rows, size = [], 0, 0
         if batch.num_rows:
             pending.append(batch)
             rows += batch.num_rows
+            size += batch.nbytes
     if pending:
         yield _united(pending)
 

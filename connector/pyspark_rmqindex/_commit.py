@@ -15,6 +15,7 @@ from pyspark_rmqindex._build import BuiltFile, build_file, plan_files
 from pyspark_rmqindex._runs import RunSet
 from pyspark_rmqindex._times import time_zone
 from rmqindex import RmqIndexError
+from rmqindex._cover import raise_checkpoint
 from rmqindex._live_store import ensure_not_live
 from rmqindex._names import next_names
 
@@ -209,6 +210,8 @@ def _commit(job: WriteJob, files: Sequence[BuiltFile]) -> None:
     names = _names(job, [file.header.begin_timestamp for file in fresh], there)
     new += [(job.staging.path / file.name, name) for file, name in zip(fresh, names, strict=True)]
     job.staging.commit(new, removed)
+    if job.options.checkpoint:
+        raise_checkpoint(job.staging.directory)
 
 
 def _names(job: WriteJob, timestamps: list[int], there: list[str]) -> list[str]:

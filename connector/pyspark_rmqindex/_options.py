@@ -18,22 +18,48 @@ if TYPE_CHECKING:
     from rmqindex._index_file import Mode
 
 __all__ = [
+    "AUTO",
     "OPTIONS",
+    "MessageOptions",
     "Option",
+    "QueueOptions",
     "ReadOptions",
+    "Unverified",
     "layout_of",
+    "message_options",
     "option_text",
     "parse_options",
+    "queue_options",
     "read_options",
     "wants_pushdown",
 ]
 
-Scope = Literal["read", "table", "write"]
+Unverified = Literal["keep", "drop", "error"]
+Scope = Literal["read", "table", "write", "messages", "queues"]
 
 _READ: frozenset[Scope] = frozenset({"read", "table"})
 _LOAD: frozenset[Scope] = frozenset({"read"})
 _EVERY: frozenset[Scope] = frozenset({"read", "table", "write"})
 _WRITE: frozenset[Scope] = frozenset({"write"})
+_MESSAGES: frozenset[Scope] = frozenset({"messages"})
+_QUEUES: frozenset[Scope] = frozenset({"queues"})
+_ALL_READS: frozenset[Scope] = _READ | _MESSAGES
+
+#: The value of ``commitLog`` that stands for the sibling of each index directory.
+AUTO = "auto"
+_NONE = "none"
+# An audit looks at whole files.
+_NOT_WITH_AUDIT = (
+    "topic",
+    "key",
+    "keys",
+    "keyHash",
+    "beginTimestamp",
+    "endTimestamp",
+    "pathGlobFilter",
+    "recursiveFileLookup",
+    "message",
+)
 
 # What Spark's catalog adds on its own: CatalogV2Util.TABLE_RESERVED_PROPERTIES and kin.
 _FROM_SPARK = frozenset(
@@ -58,7 +84,8 @@ class Option:
         name: The name as documented, in camelCase; Spark does not tell case apart.
         type: What its text holds, in words.
         parse: Text to value; raises ``ValueError`` with what was expected.
-        scopes: Where it is allowed: ``read`` (``load``), ``table``, ``write``.
+        scopes: Where it is allowed: ``read`` (``load``), ``table``, ``write``, ``messages``
+            (``load`` of the format ``rmqcommitlog``).
         doc: What it does.
         default: The text that stands for not giving it; None where absence has its own meaning.
         default_doc: What absence means, where ``default`` does not say it.
@@ -165,17 +192,20 @@ OPTIONS: tuple[Option, ...] = (
         "path",
         "string",
         _some_text,
-        _EVERY,
+        _EVERY | _MESSAGES | _QUEUES,
         "An IndexFile, an index directory, or a store root that has `index/`; a local path, a "
         "`file:` URI, or a URI that pyarrow's file systems know (`s3://`, `hdfs://`, `gs://`). "
-        "When reading, `*`, `?`, `[..]` and `{..}` in its names are patterns.",
+        "When reading, `*`, `?`, `[..]` and `{..}` in its names are patterns. For `rmqcommitlog`: "
+        "a store root that has `commitlog/`, a directory of log files, one such file, or several "
+        "with commas between, as in `storePathCommitLog`; no patterns. For `rmqconsumequeue`: a "
+        "store root, its `consumequeue` directory, or one below; no patterns.",
         default_doc="must be given, here or in `load()` or `save()`",
     ),
     Option(
         "paths",
         "JSON list of strings",
         _text_list,
-        _READ,
+        _ALL_READS | _QUEUES,
         "Several paths to read, as `load([..])` passes them.",
         default_doc="the one `path`",
     ),
@@ -225,24 +255,24 @@ OPTIONS: tuple[Option, ...] = (
         "beginTimestamp",
         "epoch milliseconds or timestamp",
         _time,
-        _READ,
-        "Only entries stored at this time or later. Digits are epoch milliseconds; anything else "
-        "is a timestamp as Spark's CAST reads it, in the session's time zone.",
+        _ALL_READS,
+        "Only entries, or messages, stored at this time or later. Digits are epoch milliseconds; "
+        "anything else is a timestamp as Spark's CAST reads it, in the session's time zone.",
         default_doc="no lower bound",
     ),
     Option(
         "endTimestamp",
         "epoch milliseconds or timestamp",
         _time,
-        _READ,
-        "Only entries stored at this time or earlier; written as `beginTimestamp`.",
+        _ALL_READS,
+        "Only entries, or messages, stored at this time or earlier; written as `beginTimestamp`.",
         default_doc="no upper bound",
     ),
     Option(
         "timeZone",
         "time zone",
         _zone,
-        _EVERY,
+        _EVERY | _MESSAGES,
         "Reading: the zone of `beginTimestamp` and `endTimestamp` texts that name none. "
         "Writing: the zone of the new files' names.",
         default_doc="reading: the session's time zone; writing: the system's",
@@ -284,7 +314,7 @@ OPTIONS: tuple[Option, ...] = (
         "mode",
         "enumeration",
         _choice("FAILFAST", "DROPMALFORMED"),
-        _READ,
+        _ALL_READS,
         "What to do with bytes that break the format: `FAILFAST` raises an error that names the "
         "path, the field and the byte; `DROPMALFORMED` reads the sound part.",
         default="FAILFAST",
@@ -317,17 +347,90 @@ OPTIONS: tuple[Option, ...] = (
         "maxPartitionBytes",
         "size",
         _size,
-        _READ,
-        "How many bytes of entries a partition of a scan aims at.",
+        _ALL_READS | _QUEUES,
+        "How many bytes of entries, or of messages, a partition of a scan aims at.",
         default="128m",
     ),
     Option(
         "commitLog",
-        "enumeration",
-        _choice("none"),
+        "path, `auto` or `none`",
+        _some_text,
         _READ,
-        "Where the messages' own texts come from; only `none` yet.",
-        default="none",
+        "The CommitLog that the entries point into. With it, `topic` and `key` are the message's "
+        "own, hash collisions are dropped, `store_timestamp` is exact, and `match_state` says what "
+        "was found. A path is what the format `rmqcommitlog` takes; `auto` is the sibling "
+        "`commitlog` of each directory `index`, if it is there.",
+        default_doc="`none`; for `table()` with key columns `auto`",
+    ),
+    Option(
+        "unverified",
+        "enumeration",
+        _choice("keep", "drop", "error"),
+        _READ,
+        "With a CommitLog: what happens to entries whose message cannot confirm their key, such as "
+        "those of expired messages: `keep` returns them, marked in `match_state`; `drop` leaves "
+        "them out; `error` fails the query.",
+        default="keep",
+    ),
+    Option(
+        "message",
+        "boolean",
+        _boolean,
+        _READ,
+        "With a CommitLog: return the columns of the message beside those of the entry, as the "
+        "format `rmqcommitlog` has them. A schema that names some of them needs no option.",
+        default="false",
+    ),
+    Option(
+        "checkCrc",
+        "boolean",
+        _boolean,
+        _ALL_READS,
+        "Check the CRC of every message that is read.",
+        default="false",
+    ),
+    Option(
+        "decompressBody",
+        "boolean",
+        _boolean,
+        _ALL_READS,
+        "Return bodies as they were sent instead of as they are stored.",
+        default="false",
+    ),
+    Option(
+        "beginOffset",
+        "integer",
+        _integer(0, 2**63 - 1),
+        _MESSAGES,
+        "Only messages that start at this offset or later, bytes.",
+        default_doc="no lower bound",
+    ),
+    Option(
+        "endOffset",
+        "integer",
+        _integer(0, 2**63 - 1),
+        _MESSAGES,
+        "Only messages that start before this offset, bytes.",
+        default_doc="no upper bound",
+    ),
+    Option(
+        "maxClockStep",
+        "integer, milliseconds",
+        _integer(0, 2**63 - 1),
+        _MESSAGES,
+        "By how much the broker's clock may have stepped back. With it, files whose first message "
+        "and the next file's show that nothing in them is of the time asked for are not read.",
+        default_doc="any step: times prune no files, only the work within them",
+    ),
+    Option(
+        "audit",
+        "boolean",
+        _boolean,
+        _LOAD,
+        "Return findings instead of entries: `file`, `rule`, `severity`, `byte`, `expected` and "
+        "`got`, one task a file. With `commitLog`, the index is compared with its messages, too. "
+        "No patterns in paths.",
+        default="false",
     ),
     Option(
         "logLevel",
@@ -375,6 +478,24 @@ OPTIONS: tuple[Option, ...] = (
         "files before it starts again, and the file that it writes into is left alone.",
         default="false",
     ),
+    Option(
+        "indexMembers",
+        "boolean",
+        _boolean,
+        _WRITE,
+        "Messages: also index the keys in the column `member_keys`, by which the broker cannot "
+        "find members of a batch. They come after the message's own keys.",
+        default="false",
+    ),
+    Option(
+        "checkpoint",
+        "boolean",
+        _boolean,
+        _WRITE,
+        "After the commit, raise `indexMsgTimestamp` in the store's `checkpoint` to the end of the "
+        "new files, so that a broker that starts after a crash keeps them.",
+        default="false",
+    ),
 )
 
 
@@ -401,7 +522,7 @@ def parse_options(raw: Mapping[str, str], scope: Scope) -> dict[str, Any]:
             if name.lower() not in _FROM_SPARK:
                 raise ValueError(_unknown(name, scope))
         elif scope not in option.scopes:
-            raise ValueError(f"option {option.name!r}: {_misplaced(scope)}")
+            raise ValueError(f"option {option.name!r}: {_misplaced(option, scope)}")
         else:
             given[option.name] = value
     values: dict[str, Any] = {}
@@ -424,7 +545,9 @@ def _unknown(name: str, scope: Scope) -> str:
     return f"option {name!r}: unknown{hint}. Known here: {', '.join(names)}"
 
 
-def _misplaced(scope: Scope) -> str:
+def _misplaced(option: Option, scope: Scope) -> str:
+    if option.scopes == _MESSAGES:
+        return "only for the format rmqcommitlog"
     if scope == "table":
         return (
             "not with pushdown: bind topic and key in WHERE, or give this option to "
@@ -432,6 +555,10 @@ def _misplaced(scope: Scope) -> str:
         )
     if scope == "write":
         return "only for reading"
+    if scope == "messages":
+        return "not for the format rmqcommitlog"
+    if scope == "queues":
+        return "not for the format rmqconsumequeue"
     return "only for writing"
 
 
@@ -478,7 +605,13 @@ class ReadOptions:
         recursive: Whether directories below are read too.
         ignore_missing: Whether what is missing has no rows.
         max_partition_bytes: Bytes of entries a scan partition aims at.
+        commit_log: Where the messages are: a path, ``auto``, or None for no CommitLog.
+        unverified: What to do with entries that no message confirms: ``keep``, ``drop``, ``error``.
+        message: Whether the schema has the message's columns.
+        check_crc: Whether the CRCs of messages are checked.
+        decompress_body: Whether bodies are decompressed.
         log_level: ``INFO`` or ``WARNING``; None for what the environment says.
+        audit: Whether findings are returned instead of entries.
     """
 
     paths: tuple[str, ...]
@@ -495,12 +628,27 @@ class ReadOptions:
     recursive: bool
     ignore_missing: bool
     max_partition_bytes: int
+    commit_log: str | None
+    unverified: Unverified
+    message: bool
+    check_crc: bool
+    decompress_body: bool
     log_level: str | None
+    audit: bool = False
 
     @property
     def has_keys(self) -> bool:
         """Whether the columns ``topic`` and ``key`` exist."""
-        return self.pairs is not None or (self.pushdown and self.key_columns)
+        return (
+            self.pairs is not None
+            or (self.pushdown and self.key_columns)
+            or self.commit_log is not None
+        )
+
+    @property
+    def has_log(self) -> bool:
+        """Whether entries are compared with their messages."""
+        return self.commit_log is not None
 
 
 def wants_pushdown(raw: Mapping[str, str]) -> bool:
@@ -539,8 +687,126 @@ def read_options(raw: Mapping[str, str]) -> ReadOptions:
         recursive=values["recursiveFileLookup"],
         ignore_missing=values["ignoreMissingFiles"],
         max_partition_bytes=values["maxPartitionBytes"],
+        commit_log=_commit_log(values),
+        unverified=values["unverified"],
+        message=values["message"],
+        check_crc=values["checkCrc"],
+        decompress_body=values["decompressBody"],
         log_level=values["logLevel"],
+        audit=_audit(values),
     )
+
+
+def _audit(values: Mapping[str, Any]) -> bool:
+    """Return whether an audit is asked for, which looks at whole files."""
+    if not values.get("audit"):
+        return False
+    for name in _NOT_WITH_AUDIT:
+        if values[name] is not None and values[name] is not False:
+            raise ValueError(f"option {name!r}: not together with 'audit'")
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOptions:
+    """The options of one load of ConsumeQueues, checked.
+
+    Attributes:
+        paths: Where the queues are, at least one.
+        max_partition_bytes: Bytes of files a partition aims at.
+    """
+
+    paths: tuple[str, ...]
+    max_partition_bytes: int
+
+
+def queue_options(raw: Mapping[str, str]) -> QueueOptions:
+    """Parse and check the options of a read of ConsumeQueues.
+
+    Raises:
+        ValueError: An unknown option or a bad value.
+    """
+    values = parse_options(raw, "queues")
+    paths = values["paths"] if values["paths"] is not None else ()
+    if values["path"] is not None:
+        paths = (values["path"], *paths)
+    return QueueOptions(paths, values["maxPartitionBytes"])
+
+
+@dataclass(frozen=True, slots=True)
+class MessageOptions:
+    """The options of one load of messages, checked.
+
+    Attributes:
+        paths: Where the log is, at least one.
+        begin_offset: Keep messages that start here or later, bytes.
+        end_offset: Keep messages that start before this; None for no bound.
+        begin: Keep messages stored at this time or later: epoch microseconds, or a local time
+            whose zone the task finds out; None for no bound.
+        end: Keep messages stored at this time or earlier; likewise.
+        time_zone: The zone named by the options, or None.
+        max_clock_step: Milliseconds by which the broker's clock may have stepped back; None for
+            any.
+        check_crc: Whether CRCs are checked.
+        decompress_body: Whether bodies are decompressed.
+        mode: ``FAILFAST`` or ``DROPMALFORMED``.
+        max_partition_bytes: Bytes of the log a partition aims at.
+    """
+
+    paths: tuple[str, ...]
+    begin_offset: int
+    end_offset: int | None
+    begin: int | LocalTime | None
+    end: int | LocalTime | None
+    time_zone: str | None
+    max_clock_step: int | None
+    check_crc: bool
+    decompress_body: bool
+    mode: Mode
+    max_partition_bytes: int
+
+
+def message_options(raw: Mapping[str, str]) -> MessageOptions:
+    """Parse and check the options of a read of messages.
+
+    Raises:
+        ValueError: An unknown option or a bad value.
+    """
+    values = parse_options(raw, "messages")
+    paths = values["paths"] if values["paths"] is not None else ()
+    if values["path"] is not None:
+        paths = (values["path"], *paths)
+    return MessageOptions(
+        paths=paths,
+        begin_offset=values["beginOffset"] or 0,
+        end_offset=values["endOffset"],
+        begin=_placed(values["beginTimestamp"], values["timeZone"]),
+        end=_placed(values["endTimestamp"], values["timeZone"]),
+        time_zone=values["timeZone"],
+        max_clock_step=values["maxClockStep"],
+        check_crc=values["checkCrc"],
+        decompress_body=values["decompressBody"],
+        mode=values["mode"],
+        max_partition_bytes=values["maxPartitionBytes"],
+    )
+
+
+def _commit_log(values: Mapping[str, Any]) -> str | None:
+    """Return where the messages are; None for no CommitLog."""
+    text: str | None = values["commitLog"]
+    keyless = values["pushdown"] and not values["keyColumns"]
+    if text is None:
+        text = AUTO if values["pushdown"] and not keyless else _NONE
+    elif text.lower() in (AUTO, _NONE):
+        text = text.lower()
+    if text == _NONE:
+        for name in ("message", "checkCrc", "decompressBody"):
+            if values[name]:
+                raise ValueError(f"option {name!r}: give 'commitLog' as well")
+        return None
+    if keyless:
+        raise ValueError("option 'commitLog': not without the columns topic and key")
+    return text
 
 
 def layout_of(values: Mapping[str, Any]) -> Layout | None:

@@ -32,6 +32,7 @@ class FileSlice:
         limit: The position after the last entry that was counted.
         start: The first position to read.
         stop: The position after the last one to read.
+        commit_log: Where its messages are; None where they are not asked for, or not there.
     """
 
     path: str
@@ -44,6 +45,7 @@ class FileSlice:
     limit: int
     start: int
     stop: int
+    commit_log: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader
 
 from pyspark_rmqindex._batches import BatchBuilder, keep, merge
-from pyspark_rmqindex._filters import Range, Wanted, filter_text, filters_to_wanted
+from pyspark_rmqindex._bounds import EXECUTION_ID, planned_bound, task_bound
+from pyspark_rmqindex._filters import EVERYTHING, Range, Wanted, filter_text, filters_to_wanted
 from pyspark_rmqindex._listing import list_slices, open_slice
+from pyspark_rmqindex._logs import find_log, folder_of
 from pyspark_rmqindex._partitions import IndexPartition, LocalBound, Query
 from pyspark_rmqindex._planning import Packing, apportion, matching_pairs, prune
 from pyspark_rmqindex._pushdown_state import check_generation, locked_state
 from pyspark_rmqindex._record import ScanPlan, log_plan, record_plan
-from pyspark_rmqindex._times import MILLISECOND, LocalTime, system_zone
-from rmqindex import index_key_hashes
+from pyspark_rmqindex._schema import EXTRA_MESSAGE_COLUMNS, KEY_COLUMNS, MATCH_COLUMN
+from pyspark_rmqindex._times import MILLISECOND
+from pyspark_rmqindex._verify import NEEDED, VERIFIED, Verifier, settled
+from rmqindex import CommitLog, index_key_hashes
+from rmqindex._layout import INT32_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,9 +42,8 @@ if TYPE_CHECKING:
 __all__ = ["IndexReader", "PushdownReader"]
 
 _PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
-_EXECUTION_ID = "spark.sql.execution.id"
-_TIME_ZONE_CONF = "spark.sql.session.timeZone"
-_JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
+# What an entry does not hold itself, or not exactly.
+_OF_MESSAGES = frozenset({*KEY_COLUMNS, *EXTRA_MESSAGE_COLUMNS, MATCH_COLUMN, "store_timestamp"})
 
 
 class IndexReader(DataSourceReader):
@@ -90,7 +96,9 @@ class IndexReader(DataSourceReader):
         if not isinstance(partition, IndexPartition):
             return  # Spark runs one task where there is nothing to read
         query = partition.query
-        times = query.time & Range(_placed(query.begin, up=True), _placed(query.end, up=False))
+        times = query.time & Range(
+            task_bound(query.begin, up=True), task_bound(query.end, up=False)
+        )
         if times.is_empty:
             return
         yield from merge(self._batches(partition, times))
@@ -99,20 +107,27 @@ class IndexReader(DataSourceReader):
         query = partition.query
         builder = BatchBuilder(self._schema)
         finder = _Lookup(query) if query.is_lookup else None
-        for each in partition.slices:
-            opened = open_slice(each, self._options)
-            if opened is None:
-                continue
-            with opened as file:
-                if finder is None:
-                    yield from _scan(file, each, query, times, builder)
-                else:
-                    yield from finder.find(file, each, times, builder)
+        with contextlib.ExitStack() as stack:
+            check: _Check | None = None
+            if _is_compared(query, builder, self._options):
+                verifier = stack.enter_context(
+                    contextlib.closing(Verifier(self._options, builder.types))
+                )
+                check = _Check(verifier, self._options, times)
+            for each in partition.slices:
+                opened = open_slice(each, self._options)
+                if opened is None:
+                    continue
+                with opened as file:
+                    if finder is None:
+                        yield from _scan(file, each, query, times, builder, check)
+                    else:
+                        yield from finder.find(file, each, times, builder, check)
 
     def _plan(self, wanted: Wanted, filters: Sequence[Filter]) -> list[IndexPartition]:
         """Make the partitions, and show what they are."""
         options = self._options
-        begin, end = _bound(options.begin, up=True), _bound(options.end, up=False)
+        begin, end = planned_bound(options.begin, up=True), planned_bound(options.end, up=False)
         # A local time may lie anywhere within the widest zones, as far as is known here.
         wanted = replace(
             wanted,
@@ -131,6 +146,11 @@ class IndexReader(DataSourceReader):
             end=end if isinstance(end, LocalBound) else None,
         )
         files, total, remote = list_slices(options)
+        if options.commit_log is not None:
+            files = _with_logs(files, options.commit_log)
+            # The messages' own times may lie before what their entries say.
+            if not wanted.time.is_empty:
+                wanted = replace(wanted, time=EVERYTHING)
         slices = prune(files, wanted)
         packing = Packing(options.max_partition_bytes, 4 * 2**20 if remote else 2**18)
         partitions = apportion(slices, query, packing)
@@ -248,7 +268,7 @@ def _check_conf() -> None:
     context = TaskContext.get()
     if context is None:
         return
-    if context.getLocalProperty(_EXECUTION_ID) is None:
+    if context.getLocalProperty(EXECUTION_ID) is None:
         raise ValueError(
             "table(): expected a DataFrame action or SQL, got an RDD action (.rdd, foreach), which "
             "does not let its tasks see whether pushdown is still on; use collect, toLocalIterator "
@@ -262,55 +282,108 @@ def _check_conf() -> None:
         )
 
 
-def _bound(bound: int | LocalTime | None, *, up: bool) -> int | LocalBound | None:
-    """Return an option's bound as milliseconds, or as what a task needs to find them."""
-    if bound is None:
-        return None
-    if isinstance(bound, int):
-        return _whole(bound, up=up)
-    zone = system_zone()
-    return LocalBound(bound, None if zone is None else bound.in_zone(zone))
+def _with_logs(files: Sequence[FileSlice], commit_log: str) -> list[FileSlice]:
+    """Say of each file where its messages are.
+
+    Raises:
+        RmqIndexError: The CommitLog is not there, or is of a kind that cannot be read.
+    """
+    logs: dict[str, str | None] = {}
+    for each in files:
+        folder = folder_of(each.name_path)
+        if folder not in logs:
+            logs[folder] = find_log(each.name_path, commit_log)
+    for log in dict.fromkeys(log for log in logs.values() if log is not None):
+        CommitLog(log).close()
+    return [replace(each, commit_log=logs[folder_of(each.name_path)]) for each in files]
 
 
-def _placed(bound: LocalBound | None, *, up: bool) -> int | None:
-    """Return a local bound as milliseconds, in the session's time zone."""
-    if bound is None:
-        return None
-    context = TaskContext.get()
-    name = context.getLocalProperty(_TIME_ZONE_CONF) if context is not None else None
-    if name is not None:
-        return _whole(bound.time.in_zone(name), up=up)
-    # Without the conf a session has the JVM's zone; that is the host's if nobody changed it, and
-    # if the properties were passed to this task at all.
-    if (
-        context is None
-        or context.getLocalProperty(_EXECUTION_ID) is None
-        or any(
-            "user.timezone" in (context.getLocalProperty(option) or "") for option in _JAVA_OPTIONS
-        )
-        or bound.in_system_zone is None
-    ):
-        raise ValueError(
-            f"options 'beginTimestamp' and 'endTimestamp': the session's time zone is not known "
-            f"here, so {bound.time.text!r} has no meaning; give the option 'timeZone', a zone in "
-            f"the text, or epoch milliseconds, or set {_TIME_ZONE_CONF}"
-        )
-    return _whole(bound.in_system_zone, up=up)
+def _is_compared(query: Query, builder: BatchBuilder, options: ReadOptions) -> bool:
+    """Tell whether anything that is asked for depends on the messages."""
+    return options.has_log and (
+        query.pairs is not None
+        or options.unverified != "keep"
+        or not query.time.is_everything
+        or query.begin is not None
+        or query.end is not None
+        or not _OF_MESSAGES.isdisjoint(builder.types.names)
+    )
 
 
-def _whole(micros: int, *, up: bool) -> int:
-    """Return whole milliseconds: the next ones up or down."""
-    return -(-micros // MILLISECOND) if up else micros // MILLISECOND
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """Compares entries with their messages, and keeps what is asked for.
+
+    Attributes:
+        verifier: Compares.
+        options: The options of the read.
+        times: Store times to keep, epoch milliseconds.
+    """
+
+    verifier: Verifier
+    options: ReadOptions
+    times: Range
+
+    def run(
+        self, file: IndexFile, each: FileSlice, entries: pa.RecordBatch
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the entries that are returned, with what their messages say."""
+        for checked in self.verifier.check(file, each, entries):
+            batch = _of_pairs(checked) if "bound_key" in checked.schema.names else checked
+            ranges = {} if self.times.is_everything else {"store_timestamp": self.times}
+            for kept in keep(batch, ranges):
+                yield settled(kept, each, self.options)
+
+    def may_hold(self, entries: pa.RecordBatch) -> pa.RecordBatch:
+        """Leave out entries whose messages cannot be of the times asked for.
+
+        Entries say whole seconds, 0 where the broker's clock stepped back behind the file's
+        start, and no more than 31 bits.
+        """
+        if self.times.is_everything:
+            return entries
+        read = entries.column("store_timestamp").to_numpy()
+        diff = entries.column("time_diff").to_numpy()
+        kept = np.ones(len(read), bool)
+        if self.times.low is not None:
+            kept &= (read > self.times.low - MILLISECOND) | (diff == INT32_MAX)
+        if self.times.high is not None:
+            kept &= (read <= self.times.high) | (diff == 0)
+        return entries if kept.all() else entries.take(pa.array(np.flatnonzero(kept)))
+
+
+def _of_pairs(checked: pa.RecordBatch) -> pa.RecordBatch:
+    """Drop the hash collisions of a lookup; what is not verified carries what was asked for."""
+    same = pc.and_(
+        pc.equal(checked.column("topic"), checked.column("bound_topic")),
+        pc.equal(checked.column("key"), checked.column("bound_key")),
+    )
+    verified = pc.equal(checked.column(MATCH_COLUMN), VERIFIED)
+    kept = checked.filter(pc.or_(pc.invert(verified), same.fill_null(False)))
+    columns = dict(zip(kept.schema.names, kept.columns, strict=True))
+    for name in KEY_COLUMNS:
+        columns[name] = columns.pop(f"bound_{name}")
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
 def _scan(
-    file: IndexFile, each: FileSlice, query: Query, times: Range, builder: BatchBuilder
+    file: IndexFile,
+    each: FileSlice,
+    query: Query,
+    times: Range,
+    builder: BatchBuilder,
+    check: _Check | None,
 ) -> Iterator[pa.RecordBatch]:
-    ranges = _ranges(query, times)
-    columns = list(dict.fromkeys([*builder.entry_columns, *ranges])) or ["position"]
+    ranges = _ranges(query, times if check is None else EVERYTHING)
+    needed = [] if check is None else [*NEEDED, "time_diff"]
+    columns = list(dict.fromkeys([*builder.entry_columns, *ranges, *needed])) or ["position"]
     for batch in file.scan(each.start, each.stop, columns):
         for kept in keep(batch, ranges):
-            yield builder.build(kept, each.name_path)
+            if check is None:
+                yield builder.build(kept, each.name_path)
+            else:
+                for checked in check.run(file, each, check.may_hold(kept)):
+                    yield builder.build(checked, each.name_path)
 
 
 def _ranges(query: Query, times: Range) -> dict[str, Range]:
@@ -337,9 +410,14 @@ class _Lookup:
             self._hashes = np.array(query.key_hashes or (), np.int32)
 
     def find(
-        self, file: IndexFile, each: FileSlice, times: Range, builder: BatchBuilder
+        self,
+        file: IndexFile,
+        each: FileSlice,
+        times: Range,
+        builder: BatchBuilder,
+        check: _Check | None,
     ) -> Iterator[pa.RecordBatch]:
-        ranges = _ranges(self._query, times)
+        ranges = _ranges(self._query, times if check is None else EVERYTHING)
         if each.start > 1 or each.stop < each.limit:
             ranges["position"] = Range(each.start, each.stop - 1)
         for found in keep(file.lookup(self._hashes, each.limit), ranges):
@@ -347,4 +425,11 @@ class _Lookup:
             if self._texts is not None:
                 place = found.column("query")
                 texts = {name: array.take(place) for name, array in self._texts.items()}
-            yield builder.build(found, each.name_path, texts)
+            if check is None:
+                yield builder.build(found, each.name_path, texts)
+                continue
+            bound = found
+            for name, text in (texts or {}).items():
+                bound = bound.append_column(f"bound_{name}", text)
+            for checked in check.run(file, each, bound):
+                yield builder.build(checked, each.name_path)

@@ -21,7 +21,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_rmqindex._schema import ENTRY_COLUMNS, KEY_COLUMNS
+from pyspark_rmqindex._schema import (
+    ENTRY_COLUMNS,
+    EXTRA_MESSAGE_COLUMNS,
+    KEY_COLUMNS,
+    MATCH_COLUMN,
+)
 from rmqindex import expand_messages, index_key_hashes
 from rmqindex._layout import INT32_MAX
 
@@ -40,6 +45,9 @@ _SHAPES = (
     "ARRAY<STRING>, sys_flag INT (one of uniq_key and keys at least; sys_flag may be missing)"
 )
 _MESSAGE_COLUMNS = frozenset({"uniq_key", "keys", "sys_flag"})
+# What load() of entries and of messages produces; what of it is not needed is left alone.
+_READABLE = frozenset({*ENTRY_COLUMNS, *KEY_COLUMNS, *EXTRA_MESSAGE_COLUMNS, MATCH_COLUMN})
+_MEMBER_KEYS = "member_keys"
 _INTEGER: tuple[type[DataType], ...] = (IntegerType, LongType)
 _TYPES: dict[str, tuple[tuple[type[DataType], ...], str]] = {
     "phy_offset": (_INTEGER, "BIGINT"),
@@ -50,6 +58,7 @@ _TYPES: dict[str, tuple[tuple[type[DataType], ...], str]] = {
     "uniq_key": ((StringType,), "STRING"),
     "keys": ((StringType, ArrayType), "STRING or ARRAY<STRING>"),
     "sys_flag": (_INTEGER, "INT"),
+    _MEMBER_KEYS: ((ArrayType,), "ARRAY<STRING>"),
     "position": (_INTEGER, "INT"),
     "file_path": ((StringType,), "STRING"),
 }
@@ -87,19 +96,25 @@ class InputShape:
         kind: ``key`` (topic and key), ``hash`` (key_hash) or ``message``.
         columns: The place of each known column by its name.
         by_position: Whether ``file_path`` and ``position`` say in which order the entries stood.
+        members: Whether the keys of members of batches are indexed as well.
     """
 
     kind: Literal["key", "hash", "message"]
     columns: dict[str, int]
     by_position: bool
+    members: bool = False
 
     @classmethod
-    def of(cls, schema: StructType) -> InputShape:
+    def of(cls, schema: StructType, *, members: bool = False) -> InputShape:
         """Recognise the shape of a DataFrame.
 
         Names are compared without regard to case.
-        Columns that ``load()`` produces are accepted beside those that are needed, so that what
-        was read can be written back.
+        Columns that ``load()`` produces, of entries or of messages, are accepted beside those that
+        are needed, so that what was read can be written back.
+
+        Args:
+            schema: The columns of the DataFrame.
+            members: Whether the keys in ``member_keys`` are indexed as well.
 
         Raises:
             ValueError: A column that is missing, unknown, repeated, ambiguous or of another type;
@@ -108,15 +123,20 @@ class InputShape:
         columns: dict[str, int] = {}
         for place, field in enumerate(schema.fields):
             name = field.name.lower()
-            if name not in _TYPES and name not in ENTRY_COLUMNS and name not in KEY_COLUMNS:
+            if name not in _TYPES and name not in _READABLE:
                 raise ValueError(f"column {field.name!r}: unknown. Columns to write: {_SHAPES}")
             if name in columns:
                 raise ValueError(f"column {field.name!r}: named twice. Columns to write: {_SHAPES}")
             columns[name] = place
             _check_type(field.name, name, field.dataType)
         kind = _kind(columns)
+        if members and (kind != "message" or _MEMBER_KEYS not in columns):
+            raise ValueError(
+                f"option 'indexMembers': expected messages with the column {_MEMBER_KEYS}, as the "
+                "format rmqcommitlog reads them"
+            )
         by_position = kind != "message" and {"file_path", "position"} <= columns.keys()
-        return cls(kind, columns, by_position)
+        return cls(kind, columns, by_position, members)
 
     def read(self, batch: pa.RecordBatch) -> EntryRows:
         """Turn a batch of input rows into entries.
@@ -216,11 +236,24 @@ class InputShape:
     def _expanded(
         self, batch: pa.RecordBatch
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-        return expand_messages(
-            self._column(batch, "topic"),
-            self._optional(batch, "uniq_key"),
-            self._optional(batch, "keys"),
-            self._optional(batch, "sys_flag"),
+        topics, flags = self._column(batch, "topic"), self._optional(batch, "sys_flag")
+        own = expand_messages(
+            topics, self._optional(batch, "uniq_key"), self._optional(batch, "keys"), flags
+        )
+        if not self.members:
+            return own
+        rows, ordinals, hashes = expand_messages(
+            topics, None, self._column(batch, _MEMBER_KEYS), flags
+        )
+        # Behind the message's own keys.
+        ordinals += np.bincount(own[0], minlength=batch.num_rows).astype(np.int32)[rows]
+        own_rows, own_ordinals, own_hashes = own
+        rows = np.concatenate([own_rows, rows])
+        order = np.argsort(rows, kind="stable")
+        return (
+            rows[order],
+            np.concatenate([own_ordinals, ordinals])[order],
+            np.concatenate([own_hashes, hashes])[order],
         )
 
     def _first_bad_message(self, batch: pa.RecordBatch) -> BadRowError:

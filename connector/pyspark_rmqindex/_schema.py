@@ -5,16 +5,33 @@ from __future__ import annotations
 import difflib
 
 from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
     DataType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
     TimestampType,
 )
 
-__all__ = ["ENTRY_COLUMNS", "KEY_COLUMNS", "check_schema", "full_schema"]
+__all__ = [
+    "ENTRY_COLUMNS",
+    "EXTRA_MESSAGE_COLUMNS",
+    "FINDING_COLUMNS",
+    "KEY_COLUMNS",
+    "MATCH_COLUMN",
+    "MESSAGE_COLUMNS",
+    "QUEUE_COLUMNS",
+    "check_columns",
+    "check_schema",
+    "finding_schema",
+    "full_schema",
+    "message_schema",
+    "queue_schema",
+]
 
 KEY_COLUMNS: dict[str, DataType] = {"topic": StringType(), "key": StringType()}
 
@@ -29,29 +46,140 @@ ENTRY_COLUMNS: dict[str, DataType] = {
     "file_path": StringType(),
 }
 
+#: What a CommitLog says of an entry.
+MATCH_COLUMN = "match_state"
 
-def full_schema(*, keys: bool) -> StructType:
-    """Return every column, in the documented order.
+_TEXTS = ArrayType(StringType())
+
+#: The columns of a message, by the format ``rmqcommitlog``.
+MESSAGE_COLUMNS: dict[str, DataType] = {
+    "topic": StringType(),
+    "uniq_key": StringType(),
+    "keys": StringType(),
+    "tags": StringType(),
+    "phy_offset": LongType(),
+    "size": IntegerType(),
+    "queue_id": IntegerType(),
+    "queue_offset": LongType(),
+    "sys_flag": IntegerType(),
+    "flag": IntegerType(),
+    "born_timestamp": TimestampType(),
+    "store_timestamp": TimestampType(),
+    "born_host": StringType(),
+    "store_host": StringType(),
+    "reconsume_times": IntegerType(),
+    "prepared_transaction_offset": LongType(),
+    "properties": MapType(StringType(), StringType()),
+    "body": BinaryType(),
+    "body_crc": IntegerType(),
+    "msg_id": StringType(),
+    "magic_code": IntegerType(),
+    "all_uniq_keys": _TEXTS,
+    "all_keys": _TEXTS,
+    "member_keys": _TEXTS,
+    "decoded_uniq_key": StructType(
+        [
+            StructField("kind", StringType()),
+            StructField("client", StringType()),
+            StructField("pid", IntegerType()),
+            StructField("timestamp", TimestampType()),
+            StructField("counter", LongType()),
+        ]
+    ),
+}
+
+#: The columns of a message that an entry has not.
+EXTRA_MESSAGE_COLUMNS: dict[str, DataType] = {
+    name: type_
+    for name, type_ in MESSAGE_COLUMNS.items()
+    if name not in KEY_COLUMNS and name not in ENTRY_COLUMNS
+}
+
+
+#: The columns of an audit's findings, as ``rmqindex.FINDING_SCHEMA`` has them.
+FINDING_COLUMNS: dict[str, DataType] = {
+    "file": StringType(),
+    "rule": StringType(),
+    "severity": StringType(),
+    "byte": LongType(),
+    "expected": StringType(),
+    "got": StringType(),
+}
+
+#: The columns of ConsumeQueue units, as ``rmqindex.CONSUME_QUEUE_SCHEMA`` has them.
+QUEUE_COLUMNS: dict[str, DataType] = {
+    "topic": StringType(),
+    "queue_id": IntegerType(),
+    "queue_offset": LongType(),
+    "phy_offset": LongType(),
+    "size": IntegerType(),
+    "tags_code": LongType(),
+    "file_path": StringType(),
+}
+
+
+def full_schema(*, keys: bool, log: bool = False, message: bool = False) -> StructType:
+    """Return every column of entries, in the documented order.
 
     Args:
         keys: Whether ``topic`` and ``key`` are known; they come first.
+        log: Whether a CommitLog is there, which gives ``match_state``.
+        message: Whether the message's columns stand beside those of the entry.
     """
-    columns = {**KEY_COLUMNS, **ENTRY_COLUMNS} if keys else ENTRY_COLUMNS
+    columns = {**KEY_COLUMNS, **ENTRY_COLUMNS} if keys else dict(ENTRY_COLUMNS)
+    if log:
+        columns[MATCH_COLUMN] = StringType()
+    if message:
+        columns |= EXTRA_MESSAGE_COLUMNS
+    return _struct(columns)
+
+
+def finding_schema() -> StructType:
+    """Return every column of findings, in the documented order."""
+    return _struct(FINDING_COLUMNS)
+
+
+def queue_schema() -> StructType:
+    """Return every column of ConsumeQueue units, in the documented order."""
+    return _struct(QUEUE_COLUMNS)
+
+
+def message_schema() -> StructType:
+    """Return every column of messages, in the documented order."""
+    return _struct(MESSAGE_COLUMNS)
+
+
+def _struct(columns: dict[str, DataType]) -> StructType:
     return StructType([StructField(name, type_) for name, type_ in columns.items()])
 
 
-def check_schema(schema: StructType, *, keys: bool) -> None:
-    """Refuse a requested schema that names what is not there.
+def check_schema(schema: StructType, *, keys: bool, log: bool = False) -> None:
+    """Refuse a requested schema of entries that names what is not there.
 
     Args:
         schema: Any subset of the columns, in any order, with or without NOT NULL.
         keys: Whether ``topic`` and ``key`` are known.
+        log: Whether a CommitLog is there.
 
     Raises:
         ValueError: No column, a repeated or an unknown one, or one of another type; the message
             lists the known ones.
     """
-    known = {field.name: field.dataType for field in full_schema(keys=keys).fields}
+    check_columns(schema, full_schema(keys=keys, log=log, message=log))
+
+
+def check_columns(schema: StructType, full: StructType) -> None:
+    """Refuse a requested schema that names what is not there.
+
+    Args:
+        schema: Any subset of the columns, in any order, with or without NOT NULL.
+        full: Every column.
+
+    Raises:
+        ValueError: No column, a repeated or an unknown one, or one of another type; the message
+            lists the known ones.
+    """
+    known = {field.name: field.dataType for field in full.fields}
     listing = ", ".join(f"{name} {type_.simpleString().upper()}" for name, type_ in known.items())
     if not schema.fields:
         raise ValueError(f"schema: expected at least one column. Known columns: {listing}")
@@ -74,10 +202,12 @@ def check_schema(schema: StructType, *, keys: bool) -> None:
 
 
 def _hint(name: str, known: dict[str, DataType]) -> str:
-    if name in KEY_COLUMNS:
+    if name in KEY_COLUMNS and "key_hash" in known:
         return (
             "an IndexFile stores no texts; look keys up with pyspark_rmqindex.table(), or give "
-            "the options topic and key"
+            "the options topic and key, or commitLog"
         )
+    if "key_hash" in known and (name == MATCH_COLUMN or name in EXTRA_MESSAGE_COLUMNS):
+        return "only the message in the CommitLog has it; give the option commitLog"
     close = difflib.get_close_matches(name, known, n=1)
     return f"unknown; did you mean {close[0]!r}?" if close else "unknown"

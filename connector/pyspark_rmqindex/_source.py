@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 
 from pyspark_rmqindex._options import read_options, wants_pushdown
-from pyspark_rmqindex._schema import check_schema, full_schema
+from pyspark_rmqindex._schema import check_columns, check_schema, finding_schema, full_schema
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -26,7 +26,8 @@ class DefaultSource(DataSource):
     The options are in the documentation's table; the columns are ``key_hash INT``,
     ``phy_offset BIGINT``, ``store_timestamp TIMESTAMP``, ``time_diff INT``, ``slot INT``,
     ``position INT``, ``prev_position INT``, ``file_path STRING``, and before them
-    ``topic STRING`` and ``key STRING`` where keys are looked up.
+    ``topic STRING`` and ``key STRING`` where keys are looked up, or known from a CommitLog; this
+    also gives ``match_state STRING`` and the columns of the message.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -63,7 +64,9 @@ class DefaultSource(DataSource):
         # A catalog's CREATE TABLE asks for the columns before there is a path.
         if "provider" not in self.options:
             _check_paths(options)
-        return full_schema(keys=options.has_keys)
+        if options.audit:
+            return finding_schema()
+        return full_schema(keys=options.has_keys, log=options.has_log, message=options.message)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the requested columns.
@@ -75,7 +78,13 @@ class DefaultSource(DataSource):
         from pyspark_rmqindex._reader import IndexReader, PushdownReader  # noqa: PLC0415
 
         options = read_options(self.options)
-        check_schema(schema, keys=options.has_keys)
+        if options.audit:
+            from pyspark_rmqindex._audit import AuditReader  # noqa: PLC0415
+
+            check_columns(schema, finding_schema())
+            _check_paths(options)
+            return AuditReader(options, schema)
+        check_schema(schema, keys=options.has_keys, log=options.has_log)
         _check_paths(options)
         if not options.pushdown:
             return IndexReader(options, schema, dict(self.options))

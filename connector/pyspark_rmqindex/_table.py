@@ -47,6 +47,10 @@ def table(
     for many different lookups make a fresh ``table()`` now and then, which costs nothing.
     Use one ``table()`` or view per thread.
 
+    Where the CommitLog lies beside the index (``commitLog`` names another place, or ``none``),
+    entries are compared with their messages: hash collisions are dropped, ``store_timestamp`` is
+    exact, and ``match_state`` says ``verified``, or why an entry could not be confirmed.
+
     This turns on ``spark.sql.python.filterPushdown.enabled`` for the session and needs it to stay
     on.
     On Spark 4.1 to 4.3 that exposes *other* Python data sources that take filters to a fault of

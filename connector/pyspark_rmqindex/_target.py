@@ -11,6 +11,7 @@ import numpy as np
 from pyspark_rmqindex._options import layout_of, parse_options
 from pyspark_rmqindex._times import time_zone
 from rmqindex import CorruptIndexError, IndexFile, IndexHeader, Layout, RmqIndexError
+from rmqindex._cover import ensure_coverable
 from rmqindex._journal import Staging
 from rmqindex._layout import HEADER_SIZE
 from rmqindex._live_store import ensure_not_live
@@ -46,6 +47,8 @@ class WriteOptions:
         broker_redispatch: Skip as a broker does instead.
         allow_overlap: Whether files may overlap.
         allow_live_store: Whether a broker may hold the store.
+        index_members: Whether the keys of members of batches are indexed as well.
+        checkpoint: Whether the store's checkpoint is raised to cover the index.
     """
 
     directory: Path
@@ -55,6 +58,8 @@ class WriteOptions:
     broker_redispatch: bool
     allow_overlap: bool
     allow_live_store: bool
+    index_members: bool
+    checkpoint: bool
 
 
 def write_options(raw: Mapping[str, str]) -> WriteOptions:
@@ -80,6 +85,8 @@ def write_options(raw: Mapping[str, str]) -> WriteOptions:
         broker_redispatch=values["brokerRedispatch"],
         allow_overlap=values["allowOverlap"],
         allow_live_store=values["allowLiveStore"],
+        index_members=values["indexMembers"],
+        checkpoint=values["checkpoint"],
     )
 
 
@@ -217,6 +224,8 @@ class WriteJob:
         directory = options.directory
         if not options.allow_live_store:
             ensure_not_live(directory)
+        if options.checkpoint:
+            ensure_coverable(directory)
         entries = _entries(directory)
         if overwrite:
             _check_replaceable(entries, options.layout)

@@ -59,8 +59,8 @@ class IndexWriter(DataSourceArrowWriter):
             ValueError: An unknown option, a bad value, or columns that cannot be indexed.
             RmqIndexError: A broker holds the store, or the geometry is unknown or another one.
         """
-        self._shape = InputShape.of(schema)
         checked = write_options(options)
+        self._shape = InputShape.of(schema, members=checked.index_members)
         # What load() read keeps the order of its entries; other rows keep that of their arrival.
         self._order = BY_POSITION if self._shape.by_position else ARRIVAL
         self._job = WriteJob.start(checked, overwrite=overwrite, owner=Owner.of_ancestor(_JVM))

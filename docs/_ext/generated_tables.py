@@ -11,13 +11,20 @@ from docutils.statemachine import StringList
 import spectext
 from pyspark_rmqindex._options import OPTIONS
 from requirement_links import link
+from rmqindex import AUDIT_RULES, EXPLAIN_REASONS
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
     from pyspark_rmqindex._options import Option
 
-_SCOPES = {"read": "`load`", "table": "`table`", "write": "`save`"}
+_SCOPES = {
+    "read": "`load`",
+    "table": "`table`",
+    "write": "`save`",
+    "messages": "`rmqcommitlog`",
+    "queues": "`rmqconsumequeue`",
+}
 
 
 def options_text() -> str:
@@ -54,6 +61,34 @@ class OptionList(_Generated):
         return options_text()
 
 
+def audit_rules_text() -> str:
+    """Return a Markdown table of the audit's rules."""
+    rows = [f"| `{rule.name}` | {rule.severity} | {rule.meaning} |" for rule in AUDIT_RULES]
+    return "\n".join(["| rule | severity | what a finding says |", "|---|---|---|", *rows])
+
+
+class AuditRules(_Generated):
+    """``{audit-rules}``."""
+
+    def content_text(self) -> str:
+        """Return the table."""
+        return audit_rules_text()
+
+
+def explain_reasons_text() -> str:
+    """Return a Markdown table of the reasons of an explained lookup."""
+    rows = [f"| `{name}` | {meaning} |" for name, meaning in EXPLAIN_REASONS.items()]
+    return "\n".join(["| reason | what it means |", "|---|---|", *rows])
+
+
+class ExplainReasons(_Generated):
+    """``{explain-reasons}``."""
+
+    def content_text(self) -> str:
+        """Return the table."""
+        return explain_reasons_text()
+
+
 class TraceabilityTable(_Generated):
     """``{traceability-table}``."""
 
@@ -64,6 +99,8 @@ class TraceabilityTable(_Generated):
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register with Sphinx."""
+    app.add_directive("audit-rules", AuditRules)
+    app.add_directive("explain-reasons", ExplainReasons)
     app.add_directive("option-list", OptionList)
     app.add_directive("traceability-table", TraceabilityTable)
     return {"parallel_read_safe": True}

@@ -142,7 +142,7 @@ def _files_of(path: PathLike, filesystem: pafs.FileSystem | None) -> list[LogFil
             f"{text}: a DLedger store ({dledger[0]}), whose records have other heads; it is not "
             "supported"
         )
-    if folders:
+    if entries:
         raise RmqIndexError(f"{text}: expected log files or a folder {_FOLDER}, found neither")
     return []
 

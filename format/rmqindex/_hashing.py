@@ -25,6 +25,7 @@ __all__ = [
     "index_key_hashes",
     "key_hash",
     "key_hashes",
+    "string_hash_codes",
 ]
 
 # IndexService.buildKey and MessageConst.KEY_SEPARATOR.
@@ -111,6 +112,23 @@ def index_key_hashes(
     separator = np.uint32(ord(TOPIC_KEY_SEPARATOR))
     prefixes = topic_codes * np.uint32(_MULTIPLIER) + separator
     return _index_hashes(prefixes * _powers(key_lengths) + key_codes)
+
+
+def string_hash_codes(values: pa.Array) -> NDArray[np.int32]:
+    """Return Java's ``String.hashCode`` of every string of an array.
+
+    Args:
+        values: Strings without nulls, in the types that :func:`key_hashes` takes.
+
+    Returns:
+        int32, of any sign.
+
+    Raises:
+        ValueError: A null, with its place.
+        TypeError: Not strings.
+    """
+    codes, _ = _hash_codes(values, "values")
+    return codes.view(np.int32)
 
 
 def _index_hashes(codes: NDArray[np.uint32]) -> NDArray[np.int32]:

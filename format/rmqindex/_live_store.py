@@ -14,11 +14,11 @@ from pathlib import Path
 
 from rmqindex._errors import RmqIndexError
 
-__all__ = ["ensure_not_live"]
+__all__ = ["ABORT_NAME", "LOCK_NAME", "ensure_not_live", "ensure_not_locked", "lock_holder"]
 
 # StorePathConfigHelper.getLockFile, getAbortFile.
-_LOCK_NAME = "lock"
-_ABORT_NAME = "abort"
+LOCK_NAME = "lock"
+ABORT_NAME = "abort"
 
 # Linux's struct flock: l_type, l_whence, l_start, l_len, l_pid.
 _FLOCK = struct.Struct("hhqqi")
@@ -37,25 +37,42 @@ def ensure_not_live(index_directory: str | os.PathLike[str]) -> None:
     Raises:
         RmqIndexError: The lock is held, or ``abort`` is there.
     """
-    # The broker's own path is tried first; abspath, unlike resolve, keeps links.
-    link = Path(os.path.abspath(index_directory))  # noqa: PTH100
-    for root in dict.fromkeys((link.parent, link.resolve().parent)):
-        holder = _lock_holder(root / _LOCK_NAME)
-        if holder is not None:
+    ensure_not_locked(index_directory)
+    for root in _store_roots(index_directory):
+        if (root / ABORT_NAME).exists():
             raise RmqIndexError(
-                f"{root / _LOCK_NAME}: expected no lock, got one held by process {holder}: a "
-                "broker runs on this store; stop it, or allow a live store explicitly"
-            )
-        if (root / _ABORT_NAME).exists():
-            raise RmqIndexError(
-                f"{root / _ABORT_NAME}: expected no such file, got one: a broker runs on this "
+                f"{root / ABORT_NAME}: expected no such file, got one: a broker runs on this "
                 "store, or did not stop cleanly; start and stop it, or allow a live store "
                 "explicitly"
             )
 
 
-def _lock_holder(path: Path) -> int | None:
-    """Return the process that holds a record lock on the first byte of a file."""
+def ensure_not_locked(index_directory: str | os.PathLike[str]) -> None:
+    """Refuse to go on when a broker runs on the store; one that crashed is no hindrance.
+
+    Args:
+        index_directory: As in :func:`ensure_not_live`.
+
+    Raises:
+        RmqIndexError: The lock is held.
+    """
+    for root in _store_roots(index_directory):
+        holder = lock_holder(root / LOCK_NAME)
+        if holder is not None:
+            raise RmqIndexError(
+                f"{root / LOCK_NAME}: expected no lock, got one held by process {holder}: a "
+                "broker runs on this store; stop it, or allow a live store explicitly"
+            )
+
+
+def _store_roots(index_directory: str | os.PathLike[str]) -> list[Path]:
+    # The broker's own path is tried first; abspath, unlike resolve, keeps links.
+    link = Path(os.path.abspath(index_directory))  # noqa: PTH100
+    return list(dict.fromkeys((link.parent, link.resolve().parent)))
+
+
+def lock_holder(path: Path) -> int | None:
+    """Return the process that holds a record lock on the first byte of a file, if one does."""
     try:
         with path.open("rb") as file:
             wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)

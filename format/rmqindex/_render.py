@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from rmqindex._index_directory import QueryOffsetResult
     from rmqindex._search import Hit
 
-__all__ = ["make_console", "print_broker_answer", "print_facts", "print_hits"]
+__all__ = [
+    "counted",
+    "make_console",
+    "plain_table",
+    "print_broker_answer",
+    "print_facts",
+    "print_hits",
+    "print_table",
+    "print_text",
+]
 
 # No table is this wide.
 _UNBOUNDED = 10_000
@@ -51,20 +60,23 @@ def print_facts(console: Console, facts: Sequence[FileFacts], zone: tzinfo, zone
     sound = [file for file in facts if file.error is None]
     table = _facts_table(sound, zone, zone_name)
     if sound and _width(table, console) <= console.width:
-        _print_table(console, table)
+        print_table(console, table)
     elif sound:
-        _print_text(console, "\n\n".join(_facts_paragraph(f, zone, zone_name) for f in sound))
-    _print_text(console, "\n" + "\n".join(_totals(facts, zone, zone_name)))
+        print_text(console, "\n\n".join(_facts_paragraph(f, zone, zone_name) for f in sound))
+    print_text(console, "\n" + "\n".join(_totals(facts, zone, zone_name)))
 
 
 def print_hits(console: Console, hits: Sequence[Hit], zone: tzinfo, zone_name: str) -> None:
     """Print the entries that a lookup found, as one table."""
-    table = _table()
+    table = plain_table()
     table.add_column("File", no_wrap=True)
     table.add_column("Position", justify="right", no_wrap=True)
     table.add_column("Offset", justify="right", no_wrap=True)
     table.add_column(f"Stored ({zone_name})", no_wrap=True)
     table.add_column("Epoch ms", justify="right", no_wrap=True)
+    is_judged = any(hit.state != "unknown" for hit in hits)
+    if is_judged:
+        table.add_column("Message", no_wrap=True)
     for hit in hits:
         table.add_row(
             hit.name,
@@ -72,30 +84,32 @@ def print_hits(console: Console, hits: Sequence[Hit], zone: tzinfo, zone_name: s
             str(hit.phy_offset),
             format_millis(hit.store_timestamp, zone),
             str(hit.store_timestamp),
+            *((hit.state,) if is_judged else ()),
         )
-    _print_table(console, table)
+    print_table(console, table)
     files = len({hit.path for hit in hits})
-    _print_text(console, f"\n{_count(len(hits), 'entry', 'entries')} in {_count(files, 'file')}")
+    print_text(console, f"\n{counted(len(hits), 'entry', 'entries')} in {counted(files, 'file')}")
 
 
 def print_broker_answer(
     console: Console, answer: QueryOffsetResult, zone: tzinfo, zone_name: str
 ) -> None:
     """Print what the broker's own search answers."""
-    table = _table()
+    table = plain_table()
     table.add_column("Offset", justify="right", no_wrap=True)
     for phy_offset in answer.phy_offsets:
         table.add_row(str(phy_offset))
-    _print_table(console, table)
+    print_table(console, table)
     updated = format_millis(answer.index_last_update_timestamp, zone)
-    _print_text(
+    print_text(
         console,
-        f"\n{_count(len(answer.phy_offsets), 'offset')}; the index was last updated {updated} "
+        f"\n{counted(len(answer.phy_offsets), 'offset')}; the index was last updated {updated} "
         f"{zone_name} at offset {answer.index_last_update_phy_offset}",
     )
 
 
-def _table() -> Table:
+def plain_table() -> Table:
+    """Return a table without lines but the one below its head."""
     return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
 
 
@@ -104,19 +118,20 @@ def _width(table: Table, console: Console) -> int:
     return console.measure(table, options=console.options.update_width(_UNBOUNDED)).maximum
 
 
-def _print_table(console: Console, table: Table) -> None:
+def print_table(console: Console, table: Table) -> None:
     """Print a table whole: a terminal that is too narrow breaks its lines, no digit is cut."""
     console.width = max(console.width, _width(table, console))
     console.print(table, crop=False)
 
 
-def _print_text(console: Console, text: str) -> None:
+def print_text(console: Console, text: str) -> None:
+    """Print text whose lines are not broken."""
     console.print(Text(text), soft_wrap=True)
 
 
 def _facts_table(facts: Sequence[FileFacts], zone: tzinfo, zone_name: str) -> Table:
     """Two lines a file: the first entry and the size, then the last entry and the disk's share."""
-    table = _table()
+    table = plain_table()
     table.add_column("File", no_wrap=True)
     table.add_column("Entries", justify="right", no_wrap=True)
     table.add_column("Slots in use", justify="right", no_wrap=True)
@@ -157,7 +172,7 @@ def _facts_paragraph(file: FileFacts, zone: tzinfo, zone_name: str) -> str:
 def _totals(facts: Sequence[FileFacts], zone: tzinfo, zone_name: str) -> list[str]:
     sums = total(facts)
     size = f"{_size(sums.size)}, {_size(sums.disk_size)} on disk"
-    lines = [f"{_count(sums.file_count, 'file')}, {sums.entry_count} entries, {size}"]
+    lines = [f"{counted(sums.file_count, 'file')}, {sums.entry_count} entries, {size}"]
     geometries = {(file.hash_slot_num, file.index_num) for file in facts if file.hash_slot_num}
     if len(geometries) == 1:
         slots, places = geometries.pop()
@@ -193,7 +208,8 @@ def _load(file: FileFacts) -> str:
     return "-" if file.load_factor is None else f"{file.load_factor:.2f}"
 
 
-def _count(number: int, one: str, many: str | None = None) -> str:
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """Return a number with its noun."""
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 

@@ -1,13 +1,12 @@
-"""One key over many IndexFiles, newest first."""
+"""One key over many IndexFiles, newest first, and what the messages themselves say of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from rmqindex._index_file import IndexFile
+from rmqindex._judge import Judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,7 +27,10 @@ class Hit:
         name: The name of that file.
         position: Its number in the file, from 1.
         phy_offset: CommitLog offset at which the message starts, bytes.
-        store_timestamp: Store time, epoch milliseconds; exact to the second below.
+        store_timestamp: Store time, epoch milliseconds; exact where ``state`` is ``verified``,
+            else cut to whole seconds after the file's first entry.
+        state: ``verified``: the message has the key; ``expired``: it is not in the CommitLog any
+            more; ``dangling``: no message starts there; ``unknown``: there was no log to ask.
     """
 
     path: str
@@ -36,6 +38,7 @@ class Hit:
     position: int
     phy_offset: int
     store_timestamp: int
+    state: str = "unknown"
 
 
 def search(
@@ -46,6 +49,7 @@ def search(
     mode: Mode,
     begin: int,
     end: int,
+    judge: Judge | None = None,
 ) -> Iterator[Hit]:
     """Find the entries of one key hash in every file.
 
@@ -59,6 +63,7 @@ def search(
         mode: ``FAILFAST`` or ``DROPMALFORMED``, as :class:`IndexFile` takes it.
         begin: The earliest store time wanted, epoch milliseconds.
         end: The latest store time wanted, epoch milliseconds.
+        judge: Says whose the messages are; without it, hits are candidates.
 
     Yields:
         The newest file's entries first, and in each file the newest first.
@@ -66,15 +71,22 @@ def search(
     Raises:
         RmqIndexError: A file that cannot be used.
     """
+    judge = judge or Judge(None, "", "")
     for entry in reversed(entries):
         with IndexFile(entry.path, layout, mode=mode) as file:
             found = file.lookup([key_hash])
-        times = found["store_timestamp"].to_numpy()
-        for row in np.flatnonzero((times >= begin) & (times <= end)).tolist():
-            yield Hit(
-                path=entry.path,
-                name=entry.name,
-                position=found["position"][row].as_py(),
-                phy_offset=found["phy_offset"][row].as_py(),
-                store_timestamp=int(times[row]),
-            )
+        verdicts = judge.verdicts(found["phy_offset"].to_pylist())
+        for row, verdict in enumerate(verdicts):
+            if verdict.state == "collision":
+                continue
+            time = verdict.store_timestamp
+            time = found["store_timestamp"][row].as_py() if time is None else time
+            if begin <= time <= end:
+                yield Hit(
+                    path=entry.path,
+                    name=entry.name,
+                    position=found["position"][row].as_py(),
+                    phy_offset=found["phy_offset"][row].as_py(),
+                    store_timestamp=time,
+                    state=verdict.state,
+                )

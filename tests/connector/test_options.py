@@ -9,6 +9,7 @@ import pytest
 
 from pyspark_rmqindex._options import (
     OPTIONS,
+    message_options,
     option_text,
     parse_options,
     read_options,
@@ -77,7 +78,7 @@ def test_the_time_zone_option_places_local_times():
     ("raw", "message"),
     [
         ({"pth": "/d"}, "option 'pth': unknown; did you mean 'path'"),
-        ({"frobnicate": "1"}, "option 'frobnicate': unknown. Known here: beginTimestamp, "),
+        ({"frobnicate": "1"}, "option 'frobnicate': unknown. Known here: audit, beginTimestamp, "),
         ({"mode": "PERMISSIVE"}, "option 'mode': expected one of FAILFAST, DROPMALFORMED, got"),
         ({"maxIndexNum": "5"}, "option 'maxIndexNum': give 'maxHashSlotNum' as well, or neither"),
         ({"maxHashSlotNum": "5"}, "option 'maxHashSlotNum': give 'maxIndexNum' as well"),
@@ -104,7 +105,15 @@ def test_the_time_zone_option_places_local_times():
         ({"pushdown": "true", "keyHash": "1"}, "option 'keyHash': not with pushdown"),
         ({"maxPartitionBytes": "0"}, "option 'maxPartitionBytes': expected a number of bytes"),
         ({"maxPartitionBytes": "many"}, "option 'maxPartitionBytes': expected a number of bytes"),
-        ({"commitLog": "/log"}, "option 'commitLog': expected one of none, got '/log'"),
+        ({"commitLog": ""}, "option 'commitLog': expected some text, got ''"),
+        ({"unverified": "hide"}, "option 'unverified': expected one of keep, drop, error, got"),
+        ({"message": "true"}, "option 'message': give 'commitLog' as well"),
+        ({"beginOffset": "0"}, "option 'beginOffset': only for the format rmqcommitlog"),
+        ({"indexMembers": "true"}, "option 'indexMembers': only for writing"),
+        (
+            {"pushdown": "true", "keyColumns": "false", "commitLog": "auto"},
+            "option 'commitLog': not without the columns topic and key",
+        ),
     ],
 )
 def test_an_error_names_the_option_and_what_is_allowed(raw, message):
@@ -112,6 +121,37 @@ def test_an_error_names_the_option_and_what_is_allowed(raw, message):
     with pytest.raises(ValueError, match="option") as caught:
         read_options({"path": "/d", **raw})
     assert message in str(caught.value)
+
+
+def test_the_commit_log_is_none_unless_asked_for_and_auto_for_tables():
+    """The default depends on whether keys are looked up in WHERE."""
+    assert read_options({"path": "/d"}).commit_log is None
+    assert read_options({"path": "/d", "topic": "t", "key": "k"}).commit_log is None
+    assert read_options({"path": "/d", "pushdown": "true"}).commit_log == "auto"
+    assert read_options({"path": "/d", "pushdown": "true", "commitLog": "none"}).commit_log is None
+    keyless = {"path": "/d", "pushdown": "true", "keyColumns": "false"}
+    assert read_options(keyless).commit_log is None
+    options = read_options({"path": "/d", "commitLog": "AUTO"})
+    assert (options.commit_log, options.has_keys, options.unverified) == ("auto", True, "keep")
+    assert read_options({"path": "/d", "commitLog": "/log"}).commit_log == "/log"
+
+
+def test_messages_have_options_of_their_own():
+    """Offsets, times and what is checked; everything else is refused by name."""
+    options = message_options(
+        {"path": "/d", "beginOffset": "5", "endTimestamp": "7", "checkCrc": "true"}
+    )
+    assert (options.paths, options.begin_offset, options.end_offset) == (("/d",), 5, None)
+    assert (options.begin, options.end, options.max_clock_step) == (None, 7000, None)
+    assert (options.check_crc, options.decompress_body, options.mode) == (True, False, "FAILFAST")
+    for raw, message in [
+        ({"topic": "t"}, "option 'topic': not for the format rmqcommitlog"),
+        ({"beginOfset": "1"}, "option 'beginOfset': unknown; did you mean 'beginOffset'"),
+        ({"endOffset": "-1"}, "option 'endOffset': expected an integer from 0"),
+    ]:
+        with pytest.raises(ValueError, match="option") as caught:
+            message_options({"path": "/d", **raw})
+        assert message in str(caught.value)
 
 
 def test_what_the_catalog_adds_is_ignored():

@@ -115,7 +115,7 @@ class TestShapes:
             ("topic STRING, phy_offset BIGINT, store_timestamp BIGINT", "all missing"),
             (f"{KEY}, uniq_key STRING", "columns of both"),
             (f"{MESSAGE}, key_hash INT", "columns of both"),
-            (f"{KEY}, body BINARY", "'body': unknown"),
+            (f"{KEY}, colour STRING", "'colour': unknown"),
             (f"{KEY}, TOPIC STRING", "'TOPIC': named twice"),
         ],
     )

@@ -52,7 +52,8 @@ def test_any_subset_in_any_order_is_accepted():
     ("fields", "message"),
     [
         ([("posittion", IntegerType())], "column 'posittion': unknown; did you mean 'position'?"),
-        ([("body", StringType())], "column 'body': unknown."),
+        ([("bodies", StringType())], "column 'bodies': unknown."),
+        ([("body", StringType())], "column 'body': only the message in the CommitLog has it;"),
         ([("key", StringType())], "column 'key': an IndexFile stores no texts; look keys up with"),
         ([("position", LongType())], "column 'position': expected INT, got BIGINT."),
         ([("slot", IntegerType()), ("Slot", IntegerType())], "column 'Slot': named twice."),

@@ -13,11 +13,18 @@ import time
 import pytest
 from pyspark.errors import AnalysisException, PythonException
 
-from pyspark_rmqindex import last_plan, table
+import pyspark_rmqindex
+from pyspark_rmqindex import last_plan
 from rmqindex import index_key, key_hash
 
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 TIME_ZONE_CONF = "spark.sql.session.timeZone"
+
+
+def table(spark, path, **options):
+    """Make a table over the index alone: what it finds is what its entries say."""
+    return pyspark_rmqindex.table(spark, path, **{"commitLog": "none", **options})
+
 
 A = "topic = 'TopicTest' AND key = 'order-49'"
 B = "topic = 'TopicTest' AND key = 'a#b'"
@@ -390,6 +397,7 @@ def test_the_sql_recipe_resolves_anew_for_each_statement(spark, store, truth):
     )
     spark.sql(
         f"CREATE VIEW lookups AS SELECT * FROM lookups_base WITH (path = '{store}', "
+        "commitLog = 'none', "
         "pushdown = 'true') WHERE position >= 1"
     )
     try:

@@ -1,0 +1,88 @@
+"""The audit as rows: ``spark.read.format("rmqindex").option("audit", "true")``."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from pyspark_rmqindex._batches import check_not_null
+from pyspark_rmqindex._logs import absolute_log
+from pyspark_rmqindex._options import AUTO
+from rmqindex import CommitLog
+from rmqindex._storage import is_remote, local_path
+from rmqindex._verify import plan_audit, run_audit, sibling_log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql.types import StructType
+
+    from pyspark_rmqindex._options import ReadOptions
+    from rmqindex._verify import AuditUnit, StoreUnit
+
+__all__ = ["AuditPartition", "AuditReader"]
+
+
+@dataclass
+class AuditPartition(InputPartition):
+    """The work of one task: one file, or what stands around the files of a store.
+
+    Attributes:
+        unit: What is looked at.
+    """
+
+    unit: StoreUnit | AuditUnit
+
+
+class AuditReader(DataSourceReader):
+    """Looks at each file of an index in a task of its own."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        """Keep what was asked.
+
+        Args:
+            options: The options, checked.
+            schema: The requested columns, checked.
+        """
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Look at each file's ends, and divide the work.
+
+        Raises:
+            RmqIndexError: A path is missing, or a store of another kind.
+        """
+        planned = []
+        for path in self._options.paths:
+            whole = path if is_remote(path) else os.path.abspath(local_path(path))  # noqa: PTH100
+            where = self._log_of(whole)
+            log = None if where is None else CommitLog(where)
+            planned += [
+                AuditPartition(unit) for unit in plan_audit(whole, log, self._options.layout)
+            ]
+            if log is not None:
+                log.close()
+        return planned
+
+    def _log_of(self, path: str) -> str | None:
+        commit_log = self._options.commit_log
+        if commit_log is None:
+            return None
+        return sibling_log(path) if commit_log == AUTO else absolute_log(commit_log)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Look at the file of one task, and return what was found."""
+        if not isinstance(partition, AuditPartition):
+            return  # Spark runs one task where there is nothing to look at
+        schema = to_arrow_schema(self._schema)
+        findings = run_audit(partition.unit)
+        if findings.num_rows:
+            arrays = [findings[field.name.lower()].cast(field.type) for field in schema]
+            check_not_null(schema, arrays)
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,61 @@
+"""Which CommitLog an index belongs to."""
+
+from __future__ import annotations
+
+import os
+
+from pyspark_rmqindex._options import AUTO
+from rmqindex._paths import exists
+from rmqindex._storage import is_remote, local_path
+
+__all__ = ["absolute_log", "find_log", "folder_of"]
+
+# StorePathConfigHelper.getStorePathIndex, getStorePathCommitLog.
+_INDEX_FOLDER = "index"
+_COMMITLOG_FOLDER = "commitlog"
+_SPLITTER = ","
+
+
+def absolute_log(path: str) -> str:
+    """Return the path of a log as the tasks, which may run elsewhere, understand it."""
+    if is_remote(path):
+        return path
+    whole = local_path(path)
+    if _SPLITTER in path and not whole.exists():
+        return _SPLITTER.join(absolute_log(part.strip()) for part in path.split(_SPLITTER))
+    return os.path.abspath(whole)  # noqa: PTH100  (resolve would follow links)
+
+
+def find_log(file_path: str, commit_log: str) -> str | None:
+    """Return where the messages of an IndexFile are.
+
+    Args:
+        file_path: The file.
+        commit_log: The option: a path, or ``auto`` for the sibling of the directory ``index``.
+
+    Returns:
+        A path that ``CommitLog`` takes; None where ``auto`` finds nothing.
+    """
+    if commit_log != AUTO:
+        return absolute_log(commit_log)
+    directory = folder_of(file_path)
+    if _last_name(directory) != _INDEX_FOLDER:
+        return None
+    base, mark, query = _parts(folder_of(directory))
+    found = f"{base.rstrip('/')}/{_COMMITLOG_FOLDER}{mark}{query}"
+    return found if exists(found) else None
+
+
+def folder_of(path: str) -> str:
+    """Return the directory that a file or a directory is in."""
+    base, mark, query = _parts(path)
+    return f"{base.rstrip('/').rpartition('/')[0]}{mark}{query}"
+
+
+def _last_name(path: str) -> str:
+    return _parts(path)[0].rstrip("/").rpartition("/")[2]
+
+
+def _parts(path: str) -> tuple[str, str, str]:
+    """Part the query off the path of a URI."""
+    return path.partition("?") if is_remote(path) else (path, "", "")

@@ -1,0 +1,235 @@
+"""The reader of the format ``rmqcommitlog``: parts of log files, divided at record boundaries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from pyspark_rmqindex._batches import check_not_null
+from pyspark_rmqindex._bounds import planned_bound, task_bound
+from pyspark_rmqindex._logs import absolute_log
+from pyspark_rmqindex._messages import Messages, log_columns
+from pyspark_rmqindex._partitions import LocalBound
+from pyspark_rmqindex._times import time_zone
+from rmqindex import CommitLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql.types import StructType
+
+    from pyspark_rmqindex._options import MessageOptions
+    from rmqindex import LogFile
+
+__all__ = ["MessagePartition", "MessageReader"]
+
+# Messages a batch holds at most.
+_MAX_MESSAGES = 32 * 1024
+# A task needs the files around its own, by whose distances the log knows how large files are; all
+# of them would make the plan of a log of many files large.
+_NEIGHBOURS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A stretch of one file, from record boundary to record boundary."""
+
+    file: LogFile
+    start: int
+    stop: int
+
+
+@dataclass
+class MessagePartition(InputPartition):
+    """The work of one task.
+
+    Attributes:
+        files: The files of the log that matter to it.
+        ranges: Start and stop of each stretch to read, offsets in bytes, at record boundaries.
+        begin: A lower bound of store time, inclusive; None for none.
+        end: An upper bound, likewise.
+    """
+
+    files: tuple[LogFile, ...]
+    ranges: tuple[tuple[int, int], ...]
+    begin: int | LocalBound | None
+    end: int | LocalBound | None
+
+
+class MessageReader(DataSourceReader):
+    """Reads the messages that the options ask for."""
+
+    def __init__(self, options: MessageOptions, schema: StructType) -> None:
+        """Keep what was asked.
+
+        Args:
+            options: The options, checked.
+            schema: The requested columns, checked.
+        """
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Find the files and divide the work.
+
+        Raises:
+            RmqIndexError: A path is missing or holds no log.
+        """
+        options = self._options
+        paths = [absolute_log(path) for path in options.paths]
+        begin, end = planned_bound(options.begin, up=True), planned_bound(options.end, up=False)
+        with CommitLog(paths[0] if len(paths) == 1 else paths) as log:
+            parts = list(self._parts(log, begin, end))
+            return [
+                MessagePartition(
+                    _files_around(log, pack),
+                    tuple((part.start, part.stop) for part in pack),
+                    begin,
+                    end,
+                )
+                for pack in _packed(parts, options.max_partition_bytes)
+            ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the messages of one task.
+
+        Raises:
+            CorruptCommitLogError: Damage, in the mode ``FAILFAST``.
+            RmqIndexError: A body that does not unpack, in that mode; the storage failed.
+            ValueError: A local time whose zone cannot be known.
+        """
+        if not isinstance(partition, MessagePartition):
+            return  # Spark runs one task where there is nothing to read
+        begin, end = (
+            task_bound(bound, up=up) if isinstance(bound, LocalBound) else bound
+            for bound, up in ((partition.begin, True), (partition.end, False))
+        )
+        with CommitLog(partition.files) as log:
+            for start, stop in partition.ranges:
+                yield from self._messages(log, (start, stop), (begin, end))
+
+    def _messages(
+        self, log: CommitLog, offsets: tuple[int, int], times: tuple[int | None, int | None]
+    ) -> Iterator[pa.RecordBatch]:
+        options = self._options
+        # Spark compares the batches with this very schema.
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        names = [name.lower() for name in self._schema.names]
+        columns = set(log_columns(names, decompress=options.decompress_body))
+        first, behind = options.begin_offset, options.end_offset
+        by_offset = offsets[0] < first or (behind is not None and behind < offsets[1])
+        by_time = times != (None, None)
+        columns |= ({"phy_offset"} if by_offset else set()) | (
+            {"store_timestamp"} if by_time else set()
+        )
+        zone = time_zone(options.time_zone or "UTC")
+        for scanned in log.scan(
+            *offsets,
+            sorted(columns) or ["size"],
+            check_crc=options.check_crc,
+            mode=options.mode,
+            at_boundaries=True,
+            max_records=_MAX_MESSAGES,
+        ):
+            batch = scanned
+            if by_offset:
+                batch = _within(batch, "phy_offset", first, None if behind is None else behind - 1)
+            if by_time:
+                batch = _within(batch, "store_timestamp", *times)
+            if batch.num_rows:
+                messages = Messages(
+                    log,
+                    batch,
+                    mode=options.mode,
+                    decompress=options.decompress_body,
+                    zone=zone,
+                )
+                arrays = [
+                    messages.column(name, field.type)
+                    for name, field in zip(names, schema, strict=True)
+                ]
+                check_not_null(schema, arrays)
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+            if by_offset and behind is not None and _last(scanned) >= behind:
+                return
+
+    def _parts(
+        self, log: CommitLog, begin: int | LocalBound | None, end: int | LocalBound | None
+    ) -> Iterator[_Part]:
+        """Divide the files at record boundaries; what the options leave out is left out."""
+        options = self._options
+        # What a broker appends from now on is not part of this read.
+        log_end = log.max_offset
+        first = options.begin_offset
+        behind = log_end if options.end_offset is None else min(log_end, options.end_offset)
+        for file in self._files_of_time(log, begin, end):
+            if file.stop <= first or file.start >= behind:
+                continue
+            starts = log.record_boundaries(file, options.max_partition_bytes)
+            starts = [start for start in starts if start < log_end]
+            for start, stop in pairwise([*starts, min(file.stop, log_end)]):
+                if stop > first and start < behind:
+                    yield _Part(file, start, stop)
+
+    def _files_of_time(
+        self, log: CommitLog, begin: int | LocalBound | None, end: int | LocalBound | None
+    ) -> Iterator[LogFile]:
+        """Leave out files all of whose messages are too old or too new.
+
+        Clocks step back, so that this is sure only within the largest step.
+        """
+        step = self._options.max_clock_step
+        begin, end = (None if isinstance(each, LocalBound) else each for each in (begin, end))
+        if step is None or (begin is None and end is None):
+            yield from log.files
+            return
+        times = [log.first_store_timestamp(file) for file in log.files]
+        for file, time, following in zip(log.files, times, [*times[1:], None], strict=True):
+            too_old = begin is not None and following is not None and following + step < begin
+            too_new = end is not None and time is not None and time - step > end
+            if not too_old and not too_new:
+                yield file
+
+
+def _last(batch: pa.RecordBatch) -> int:
+    return int(batch.column("phy_offset")[-1].as_py())
+
+
+def _within(batch: pa.RecordBatch, name: str, low: int | None, high: int | None) -> pa.RecordBatch:
+    values = batch.column(name).to_numpy()
+    kept = np.ones(len(values), bool)
+    if low is not None:
+        kept &= values >= low
+    if high is not None:
+        kept &= values <= high
+    return batch if kept.all() else batch.take(pa.array(np.flatnonzero(kept)))
+
+
+def _packed(parts: Sequence[_Part], max_bytes: int) -> Iterator[list[_Part]]:
+    """Put small parts, such as those of small files, together."""
+    pack: list[_Part] = []
+    filled = 0
+    for part in parts:
+        size = part.stop - part.start
+        if pack and filled + size > max_bytes:
+            yield pack
+            pack, filled = [], 0
+        pack.append(part)
+        filled += size
+    if pack:
+        yield pack
+
+
+def _files_around(log: CommitLog, parts: Sequence[_Part]) -> tuple[LogFile, ...]:
+    """Return the files that reading some parts looks at: theirs, those around, and the last."""
+    places = [log.files.index(part.file) for part in parts]
+    first, last = max(0, places[0] - _NEIGHBOURS), places[-1] + 1 + _NEIGHBOURS
+    files = log.files[first:last]
+    end = log.files[log.last_with_data()]
+    return files if end in files else (*files, end)

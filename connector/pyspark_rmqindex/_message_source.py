@@ -1,0 +1,62 @@
+"""The data source of messages: ``spark.read.format("rmqcommitlog")``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader
+
+from pyspark_rmqindex._options import message_options
+from pyspark_rmqindex._schema import check_columns, message_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from pyspark_rmqindex._options import MessageOptions
+
+__all__ = ["MessageSource"]
+
+
+class MessageSource(DataSource):
+    """The messages of an Apache RocketMQ CommitLog.
+
+    Spark finds it by its name, with no registration.
+    The options and the columns are in the documentation's tables.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "rmqcommitlog"
+
+    def schema(self) -> StructType:
+        """Return every column.
+
+        Raises:
+            ValueError: An unknown option or a bad value.
+        """
+        options = message_options(self.options)
+        # A catalog's CREATE TABLE asks for the columns before there is a path.
+        if "provider" not in self.options:
+            _check_paths(options)
+        return message_schema()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of the requested columns.
+
+        Raises:
+            ValueError: An unknown option, a bad value, or a column that is not there.
+        """
+        # Heavy imports stay out of the modules that Spark loads to list data sources.
+        from pyspark_rmqindex._message_reader import MessageReader  # noqa: PLC0415
+
+        options = message_options(self.options)
+        check_columns(schema, message_schema())
+        _check_paths(options)
+        reader: DataSourceReader = MessageReader(options, schema)
+        return reader
+
+
+def _check_paths(options: MessageOptions) -> None:
+    if not options.paths:
+        raise ValueError("option 'path': expected a path, in load() or as an option, got none")

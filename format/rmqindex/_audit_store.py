@@ -1,0 +1,142 @@
+"""The audit of what stands around IndexFiles: order, checkpoint, ``abort``, the log's end.
+
+RocketMQ: ``IndexService.load``, ``IndexService.buildIndex``, ``DefaultMessageStore.load``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rmqindex._checkpoint import CHECKPOINT_NAME, StoreCheckpoint
+from rmqindex._journal import staging_root
+from rmqindex._layout import END_PHY_OFFSET_OFFSET
+from rmqindex._live_store import ABORT_NAME, LOCK_NAME, lock_holder
+from rmqindex._paths import directory_entries, index_entries, is_index_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rmqindex._audit_rules import Findings
+    from rmqindex._commitlog import CommitLog
+    from rmqindex._header import IndexHeader
+    from rmqindex._layout import Layout
+
+__all__ = ["audit_barrier", "audit_files", "audit_names", "audit_state"]
+
+# StoreCheckpoint.java: index_msg_timestamp is the third of five longs.
+_INDEX_MSG_TIMESTAMP_OFFSET = 16
+_CHECKPOINT_FIELDS_SIZE = 40
+_INDEX_FOLDER = "index"
+
+
+def audit_names(directory: str, findings: Findings) -> None:
+    """Look at the names in an index directory."""
+    for entry in index_entries(directory):
+        if entry.is_directory:
+            findings.add(entry.path, "directory_name", None, "an IndexFile", "a directory")
+    for entry in directory_entries(directory):
+        if not is_index_name(entry.name):
+            findings.add(entry.path, "foreign_name", None, "IndexFiles alone", entry.name)
+
+
+def audit_files(
+    files: Sequence[tuple[str, int, IndexHeader, Layout | None]], findings: Findings
+) -> None:
+    """Compare files with each other.
+
+    Args:
+        files: Path, size in bytes, header and geometry of each, oldest first.
+        findings: Takes what is wrong.
+    """
+    sizes = Counter(size for _, size, _, _ in files)
+    common = max(sizes, key=lambda size: sizes[size], default=0)
+    for path, size, _, _ in files:
+        if size != common:
+            findings.add(path, "geometry_differs", None, f"{common} bytes", f"{size} bytes")
+    for (_, _, before, _), (path, _, header, _) in pairwise(files):
+        if header.entry_count and header.begin_phy_offset < before.end_phy_offset:
+            findings.add(
+                path,
+                "file_order",
+                None,
+                f"offsets from {before.end_phy_offset}",
+                header.begin_phy_offset,
+            )
+    for path, _, header, layout in files[:-1]:
+        if layout is not None and header.entry_count < layout.capacity:
+            findings.add(path, "not_full", None, f"{layout.capacity} entries", header.entry_count)
+
+
+def audit_state(directory: str, headers: Sequence[IndexHeader], findings: Findings) -> None:
+    """Look at a local store's ``checkpoint``, ``abort`` and ``lock``, and at unfinished writes.
+
+    Args:
+        directory: The index directory.
+        headers: Of its files, oldest first.
+        findings: Takes what is wrong.
+    """
+    root = Path(directory).absolute().parent
+    if (staging_root(directory) / "journal.json").exists():
+        findings.add(
+            str(staging_root(directory)), "unfinished_write", None, "no journal", "a journal"
+        )
+    if Path(directory).absolute().name != _INDEX_FOLDER:
+        return  # no store, as far as the names tell
+    if (root / ABORT_NAME).exists():
+        findings.add(str(root / ABORT_NAME), "abort_present", None, "no such file", "one")
+    holder = lock_holder(root / LOCK_NAME)
+    if holder is not None:
+        findings.add(str(root / LOCK_NAME), "lock_held", None, "no lock", f"process {holder}")
+    _audit_checkpoint(root / CHECKPOINT_NAME, headers, findings)
+
+
+def _audit_checkpoint(path: Path, headers: Sequence[IndexHeader], findings: Findings) -> None:
+    if not path.is_file():
+        findings.add(str(path), "checkpoint_missing", None, "a checkpoint", "none")
+        return
+    size = path.stat().st_size
+    if size < _CHECKPOINT_FIELDS_SIZE:
+        findings.add(
+            str(path), "checkpoint_size", size, f"{_CHECKPOINT_FIELDS_SIZE} bytes", f"{size} bytes"
+        )
+    flushed = StoreCheckpoint.load(path).index_msg_timestamp
+    late = [header.end_timestamp for header in headers[:-1] if header.end_timestamp > flushed]
+    if late:
+        findings.add(
+            str(path),
+            "checkpoint_behind",
+            _INDEX_MSG_TIMESTAMP_OFFSET,
+            f"at least {max(late)}, the end of a file that is not the last",
+            flushed,
+        )
+    latest = max((header.end_timestamp for header in headers), default=flushed)
+    if flushed > latest:
+        findings.add(
+            str(path),
+            "checkpoint_ahead",
+            _INDEX_MSG_TIMESTAMP_OFFSET,
+            f"at most {latest}, the last end of a file",
+            flushed,
+        )
+
+
+def audit_barrier(path: str, last: IndexHeader, log: CommitLog, findings: Findings) -> None:
+    """Tell whether the last file makes the broker skip messages to come.
+
+    Args:
+        path: The last file.
+        last: Its header.
+        log: The CommitLog.
+        findings: Takes what is wrong.
+    """
+    if log.files and last.end_phy_offset >= log.max_offset > 0:
+        findings.add(
+            path,
+            "stop_barrier",
+            END_PHY_OFFSET_OFFSET,
+            f"less than {log.max_offset}, the end of the CommitLog",
+            last.end_phy_offset,
+        )

@@ -1,0 +1,198 @@
+"""Reading ConsumeQueues: where each queue's messages are in the CommitLog.
+
+RocketMQ: ``ConsumeQueue``, ``BatchConsumeQueue``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from rmqindex._consume_queue_layout import (
+    BATCH_UNIT_DTYPE,
+    BLANK_SIZE,
+    CONSUME_QUEUE_SCHEMA,
+    UNIT_DTYPE,
+)
+from rmqindex._consume_queue_paths import QueueFile, find_queues
+from rmqindex._storage import open_source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from rmqindex._storage import PathLike
+
+__all__ = ["ConsumeQueue", "read_units"]
+
+# Units a batch holds at most.
+_BATCH_UNITS = 65_536
+
+
+class ConsumeQueue:
+    """One queue of one topic, read only.
+
+    Attributes:
+        topic: The topic; of a light queue, its own name (``%LMQ%..``).
+        queue_id: The number of the queue in the topic.
+        is_batch: Whether its units are those of a batch queue, 46 bytes each and a batch a unit.
+        files: Its files, oldest first.
+    """
+
+    def __init__(
+        self, topic: str, queue_id: int, files: Sequence[QueueFile], *, is_batch: bool = False
+    ) -> None:
+        """Take the files of a queue; see :meth:`find`.
+
+        Args:
+            topic: The topic.
+            queue_id: The number of the queue in the topic.
+            files: The files, oldest first.
+            is_batch: Whether it is a batch queue.
+        """
+        self.topic = topic
+        self.queue_id = queue_id
+        self.is_batch = is_batch
+        self.files = tuple(files)
+
+    @classmethod
+    def find(cls, path: PathLike) -> list[ConsumeQueue]:
+        """Find the queues that a path stands for.
+
+        Args:
+            path: A store root, its ``consumequeue`` or ``batchconsumequeue`` directory, that of a
+                topic or of a queue, or one file; local or a URI that ``pyarrow.fs`` knows.
+
+        Returns:
+            The queues by topic and number.
+
+        Raises:
+            RmqIndexError: Nothing is there, or no ConsumeQueue.
+        """
+        return [
+            cls(found.topic, found.queue_id, found.files, is_batch=found.is_batch)
+            for found in find_queues(path)
+        ]
+
+    @property
+    def unit_size(self) -> int:
+        """The size of a unit in bytes: 20, or 46 in a batch queue."""
+        return unit_dtype(is_batch=self.is_batch).itemsize
+
+    @property
+    def min_offset(self) -> int | None:
+        """The queue offset of the first message that is there; None without any."""
+        for batch in self.scan():
+            return int(batch["queue_offset"][0].as_py())
+        return None
+
+    @property
+    def max_offset(self) -> int | None:
+        """The queue offset that the next message would get; None without any."""
+        for file in reversed(self.files):
+            units = _written(_units_of(file, is_batch=self.is_batch), is_batch=self.is_batch)
+            if len(units):
+                if self.is_batch:
+                    return int(units["msg_base_offset"][-1]) + int(units["batch_size"][-1])
+                return file.start // self.unit_size + len(units)
+        return None
+
+    def scan(self, *, blanks: bool = False) -> Iterator[pa.RecordBatch]:
+        """Read the units in their order.
+
+        A file's units end where the first place is that was never written.
+
+        Args:
+            blanks: Also give the blank units before a queue's first message, whose ``size`` is
+                2,147,483,647.
+
+        Yields:
+            Batches of at least one unit with the columns of ``CONSUME_QUEUE_SCHEMA``; of a batch
+            queue, ``queue_offset`` is that of the batch's first message.
+
+        Raises:
+            RmqIndexError: The storage failed.
+        """
+        for file in self.files:
+            yield from read_units(
+                file, self.topic, self.queue_id, is_batch=self.is_batch, blanks=blanks
+            )
+
+    def __repr__(self) -> str:
+        """Show the topic, the number and how many files there are."""
+        return f"ConsumeQueue({self.topic!r}, {self.queue_id}, files={len(self.files)})"
+
+
+def unit_dtype(*, is_batch: bool) -> np.dtype[Any]:
+    """Return how a unit lies in a file."""
+    return BATCH_UNIT_DTYPE if is_batch else UNIT_DTYPE
+
+
+def read_units(
+    file: QueueFile, topic: str, queue_id: int, *, is_batch: bool, blanks: bool
+) -> Iterator[pa.RecordBatch]:
+    """Read one file, as :meth:`ConsumeQueue.scan` does.
+
+    Args:
+        file: The file.
+        topic: Its topic.
+        queue_id: Its queue's number.
+        is_batch: Whether it is of a batch queue.
+        blanks: Whether blank units are given, too.
+    """
+    units = _written(_units_of(file, is_batch=is_batch), is_batch=is_batch)
+    for start in range(0, len(units), _BATCH_UNITS):
+        part = units[start : start + _BATCH_UNITS]
+        if is_batch:
+            offsets = part["msg_base_offset"].astype(np.int64)
+        else:
+            first = file.start // UNIT_DTYPE.itemsize + start
+            offsets = np.arange(first, first + len(part), dtype=np.int64)
+            if not blanks:
+                real = _is_real(part)
+                part, offsets = part[real], offsets[real]
+        if len(part):
+            yield _batch(part, offsets, (topic, queue_id, file.path))
+
+
+def _is_real(units: NDArray[Any]) -> NDArray[np.bool_]:
+    blank: NDArray[np.bool_] = (units["phy_offset"] == 0) & (units["size"] == BLANK_SIZE)
+    return ~blank
+
+
+def _units_of(file: QueueFile, *, is_batch: bool) -> NDArray[Any]:
+    dtype = unit_dtype(is_batch=is_batch)
+    with open_source(file.path) as source:
+        count = source.size // dtype.itemsize
+        return np.frombuffer(source.read(0, count * dtype.itemsize), dtype).copy()
+
+
+def _written(units: NDArray[Any], *, is_batch: bool) -> NDArray[Any]:
+    """Cut a file's units where the first place is that holds none (``ConsumeQueue.recover``)."""
+    there = (units["phy_offset"] >= 0) & (units["size"] > 0)
+    if is_batch:
+        there &= (units["msg_base_offset"] >= 0) & (units["batch_size"] > 0)
+    missing = np.flatnonzero(~there)
+    return units[: missing[0]] if len(missing) else units
+
+
+def _batch(
+    units: NDArray[Any], offsets: NDArray[np.int64], constants: tuple[str, int, str]
+) -> pa.RecordBatch:
+    topic, queue_id, path = constants
+    size = len(units)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.repeat(pa.scalar(topic, pa.string()), size),
+            pa.repeat(pa.scalar(queue_id, pa.int32()), size),
+            pa.array(offsets),
+            pa.array(units["phy_offset"].astype(np.int64)),
+            pa.array(units["size"].astype(np.int32)),
+            pa.array(units["tags_code"].astype(np.int64)),
+            pa.repeat(pa.scalar(path, pa.string()), size),
+        ],
+        schema=CONSUME_QUEUE_SCHEMA,
+    )

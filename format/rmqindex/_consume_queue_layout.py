@@ -1,0 +1,88 @@
+"""Units, files and names of ConsumeQueues.
+
+RocketMQ: ``ConsumeQueue``, ``BatchConsumeQueue``, ``MessageStoreConfig``, ``TopicValidator``.
+No other module holds a number of these formats.
+All integers are big-endian and signed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+__all__ = [
+    "BATCH_FOLDER",
+    "BATCH_UNIT_DTYPE",
+    "BLANK_SIZE",
+    "CONSUME_QUEUE_SCHEMA",
+    "DEFAULT_BATCH_FILE_SIZE",
+    "DEFAULT_DELAY_LEVELS",
+    "DEFAULT_FILE_SIZE",
+    "FILE_NAME_DIGITS",
+    "LMQ_PREFIX",
+    "NO_COMPACTED_OFFSET",
+    "QUEUE_FOLDER",
+    "RETRY_PREFIX",
+    "SCHEDULE_TOPIC",
+    "SYSTEM_PREFIX",
+    "UNIT_DTYPE",
+]
+
+# StorePathConfigHelper.getStorePathConsumeQueue, getStorePathBatchConsumeQueue.
+QUEUE_FOLDER = "consumequeue"
+BATCH_FOLDER = "batchconsumequeue"
+# UtilAll.offset2FileName.
+FILE_NAME_DIGITS = 20
+
+# ConsumeQueue.CQ_STORE_UNIT_SIZE: 20 bytes.
+UNIT_DTYPE = np.dtype([("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+# BatchConsumeQueue.CQ_STORE_UNIT_SIZE: 46 bytes.
+BATCH_UNIT_DTYPE = np.dtype(
+    [
+        ("phy_offset", ">i8"),
+        ("size", ">i4"),
+        ("tags_code", ">i8"),
+        ("store_timestamp", ">i8"),
+        ("msg_base_offset", ">i8"),
+        ("batch_size", ">i2"),
+        ("compacted_offset", ">i4"),
+        ("reserved", ">i4"),
+    ]
+)
+# BatchConsumeQueue.INVALID_POS.
+NO_COMPACTED_OFFSET = -1
+# ConsumeQueue.fillPreBlank: units before a queue's first message.
+BLANK_SIZE = 2**31 - 1
+
+# MessageStoreConfig.mappedFileSizeConsumeQueue, mapperFileSizeBatchConsumeQueue.
+DEFAULT_FILE_SIZE = 300_000 * UNIT_DTYPE.itemsize
+DEFAULT_BATCH_FILE_SIZE = 300_000 * BATCH_UNIT_DTYPE.itemsize
+# MessageStoreConfig.messageDelayLevel.
+DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+
+# TopicValidator, MixAll.
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+SYSTEM_PREFIX = "rmq_sys_"
+RETRY_PREFIX = "%RETRY%"
+LMQ_PREFIX = "%LMQ%"
+
+
+def _required(name: str, data_type: pa.DataType) -> pa.Field:
+    return pa.field(name, data_type, nullable=False)
+
+
+#: The columns of a ConsumeQueue's units, as :meth:`rmqindex.ConsumeQueue.scan` gives them.
+CONSUME_QUEUE_SCHEMA = pa.schema(
+    [
+        _required("topic", pa.string()),
+        _required("queue_id", pa.int32()),
+        # The place of the message in its queue, counted in messages.
+        _required("queue_offset", pa.int64()),
+        # Where the message starts in the CommitLog, and its size, both in bytes.
+        _required("phy_offset", pa.int64()),
+        _required("size", pa.int32()),
+        # String.hashCode of TAGS; of delayed messages, when they are due in epoch milliseconds.
+        _required("tags_code", pa.int64()),
+        _required("file_path", pa.string()),
+    ]
+)

@@ -1,0 +1,149 @@
+"""Where ConsumeQueues lie: ``consumequeue/<topic>/<queue id>/<20 digits>``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from rmqindex._consume_queue_layout import BATCH_FOLDER, FILE_NAME_DIGITS, QUEUE_FOLDER
+from rmqindex._errors import RmqIndexError
+from rmqindex._paths import directory_entries, exists
+from rmqindex._storage import is_remote, local_path
+
+if TYPE_CHECKING:
+    from rmqindex._paths import FileEntry
+    from rmqindex._storage import PathLike
+
+__all__ = ["FoundQueue", "QueueFile", "find_queues", "queue_topics"]
+
+_FILE_NAME = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
+_QUEUE_ID = re.compile(r"[0-9]{1,10}")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFile:
+    """A file of a queue.
+
+    Attributes:
+        path: A local path or a URI.
+        start: Where it begins in the queue, bytes; its name.
+        size: Its size, bytes.
+    """
+
+    path: str
+    start: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class FoundQueue:
+    """A queue as its directory tells it.
+
+    Attributes:
+        topic: The topic.
+        queue_id: The number of the queue.
+        is_batch: Whether it lies below ``batchconsumequeue``.
+        files: Its files, oldest first.
+    """
+
+    topic: str
+    queue_id: int
+    is_batch: bool
+    files: tuple[QueueFile, ...]
+
+
+def find_queues(path: PathLike) -> list[FoundQueue]:
+    """Find the queues that a path stands for, by topic and number.
+
+    Args:
+        path: As :meth:`ConsumeQueue.find` takes it.
+
+    Raises:
+        RmqIndexError: Nothing is there, or no ConsumeQueue.
+    """
+    text = str(path) if is_remote(path) else str(local_path(path).absolute())
+    if not exists(text):
+        raise RmqIndexError(f"{text}: no such file or directory")
+    parts = _parts(text)
+    if _FILE_NAME.fullmatch(parts[-1]):
+        return [_only_file(text, parts)]
+    entries = directory_entries(text)
+    if any(not each.is_directory and _FILE_NAME.fullmatch(each.name) for each in entries):
+        return [_queue(text, parts)]
+    if parts[-1] in (QUEUE_FOLDER, BATCH_FOLDER):
+        return _queues_of_folder(entries, is_batch=parts[-1] == BATCH_FOLDER)
+    folders = [each for each in entries if each.name in (QUEUE_FOLDER, BATCH_FOLDER)]
+    if folders:
+        return [
+            queue
+            for folder in sorted(folders, key=lambda each: each.name, reverse=True)
+            for queue in _queues_of_folder(
+                directory_entries(folder.path), is_batch=folder.name == BATCH_FOLDER
+            )
+        ]
+    if len(parts) > 1 and parts[-2] in (QUEUE_FOLDER, BATCH_FOLDER):
+        return _queues_of_topic(parts[-1], entries, is_batch=parts[-2] == BATCH_FOLDER)
+    raise RmqIndexError(
+        f"{text}: expected a store with a folder {QUEUE_FOLDER}, that folder, or one below, got "
+        "neither"
+    )
+
+
+def queue_topics(path: str) -> list[str]:
+    """Return the topics that have a ConsumeQueue in a local store, or beside its ``commitlog``."""
+    root = Path(path)
+    for store in (root, root.parent):
+        folder = store / QUEUE_FOLDER
+        if folder.is_dir():
+            return sorted(each.name for each in folder.iterdir() if each.is_dir())
+    return []
+
+
+def _queues_of_folder(entries: list[FileEntry], *, is_batch: bool) -> list[FoundQueue]:
+    return [
+        queue
+        for topic in sorted(entries, key=lambda each: each.name)
+        if topic.is_directory
+        for queue in _queues_of_topic(topic.name, directory_entries(topic.path), is_batch=is_batch)
+    ]
+
+
+def _queues_of_topic(topic: str, entries: list[FileEntry], *, is_batch: bool) -> list[FoundQueue]:
+    numbered = [each for each in entries if each.is_directory and _QUEUE_ID.fullmatch(each.name)]
+    return [
+        FoundQueue(topic, int(each.name), is_batch, _files(directory_entries(each.path)))
+        for each in sorted(numbered, key=lambda each: int(each.name))
+    ]
+
+
+def _queue(path: str, parts: list[str]) -> FoundQueue:
+    if len(parts) < 2 or not _QUEUE_ID.fullmatch(parts[-1]):
+        raise RmqIndexError(f"{path}: expected the directory of a queue, named by its number")
+    is_batch = len(parts) > 2 and parts[-3] == BATCH_FOLDER
+    return FoundQueue(parts[-2], int(parts[-1]), is_batch, _files(directory_entries(path)))
+
+
+def _only_file(path: str, parts: list[str]) -> FoundQueue:
+    folder = path.partition("?")[0].rpartition("/")[0]
+    whole = _queue(folder + "".join(path.partition("?")[1:]), parts[:-1])
+    files = tuple(each for each in whole.files if each.start == int(parts[-1]))
+    return FoundQueue(whole.topic, whole.queue_id, whole.is_batch, files)
+
+
+def _files(entries: list[FileEntry]) -> tuple[QueueFile, ...]:
+    files = [
+        QueueFile(each.path, int(each.name), each.size)
+        for each in entries
+        if not each.is_directory and _FILE_NAME.fullmatch(each.name)
+    ]
+    return tuple(sorted(files, key=lambda file: file.start))
+
+
+def _parts(path: str) -> list[str]:
+    """Return the names on a path; those of a URI as they are there."""
+    text = path.partition("?")[0] if is_remote(path) else path
+    parts = [part for part in text.split("/") if part]
+    return [unquote(part) for part in parts] if is_remote(path) else parts

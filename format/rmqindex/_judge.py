@@ -1,0 +1,70 @@
+"""Whether an entry is a key's, told by the message it points to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from rmqindex._hashing import KEY_SEPARATOR
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rmqindex._commitlog import CommitLog
+
+__all__ = ["Judge", "Verdict"]
+
+State = Literal["verified", "collision", "expired", "dangling", "unknown"]
+
+
+class Verdict(NamedTuple):
+    """What the CommitLog says of an entry.
+
+    Attributes:
+        state: ``verified``: the message has the key; ``collision``: it has others of the same
+            hash; ``expired``: it is not in the log any more; ``dangling``: no message starts
+            there; ``unknown``: there is no log to ask.
+        message: Topic and keys of the message, where there is one.
+        store_timestamp: Its store time, epoch milliseconds, where there is one.
+    """
+
+    state: State
+    message: str | None = None
+    store_timestamp: int | None = None
+
+
+class Judge:
+    """Tells by a CommitLog which entries are one key's."""
+
+    def __init__(self, log: CommitLog | None, topic: str, key: str) -> None:
+        """Take what to judge by.
+
+        Args:
+            log: The CommitLog, or None.
+            topic: The topic asked for.
+            key: The key asked for: a unique key, or one of ``KEYS``.
+        """
+        self._log = log
+        self._topic = topic
+        self._key = key
+
+    def verdicts(self, phy_offsets: Sequence[int]) -> list[Verdict]:
+        """Return a verdict for each offset, in their order."""
+        if self._log is None or not phy_offsets:
+            return [Verdict("unknown")] * len(phy_offsets)
+        columns = ["topic", "all_uniq_keys", "all_keys", "store_timestamp"]
+        found = self._log.read_at(np.array(phy_offsets, np.int64), columns)
+        return [self._verdict(row) for row in found.to_pylist()]
+
+    def _verdict(self, row: dict[str, Any]) -> Verdict:
+        if row["state"] != "record":
+            return Verdict("expired" if row["state"] == "expired" else "dangling")
+        keys = [*row["all_uniq_keys"]]
+        keys += [part for text in row["all_keys"] for part in text.split(KEY_SEPARATOR) if part]
+        is_mine = row["topic"] == self._topic and self._key in keys
+        return Verdict(
+            "verified" if is_mine else "collision",
+            f"{row['topic']}: {' '.join(keys)}",
+            row["store_timestamp"],
+        )

@@ -1,0 +1,282 @@
+"""A store's index from its CommitLog, which RocketMQ itself cannot rebuild.
+
+RocketMQ: ``ReputMessageService``, ``IndexService.buildIndex``.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rmqindex._commitlog import CommitLog
+from rmqindex._cover import raise_checkpoint
+from rmqindex._errors import RmqIndexError
+from rmqindex._file_roller import FileRoller
+from rmqindex._geometry import infer_layout
+from rmqindex._index_file import IndexFile
+from rmqindex._journal import Staging
+from rmqindex._layout import FIRST_POSITION, Layout
+from rmqindex._live_store import ensure_not_live
+from rmqindex._message import expand_messages
+from rmqindex._names import zone_of
+from rmqindex._owner import Owner
+from rmqindex._paths import list_index_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import tzinfo
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from rmqindex._commitlog import Mode
+    from rmqindex._errors import CorruptCommitLogError
+    from rmqindex._paths import FileEntry
+    from rmqindex._storage import PathLike
+
+__all__ = ["RebuildResult", "rebuild_index"]
+
+_COLUMNS = ("topic", "uniq_key", "keys", "sys_flag", "phy_offset", "store_timestamp")
+# After so many entries what was written becomes visible: a rebuild that dies goes on from there.
+_FLUSH_ENTRIES = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildResult:
+    """What a rebuild did.
+
+    Attributes:
+        files: The files written to, oldest first.
+        entry_count: How many entries were written.
+        message_count: How many messages were read.
+        start: The offset from which messages were read, bytes.
+        stop: The offset behind the last message read, bytes; ``start`` without any.
+        index_msg_timestamp: What the checkpoint says now, epoch milliseconds; None where it was
+            left alone.
+    """
+
+    files: tuple[Path, ...]
+    entry_count: int
+    message_count: int
+    start: int
+    stop: int
+    index_msg_timestamp: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """Where indexing begins.
+
+    Attributes:
+        offset: The first message's offset, bytes.
+        skip: How many of that message's entries are there already.
+        resumed: The file to go on with.
+        last_name: The name after which new ones must come.
+    """
+
+    offset: int
+    skip: int = 0
+    resumed: Path | None = None
+    last_name: str | None = None
+
+
+def rebuild_index(
+    commit_log: CommitLog | PathLike,
+    directory: str | os.PathLike[str],
+    layout: Layout | None = None,
+    *,
+    start: int | None = None,
+    stop: int | None = None,
+    resume: bool = False,
+    replace: bool = False,
+    checkpoint: bool = False,
+    time_zone: str | tzinfo | None = None,
+    allow_live_store: bool = False,
+    mode: Mode = "FAILFAST",
+    on_malformed: Callable[[CorruptCommitLogError], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> RebuildResult:
+    """Index the messages of a CommitLog, byte for byte as the broker does.
+
+    Only the names of the files differ: they are store times, not the present moment.
+    An index directory that is empty or missing is written in place: a rebuild that died is gone on
+    with by ``resume``, which adds what is missing behind the last entry, and no entry twice.
+
+    Args:
+        commit_log: What :class:`CommitLog` takes, or one.
+        directory: The local index directory.
+        layout: The geometry; by default that of the files there, else the broker's default.
+        start: Messages that start before this offset (bytes) are left out; None for the log's
+            start.
+        stop: Messages that start here or later are left out; None for all.
+        resume: Go on behind the last entry of the files that are there.
+        replace: Build all files aside, and put them in the place of those that are there in one
+            step.
+        checkpoint: Raise the store's checkpoint, so that a broker that starts after a crash keeps
+            the files.
+        time_zone: The broker's time zone, in which new files are named; by default the system's.
+        allow_live_store: Write even if a broker seems to hold the store.
+        mode: ``FAILFAST`` stops at damage in the log, ``DROPMALFORMED`` goes on behind it.
+        on_malformed: Called with each error that ``DROPMALFORMED`` does not raise.
+        progress: Called with the offset reached and the log's end, bytes.
+
+    Returns:
+        What was done.
+
+    Raises:
+        RmqIndexError: Files are there and neither ``resume`` nor ``replace`` is asked for; a
+            broker holds the store; the log is damaged; no name is left for a new file.
+        ValueError: ``resume`` together with ``replace`` or ``start``; a geometry without place.
+        OSError: The disk is full or broken.
+    """
+    if resume and (replace or start is not None):
+        raise ValueError("resume: not together with replace or start")
+    target = Path(os.path.abspath(directory))  # noqa: PTH100  (links stay)
+    if not allow_live_store:
+        ensure_not_live(target)
+    there = list_index_files(target) if target.exists() else []
+    if there and not (resume or replace):
+        raise RmqIndexError(
+            f"{target}: expected no IndexFiles, got {len(there)}: resume the rebuild, or replace "
+            "them"
+        )
+    layout = layout or _layout_of(there)
+    if not layout.capacity:
+        raise ValueError(f"index_num: expected at least 2 to index messages, got {layout}")
+    zone = zone_of(time_zone)
+    log = commit_log if isinstance(commit_log, CommitLog) else CommitLog(commit_log)
+    try:
+        begin = _resume_at(there, layout) if resume else None
+        begin = begin or _Start(log.min_offset if start is None else start)
+        messages = _Messages(log, begin, stop, mode, on_malformed, progress)
+        if replace:
+            roller = _build_aside(target, there, layout, zone, messages)
+        else:
+            target.mkdir(parents=True, exist_ok=True)
+            roller = FileRoller(
+                target, layout, zone, last_name=begin.last_name, resumed=begin.resumed
+            )
+            _build(roller, messages)
+    finally:
+        if log is not commit_log:
+            log.close()
+    said = raise_checkpoint(target).index_msg_timestamp if checkpoint else None
+    files = tuple(target / path.name for path in roller.paths)
+    return RebuildResult(files, roller.count, messages.count, begin.offset, messages.stop, said)
+
+
+class _Messages:
+    """The entries of a range of messages, in their order."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        begin: _Start,
+        stop: int | None,
+        mode: Mode,
+        on_malformed: Callable[[CorruptCommitLogError], None] | None,
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        self._log = log
+        self._begin = begin
+        self._stop = stop
+        self._mode: Mode = mode
+        self._on_malformed = on_malformed
+        self._progress = progress
+        self.count = 0
+        self.stop = begin.offset
+
+    def entries(
+        self,
+    ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield hashes, offsets and store times."""
+        end = self._log.files[-1].stop if self._log.files else 0
+        end = end if self._stop is None else min(end, self._stop)
+        batches = self._log.scan(
+            self._begin.offset,
+            self._stop,
+            [*_COLUMNS, "size"],
+            mode=self._mode,
+            on_malformed=self._on_malformed,
+        )
+        skip = self._begin.skip
+        for batch in batches:
+            rows, _, hashes = expand_messages(*(batch[name] for name in _COLUMNS[:4]))
+            offsets = batch["phy_offset"].to_numpy()
+            if skip and offsets[0] == self._begin.offset:
+                rows, hashes = rows[skip:], hashes[skip:]
+            skip = 0
+            self.count += len(offsets)
+            self.stop = int(offsets[-1]) + batch["size"][len(offsets) - 1].as_py()
+            yield hashes, offsets[rows], batch["store_timestamp"].to_numpy()[rows]
+            if self._progress is not None:
+                self._progress(self.stop, end)
+
+
+def _build(roller: FileRoller, messages: _Messages) -> None:
+    flushed = 0
+    try:
+        for entries in messages.entries():
+            roller.put_many(*entries)
+            if roller.count - flushed >= _FLUSH_ENTRIES:
+                roller.flush()
+                flushed = roller.count
+        roller.close()
+    finally:
+        roller.abandon()
+
+
+def _build_aside(
+    target: Path,
+    there: Sequence[FileEntry],
+    layout: Layout,
+    zone: tzinfo | None,
+    messages: _Messages,
+) -> FileRoller:
+    """Build all files aside and exchange them in one step."""
+    staging = Staging.create(target, Owner.current())
+    try:
+        roller = FileRoller(staging.path, layout, zone)
+        _build(roller, messages)
+        with staging.exclusive():
+            staging.commit(
+                [(path, path.name) for path in roller.paths], [entry.name for entry in there]
+            )
+    finally:
+        staging.discard()
+    return roller
+
+
+def _layout_of(there: Sequence[FileEntry]) -> Layout:
+    for entry in there:
+        try:
+            return infer_layout(entry.path)
+        except RmqIndexError:
+            continue  # without entries, or damaged; another file may tell
+    if there:
+        raise RmqIndexError(
+            f"{there[0].path}: no file tells the geometry: give maxHashSlotNum and maxIndexNum"
+        )
+    return Layout()
+
+
+def _resume_at(there: Sequence[FileEntry], layout: Layout) -> _Start | None:
+    """Find the last entry, and how many entries its message has at the end of the files."""
+    skip = 0
+    offset: int | None = None
+    for entry in reversed(there):
+        with IndexFile(entry.path, layout) as file:
+            position = file.entry_count
+            while position >= FIRST_POSITION:
+                (batch,) = file.scan(position, position + 1, ["phy_offset"])
+                found = batch["phy_offset"][0].as_py()
+                offset = found if offset is None else offset
+                if found != offset:
+                    return _Start(offset, skip, Path(there[-1].path), there[-1].name)
+                skip += 1
+                position -= 1
+    if offset is None:
+        return None
+    return _Start(offset, skip, Path(there[-1].path), there[-1].name)

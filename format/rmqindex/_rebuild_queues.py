@@ -1,0 +1,271 @@
+"""ConsumeQueues from a CommitLog (RocketMQ: ``ConsumeQueue.putMessagePositionInfo``)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rmqindex._commitlog import CommitLog
+from rmqindex._consume_queue_layout import (
+    BATCH_FOLDER,
+    BATCH_UNIT_DTYPE,
+    BLANK_SIZE,
+    DEFAULT_BATCH_FILE_SIZE,
+    DEFAULT_DELAY_LEVELS,
+    DEFAULT_FILE_SIZE,
+    FILE_NAME_DIGITS,
+    NO_COMPACTED_OFFSET,
+    QUEUE_FOLDER,
+    UNIT_DTYPE,
+)
+from rmqindex._dispatch import DISPATCH_COLUMNS, Dispatcher, parse_delay_levels
+from rmqindex._errors import RmqIndexError
+from rmqindex._live_store import ensure_not_live
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from rmqindex._commitlog import Mode
+    from rmqindex._dispatch import QueueUnits
+    from rmqindex._errors import CorruptCommitLogError
+    from rmqindex._storage import PathLike
+
+__all__ = ["QueueRebuildResult", "rebuild_consume_queues"]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRebuildResult:
+    """What a rebuild of ConsumeQueues did.
+
+    Attributes:
+        queue_count: How many queues were written.
+        unit_count: How many units, without blank ones.
+        file_count: How many files.
+        gaps: Topic, queue, and the queue offsets between which messages are missing in the log;
+            blank units stand there.
+    """
+
+    queue_count: int
+    unit_count: int
+    file_count: int
+    gaps: tuple[tuple[str, int, int, int], ...]
+
+
+def rebuild_consume_queues(
+    commit_log: CommitLog | PathLike,
+    store: str | os.PathLike[str],
+    *,
+    start: int | None = None,
+    stop: int | None = None,
+    file_size: int = DEFAULT_FILE_SIZE,
+    batch_file_size: int = DEFAULT_BATCH_FILE_SIZE,
+    delay_levels: str = DEFAULT_DELAY_LEVELS,
+    batch_topics: Sequence[str] = (),
+    multi_dispatch: bool = True,
+    allow_live_store: bool = False,
+    mode: Mode = "FAILFAST",
+    on_malformed: Callable[[CorruptCommitLogError], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> QueueRebuildResult:
+    """Write the ConsumeQueues of a CommitLog's messages, into the broker's folders and files.
+
+    They are built aside and put into their place when they are complete.
+    As in the broker, files have one fixed size and are named by where they begin, units before a
+    queue's first message are blank, delayed messages have the time at which they are due in the
+    place of their tags, and prepared and rolled back messages have no unit.
+    Of a log whose head is gone, the units are the broker's, and what lies before them is blank.
+
+    Args:
+        commit_log: What :class:`CommitLog` takes, or one.
+        store: The local store root in which ``consumequeue`` and ``batchconsumequeue`` are made.
+        start: Messages that start before this offset (bytes) are left out; None for the log's
+            start.
+        stop: Messages that start here or later are left out; None for all.
+        file_size: The broker's ``mappedFileSizeConsumeQueue``, bytes.
+        batch_file_size: The broker's ``mapperFileSizeBatchConsumeQueue``, bytes.
+        delay_levels: The broker's ``messageDelayLevel``.
+        batch_topics: Topics whose queues are batch queues; those with inner batches are, anyway.
+        multi_dispatch: The broker's ``enableMultiDispatch``: messages also go into the light
+            queues that they name.
+        allow_live_store: Write even if a broker seems to hold the store.
+        mode: ``FAILFAST`` stops at damage in the log, ``DROPMALFORMED`` goes on behind it.
+        on_malformed: Called with each error that ``DROPMALFORMED`` does not raise.
+        progress: Called with the offset reached and the log's end, bytes.
+
+    Returns:
+        What was done.
+
+    Raises:
+        RmqIndexError: ConsumeQueues are there already, a broker holds the store, or the log is
+            damaged.
+        ValueError: A file size that is no multiple of a unit's, or bad delay levels.
+        OSError: The disk is full or broken.
+    """
+    _check_size("file_size", file_size, UNIT_DTYPE)
+    _check_size("batch_file_size", batch_file_size, BATCH_UNIT_DTYPE)
+    dispatcher = Dispatcher(
+        parse_delay_levels(delay_levels), batch_topics, multi_dispatch=multi_dispatch
+    )
+    root = Path(os.path.abspath(store))  # noqa: PTH100  (links stay)
+    if not allow_live_store:
+        ensure_not_live(root / QUEUE_FOLDER)
+    _ensure_empty(root)
+    root.mkdir(parents=True, exist_ok=True)
+    staged = root / f".{QUEUE_FOLDER}.rmqindex-{uuid.uuid4().hex}"
+    writers = _Writers(staged, file_size, batch_file_size)
+    log = commit_log if isinstance(commit_log, CommitLog) else CommitLog(commit_log)
+    try:
+        staged.mkdir()
+        end = log.files[-1].stop if log.files else 0
+        end = end if stop is None else min(end, stop)
+        for batch in log.scan(start, stop, DISPATCH_COLUMNS, mode=mode, on_malformed=on_malformed):
+            for units in dispatcher.dispatch(batch):
+                writers.append(units)
+            if progress is not None:
+                progress(batch["phy_offset"][batch.num_rows - 1].as_py(), end)
+        _put_in_place(staged, root)
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+        if log is not commit_log:
+            log.close()
+    return writers.result()
+
+
+def _check_size(name: str, size: int, dtype: np.dtype[Any]) -> None:
+    if size < 1 or size % dtype.itemsize:
+        raise ValueError(f"{name}: expected a multiple of {dtype.itemsize}, got {size}")
+
+
+def _ensure_empty(root: Path) -> None:
+    for folder in (QUEUE_FOLDER, BATCH_FOLDER):
+        if (root / folder).is_dir() and any((root / folder).iterdir()):
+            raise RmqIndexError(f"{root / folder}: expected no ConsumeQueues, got some: move them")
+
+
+def _put_in_place(staged: Path, root: Path) -> None:
+    """Move the complete folders to where the broker looks for them."""
+    for folder in (QUEUE_FOLDER, BATCH_FOLDER):
+        if (staged / folder).exists():
+            if (root / folder).exists():
+                (root / folder).rmdir()
+            (staged / folder).rename(root / folder)
+
+
+class _Writers:
+    """The queues in the making."""
+
+    def __init__(self, root: Path, file_size: int, batch_file_size: int) -> None:
+        self._root = root
+        self._sizes = {False: file_size, True: batch_file_size}
+        self._queues: dict[tuple[str, int, bool], _QueueWriter] = {}
+
+    def append(self, units: QueueUnits) -> None:
+        key = (units.topic, units.queue_id, units.is_batch)
+        queue = self._queues.get(key)
+        if queue is None:
+            folder = self._root / (BATCH_FOLDER if units.is_batch else QUEUE_FOLDER)
+            directory = folder / units.topic / str(units.queue_id)
+            directory.mkdir(parents=True)
+            queue = _QueueWriter(directory, self._sizes[units.is_batch])
+            self._queues[key] = queue
+        if units.is_batch:
+            queue.append_batches(units)
+        else:
+            queue.append(units)
+
+    def result(self) -> QueueRebuildResult:
+        queues = self._queues.values()
+        return QueueRebuildResult(
+            len(queues),
+            sum(queue.unit_count for queue in queues),
+            sum(queue.file_count for queue in queues),
+            tuple(
+                (topic, queue_id, *gap)
+                for (topic, queue_id, _), queue in self._queues.items()
+                for gap in queue.gaps
+            ),
+        )
+
+
+class _QueueWriter:
+    """One queue, which grows at its end."""
+
+    def __init__(self, directory: Path, file_size: int) -> None:
+        self._directory = directory
+        self._file_size = file_size
+        self._end: int | None = None  # bytes; None before the first unit
+        self._newest = -1  # the offset of the newest message in it
+        self.unit_count = 0
+        self.file_count = 0
+        self.gaps: list[tuple[int, int]] = []
+
+    def append(self, units: QueueUnits) -> None:
+        """Append units, each at the place that its queue offset names."""
+        fresh = units.phy_offset > self._newest
+        offsets = units.queue_offset[fresh]
+        if not len(offsets):
+            return
+        data = np.empty(len(offsets), UNIT_DTYPE)
+        data["phy_offset"] = units.phy_offset[fresh]
+        data["size"] = units.size[fresh]
+        data["tags_code"] = units.tags_code[fresh]
+        self._newest = int(data["phy_offset"][-1])
+        cuts = [0, *(np.flatnonzero(np.diff(offsets) != 1) + 1).tolist(), len(offsets)]
+        for first, last in pairwise(cuts):
+            self._place(int(offsets[first]), data[first:last])
+
+    def _place(self, offset: int, data: NDArray[Any]) -> None:
+        """Write a run of units whose queue offsets follow each other."""
+        at = offset * UNIT_DTYPE.itemsize
+        if self._end is None:
+            self._blank(at - at % self._file_size, at)
+        elif at > self._end:
+            self.gaps.append((self._end // UNIT_DTYPE.itemsize, offset))
+            self._blank(self._end, at)
+        elif at < self._end:  # built before, as the broker says in its log
+            data = data[(self._end - at) // UNIT_DTYPE.itemsize :]
+            at = self._end
+        self.unit_count += len(data)
+        self._write(at, data)
+
+    def append_batches(self, units: QueueUnits) -> None:
+        """Append units of batches, one behind the other."""
+        data = np.zeros(len(units.phy_offset), BATCH_UNIT_DTYPE)
+        for name in ("phy_offset", "size", "tags_code", "store_timestamp", "batch_size"):
+            data[name] = getattr(units, name)
+        data["msg_base_offset"] = units.queue_offset
+        data["compacted_offset"] = NO_COMPACTED_OFFSET
+        self.unit_count += len(data)
+        self._write(self._end or 0, data)
+
+    def _blank(self, start: int, stop: int) -> None:
+        blank = np.zeros((stop - start) // UNIT_DTYPE.itemsize, UNIT_DTYPE)
+        blank["size"] = BLANK_SIZE
+        self._write(start, blank)
+
+    def _write(self, at: int, data: NDArray[Any]) -> None:
+        """Write units at a byte of the queue, into as many files as they need."""
+        view = memoryview(data.tobytes())
+        while view:
+            place = at % self._file_size
+            part = view[: self._file_size - place]
+            path = self._directory / f"{at - place:0{FILE_NAME_DIGITS}d}"
+            is_new = not path.exists()
+            with path.open("xb" if is_new else "r+b") as file:
+                if is_new:
+                    file.truncate(self._file_size)
+                    self.file_count += 1
+                file.seek(place)
+                file.write(part)
+            view = view[len(part) :]
+            at += len(part)
+        self._end = at

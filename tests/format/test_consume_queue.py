@@ -1,0 +1,292 @@
+"""ConsumeQueues, read and rebuilt, judged by what RocketMQ's own store wrote and read."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import rmqindex
+from rmqindex import (
+    CONSUME_QUEUE_SCHEMA,
+    CommitLog,
+    ConsumeQueue,
+    CorruptCommitLogError,
+    RmqIndexError,
+    rebuild_consume_queues,
+)
+from rmqindex._dispatch import parse_delay_levels
+from rmqindex._hashing import string_hash_codes
+
+STORE = rmqindex.sample_store()
+STORE2 = Path(__file__).parents[1] / "golden2" / "store"
+GOLDEN2 = json.loads((STORE2.parent / "consumequeue.json").read_text())["queues"]
+BLANK = 2**31 - 1
+FIELDS = ("queue_offset", "phy_offset", "size", "tags_code")
+
+
+def units(queue, *, blanks=False):
+    """Return a queue's units as tuples."""
+    return [
+        tuple(row[name] for name in FIELDS)
+        for batch in queue.scan(blanks=blanks)
+        for row in batch.to_pylist()
+    ]
+
+
+def by_name(path):
+    """Return the queues of a path by topic and number."""
+    return {(queue.topic, queue.queue_id): queue for queue in ConsumeQueue.find(path)}
+
+
+def golden_units(queue, *, blanks=False):
+    """Return what RocketMQ read from a queue, those before its minimum first."""
+    rows = queue["below_min"] + queue["units"]
+    kept = [row for row in rows if blanks or row["size"] != BLANK]
+    return [tuple(row[name] for name in FIELDS) for row in kept]
+
+
+def content(root):
+    """Return every file below a directory."""
+    return {
+        str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()
+    }
+
+
+class TestReading:
+    """``ConsumeQueue``."""
+
+    @pytest.mark.parametrize(
+        "queue", GOLDEN2, ids=lambda queue: f"{queue['topic'][:12]}-{queue['queue_id']}"
+    )
+    def test_every_unit_is_what_rocketmq_reads(self, queue):
+        """Of plain, light, delayed, blank-headed and batch queues."""
+        found = by_name(STORE2)[queue["topic"], queue["queue_id"]]
+        theirs, mine = golden_units(queue), units(found)
+        if found.is_batch:  # RocketMQ's own reading begins at the first message still in the log
+            mine = [unit for unit in mine if unit[0] >= queue["min_offset"]]
+        assert mine == theirs
+        assert found.max_offset == queue["max_offset"]
+        assert found.unit_size == queue["unit_size"]
+        assert [Path(file.path).name for file in found.files] == queue["files"]
+
+    def test_blank_units_are_given_if_asked_for(self):
+        """They fill a queue's first file before its first message."""
+        queue = next(q for q in GOLDEN2 if q["topic"] == "PreBlankTopic")
+        found = by_name(STORE2)["PreBlankTopic", 0]
+        assert units(found, blanks=True) == golden_units(queue, blanks=True)
+        assert found.min_offset == 37
+
+    def test_units_agree_with_the_messages(self):
+        """Offset, size, queue and tags are those of the message in the log."""
+        with CommitLog(STORE) as log:
+            for queue in ConsumeQueue.find(STORE):
+                for batch in queue.scan():
+                    messages = log.read_at(
+                        batch["phy_offset"],
+                        ["topic", "queue_id", "queue_offset", "size", "tags"],
+                    )
+                    for name in ("topic", "queue_id", "queue_offset", "size"):
+                        assert messages[name].to_pylist() == batch[name].to_pylist()
+                    tags = messages["tags"].fill_null("")
+                    assert string_hash_codes(tags).tolist() == batch["tags_code"].to_pylist()
+
+    def test_a_path_is_a_store_a_folder_a_topic_a_queue_or_a_file(self):
+        """Local or a URI."""
+        queues = STORE / "consumequeue"
+        topic = queues / "TopicTest"
+        for path, count in (
+            (STORE, 20), (queues, 20), (topic, 4), (topic / "2", 1),
+            (topic / "2" / "00000000000000000000", 1), (STORE.as_uri(), 20),
+        ):  # fmt: skip
+            found = ConsumeQueue.find(path)
+            assert len(found) == count
+        assert found[0].topic
+        (one,) = ConsumeQueue.find(topic / "2" / "00000000000000000000")
+        assert units(one) == units(by_name(topic)["TopicTest", 2])
+
+    def test_a_file_of_several_is_read_alone(self):
+        """Its units keep their queue offsets."""
+        path = STORE2 / "consumequeue" / "HotTopic" / "0" / "00000000000000002500"
+        (queue,) = ConsumeQueue.find(path)
+        assert [unit[0] for unit in units(queue)] == list(range(125, 150))
+
+    def test_batches_have_the_schema(self):
+        """Seven columns, none null."""
+        (queue,) = ConsumeQueue.find(STORE / "consumequeue" / "TopicTest" / "0")
+        (batch,) = queue.scan()
+        assert batch.schema == CONSUME_QUEUE_SCHEMA
+        assert set(batch["file_path"].to_pylist()) == {queue.files[0].path}
+        assert repr(queue) == "ConsumeQueue('TopicTest', 0, files=1)"
+
+    def test_paths_that_are_no_queues(self, tmp_path):
+        """A clear error says what was expected."""
+        with pytest.raises(RmqIndexError, match="no such file"):
+            ConsumeQueue.find(tmp_path / "nothing")
+        with pytest.raises(RmqIndexError, match="expected a store with a folder consumequeue"):
+            ConsumeQueue.find(tmp_path)
+        (tmp_path / "00000000000000000000").write_bytes(bytes(2000))
+        with pytest.raises(RmqIndexError, match="named by its number"):
+            ConsumeQueue.find(tmp_path)
+
+    def test_a_queue_without_units_has_none(self, tmp_path):
+        """A file that was made and not written, and a torn unit at a file's end."""
+        folder = tmp_path / "consumequeue" / "T" / "0"
+        folder.mkdir(parents=True)
+        (folder / "00000000000000000000").write_bytes(bytes(2007))
+        (queue,) = ConsumeQueue.find(tmp_path)
+        assert units(queue) == []
+        assert (queue.min_offset, queue.max_offset) == (None, None)
+
+
+class TestRebuild:
+    """``rebuild_consume_queues``."""
+
+    def test_a_whole_log_gives_the_brokers_files(self, tmp_path):
+        """Byte for byte, file for file."""
+        done = rebuild_consume_queues(STORE, tmp_path, file_size=2000)
+        assert content(tmp_path / "consumequeue") == content(STORE / "consumequeue")
+        assert (done.queue_count, done.file_count, done.unit_count) == (20, 20, 406)
+        assert done.gaps == ()
+        assert {path.name for path in tmp_path.iterdir()} == {"consumequeue"}
+
+    def test_a_log_without_its_head_gives_the_brokers_units(self, tmp_path):
+        """Those of messages that are still in the log; what lies before is blank."""
+        rebuild_consume_queues(STORE2, tmp_path, file_size=500, batch_file_size=368)
+        rebuilt = by_name(tmp_path)
+        start = CommitLog(STORE2).min_offset
+        compared = 0
+        for queue in GOLDEN2:
+            wanted = [unit for unit in golden_units(queue) if unit[1] >= start]
+            found = rebuilt.pop((queue["topic"], queue["queue_id"]), None)
+            assert (units(found) if found else []) == wanted
+            compared += len(wanted)
+            if found is not None and not found.is_batch:
+                assert {unit[2] for unit in units(found, blanks=True)[: -len(wanted)]} <= {BLANK}
+        assert rebuilt == {}
+        assert compared > 600
+
+    def test_batch_queues_hold_what_the_broker_wrote(self, tmp_path):
+        """All 46 bytes of each unit of a retained message."""
+        rebuild_consume_queues(STORE2, tmp_path, batch_file_size=368)
+        start = CommitLog(STORE2).min_offset
+        for number in ("0", "1"):
+
+            def retained(store, number=number):
+                folder = store / "batchconsumequeue" / "BatchCqTopic" / number
+                data = b"".join(path.read_bytes() for path in sorted(folder.iterdir()))
+                parts = [data[at : at + 46] for at in range(0, len(data), 46)]
+                return [part for part in parts if int.from_bytes(part[:8]) >= start]
+
+            assert retained(tmp_path) == retained(STORE2)
+
+    def test_default_files_have_the_brokers_size(self, tmp_path):
+        """300,000 units; sparse, so that few units take little."""
+        rebuild_consume_queues(STORE, tmp_path)
+        path = tmp_path / "consumequeue" / "TopicTest" / "0" / "00000000000000000000"
+        assert path.stat().st_size == 6_000_000
+        assert path.stat().st_blocks * 512 < 100_000
+
+    def test_a_range_of_offsets(self, tmp_path):
+        """Only its messages have units; blank ones stand before them."""
+        rebuild_consume_queues(STORE, tmp_path, start=40_000, stop=80_000, file_size=2000)
+        offsets = [unit[1] for queue in ConsumeQueue.find(tmp_path) for unit in units(queue)]
+        assert 40_000 <= min(offsets) <= max(offsets) < 80_000
+        whole = by_name(STORE)
+        for name, queue in by_name(tmp_path).items():
+            wanted = [unit for unit in units(whole[name]) if 40_000 <= unit[1] < 80_000]
+            assert units(queue) == wanted
+
+    def test_messages_lost_in_the_middle_leave_blank_units(self, tmp_path):
+        """The units behind keep their places, and the gap is told."""
+        shutil.copytree(STORE / "commitlog", tmp_path / "commitlog")
+        with (tmp_path / "commitlog" / "00000000000000000000").open("r+b") as log:
+            log.seek(30_000)
+            log.write(bytes(3000))
+        with pytest.raises(CorruptCommitLogError):
+            rebuild_consume_queues(tmp_path, tmp_path / "strict", file_size=2000)
+        assert not any((tmp_path / "strict").iterdir())
+        errors = []
+        done = rebuild_consume_queues(
+            tmp_path, tmp_path, file_size=2000, mode="DROPMALFORMED", on_malformed=errors.append
+        )
+        assert errors
+        assert done.gaps
+        whole = by_name(STORE)
+        for name, queue in by_name(tmp_path).items():
+            assert set(units(queue)) <= set(units(whole[name]))
+
+    def test_light_queues_can_be_left_out(self, tmp_path):
+        """As in a broker without enableMultiDispatch."""
+        rebuild_consume_queues(STORE2, tmp_path, multi_dispatch=False)
+        assert not any(topic.startswith("%LMQ%") for topic, _ in by_name(tmp_path))
+
+    def test_other_delay_levels(self, tmp_path):
+        """Deliver times follow the broker's own configuration."""
+        rebuild_consume_queues(STORE2, tmp_path, delay_levels="1h")
+        queue = by_name(tmp_path)["SCHEDULE_TOPIC_XXXX", 1]
+        with CommitLog(STORE2) as log:
+            for batch in queue.scan():
+                stored = log.read_at(batch["phy_offset"], ["store_timestamp"])["store_timestamp"]
+                waits = [
+                    due - time
+                    for due, time in zip(
+                        batch["tags_code"].to_pylist(), stored.to_pylist(), strict=True
+                    )
+                ]
+                assert set(waits) == {3_600_000}
+
+    def test_queues_that_are_there_are_not_touched(self, tmp_path):
+        """Neither are those of a store that a broker holds."""
+        rebuild_consume_queues(STORE, tmp_path, file_size=2000)
+        with pytest.raises(RmqIndexError, match="expected no ConsumeQueues"):
+            rebuild_consume_queues(STORE, tmp_path, file_size=2000)
+        shutil.rmtree(tmp_path / "consumequeue")
+        (tmp_path / "abort").touch()
+        with pytest.raises(RmqIndexError, match="abort"):
+            rebuild_consume_queues(STORE, tmp_path, file_size=2000)
+        rebuild_consume_queues(STORE, tmp_path, file_size=2000, allow_live_store=True)
+
+    def test_progress_is_told(self, tmp_path):
+        """From the first batch to the end."""
+        calls = []
+        rebuild_consume_queues(
+            STORE, tmp_path, file_size=2000, progress=lambda *call: calls.append(call)
+        )
+        assert calls == sorted(calls)
+        assert calls[-1][0] <= calls[-1][1]
+
+    @pytest.mark.parametrize("arguments", [{"file_size": 30}, {"batch_file_size": 0}])
+    def test_file_sizes_are_whole_units(self, tmp_path, arguments):
+        """As the broker's configuration must be."""
+        with pytest.raises(ValueError, match="expected a multiple of"):
+            rebuild_consume_queues(STORE, tmp_path, **arguments)
+
+    def test_delay_levels(self):
+        """Numbers with a unit, separated by spaces."""
+        assert parse_delay_levels("1s 2m 3h 1d") == (1000, 120_000, 10_800_000, 86_400_000)
+        with pytest.raises(ValueError, match="1x"):
+            parse_delay_levels("1s 1x")
+
+
+class TestHashCodes:
+    """``String.hashCode`` of tags."""
+
+    def test_they_are_javas(self):
+        """Of any sign, over UTF-16 code units."""
+        texts = pa.array(["", "TagA", "polygenelubricants", "订单", "\U0001f600"])
+        expected = [0, 2598919, -(2**31), 1129459]
+        codes = string_hash_codes(texts).tolist()
+        assert codes[:4] == expected
+        assert codes[4] == 0xD83D * 31 + 0xDE00
+
+
+def test_the_working_directory_may_be_a_queue(monkeypatch):
+    """A relative path is enough."""
+    monkeypatch.chdir(STORE / "consumequeue" / "TopicTest" / "1")
+    (queue,) = ConsumeQueue.find(os.curdir)
+    assert (queue.topic, queue.queue_id) == ("TopicTest", 1)

@@ -1,0 +1,125 @@
+"""``rmqindex verify`` and ``rmqindex plot``."""
+
+import json
+import shutil
+import sys
+
+import pytest
+
+import rmqindex
+
+STORE = rmqindex.sample_store()
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A copy of the sample store to damage."""
+    shutil.copytree(STORE, tmp_path / "store")
+    return tmp_path / "store"
+
+
+def break_a_slot(store):
+    """Empty the fullest slot of the first file."""
+    path = min((store / "index").iterdir())
+    with path.open("r+b") as file:
+        file.seek(40 + 4 * 85)
+        file.write(bytes(4))
+    return path
+
+
+class TestVerify:
+    """``rmqindex verify``."""
+
+    def test_a_sound_store_gives_0(self, run):
+        """Remarks are no faults."""
+        code, out, err = run("verify", STORE)
+        assert (code, err) == (0, "")
+        assert out.endswith("0 errors, 0 warnings, 4 remarks\n")
+        assert "time_order: Clocks stepped back" in out
+
+    def test_an_error_gives_1(self, run, store):
+        """The finding names file, rule and byte."""
+        path = break_a_slot(store)
+        code, out, _ = run("verify", store)
+        assert code == 1
+        assert str(path) in out
+        assert "slot_newest" in out
+        code, out, _ = run("verify", store, "--json")
+        document = json.loads(out)
+        errors = [f for f in document["findings"] if f["severity"] == "error"]
+        assert (code, document["counts"]["error"]) == (1, len(errors))
+        assert ("slot_newest", 380) in {(error["rule"], error["byte"]) for error in errors}
+
+    def test_a_warning_gives_0(self, run, store):
+        """The index can be used."""
+        (store / "checkpoint").unlink()
+        code, out, _ = run("verify", store)
+        assert code == 0
+        assert "1 warning" in out
+
+    def test_without_the_log_it_says_so(self, run):
+        """Less was compared."""
+        _, out, _ = run("verify", STORE, "--commit-log", "none")
+        assert out.endswith("not compared with a CommitLog\n")
+
+    def test_findings_are_limited(self, run, store):
+        """So many of one rule in one file."""
+        path = min((store / "index").iterdir())
+        with path.open("r+b") as file:
+            file.seek(40)
+            file.write(bytes(4 * 97))
+        _, out, _ = run("verify", path, "--json", "--max-findings", 2)
+        rules = [finding["rule"] for finding in json.loads(out)["findings"]]
+        assert rules.count("slot_newest") == 3
+
+    def test_a_path_that_is_not_there_gives_2(self, run, tmp_path):
+        """As everywhere."""
+        code, out, err = run("verify", tmp_path / "nothing")
+        assert (code, out) == (2, "")
+        assert "no such file" in err
+
+
+class TestPlot:
+    """``rmqindex plot``."""
+
+    @pytest.mark.parametrize(
+        ("name", "magic"), [("index.png", b"\x89PNG"), ("index.SVG", b"<?xml"), ("i.pdf", b"%PDF")]
+    )
+    def test_the_name_says_which_kind_of_picture(self, run, tmp_path, name, magic):
+        """PNG, SVG and PDF."""
+        code, out, err = run("plot", STORE, "--out", tmp_path / name)
+        assert (code, out, err) == (0, f"Wrote {tmp_path / name}\n", "")
+        assert (tmp_path / name).read_bytes().startswith(magic)
+
+    def test_an_index_without_entries_has_a_picture(self, run, tmp_path):
+        """An empty one."""
+        code, _, _ = run("plot", tmp_path, "--out", tmp_path / "empty.png")
+        assert code == 0
+
+    def test_another_suffix_is_bad_usage(self, run, tmp_path):
+        """The message lists those that are known."""
+        code, _, err = run("plot", STORE, "--out", tmp_path / "index.bmp")
+        assert code == 2
+        assert ".png, .svg, .pdf" in err
+
+    def test_without_matplotlib_it_says_what_to_install(self, run, tmp_path, monkeypatch):
+        """One line, no traceback."""
+        monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+        code, _, err = run("plot", STORE, "--out", tmp_path / "index.png")
+        assert code == 2
+        assert "pip install 'rmqindex[plot]'" in err
+
+    def test_what_is_counted_are_the_entries(self, tmp_path):
+        """Chains, slots and times add up to the entries."""
+        from rmqindex._paths import index_files
+        from rmqindex._plot_data import count_index
+
+        counts = count_index(index_files(STORE), None, "FAILFAST")
+        assert sum(counts.entry_counts) == 959
+        assert sum(int(part.sum()) for part in counts.over_time) == 959
+        for lengths, slots, entries in zip(
+            counts.chain_lengths, counts.hash_slot_num, counts.entry_counts, strict=True
+        ):
+            assert lengths.sum() == slots
+            assert (lengths * range(len(lengths))).sum() == entries
+        del tmp_path
