@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from pyspark_rmqindex._schema import ENTRY_COLUMNS, KEY_COLUMNS
+from pyspark_rmqindex._schema import ENTRY_COLUMNS, KEY_COLUMNS, STORE_COLUMN
+from pyspark_rmqindex._stores import store_of
 from pyspark_rmqindex._times import MILLISECOND
 from rmqindex import CorruptIndexError, RmqIndexError
 from rmqindex._layout import BEGIN_TIMESTAMP_OFFSET, INT64_MAX
@@ -55,7 +56,7 @@ class BatchBuilder:
         self.entry_columns = [
             name for name in self._names if name in ENTRY_COLUMNS and name != _FILE_PATH
         ]
-        self._paths: dict[str, pa.Array] = {}
+        self._texts: dict[str, tuple[str, pa.Array]] = {}
 
     def build(
         self,
@@ -68,13 +69,15 @@ class BatchBuilder:
         Args:
             entries: At least ``entry_columns``, as ``rmqindex`` returns them; where they were
                 compared with their messages, the columns that this gave as well.
-            file_path: What the column of this name holds.
+            file_path: What the column of this name holds; ``store`` follows from it.
             keys: ``topic`` and ``key`` of each entry, where they are looked up.
         """
         arrays = []
         for name, field in zip(self._names, self._schema, strict=True):
             if name == _FILE_PATH:
-                array = self._repeated(file_path, entries.num_rows)
+                array = self._repeated(name, file_path, entries.num_rows)
+            elif name == STORE_COLUMN:
+                array = self._repeated(name, store_of(file_path), entries.num_rows)
             elif keys is not None and name in KEY_COLUMNS:
                 array = keys[name]
             elif name == _STORE_TIMESTAMP:
@@ -85,12 +88,12 @@ class BatchBuilder:
         check_not_null(self._schema, arrays)
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _repeated(self, file_path: str, count: int) -> pa.Array:
-        """Return a path as often as there are rows; most batches are equally long."""
-        repeated = self._paths.get(file_path)
-        if repeated is None or len(repeated) < count:
-            repeated = pa.repeat(file_path, max(count, min(MAX_ROWS, 2 * count)))
-            self._paths = {file_path: repeated}
+    def _repeated(self, name: str, text: str, count: int) -> pa.Array:
+        """Return a column of one text, as long as there are rows; most batches are equally long."""
+        known, repeated = self._texts.get(name, (None, None))
+        if known != text or len(repeated) < count:
+            repeated = pa.repeat(text, max(count, min(MAX_ROWS, 2 * count)))
+            self._texts[name] = (text, repeated)
         return repeated.slice(0, count) if len(repeated) != count else repeated
 
 

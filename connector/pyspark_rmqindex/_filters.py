@@ -102,6 +102,7 @@ class Wanted:
         time: Store times, epoch milliseconds.
         phy_offset: CommitLog offsets, bytes.
         position: Entry numbers.
+        stores: The stores that matter; None for every one.
     """
 
     pairs: frozenset[tuple[str, str]] | None = None
@@ -109,6 +110,7 @@ class Wanted:
     time: Range = EVERYTHING
     phy_offset: Range = EVERYTHING
     position: Range = EVERYTHING
+    stores: frozenset[str] | None = None
 
     def widened(self, other: Wanted) -> Wanted:
         """Return what holds at least the rows of both."""
@@ -118,6 +120,7 @@ class Wanted:
             time=self.time.hull(other.time),
             phy_offset=self.phy_offset.hull(other.phy_offset),
             position=self.position.hull(other.position),
+            stores=_union(self.stores, other.stores),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -128,18 +131,20 @@ class Wanted:
             "time": [self.time.low, self.time.high],
             "phy_offset": [self.phy_offset.low, self.phy_offset.high],
             "position": [self.position.low, self.position.high],
+            "stores": None if self.stores is None else sorted(self.stores),
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Wanted:
         """Read what :meth:`to_json` returned."""
-        pairs, hashes = data["pairs"], data["key_hashes"]
+        pairs, hashes, stores = data["pairs"], data["key_hashes"], data["stores"]
         return cls(
             pairs=None if pairs is None else frozenset((topic, key) for topic, key in pairs),
             key_hashes=None if hashes is None else frozenset(hashes),
             time=Range(*data["time"]),
             phy_offset=Range(*data["phy_offset"]),
             position=Range(*data["position"]),
+            stores=None if stores is None else frozenset(stores),
         )
 
 
@@ -166,6 +171,7 @@ def filters_to_wanted(filters: Iterable[Filter], *, keys: bool) -> Wanted:
         time=_range_of("store_timestamp", filters, _milliseconds),
         phy_offset=_range_of("phy_offset", filters, _integers),
         position=_range_of("position", filters, _integers),
+        stores=_bound_values("store", filters, str),
     )
     if not keys:
         hashes = _bound_values("key_hash", filters, int)

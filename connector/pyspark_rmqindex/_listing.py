@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import os
-import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from fnmatch import translate
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark_rmqindex._partitions import FileSlice
+from pyspark_rmqindex._patterns import (
+    Hit,
+    broker_order,
+    entries_or_none,
+    expand,
+    has_pattern,
+    is_hidden,
+    listed,
+    matcher,
+)
+from pyspark_rmqindex._stores import store_of
 from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
 from rmqindex._journal import effective_listing
 from rmqindex._layout import FIRST_POSITION
 from rmqindex._paths import (
-    FileEntry,
     directory_entries,
     exists,
     is_index_name,
@@ -25,7 +33,7 @@ from rmqindex._paths import (
 from rmqindex._storage import is_remote, local_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from pyspark_rmqindex._options import ReadOptions
 
@@ -38,9 +46,6 @@ _ATTEMPTS = 20
 # What only a store root has beside index/; none of it holds IndexFiles.
 _STORE_FOLDERS = frozenset({"commitlog", "consumequeue", "config"})
 _INDEX_FOLDER = "index"
-
-_PATTERN = re.compile(r"[*?\[{]")
-_REMOTE_PATTERN = re.compile(r"[*\[{]")  # a question mark begins the query of a URI
 
 
 class Listing(NamedTuple):
@@ -65,18 +70,19 @@ class _Found:
     name_path: str
 
 
-class _Hit(NamedTuple):
-    """What fits a pattern; ``entry`` where it was seen in its directory."""
-
-    path: str
-    entry: FileEntry | None = None
-
-
-def list_slices(options: ReadOptions) -> Listing:
+def list_slices(options: ReadOptions, stores: frozenset[str] | None = None) -> Listing:
     """List the files of a load and read their headers.
 
     A commit that comes in between could show one file as it was and another as it is; so the
     names are listed again after the headers, until they are the same.
+
+    Args:
+        options: The options of the load.
+        stores: The stores that matter, as :func:`store_of` names them: the files of others are
+            not opened; None for all.
+
+    Returns:
+        The slices, and how many files there are in all stores.
 
     Raises:
         RmqIndexError: A path is missing, a store of another kind, or a file that is not an
@@ -86,7 +92,7 @@ def list_slices(options: ReadOptions) -> Listing:
     before = _files(options)
     for _ in range(_ATTEMPTS):
         try:
-            slices = _read_headers(before, options)
+            slices = _read_headers(_of_stores(before, stores), options)
             failure = None
         except RmqIndexError as error:
             failure = error
@@ -155,6 +161,10 @@ def _whereabouts(each: FileSlice) -> Iterator[str]:
             yield str(listed)
 
 
+def _of_stores(files: list[_Found], stores: frozenset[str] | None) -> list[_Found]:
+    return [file for file in files if stores is None or store_of(file.name_path) in stores]
+
+
 def _read_headers(files: list[_Found], options: ReadOptions) -> list[FileSlice]:
     def read(file: _Found) -> FileSlice | None:
         return _whole_file(file, options)
@@ -189,7 +199,7 @@ def _whole_file(file: _Found, options: ReadOptions) -> FileSlice | None:
 
 def _files(options: ReadOptions) -> list[_Found]:
     """List the files of every path; one that several paths name counts once."""
-    fits = _matcher(options.path_glob_filter) if options.path_glob_filter is not None else None
+    fits = matcher(options.path_glob_filter) if options.path_glob_filter is not None else None
     found: dict[str, _Found] = {}
     for path in options.paths:
         for file in _files_of(path, options):
@@ -201,38 +211,51 @@ def _files(options: ReadOptions) -> list[_Found]:
 def _files_of(path: str, options: ReadOptions) -> Iterable[_Found]:
     text = path if is_remote(path) else os.path.abspath(local_path(path))  # noqa: PTH100
     if exists(text):
-        return _files_at(text, recursive=options.recursive)
+        return _files_at(text, options)
     set_aside = _set_aside(text)
     if set_aside is not None:
         return (_Found(set_aside, text),)
-    has_pattern = (_REMOTE_PATTERN if is_remote(text) else _PATTERN).search(text) is not None
-    if has_pattern:
-        hits = list(_expand(text))
+    is_pattern = has_pattern(text)
+    if is_pattern:
+        hits = list(expand(text))
         if hits:
             return chain.from_iterable(_files_of_hit(hit, options) for hit in hits)
     if options.ignore_missing:
         return ()
-    what = "no file fits the pattern" if has_pattern else "no such file or directory"
+    what = "no file fits the pattern" if is_pattern else "no such file or directory"
     raise RmqIndexError(f"{text}: {what}")
 
 
-def _files_of_hit(hit: _Hit, options: ReadOptions) -> Iterator[_Found]:
+def _files_of_hit(hit: Hit, options: ReadOptions) -> Iterator[_Found]:
     if hit.entry is None or hit.entry.is_directory:
-        yield from _files_at(hit.path, recursive=options.recursive)
+        yield from _files_at(hit.path, options)
     elif is_index_name(hit.entry.name):
         yield _Found(hit.entry.path, hit.path)
 
 
-def _files_at(path: str, *, recursive: bool) -> Iterator[_Found]:
+def _files_at(path: str, options: ReadOptions) -> Iterator[_Found]:
     """List the files of a path that exists."""
+    if options.ignore_missing and not options.recursive and _has_no_index(path):
+        return
     resolved = resolve(path)
     if resolved.is_file:
         yield _Found(_set_aside(resolved.path) or resolved.path, resolved.path)
-    elif recursive:
+    elif options.recursive:
         yield from _files_below(resolved.path)
     else:
         for entry in list_index_files(resolved.path):
-            yield _Found(entry.path, _listed(resolved.path, entry))
+            yield _Found(entry.path, listed(resolved.path, entry))
+
+
+def _has_no_index(path: str) -> bool:
+    """Tell whether a path is a store whose broker has made no index."""
+    entries = entries_or_none(path)
+    folders = {entry.name for entry in entries if entry.is_directory}
+    return (
+        not folders.isdisjoint(_STORE_FOLDERS)
+        and _INDEX_FOLDER not in folders
+        and not any(is_index_name(entry.name) for entry in entries)
+    )
 
 
 def _set_aside(path: str) -> str | None:
@@ -249,81 +272,16 @@ def _set_aside(path: str) -> str | None:
 
 def _files_below(directory: str) -> Iterator[_Found]:
     entries = directory_entries(directory)
-    for entry in sorted(entries, key=_broker_order):
+    for entry in sorted(entries, key=broker_order):
         if not entry.is_directory and is_index_name(entry.name):
-            yield _Found(entry.path, _listed(directory, entry))
-    folders = {entry.name: _listed(directory, entry) for entry in entries if entry.is_directory}
+            yield _Found(entry.path, listed(directory, entry))
+    folders = {entry.name: listed(directory, entry) for entry in entries if entry.is_directory}
     if _INDEX_FOLDER in folders and folders.keys() & _STORE_FOLDERS:
         folders = {_INDEX_FOLDER: folders[_INDEX_FOLDER]}
     for name, path in sorted(folders.items()):
-        if not _is_hidden(name):
+        if not is_hidden(name):
             yield from _files_below(path)
-
-
-def _broker_order(entry: FileEntry) -> bytes:
-    return entry.name.encode("utf-16-be", "surrogatepass")  # as Java compares strings
-
-
-def _listed(directory: str, entry: FileEntry) -> str:
-    """Return the path by which a file is known, wherever its bytes are for the moment."""
-    return entry.path if is_remote(directory) else _child(directory, entry.name)
-
-
-def _is_hidden(name: str) -> bool:
-    return name.startswith((".", "_"))
 
 
 def _name(path: str) -> str:
     return (path.partition("?")[0] if is_remote(path) else path).rpartition("/")[2]
-
-
-def _child(directory: str, name: str) -> str:
-    if not is_remote(directory):
-        return os.path.join(directory, name)  # noqa: PTH118  (text, as it is listed)
-    base, mark, query = directory.partition("?")
-    return f"{base.rstrip('/')}/{name}{mark}{query}"
-
-
-def _expand(path: str) -> Iterator[_Hit]:
-    """Find what a pattern stands for, in the order of names."""
-    base, mark, query = path.partition("?") if is_remote(path) else (path, "", "")
-    scheme, separator, rest = base.partition("://") if is_remote(path) else ("", "", base)
-    root, *segments = rest.rstrip("/").split("/")
-    found = [_Hit(f"{scheme}{separator}{root}{mark}{query}" if is_remote(path) else "/")]
-    pattern = _REMOTE_PATTERN if is_remote(path) else _PATTERN
-    for segment in segments:
-        if not pattern.search(segment):
-            found = [_Hit(_child(each.path, segment)) for each in found]
-            continue
-        fits = _matcher(segment)
-        found = [
-            _Hit(_listed(each.path, entry), entry)
-            for each in found
-            for entry in sorted(_entries_or_none(each.path), key=_broker_order)
-            if fits(entry.name) and (segment.startswith((".", "_")) or not _is_hidden(entry.name))
-        ]
-    yield from (each for each in found if each.entry is not None or exists(each.path))
-
-
-def _entries_or_none(directory: str) -> list[FileEntry]:
-    try:
-        return directory_entries(directory)
-    except RmqIndexError:  # nothing, or a file in the place of a directory, fits no pattern
-        return []
-
-
-def _matcher(pattern: str) -> Callable[[str], object]:
-    """Compile a Hadoop glob: ``*``, ``?``, ``[abc]``, ``[^abc]`` and ``{a,b}``."""
-    alternatives = [translate(each.replace("[^", "[!")) for each in _braces(pattern)]
-    return re.compile("|".join(alternatives)).match
-
-
-def _braces(pattern: str) -> list[str]:
-    """Write out the alternatives in braces."""
-    match = re.search(r"\{([^{}]*)\}", pattern)
-    if match is None:
-        return [pattern]
-    before, after = pattern[: match.start()], pattern[match.end() :]
-    return [
-        expanded for part in match[1].split(",") for expanded in _braces(f"{before}{part}{after}")
-    ]

@@ -8,7 +8,7 @@ from pyspark_rmqindex._options import AUTO
 from rmqindex._paths import exists
 from rmqindex._storage import is_remote, local_path
 
-__all__ = ["absolute_log", "find_log", "folder_of"]
+__all__ = ["absolute_log", "find_log", "folder_of", "last_name"]
 
 # StorePathConfigHelper.getStorePathIndex, getStorePathCommitLog.
 _INDEX_FOLDER = "index"
@@ -39,7 +39,7 @@ def find_log(file_path: str, commit_log: str) -> str | None:
     if commit_log != AUTO:
         return absolute_log(commit_log)
     directory = folder_of(file_path)
-    if _last_name(directory) != _INDEX_FOLDER:
+    if last_name(directory) != _INDEX_FOLDER:
         return None
     base, mark, query = _parts(folder_of(directory))
     found = f"{base.rstrip('/')}/{_COMMITLOG_FOLDER}{mark}{query}"
@@ -52,7 +52,8 @@ def folder_of(path: str) -> str:
     return f"{base.rstrip('/').rpartition('/')[0]}{mark}{query}"
 
 
-def _last_name(path: str) -> str:
+def last_name(path: str) -> str:
+    """Return the last part of a path."""
     return _parts(path)[0].rstrip("/").rpartition("/")[2]
 
 

@@ -13,9 +13,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyspark_rmqindex._batches import check_not_null
 from pyspark_rmqindex._bounds import planned_bound, task_bound
-from pyspark_rmqindex._logs import absolute_log
 from pyspark_rmqindex._messages import Messages, log_columns
 from pyspark_rmqindex._partitions import LocalBound
+from pyspark_rmqindex._schema import STORE_COLUMN
+from pyspark_rmqindex._stores import logs_of
 from pyspark_rmqindex._times import time_zone
 from rmqindex import CommitLog
 
@@ -50,12 +51,14 @@ class MessagePartition(InputPartition):
     """The work of one task.
 
     Attributes:
+        store: Whose log it is.
         files: The files of the log that matter to it.
         ranges: Start and stop of each stretch to read, offsets in bytes, at record boundaries.
         begin: A lower bound of store time, inclusive; None for none.
         end: An upper bound, likewise.
     """
 
+    store: str
     files: tuple[LogFile, ...]
     ranges: tuple[tuple[int, int], ...]
     begin: int | LocalBound | None
@@ -82,19 +85,22 @@ class MessageReader(DataSourceReader):
             RmqIndexError: A path is missing or holds no log.
         """
         options = self._options
-        paths = [absolute_log(path) for path in options.paths]
         begin, end = planned_bound(options.begin, up=True), planned_bound(options.end, up=False)
-        with CommitLog(paths[0] if len(paths) == 1 else paths) as log:
-            parts = list(self._parts(log, begin, end))
-            return [
-                MessagePartition(
-                    _files_around(log, pack),
-                    tuple((part.start, part.stop) for part in pack),
-                    begin,
-                    end,
-                )
-                for pack in _packed(parts, options.max_partition_bytes)
-            ]
+        partitions = []
+        for store, paths in logs_of(options.paths):
+            with CommitLog(paths[0] if len(paths) == 1 else paths) as log:
+                parts = list(self._parts(log, begin, end))
+                partitions += [
+                    MessagePartition(
+                        store,
+                        _files_around(log, pack),
+                        tuple((part.start, part.stop) for part in pack),
+                        begin,
+                        end,
+                    )
+                    for pack in _packed(parts, options.max_partition_bytes)
+                ]
+        return partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the messages of one task.
@@ -112,10 +118,14 @@ class MessageReader(DataSourceReader):
         )
         with CommitLog(partition.files) as log:
             for start, stop in partition.ranges:
-                yield from self._messages(log, (start, stop), (begin, end))
+                yield from self._messages(log, partition.store, (start, stop), (begin, end))
 
     def _messages(
-        self, log: CommitLog, offsets: tuple[int, int], times: tuple[int | None, int | None]
+        self,
+        log: CommitLog,
+        store: str,
+        offsets: tuple[int, int],
+        times: tuple[int | None, int | None],
     ) -> Iterator[pa.RecordBatch]:
         options = self._options
         # Spark compares the batches with this very schema.
@@ -151,7 +161,9 @@ class MessageReader(DataSourceReader):
                     zone=zone,
                 )
                 arrays = [
-                    messages.column(name, field.type)
+                    pa.repeat(store, batch.num_rows)
+                    if name == STORE_COLUMN
+                    else messages.column(name, field.type)
                     for name, field in zip(names, schema, strict=True)
                 ]
                 check_not_null(schema, arrays)

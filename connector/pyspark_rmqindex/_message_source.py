@@ -39,7 +39,7 @@ class MessageSource(DataSource):
         # A catalog's CREATE TABLE asks for the columns before there is a path.
         if "provider" not in self.options:
             _check_paths(options)
-        return message_schema()
+        return message_schema(store=options.has_store)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the requested columns.
@@ -51,7 +51,7 @@ class MessageSource(DataSource):
         from pyspark_rmqindex._message_reader import MessageReader  # noqa: PLC0415
 
         options = message_options(self.options)
-        check_columns(schema, message_schema())
+        check_columns(schema, message_schema(store=True))
         _check_paths(options)
         reader: DataSourceReader = MessageReader(options, schema)
         return reader

@@ -9,11 +9,12 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from pyspark_rmqindex._patterns import has_pattern
 from pyspark_rmqindex._times import LocalTime, parse_time, time_zone
 from rmqindex import Layout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from rmqindex._index_file import Mode
 
@@ -196,9 +197,9 @@ OPTIONS: tuple[Option, ...] = (
         "An IndexFile, an index directory, or a store root that has `index/`; a local path, a "
         "`file:` URI, or a URI that pyarrow's file systems know (`s3://`, `hdfs://`, `gs://`). "
         "When reading, `*`, `?`, `[..]` and `{..}` in its names are patterns. For `rmqcommitlog`: "
-        "a store root that has `commitlog/`, a directory of log files, one such file, or several "
-        "with commas between, as in `storePathCommitLog`; no patterns. For `rmqconsumequeue`: a "
-        "store root, its `consumequeue` directory, or one below; no patterns.",
+        "a store root that has `commitlog/`, a directory of log files, one such file, several of "
+        "one log with commas between, as in `storePathCommitLog`, or a pattern. For "
+        "`rmqconsumequeue`: a store root, its `consumequeue` directory, or one below; no patterns.",
         default_doc="must be given, here or in `load()` or `save()`",
     ),
     Option(
@@ -336,11 +337,21 @@ OPTIONS: tuple[Option, ...] = (
         default="false",
     ),
     Option(
+        "storeColumn",
+        "boolean",
+        _boolean,
+        _ALL_READS,
+        "Whether there is a column `store`, the root of the store that a row is of. A schema that "
+        "names it needs no option.",
+        default_doc="`true` where several paths, a pattern or `recursiveFileLookup` are given",
+    ),
+    Option(
         "ignoreMissingFiles",
         "boolean",
         _boolean,
         _READ,
-        "A path that is missing, or a file that vanishes, has no rows instead of being an error.",
+        "A path that is missing, a store without `index/`, or a file that vanishes, has no rows "
+        "instead of being an error.",
         default="false",
     ),
     Option(
@@ -612,6 +623,7 @@ class ReadOptions:
         decompress_body: Whether bodies are decompressed.
         log_level: ``INFO`` or ``WARNING``; None for what the environment says.
         audit: Whether findings are returned instead of entries.
+        has_store: Whether the column ``store`` exists where no schema is given.
     """
 
     paths: tuple[str, ...]
@@ -635,6 +647,7 @@ class ReadOptions:
     decompress_body: bool
     log_level: str | None
     audit: bool = False
+    has_store: bool = False
 
     @property
     def has_keys(self) -> bool:
@@ -694,6 +707,7 @@ def read_options(raw: Mapping[str, str]) -> ReadOptions:
         decompress_body=values["decompressBody"],
         log_level=values["logLevel"],
         audit=_audit(values),
+        has_store=_has_store(values, paths),
     )
 
 
@@ -751,6 +765,7 @@ class MessageOptions:
         decompress_body: Whether bodies are decompressed.
         mode: ``FAILFAST`` or ``DROPMALFORMED``.
         max_partition_bytes: Bytes of the log a partition aims at.
+        has_store: Whether the column ``store`` exists where no schema is given.
     """
 
     paths: tuple[str, ...]
@@ -764,6 +779,7 @@ class MessageOptions:
     decompress_body: bool
     mode: Mode
     max_partition_bytes: int
+    has_store: bool = False
 
 
 def message_options(raw: Mapping[str, str]) -> MessageOptions:
@@ -788,7 +804,16 @@ def message_options(raw: Mapping[str, str]) -> MessageOptions:
         decompress_body=values["decompressBody"],
         mode=values["mode"],
         max_partition_bytes=values["maxPartitionBytes"],
+        has_store=_has_store(values, paths),
     )
+
+
+def _has_store(values: Mapping[str, Any], paths: Sequence[str]) -> bool:
+    """Return whether the column ``store`` exists; by default where stores may be several."""
+    if values["storeColumn"] is not None:
+        return bool(values["storeColumn"])
+    may_be_several = len(paths) > 1 or any(map(has_pattern, paths))
+    return may_be_several or bool(values.get("recursiveFileLookup"))
 
 
 def _commit_log(values: Mapping[str, Any]) -> str | None:

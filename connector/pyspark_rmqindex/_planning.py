@@ -65,6 +65,7 @@ def prune(files: Iterable[FileSlice], wanted: Wanted) -> list[FileSlice]:
         or wanted.position.is_empty
         or wanted.pairs == frozenset()
         or wanted.key_hashes == frozenset()
+        or wanted.stores == frozenset()
     ):
         return []
     kept = []

@@ -24,6 +24,7 @@ import os
 import tempfile
 import time
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,9 +100,8 @@ class RelationState:
                 f"at most {MAX_PAIRS} over all its queries; make a fresh table() for the next ones"
             )
         if widened.key_hashes is not None and len(widened.key_hashes) > MAX_PAIRS:
-            widened = Wanted(
-                None, None, widened.time, widened.phy_offset, widened.position
-            )  # reading everything is right as well, only slower
+            # Reading everything is right as well, only slower.
+            widened = replace(widened, pairs=None, key_hashes=None)
         if widened != self.wanted:
             if self.generation and not _mark(self._path, self.generation, "seen").exists():
                 _mark(self._path, self.generation, "doubtful").touch()

@@ -17,12 +17,14 @@ from pyspark_rmqindex._batches import BatchBuilder, keep, merge
 from pyspark_rmqindex._bounds import EXECUTION_ID, planned_bound, task_bound
 from pyspark_rmqindex._filters import EVERYTHING, Range, Wanted, filter_text, filters_to_wanted
 from pyspark_rmqindex._listing import list_slices, open_slice
-from pyspark_rmqindex._logs import find_log, folder_of
+from pyspark_rmqindex._logs import absolute_log, find_log, folder_of
+from pyspark_rmqindex._options import AUTO
 from pyspark_rmqindex._partitions import IndexPartition, LocalBound, Query
 from pyspark_rmqindex._planning import Packing, apportion, matching_pairs, prune
 from pyspark_rmqindex._pushdown_state import check_generation, locked_state
 from pyspark_rmqindex._record import ScanPlan, log_plan, record_plan
 from pyspark_rmqindex._schema import EXTRA_MESSAGE_COLUMNS, KEY_COLUMNS, MATCH_COLUMN
+from pyspark_rmqindex._stores import store_of, store_of_log
 from pyspark_rmqindex._times import MILLISECOND
 from pyspark_rmqindex._verify import NEEDED, VERIFIED, Verifier, settled
 from rmqindex import CommitLog, index_key_hashes
@@ -145,7 +147,7 @@ class IndexReader(DataSourceReader):
             begin=begin if isinstance(begin, LocalBound) else None,
             end=end if isinstance(end, LocalBound) else None,
         )
-        files, total, remote = list_slices(options)
+        files, total, remote = list_slices(options, wanted.stores)
         if options.commit_log is not None:
             files = _with_logs(files, options.commit_log)
             # The messages' own times may lie before what their entries say.
@@ -287,7 +289,10 @@ def _with_logs(files: Sequence[FileSlice], commit_log: str) -> list[FileSlice]:
 
     Raises:
         RmqIndexError: The CommitLog is not there, or is of a kind that cannot be read.
+        ValueError: One log is given for several stores that have their own.
     """
+    if commit_log != AUTO:
+        _check_one_log(files, absolute_log(commit_log))
     logs: dict[str, str | None] = {}
     for each in files:
         folder = folder_of(each.name_path)
@@ -296,6 +301,20 @@ def _with_logs(files: Sequence[FileSlice], commit_log: str) -> list[FileSlice]:
     for log in dict.fromkeys(log for log in logs.values() if log is not None):
         CommitLog(log).close()
     return [replace(each, commit_log=logs[folder_of(each.name_path)]) for each in files]
+
+
+def _check_one_log(files: Sequence[FileSlice], log: str) -> None:
+    """Refuse one log for several stores, unless none of them has another of its own."""
+    stores = {store_of(each.name_path): each.name_path for each in files}
+    if len(stores) < 2:
+        return
+    for store, name_path in stores.items():
+        own = find_log(name_path, AUTO)
+        if own is not None and store != store_of_log(log):
+            raise ValueError(
+                f"option 'commitLog': expected 'auto' for several stores, by which each has its "
+                f"own, got {log}, but {store} has {own}"
+            )
 
 
 def _is_compared(query: Query, builder: BatchBuilder, options: ReadOptions) -> bool:

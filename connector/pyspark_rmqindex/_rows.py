@@ -26,7 +26,9 @@ from pyspark_rmqindex._schema import (
     EXTRA_MESSAGE_COLUMNS,
     KEY_COLUMNS,
     MATCH_COLUMN,
+    STORE_COLUMN,
 )
+from pyspark_rmqindex._stores import StoreCheck
 from rmqindex import expand_messages, index_key_hashes
 from rmqindex._layout import INT32_MAX
 
@@ -61,6 +63,7 @@ _TYPES: dict[str, tuple[tuple[type[DataType], ...], str]] = {
     _MEMBER_KEYS: ((ArrayType,), "ARRAY<STRING>"),
     "position": (_INTEGER, "INT"),
     "file_path": ((StringType,), "STRING"),
+    STORE_COLUMN: ((StringType,), "STRING"),
 }
 
 
@@ -137,6 +140,10 @@ class InputShape:
             )
         by_position = kind != "message" and {"file_path", "position"} <= columns.keys()
         return cls(kind, columns, by_position, members)
+
+    def store_check(self) -> StoreCheck:
+        """Return what refuses the rows of a second store in one task."""
+        return StoreCheck(self.columns.get(STORE_COLUMN))
 
     def read(self, batch: pa.RecordBatch) -> EntryRows:
         """Turn a batch of input rows into entries.

@@ -25,6 +25,7 @@ __all__ = [
     "MATCH_COLUMN",
     "MESSAGE_COLUMNS",
     "QUEUE_COLUMNS",
+    "STORE_COLUMN",
     "check_columns",
     "check_schema",
     "finding_schema",
@@ -45,6 +46,9 @@ ENTRY_COLUMNS: dict[str, DataType] = {
     "prev_position": IntegerType(),
     "file_path": StringType(),
 }
+
+#: Which of several stores a row is of.
+STORE_COLUMN = "store"
 
 #: What a CommitLog says of an entry.
 MATCH_COLUMN = "match_state"
@@ -118,15 +122,20 @@ QUEUE_COLUMNS: dict[str, DataType] = {
 }
 
 
-def full_schema(*, keys: bool, log: bool = False, message: bool = False) -> StructType:
+def full_schema(
+    *, keys: bool, log: bool = False, message: bool = False, store: bool = False
+) -> StructType:
     """Return every column of entries, in the documented order.
 
     Args:
         keys: Whether ``topic`` and ``key`` are known; they come first.
         log: Whether a CommitLog is there, which gives ``match_state``.
         message: Whether the message's columns stand beside those of the entry.
+        store: Whether ``store`` says which store an entry is of.
     """
     columns = {**KEY_COLUMNS, **ENTRY_COLUMNS} if keys else dict(ENTRY_COLUMNS)
+    if store:
+        columns[STORE_COLUMN] = StringType()
     if log:
         columns[MATCH_COLUMN] = StringType()
     if message:
@@ -144,9 +153,13 @@ def queue_schema() -> StructType:
     return _struct(QUEUE_COLUMNS)
 
 
-def message_schema() -> StructType:
-    """Return every column of messages, in the documented order."""
-    return _struct(MESSAGE_COLUMNS)
+def message_schema(*, store: bool = False) -> StructType:
+    """Return every column of messages, in the documented order.
+
+    Args:
+        store: Whether ``store`` says which store a message is of.
+    """
+    return _struct(MESSAGE_COLUMNS | ({STORE_COLUMN: StringType()} if store else {}))
 
 
 def _struct(columns: dict[str, DataType]) -> StructType:
@@ -165,7 +178,7 @@ def check_schema(schema: StructType, *, keys: bool, log: bool = False) -> None:
         ValueError: No column, a repeated or an unknown one, or one of another type; the message
             lists the known ones.
     """
-    check_columns(schema, full_schema(keys=keys, log=log, message=log))
+    check_columns(schema, full_schema(keys=keys, log=log, message=log, store=True))
 
 
 def check_columns(schema: StructType, full: StructType) -> None:

@@ -28,6 +28,7 @@ class DefaultSource(DataSource):
     ``position INT``, ``prev_position INT``, ``file_path STRING``, and before them
     ``topic STRING`` and ``key STRING`` where keys are looked up, or known from a CommitLog; this
     also gives ``match_state STRING`` and the columns of the message.
+    Where several stores may be read, ``store STRING`` tells them apart.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -66,7 +67,12 @@ class DefaultSource(DataSource):
             _check_paths(options)
         if options.audit:
             return finding_schema()
-        return full_schema(keys=options.has_keys, log=options.has_log, message=options.message)
+        return full_schema(
+            keys=options.has_keys,
+            log=options.has_log,
+            message=options.message,
+            store=options.has_store,
+        )
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the requested columns.

@@ -22,6 +22,7 @@ from pyspark_rmqindex._commit import commit_files, is_live, without_indexed
 from pyspark_rmqindex._options import option_text
 from pyspark_rmqindex._rows import InputShape
 from pyspark_rmqindex._runs import BY_POSITION, CONTENT, Order, RunBuffer, RunSet, RunSlice
+from pyspark_rmqindex._stores import check_one_store
 from pyspark_rmqindex._target import WriteJob, write_options
 from pyspark_rmqindex._task import cleaned_up, task_name, unindexed
 from rmqindex import IndexHeader
@@ -65,8 +66,8 @@ def write_index(
         **options: The write options of the data source, such as ``maxHashSlotNum=97``.
 
     Raises:
-        ValueError: An unknown option, a bad value, columns that cannot be indexed, or rows that
-            are indexed already.
+        ValueError: An unknown option, a bad value, columns that cannot be indexed, rows that
+            are indexed already, or rows of several stores: a column ``store`` with two values.
         RmqIndexError: A broker holds the store, the geometry is unknown or another one, or the
             index was changed meanwhile.
         pyspark.errors.PythonException: A row that cannot be indexed; the message ends with its
@@ -83,10 +84,9 @@ def write_index(
     job = WriteJob.start(checked, overwrite=mode == "overwrite", owner=Owner.current())
     try:
         order = BY_POSITION if shape.by_position else CONTENT
-        slices = [
-            RunSlice(**{**fields, "files": tuple(fields["files"])})
-            for fields in _run(df, partial(_stage, job, shape, order))
-        ]
+        staged = _run(df, partial(_stage, job, shape, order))
+        check_one_store([fields.pop("store") for fields in staged])
+        slices = [RunSlice(**{**fields, "files": tuple(fields["files"])}) for fields in staged]
         state = job.state()
         rows = without_indexed(job, state, RunSet(job.staging.path, slices, order))
         plans = _plans(job, state, rows)
@@ -132,11 +132,13 @@ def _stage(
     """Write the rows of one partition as sorted runs."""
     _, name = task_name()
     buffer = RunBuffer(job.staging.path, f"run-{name}", order, _RUN_ROWS)
+    stores = shape.store_check()
     with cleaned_up(job, buffer.remove):
         for batch in batches:
+            stores.see(batch)
             buffer.add(unindexed(job, shape.read(batch)))
         buffer.finish()
-    yield from map(asdict, buffer.slices)
+    yield from ({**asdict(each), "store": stores.store} for each in buffer.slices)
 
 
 def _build(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -11,6 +11,7 @@ from pyspark_rmqindex._build import BuiltFile, build_file, plan_files
 from pyspark_rmqindex._commit import commit_staged
 from pyspark_rmqindex._rows import InputShape
 from pyspark_rmqindex._runs import ARRIVAL, BY_POSITION, Order, RunBuffer, RunSet, RunSlice
+from pyspark_rmqindex._stores import check_one_store
 from pyspark_rmqindex._target import WriteJob, write_options
 from pyspark_rmqindex._task import cleaned_up, task_name, unindexed
 from rmqindex._owner import Owner
@@ -37,11 +38,13 @@ class TaskResult(WriterCommitMessage):
         partition: The task's partition.
         runs: Rows to be merged.
         files: Files that are complete.
+        store: The store that the rows are of, where they say it.
     """
 
     partition: int
     runs: tuple[RunSlice, ...] = ()
     files: tuple[BuiltFile, ...] = ()
+    store: str | None = None
 
 
 class IndexWriter(DataSourceArrowWriter):
@@ -70,7 +73,8 @@ class IndexWriter(DataSourceArrowWriter):
 
         Raises:
             BadRowError: A row that cannot be indexed.
-            ValueError: A row that is indexed already, where that is an error.
+            ValueError: A row that is indexed already, where that is an error; rows of several
+                stores.
             RmqIndexError: The job was ended.
             OSError: The disk is full or broken.
         """
@@ -82,7 +86,8 @@ class IndexWriter(DataSourceArrowWriter):
         """Bring what the tasks staged into the index, all of it or nothing.
 
         Raises:
-            ValueError: Rows that are indexed already, where that is an error.
+            ValueError: Rows that are indexed already, where that is an error; rows of several
+                stores.
             RmqIndexError: Files would overlap, or a broker holds the store.
         """
         results = sorted(
@@ -90,6 +95,7 @@ class IndexWriter(DataSourceArrowWriter):
             key=lambda result: result.partition,
         )
         try:
+            check_one_store(result.store for result in results)
             commit_staged(
                 self._job,
                 [part for result in results for part in result.runs],
@@ -120,13 +126,16 @@ class _StagingTask:
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> TaskResult:
         """Stage the rows: as one run, or, where they are many, as files."""
+        stores = self.shape.store_check()
         for batch in batches:
+            stores.see(batch)
             self.buffer.add(unindexed(self.job, self.shape.read(batch)))
         self.buffer.finish()
         runs = self.buffer.slices
         if len(runs) < 2:
-            return TaskResult(self.partition, tuple(runs))
-        return self._build(RunSet(self.directory, runs, self.order))
+            return TaskResult(self.partition, tuple(runs), store=stores.store)
+        built = self._build(RunSet(self.directory, runs, self.order))
+        return replace(built, store=stores.store)
 
     def _build(self, rows: RunSet) -> TaskResult:
         """Build files of all rows but those at the end of what is indexed.
