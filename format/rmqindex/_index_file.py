@@ -16,9 +16,11 @@ from rmqindex._decoding import (
     corrupt_entry,
     links_of,
     malformed,
+    slots_of,
 )
 from rmqindex._errors import CorruptIndexError
 from rmqindex._geometry import infer_layout
+from rmqindex._hash_set import HashSet
 from rmqindex._hashing import key_hash
 from rmqindex._header import IndexHeader
 from rmqindex._layout import (
@@ -35,7 +37,7 @@ from rmqindex._select import select_phy_offset
 from rmqindex._storage import is_remote, local_path, open_source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -60,9 +62,8 @@ _BATCH_HASHES = 65_536
 _COMMON_STEPS = 64
 # More hashes than this in crowded slots are faster found by one scan than by their chains.
 _MAX_LONG_WALKS = 64
-
-# How many bits of a hash decide, in a scan, whether it is worth searching for.
-_FILTER_BITS = (1 << 22) - 1
+# Hashes of a search that walk together: their entries, `_COMMON_STEPS` each at most, are one batch.
+_SEARCH_HASHES = 16_384
 
 
 class IndexFile:
@@ -333,28 +334,72 @@ class IndexFile:
             max_steps=max_steps,
         )
 
-    def _current_index_count(self) -> int:
-        """Read ``index_count`` anew: a broker may be writing this file."""
-        return IndexHeader.from_bytes(self._source.read(0, HEADER_SIZE)).index_count
-
     def _scan_for(self, distinct: NDArray[np.int32], limit: int) -> _Hits:
         """Find sorted distinct hashes by reading all entries; by hash and newest first."""
-        # Most entries are told apart by a few bits, without searching.
-        maybe = np.zeros(_FILTER_BITS + 1, np.bool_)
-        maybe[distinct & _FILTER_BITS] = True
-        parts = [_NO_HITS]
-        for entries, positions, links in self._sound_entries(FIRST_POSITION, limit):
-            near = np.flatnonzero(maybe.take(links.key_hash & _FILTER_BITS))
-            # In order, the searches of neighbours meet in the processor's cache.
-            near = near.take(np.argsort(links.key_hash.take(near)))
-            hashes = links.key_hash.take(near)
-            places = np.searchsorted(distinct, hashes)
-            places[places == len(distinct)] = 0
-            hit = np.flatnonzero(distinct.take(places) == hashes)
-            near = near.take(hit)
-            parts.append(_Hits(places.take(hit), positions.take(near), entries.take(near)))
+        parts = [_NO_HITS, *self._matching(HashSet(distinct), limit)]
         hits = _joined(parts)
         return hits.taken(np.lexsort((-hits.positions, hits.queries)))
+
+    def _matching(self, wanted: HashSet, limit: int) -> Iterator[_Hits]:
+        """Read all entries, and yield those of a set of hashes."""
+        for entries, positions, links in self._sound_entries(FIRST_POSITION, limit):
+            near, places = wanted.match(links.key_hash)
+            if len(near):
+                yield _Hits(places, positions.take(near), entries.take(near))
+
+    def search(
+        self, wanted: HashSet, limit: int | None = None, *, by_scan: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """Find the entries of many hashes in bounded memory, however many entries there are.
+
+        It finds what :meth:`lookup` finds, and checks what that checks; a scan checks all entries.
+
+        Args:
+            wanted: The hashes.
+            limit: Only entries at positions below this one are returned; by default, and at most,
+                those counted when the file was opened.
+            by_scan: Read all entries, which for very many hashes is faster than their slots.
+                ``DROPMALFORMED`` always does.
+
+        Returns:
+            An iterator of batches of ``query`` (int64, the place of the hash in
+            ``wanted.hashes``) and the columns of ``ENTRY_SCHEMA``, in no order, of at most about a
+            million entries.
+
+        Raises:
+            ValueError: A closed file.
+            CorruptIndexError: In ``FAILFAST``, while iterating: malformed bytes were met.
+        """
+        self._check_open()
+        end = self._entry_count + FIRST_POSITION
+        limit = end if limit is None else min(limit, end)
+        return self._search(wanted, limit, by_scan=by_scan or self.mode == "DROPMALFORMED")
+
+    def _search(self, wanted: HashSet, limit: int, *, by_scan: bool) -> Iterator[pa.RecordBatch]:
+        layout = self._layout
+        if layout is None or limit <= FIRST_POSITION or not len(wanted):
+            return
+        hits = self._matching(wanted, limit) if by_scan else self._probe(wanted, limit, layout)
+        for several in _gathered(hits):
+            yield _lookup_batch(several, layout, self.header)
+
+    def _probe(self, wanted: HashSet, limit: int, layout: Layout) -> Iterator[_Hits]:
+        """Find hashes by their slots, each page of which is touched once."""
+        order = np.argsort(slots_of(wanted.hashes, layout))
+        crowded = []
+        for first in range(0, len(order), _SEARCH_HASHES):
+            places = order[first : first + _SEARCH_HASHES]
+            found = self._find(wanted.hashes.take(places), limit, layout, _COMMON_STEPS)
+            yield _Hits(places.take(found.queries), found.positions, found.entries)
+            crowded.append(places.take(found.unfinished))
+        rest = np.sort(np.concatenate(crowded))
+        if len(rest) <= _MAX_LONG_WALKS:
+            found = self._find(wanted.hashes.take(rest), limit, layout, MAX_STEPS)
+            yield _Hits(rest.take(found.queries), found.positions, found.entries)
+            rest = rest.take(found.unfinished)
+        if len(rest):
+            for hits in self._matching(HashSet(wanted.hashes.take(rest)), limit):
+                yield hits._replace(queries=rest.take(hits.queries))
 
     def select_phy_offset(self, key: str, max_num: int, begin: int, end: int) -> list[int]:
         """Find a key's messages exactly as the broker does (``IndexFile.selectPhyOffset``).
@@ -453,6 +498,20 @@ class _Hits(NamedTuple):
 
 
 _NO_HITS = _Hits(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, ENTRY_DTYPE))
+
+
+def _gathered(hits: Iterable[_Hits]) -> Iterator[list[_Hits]]:
+    """Put small finds together, so that each batch is worth its while."""
+    pending: list[_Hits] = []
+    count = 0
+    for each in hits:
+        pending.append(each)
+        count += len(each.queries)
+        if count >= _BATCH_ENTRIES:
+            yield pending
+            pending, count = [], 0
+    if count:
+        yield pending
 
 
 def _joined(parts: list[_Hits]) -> _Hits:
