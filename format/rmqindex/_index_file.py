@@ -334,6 +334,10 @@ class IndexFile:
             max_steps=max_steps,
         )
 
+    def _current_index_count(self) -> int:
+        """Read ``index_count`` anew: a broker may be writing this file."""
+        return IndexHeader.from_bytes(self._source.read(0, HEADER_SIZE)).index_count
+
     def _scan_for(self, distinct: NDArray[np.int32], limit: int) -> _Hits:
         """Find sorted distinct hashes by reading all entries; by hash and newest first."""
         parts = [_NO_HITS, *self._matching(HashSet(distinct), limit)]
