@@ -89,6 +89,24 @@ def test_one_topic_serves_all_keys(topic, keys):
     assert index_key_hashes(topic, keys).tolist() == expected
 
 
+@given(
+    st.integers(1, 45).flatmap(
+        lambda size: st.lists(
+            st.text(st.characters(max_codepoint=0x7F), min_size=size, max_size=size), min_size=1
+        )
+    ),
+    VALID_TEXT,
+    st.integers(0, 3),
+)
+def test_texts_of_one_length_are_hashed_as_others_are(keys, topic, start):
+    """Also slices, whose characters begin anywhere in memory, beside a topic that repeats."""
+    keys = keys * 3
+    array, topics = pa.array(keys)[start:], pa.array([topic] * len(keys))[start:]
+    expected = [key_hash(index_key(topic, key)) for key in keys[start:]]
+    assert key_hashes(array).tolist() == [key_hash(key) for key in keys[start:]]
+    assert index_key_hashes(topics, array).tolist() == expected
+
+
 def test_a_string_longer_than_a_group_is_hashed_whole():
     """Long strings are folded piece by piece."""
     long = "ab中😀" * 200_000
