@@ -298,7 +298,8 @@ def _polynomials(
         length = int(offsets[1] - offsets[0])
         is_even = length * count == offsets[-1] - offsets[0] and np.all(np.diff(offsets) == length)
         if is_even and _WORD <= length <= _CHUNK_UNITS:
-            return _even_polynomials(units[offsets[0] : offsets[-1]].reshape(count, length))
+            text = np.asarray(units[offsets[0] : offsets[-1]], np.uint8)  # as it is
+            return _even_polynomials(text.reshape(count, length))
     codes = np.zeros(count, np.uint32)
     start = 0
     while start < count:
