@@ -359,8 +359,9 @@ OPTIONS: tuple[Option, ...] = (
         "size",
         _size,
         _ALL_READS | _QUEUES,
-        "How many bytes of entries, or of messages, a partition of a scan aims at.",
-        default="128m",
+        "How many bytes of entries, or of messages, a partition of a scan aims at; by default a "
+        "full IndexFile of the broker's geometry is four partitions.",
+        default="96m",
     ),
     Option(
         "commitLog",

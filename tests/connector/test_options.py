@@ -20,7 +20,7 @@ from rmqindex import Layout
 
 
 def test_a_plain_read_has_the_documented_defaults():
-    """Nothing but a path: a scan of 128 MB partitions that fails on malformed bytes."""
+    """Nothing but a path: a scan of 96 MiB partitions that fails on malformed bytes."""
     options = read_options({"path": "/data"})
     assert options.paths == ("/data",)
     assert options.layout is None
@@ -28,7 +28,7 @@ def test_a_plain_read_has_the_documented_defaults():
     assert options.key_hashes is None
     assert (options.begin, options.end) == (None, None)
     assert options.mode == "FAILFAST"
-    assert options.max_partition_bytes == 128 * 2**20
+    assert options.max_partition_bytes == 96 * 2**20
     assert not options.pushdown
     assert not options.has_keys
 
