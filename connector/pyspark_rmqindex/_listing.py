@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from pyspark_rmqindex._options import ReadOptions
 
-__all__ = ["Listing", "list_slices", "open_slice"]
+__all__ = ["FoundFile", "Listing", "list_files", "list_slices", "open_slice"]
 
 # Requests to a remote store wait more than they work.
 _REMOTE_THREADS = 16
@@ -63,8 +63,13 @@ class Listing(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """One file: where it is read from, and as what it is listed."""
+class FoundFile:
+    """One file.
+
+    Attributes:
+        path: Where it is read from.
+        name_path: As what it is listed; the two differ while a commit is under way.
+    """
 
     path: str
     name_path: str
@@ -89,14 +94,14 @@ def list_slices(options: ReadOptions, stores: frozenset[str] | None = None) -> L
             IndexFile.
     """
     failure: RmqIndexError | None = None
-    before = _files(options)
+    before = list_files(options)
     for _ in range(_ATTEMPTS):
         try:
             slices = _read_headers(_of_stores(before, stores), options)
             failure = None
         except RmqIndexError as error:
             failure = error
-        after = _files(options)
+        after = list_files(options)
         if after == before:
             break
         before = after
@@ -161,12 +166,12 @@ def _whereabouts(each: FileSlice) -> Iterator[str]:
             yield str(listed)
 
 
-def _of_stores(files: list[_Found], stores: frozenset[str] | None) -> list[_Found]:
+def _of_stores(files: list[FoundFile], stores: frozenset[str] | None) -> list[FoundFile]:
     return [file for file in files if stores is None or store_of(file.name_path) in stores]
 
 
-def _read_headers(files: list[_Found], options: ReadOptions) -> list[FileSlice]:
-    def read(file: _Found) -> FileSlice | None:
+def _read_headers(files: list[FoundFile], options: ReadOptions) -> list[FileSlice]:
+    def read(file: FoundFile) -> FileSlice | None:
         return _whole_file(file, options)
 
     if any(is_remote(file.path) for file in files):
@@ -177,7 +182,7 @@ def _read_headers(files: list[_Found], options: ReadOptions) -> list[FileSlice]:
     return [each for each in slices if each is not None]
 
 
-def _whole_file(file: _Found, options: ReadOptions) -> FileSlice | None:
+def _whole_file(file: FoundFile, options: ReadOptions) -> FileSlice | None:
     with IndexFile(file.path, options.layout, mode=options.mode) as index_file:
         header, layout = index_file.header, index_file.layout
         limit = index_file.entry_count + FIRST_POSITION
@@ -197,10 +202,14 @@ def _whole_file(file: _Found, options: ReadOptions) -> FileSlice | None:
     )
 
 
-def _files(options: ReadOptions) -> list[_Found]:
-    """List the files of every path; one that several paths name counts once."""
+def list_files(options: ReadOptions) -> list[FoundFile]:
+    """List the files of every path; one that several paths name counts once.
+
+    Raises:
+        RmqIndexError: A path is missing, or a store of another kind.
+    """
     fits = matcher(options.path_glob_filter) if options.path_glob_filter is not None else None
-    found: dict[str, _Found] = {}
+    found: dict[str, FoundFile] = {}
     for path in options.paths:
         for file in _files_of(path, options):
             if fits is None or fits(_name(file.name_path)):
@@ -208,13 +217,13 @@ def _files(options: ReadOptions) -> list[_Found]:
     return list(found.values())
 
 
-def _files_of(path: str, options: ReadOptions) -> Iterable[_Found]:
+def _files_of(path: str, options: ReadOptions) -> Iterable[FoundFile]:
     text = path if is_remote(path) else os.path.abspath(local_path(path))  # noqa: PTH100
     if exists(text):
         return _files_at(text, options)
     set_aside = _set_aside(text)
     if set_aside is not None:
-        return (_Found(set_aside, text),)
+        return (FoundFile(set_aside, text),)
     is_pattern = has_pattern(text)
     if is_pattern:
         hits = list(expand(text))
@@ -226,25 +235,25 @@ def _files_of(path: str, options: ReadOptions) -> Iterable[_Found]:
     raise RmqIndexError(f"{text}: {what}")
 
 
-def _files_of_hit(hit: Hit, options: ReadOptions) -> Iterator[_Found]:
+def _files_of_hit(hit: Hit, options: ReadOptions) -> Iterator[FoundFile]:
     if hit.entry is None or hit.entry.is_directory:
         yield from _files_at(hit.path, options)
     elif is_index_name(hit.entry.name):
-        yield _Found(hit.entry.path, hit.path)
+        yield FoundFile(hit.entry.path, hit.path)
 
 
-def _files_at(path: str, options: ReadOptions) -> Iterator[_Found]:
+def _files_at(path: str, options: ReadOptions) -> Iterator[FoundFile]:
     """List the files of a path that exists."""
     if options.ignore_missing and not options.recursive and _has_no_index(path):
         return
     resolved = resolve(path)
     if resolved.is_file:
-        yield _Found(_set_aside(resolved.path) or resolved.path, resolved.path)
+        yield FoundFile(_set_aside(resolved.path) or resolved.path, resolved.path)
     elif options.recursive:
         yield from _files_below(resolved.path)
     else:
         for entry in list_index_files(resolved.path):
-            yield _Found(entry.path, listed(resolved.path, entry))
+            yield FoundFile(entry.path, listed(resolved.path, entry))
 
 
 def _has_no_index(path: str) -> bool:
@@ -270,11 +279,11 @@ def _set_aside(path: str) -> str | None:
     return None if listed is None or str(listed) == path else str(listed)
 
 
-def _files_below(directory: str) -> Iterator[_Found]:
+def _files_below(directory: str) -> Iterator[FoundFile]:
     entries = directory_entries(directory)
     for entry in sorted(entries, key=broker_order):
         if not entry.is_directory and is_index_name(entry.name):
-            yield _Found(entry.path, listed(directory, entry))
+            yield FoundFile(entry.path, listed(directory, entry))
     folders = {entry.name: listed(directory, entry) for entry in entries if entry.is_directory}
     if _INDEX_FOLDER in folders and folders.keys() & _STORE_FOLDERS:
         folders = {_INDEX_FOLDER: folders[_INDEX_FOLDER]}

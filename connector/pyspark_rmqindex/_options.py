@@ -28,23 +28,29 @@ __all__ = [
     "Unverified",
     "layout_of",
     "message_options",
+    "message_options_of",
     "option_text",
     "parse_options",
+    "paths_of",
     "queue_options",
     "read_options",
+    "read_options_of",
     "wants_pushdown",
 ]
 
 Unverified = Literal["keep", "drop", "error"]
-Scope = Literal["read", "table", "write", "messages", "queues"]
+Scope = Literal["read", "table", "write", "messages", "queues", "stream", "message_stream"]
 
 _READ: frozenset[Scope] = frozenset({"read", "table"})
 _LOAD: frozenset[Scope] = frozenset({"read"})
-_EVERY: frozenset[Scope] = frozenset({"read", "table", "write"})
+_STREAM: frozenset[Scope] = frozenset({"stream"})
+_MESSAGE_STREAM: frozenset[Scope] = frozenset({"message_stream"})
+_STREAMS: frozenset[Scope] = _STREAM | _MESSAGE_STREAM
+_EVERY: frozenset[Scope] = frozenset({"read", "table", "write", "stream"})
 _WRITE: frozenset[Scope] = frozenset({"write"})
 _MESSAGES: frozenset[Scope] = frozenset({"messages"})
 _QUEUES: frozenset[Scope] = frozenset({"queues"})
-_ALL_READS: frozenset[Scope] = _READ | _MESSAGES
+_ALL_READS: frozenset[Scope] = _READ | _MESSAGES | _STREAMS
 
 #: The value of ``commitLog`` that stands for the sibling of each index directory.
 AUTO = "auto"
@@ -86,7 +92,8 @@ class Option:
         type: What its text holds, in words.
         parse: Text to value; raises ``ValueError`` with what was expected.
         scopes: Where it is allowed: ``read`` (``load``), ``table``, ``write``, ``messages``
-            (``load`` of the format ``rmqcommitlog``).
+            (``load`` of the format ``rmqcommitlog``), ``queues`` (of ``rmqconsumequeue``),
+            ``stream`` (``readStream``), ``message_stream`` (that of ``rmqcommitlog``).
         doc: What it does.
         default: The text that stands for not giving it; None where absence has its own meaning.
         default_doc: What absence means, where ``default`` does not say it.
@@ -130,6 +137,15 @@ def _integer(low: int, high: int) -> Callable[[str], int]:
         return number
 
     return parse
+
+
+def _starting_position(value: str) -> str | int:
+    text = value.strip().lower()
+    if text in {"earliest", "latest"}:
+        return text
+    if not text.isdecimal() or int(text) >= 2**63:
+        raise ValueError("earliest, latest, or an offset of at least 0")
+    return int(text)
 
 
 def _choice(*allowed: str) -> Callable[[str], str]:
@@ -193,7 +209,7 @@ OPTIONS: tuple[Option, ...] = (
         "path",
         "string",
         _some_text,
-        _EVERY | _MESSAGES | _QUEUES,
+        _EVERY | _MESSAGES | _MESSAGE_STREAM | _QUEUES,
         "An IndexFile, an index directory, or a store root that has `index/`; a local path, a "
         "`file:` URI, or a URI that pyarrow's file systems know (`s3://`, `hdfs://`, `gs://`). "
         "When reading, `*`, `?`, `[..]` and `{..}` in its names are patterns. For `rmqcommitlog`: "
@@ -231,24 +247,24 @@ OPTIONS: tuple[Option, ...] = (
         "topic",
         "string",
         _text,
-        _LOAD,
+        _LOAD | _STREAM,
         "Look up this topic's `key` or `keys` by their slots instead of scanning. The columns "
         "`topic` and `key` then exist and carry what was asked for.",
         default_doc="no lookup: the entries are scanned",
     ),
-    Option("key", "string", _text, _LOAD, "The key to look up, together with `topic`."),
+    Option("key", "string", _text, _LOAD | _STREAM, "The key to look up, together with `topic`."),
     Option(
         "keys",
         "JSON list of strings",
         _text_list,
-        _LOAD,
+        _LOAD | _STREAM,
         "Several keys to look up, together with `topic`; repeated ones count once.",
     ),
     Option(
         "keyHash",
         "integer or JSON list of integers",
         _hashes,
-        _LOAD,
+        _LOAD | _STREAM,
         "Only entries with one of these key hashes, found by their slots.",
         default_doc="every key hash",
     ),
@@ -273,7 +289,7 @@ OPTIONS: tuple[Option, ...] = (
         "timeZone",
         "time zone",
         _zone,
-        _EVERY | _MESSAGES,
+        _EVERY | _MESSAGES | _MESSAGE_STREAM,
         "Reading: the zone of `beginTimestamp` and `endTimestamp` texts that name none. "
         "Writing: the zone of the new files' names.",
         default_doc="reading: the session's time zone; writing: the system's",
@@ -324,7 +340,7 @@ OPTIONS: tuple[Option, ...] = (
         "pathGlobFilter",
         "pattern",
         _some_text,
-        _READ,
+        _READ | _STREAM,
         "Only files whose name fits this pattern.",
         default_doc="every file",
     ),
@@ -332,7 +348,7 @@ OPTIONS: tuple[Option, ...] = (
         "recursiveFileLookup",
         "boolean",
         _boolean,
-        _READ,
+        _READ | _STREAM,
         "Also read the index files of every directory below the path.",
         default="false",
     ),
@@ -349,7 +365,7 @@ OPTIONS: tuple[Option, ...] = (
         "ignoreMissingFiles",
         "boolean",
         _boolean,
-        _READ,
+        _READ | _STREAM,
         "A path that is missing, a store without `index/`, or a file that vanishes, has no rows "
         "instead of being an error.",
         default="false",
@@ -367,7 +383,7 @@ OPTIONS: tuple[Option, ...] = (
         "commitLog",
         "path, `auto` or `none`",
         _some_text,
-        _READ,
+        _READ | _STREAM,
         "The CommitLog that the entries point into. With it, `topic` and `key` are the message's "
         "own, hash collisions are dropped, `store_timestamp` is exact, and `match_state` says what "
         "was found. A path is what the format `rmqcommitlog` takes; `auto` is the sibling "
@@ -378,7 +394,7 @@ OPTIONS: tuple[Option, ...] = (
         "unverified",
         "enumeration",
         _choice("keep", "drop", "error"),
-        _READ,
+        _READ | _STREAM,
         "With a CommitLog: what happens to entries whose message cannot confirm their key, such as "
         "those of expired messages: `keep` returns them, marked in `match_state`; `drop` leaves "
         "them out; `error` fails the query.",
@@ -388,7 +404,7 @@ OPTIONS: tuple[Option, ...] = (
         "message",
         "boolean",
         _boolean,
-        _READ,
+        _READ | _STREAM,
         "With a CommitLog: return the columns of the message beside those of the entry, as the "
         "format `rmqcommitlog` has them. A schema that names some of them needs no option.",
         default="false",
@@ -448,10 +464,63 @@ OPTIONS: tuple[Option, ...] = (
         "logLevel",
         "enumeration",
         _choice("INFO", "WARNING"),
-        _READ,
+        _READ | _STREAM,
         "`INFO` writes one line to the driver's standard error for each planned scan. The "
         "environment variable `RMQINDEX_LOG_LEVEL` sets it for a whole application.",
         default_doc="INFO",
+    ),
+    Option(
+        "startingPosition",
+        "`earliest`, `latest`, or an offset",
+        _starting_position,
+        _STREAMS,
+        "Where a new stream begins: at the oldest entry or message, or behind the newest. For "
+        "`rmqcommitlog` also at an offset, bytes, where a message starts. A stream that has a "
+        "checkpoint goes on where it was.",
+        default="earliest",
+    ),
+    Option(
+        "failOnDataLoss",
+        "boolean",
+        _boolean,
+        _STREAMS,
+        "What happens when files that were not read to their end expired or were replaced: `true` "
+        "fails the stream with an error that names what is lost; `false` goes on with what is "
+        "there, and writes the same as a warning to the driver's standard error.",
+        default="true",
+    ),
+    Option(
+        "maxEntriesPerTrigger",
+        "integer",
+        _integer(1, 2**63 - 1),
+        _STREAM,
+        "How many entries a batch of a stream holds at most, over all stores together.",
+        default_doc="all that are there",
+    ),
+    Option(
+        "maxFilesPerTrigger",
+        "integer",
+        _integer(1, 2**31 - 1),
+        _STREAM,
+        "From how many files a batch of a stream reads at most, over all stores together.",
+        default_doc="all that are there",
+    ),
+    Option(
+        "maxMessagesPerTrigger",
+        "integer",
+        _integer(1, 2**63 - 1),
+        _MESSAGE_STREAM,
+        "How many messages a batch of a stream holds at most, in each store.",
+        default_doc="all that are there",
+    ),
+    Option(
+        "maxBytesPerTrigger",
+        "size",
+        _size,
+        _MESSAGE_STREAM,
+        "How many bytes of the CommitLog a batch of a stream holds at most, in each store; at "
+        "least one message.",
+        default_doc="all that are there",
     ),
     Option(
         "onIndexed",
@@ -557,21 +626,25 @@ def _unknown(name: str, scope: Scope) -> str:
     return f"option {name!r}: unknown{hint}. Known here: {', '.join(names)}"
 
 
+_NOT_HERE: dict[Scope, str] = {
+    "table": (
+        "not with pushdown: bind topic and key in WHERE, or give this option to "
+        "spark.read.format('rmqindex') without pushdown"
+    ),
+    "write": "only for reading",
+    "messages": "not for the format rmqcommitlog",
+    "queues": "not for the format rmqconsumequeue",
+    "stream": "not for spark.readStream",
+    "message_stream": "not for spark.readStream of the format rmqcommitlog",
+}
+
+
 def _misplaced(option: Option, scope: Scope) -> str:
     if option.scopes == _MESSAGES:
         return "only for the format rmqcommitlog"
-    if scope == "table":
-        return (
-            "not with pushdown: bind topic and key in WHERE, or give this option to "
-            "spark.read.format('rmqindex') without pushdown"
-        )
-    if scope == "write":
-        return "only for reading"
-    if scope == "messages":
-        return "not for the format rmqcommitlog"
-    if scope == "queues":
-        return "not for the format rmqconsumequeue"
-    return "only for writing"
+    if option.scopes <= _STREAMS and scope not in _STREAMS:
+        return "only for spark.readStream"
+    return _NOT_HERE.get(scope, "only for writing")
 
 
 def option_text(value: object) -> str:
@@ -680,12 +753,21 @@ def read_options(raw: Mapping[str, str]) -> ReadOptions:
         ValueError: An unknown option, a bad value, or options that do not go together.
     """
     values = parse_options(raw, "table" if wants_pushdown(raw) else "read")
-    pushdown = values["pushdown"]
-    if not pushdown and not values["keyColumns"]:
+    if not values.get("pushdown") and not values["keyColumns"]:
         raise ValueError("option 'keyColumns': only with pushdown=true")
-    paths = values["paths"] if values["paths"] is not None else ()
-    if values["path"] is not None:
-        paths = (values["path"], *paths)
+    return read_options_of(values)
+
+
+def read_options_of(values: Mapping[str, Any]) -> ReadOptions:
+    """Return the options of a read or of a stream, which has no pushdown.
+
+    Args:
+        values: What :func:`parse_options` returned.
+
+    Raises:
+        ValueError: Options that do not go together.
+    """
+    paths = paths_of(values)
     return ReadOptions(
         paths=paths,
         layout=layout_of(values),
@@ -693,9 +775,9 @@ def read_options(raw: Mapping[str, str]) -> ReadOptions:
         key_hashes=_distinct(values.get("keyHash")),
         begin=_placed(values["beginTimestamp"], values["timeZone"]),
         end=_placed(values["endTimestamp"], values["timeZone"]),
-        pushdown=pushdown,
-        key_columns=values["keyColumns"],
-        last_plan=values["lastPlan"],
+        pushdown=values.get("pushdown", False),
+        key_columns=values.get("keyColumns", True),
+        last_plan=values.get("lastPlan", False),
         mode=values["mode"],
         path_glob_filter=values["pathGlobFilter"],
         recursive=values["recursiveFileLookup"],
@@ -742,10 +824,7 @@ def queue_options(raw: Mapping[str, str]) -> QueueOptions:
         ValueError: An unknown option or a bad value.
     """
     values = parse_options(raw, "queues")
-    paths = values["paths"] if values["paths"] is not None else ()
-    if values["path"] is not None:
-        paths = (values["path"], *paths)
-    return QueueOptions(paths, values["maxPartitionBytes"])
+    return QueueOptions(paths_of(values), values["maxPartitionBytes"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -789,24 +868,36 @@ def message_options(raw: Mapping[str, str]) -> MessageOptions:
     Raises:
         ValueError: An unknown option or a bad value.
     """
-    values = parse_options(raw, "messages")
-    paths = values["paths"] if values["paths"] is not None else ()
-    if values["path"] is not None:
-        paths = (values["path"], *paths)
+    return message_options_of(parse_options(raw, "messages"))
+
+
+def message_options_of(values: Mapping[str, Any]) -> MessageOptions:
+    """Return the options of a read of messages, or of a stream of them.
+
+    Args:
+        values: What :func:`parse_options` returned.
+    """
+    paths = paths_of(values)
     return MessageOptions(
         paths=paths,
-        begin_offset=values["beginOffset"] or 0,
-        end_offset=values["endOffset"],
+        begin_offset=values.get("beginOffset") or 0,
+        end_offset=values.get("endOffset"),
         begin=_placed(values["beginTimestamp"], values["timeZone"]),
         end=_placed(values["endTimestamp"], values["timeZone"]),
         time_zone=values["timeZone"],
-        max_clock_step=values["maxClockStep"],
+        max_clock_step=values.get("maxClockStep"),
         check_crc=values["checkCrc"],
         decompress_body=values["decompressBody"],
         mode=values["mode"],
         max_partition_bytes=values["maxPartitionBytes"],
         has_store=_has_store(values, paths),
     )
+
+
+def paths_of(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what is to be read: the option ``path``, then ``paths``."""
+    paths: tuple[str, ...] = values["paths"] if values["paths"] is not None else ()
+    return paths if values["path"] is None else (values["path"], *paths)
 
 
 def _has_store(values: Mapping[str, Any], paths: Sequence[str]) -> bool:
@@ -820,9 +911,10 @@ def _has_store(values: Mapping[str, Any], paths: Sequence[str]) -> bool:
 def _commit_log(values: Mapping[str, Any]) -> str | None:
     """Return where the messages are; None for no CommitLog."""
     text: str | None = values["commitLog"]
-    keyless = values["pushdown"] and not values["keyColumns"]
+    pushdown = values.get("pushdown", False)
+    keyless = pushdown and not values["keyColumns"]
     if text is None:
-        text = AUTO if values["pushdown"] and not keyless else _NONE
+        text = AUTO if pushdown and not keyless else _NONE
     elif text.lower() in (AUTO, _NONE):
         text = text.lower()
     if text == _NONE:

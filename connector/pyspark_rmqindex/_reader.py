@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,9 +26,8 @@ from pyspark_rmqindex._record import ScanPlan, log_plan, record_plan
 from pyspark_rmqindex._schema import EXTRA_MESSAGE_COLUMNS, KEY_COLUMNS, MATCH_COLUMN
 from pyspark_rmqindex._stores import store_of, store_of_log
 from pyspark_rmqindex._times import MILLISECOND
-from pyspark_rmqindex._verify import NEEDED, VERIFIED, Verifier, settled
+from pyspark_rmqindex._verify import NEEDED, VERIFIED, Verifier, may_hold, settled
 from rmqindex import CommitLog, index_key_hashes
-from rmqindex._layout import INT32_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,11 +40,79 @@ if TYPE_CHECKING:
     from pyspark_rmqindex._partitions import FileSlice
     from rmqindex import IndexFile
 
-__all__ = ["IndexReader", "PushdownReader"]
+__all__ = ["IndexReader", "PushdownReader", "plan_files", "wanted_by", "with_logs"]
 
 _PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 # What an entry does not hold itself, or not exactly.
 _OF_MESSAGES = frozenset({*KEY_COLUMNS, *EXTRA_MESSAGE_COLUMNS, MATCH_COLUMN, "store_timestamp"})
+
+
+class PlannedFiles(NamedTuple):
+    """The work on some files.
+
+    Attributes:
+        query: What is searched for.
+        slices: What is left of the files.
+        partitions: Their division among tasks.
+    """
+
+    query: Query
+    slices: list[FileSlice]
+    partitions: list[IndexPartition]
+
+
+def wanted_by(options: ReadOptions) -> Wanted:
+    """Return what the options of a read without pushdown ask for, but for times."""
+    pairs, hashes = options.pairs, options.key_hashes
+    if pairs is not None and hashes is not None:
+        pairs, hashes = matching_pairs(pairs, hashes), None
+    return Wanted(
+        pairs=None if pairs is None else frozenset(pairs),
+        key_hashes=None if hashes is None else frozenset(hashes),
+    )
+
+
+def plan_files(
+    options: ReadOptions, wanted: Wanted, files: Sequence[FileSlice], *, remote: bool
+) -> PlannedFiles:
+    """Leave out what is not wanted of some files, and divide the rest among tasks.
+
+    Args:
+        options: The options of the read, of which the times matter here.
+        wanted: What else is wanted.
+        files: Whole files, or parts of them.
+        remote: Whether any of them is not a local file.
+
+    Raises:
+        RmqIndexError: The CommitLog is not there, or is of a kind that cannot be read.
+        ValueError: One log is given for several stores that have their own.
+    """
+    begin, end = planned_bound(options.begin, up=True), planned_bound(options.end, up=False)
+    # A local time may lie anywhere within the widest zones, as far as is known here.
+    wanted = replace(
+        wanted,
+        time=wanted.time
+        & Range(
+            begin if isinstance(begin, int) else None,
+            -(-end.time.latest // MILLISECOND) if isinstance(end, LocalBound) else end,
+        ),
+    )
+    query = Query(
+        pairs=None if wanted.pairs is None else tuple(sorted(wanted.pairs)),
+        key_hashes=None if wanted.key_hashes is None else tuple(sorted(wanted.key_hashes)),
+        time=wanted.time,
+        phy_offset=wanted.phy_offset,
+        begin=begin if isinstance(begin, LocalBound) else None,
+        end=end if isinstance(end, LocalBound) else None,
+    )
+    if options.commit_log is not None:
+        files = with_logs(files, options.commit_log)
+        # The messages' own times may lie before what their entries say.
+        if not wanted.time.is_empty:
+            wanted = replace(wanted, time=EVERYTHING)
+    slices = prune(files, wanted)
+    packing = Packing(options.max_partition_bytes, 4 * 2**20 if remote else 2**18)
+    return PlannedFiles(query, slices, apportion(slices, query, packing))
 
 
 class IndexReader(DataSourceReader):
@@ -75,17 +142,7 @@ class IndexReader(DataSourceReader):
         Raises:
             RmqIndexError: A path is missing or is not what it should be.
         """
-        options = self._options
-        pairs, hashes = options.pairs, options.key_hashes
-        if pairs is not None and hashes is not None:
-            pairs, hashes = matching_pairs(pairs, hashes), None
-        return self._plan(
-            Wanted(
-                pairs=None if pairs is None else frozenset(pairs),
-                key_hashes=None if hashes is None else frozenset(hashes),
-            ),
-            (),
-        )
+        return self._plan(wanted_by(self._options), ())
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the slices of one task.
@@ -129,33 +186,8 @@ class IndexReader(DataSourceReader):
     def _plan(self, wanted: Wanted, filters: Sequence[Filter]) -> list[IndexPartition]:
         """Make the partitions, and show what they are."""
         options = self._options
-        begin, end = planned_bound(options.begin, up=True), planned_bound(options.end, up=False)
-        # A local time may lie anywhere within the widest zones, as far as is known here.
-        wanted = replace(
-            wanted,
-            time=wanted.time
-            & Range(
-                begin if isinstance(begin, int) else None,
-                -(-end.time.latest // MILLISECOND) if isinstance(end, LocalBound) else end,
-            ),
-        )
-        query = Query(
-            pairs=None if wanted.pairs is None else tuple(sorted(wanted.pairs)),
-            key_hashes=None if wanted.key_hashes is None else tuple(sorted(wanted.key_hashes)),
-            time=wanted.time,
-            phy_offset=wanted.phy_offset,
-            begin=begin if isinstance(begin, LocalBound) else None,
-            end=end if isinstance(end, LocalBound) else None,
-        )
         files, total, remote = list_slices(options, wanted.stores)
-        if options.commit_log is not None:
-            files = _with_logs(files, options.commit_log)
-            # The messages' own times may lie before what their entries say.
-            if not wanted.time.is_empty:
-                wanted = replace(wanted, time=EVERYTHING)
-        slices = prune(files, wanted)
-        packing = Packing(options.max_partition_bytes, 4 * 2**20 if remote else 2**18)
-        partitions = apportion(slices, query, packing)
+        query, slices, partitions = plan_files(options, wanted, files, remote=remote)
         plan = ScanPlan(
             pairs=query.pairs,
             key_hashes=query.key_hashes,
@@ -284,7 +316,7 @@ def _check_conf() -> None:
         )
 
 
-def _with_logs(files: Sequence[FileSlice], commit_log: str) -> list[FileSlice]:
+def with_logs(files: Sequence[FileSlice], commit_log: str) -> list[FileSlice]:
     """Say of each file where its messages are.
 
     Raises:
@@ -353,23 +385,6 @@ class _Check:
             for kept in keep(batch, ranges):
                 yield settled(kept, each, self.options)
 
-    def may_hold(self, entries: pa.RecordBatch) -> pa.RecordBatch:
-        """Leave out entries whose messages cannot be of the times asked for.
-
-        Entries say whole seconds, 0 where the broker's clock stepped back behind the file's
-        start, and no more than 31 bits.
-        """
-        if self.times.is_everything:
-            return entries
-        read = entries.column("store_timestamp").to_numpy()
-        diff = entries.column("time_diff").to_numpy()
-        kept = np.ones(len(read), bool)
-        if self.times.low is not None:
-            kept &= (read > self.times.low - MILLISECOND) | (diff == INT32_MAX)
-        if self.times.high is not None:
-            kept &= (read <= self.times.high) | (diff == 0)
-        return entries if kept.all() else entries.take(pa.array(np.flatnonzero(kept)))
-
 
 def _of_pairs(checked: pa.RecordBatch) -> pa.RecordBatch:
     """Drop the hash collisions of a lookup; what is not verified carries what was asked for."""
@@ -401,7 +416,7 @@ def _scan(
             if check is None:
                 yield builder.build(kept, each.name_path)
             else:
-                for checked in check.run(file, each, check.may_hold(kept)):
+                for checked in check.run(file, each, may_hold(kept, check.times)):
                     yield builder.build(checked, each.name_path)
 
 

@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["ScanPlan", "log_plan", "plan_from_schema", "plan_schema", "record_plan"]
+__all__ = [
+    "ScanPlan",
+    "log_plan",
+    "log_warning",
+    "plan_from_schema",
+    "plan_schema",
+    "record_plan",
+]
 
 _LOGGER = logging.getLogger("pyspark_rmqindex")
 _LEVEL_VARIABLE = "RMQINDEX_LOG_LEVEL"
@@ -131,7 +138,7 @@ def plan_from_schema(schema: StructType) -> ScanPlan | None:
     return ScanPlan(**data)
 
 
-def log_plan(plan: ScanPlan, level: str | None) -> None:
+def log_plan(plan: ScanPlan | str, level: str | None) -> None:
     """Write one INFO line to standard error, unless the level is above it.
 
     Args:
@@ -139,15 +146,25 @@ def log_plan(plan: ScanPlan, level: str | None) -> None:
         level: ``INFO`` or ``WARNING``; None for what the environment variable
             ``RMQINDEX_LOG_LEVEL`` says, else ``INFO``.
     """
+    _prepare_logger()
+    name = (level or os.environ.get(_LEVEL_VARIABLE, "INFO")).upper()
+    known = logging.getLevelNamesMapping()
+    _LOGGER.setLevel(known.get(name, logging.INFO))
+    _LOGGER.info("%s", plan)
+
+
+def log_warning(text: str) -> None:
+    """Write one line to standard error, whatever the level."""
+    _prepare_logger()
+    _LOGGER.warning("%s", text)
+
+
+def _prepare_logger() -> None:
     if not _LOGGER.handlers:
         handler = _StandardError()
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         _LOGGER.addHandler(handler)
         _LOGGER.propagate = False  # a handler of the root would write the line once more
-    name = (level or os.environ.get(_LEVEL_VARIABLE, "INFO")).upper()
-    known = logging.getLevelNamesMapping()
-    _LOGGER.setLevel(known.get(name, logging.INFO))
-    _LOGGER.info("%s", plan)
 
 
 class _StandardError(logging.StreamHandler):  # type: ignore[type-arg]

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 
 from pyspark_rmqindex._options import read_options, wants_pushdown
 from pyspark_rmqindex._schema import check_columns, check_schema, finding_schema, full_schema
+from pyspark_rmqindex._stream_options import schema_options, stream_options
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -57,7 +64,7 @@ class DefaultSource(DataSource):
         Raises:
             ValueError: An unknown option or a bad value.
         """
-        options = read_options(self.options)
+        options = schema_options(self.options)
         if options.last_plan:
             from pyspark_rmqindex._record import plan_schema  # noqa: PLC0415
 
@@ -96,6 +103,20 @@ class DefaultSource(DataSource):
             return IndexReader(options, schema, dict(self.options))
         return PushdownReader(options, schema, dict(self.options), self._relation_state)
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)
+        """Return the reader of a stream; PySpark 4.2 and later have all that it needs.
+
+        Raises:
+            ValueError: An unknown option, a bad value, or a column that is not there.
+        """
+        from pyspark_rmqindex._stream_reader import IndexStreamReader  # noqa: PLC0415
+
+        options = stream_options(self.options)
+        check_schema(schema, keys=options.read.has_keys, log=options.read.has_log)
+        _check_paths(options.read)
+        reader: DataSourceStreamReader = IndexStreamReader(options, schema)
+        return reader
+
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer.
 
@@ -105,6 +126,18 @@ class DefaultSource(DataSource):
         from pyspark_rmqindex._writer import IndexWriter  # noqa: PLC0415
 
         writer: DataSourceWriter = IndexWriter(schema, overwrite, self.options)
+        return writer
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """Return the writer of a stream.
+
+        Raises:
+            ValueError: An unknown option, a bad value, an output mode other than ``append``, or
+                columns that cannot be indexed.
+        """
+        from pyspark_rmqindex._stream_writer import IndexStreamWriter  # noqa: PLC0415
+
+        writer: DataSourceStreamWriter = IndexStreamWriter(schema, overwrite, self.options)
         return writer
 
 

@@ -24,6 +24,8 @@ _SCOPES = {
     "write": "`save`",
     "messages": "`rmqcommitlog`",
     "queues": "`rmqconsumequeue`",
+    "stream": "`readStream`",
+    "message_stream": "`readStream` of `rmqcommitlog`",
 }
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from rmqindex._storage import PathLike
 
-__all__ = ["infer_layout"]
+__all__ = ["fits_layout", "infer_layout"]
 
 _WORDS_PER_ENTRY = ENTRY_SIZE // SLOT_SIZE
 # The shape of the default geometry and of most others: four entries a slot.
@@ -108,6 +108,26 @@ def infer_layout(file: PathLike | ByteSource) -> Layout:
             f"slot fits, and others are searched for in local files only; {_HINT}"
         )
     return _only_fitting(source, header, words)
+
+
+def fits_layout(source: ByteSource, layout: Layout) -> bool:
+    """Return whether a geometry that is known from other files fits a file, too.
+
+    A few entries fit many geometries, so that this is no proof on its own.
+
+    Args:
+        source: The open file.
+        layout: The geometry.
+
+    Raises:
+        RmqIndexError: The storage failed.
+    """
+    if source.size != layout.file_size:
+        return False
+    header = IndexHeader.from_bytes(source.read(0, HEADER_SIZE))
+    return header.entry_count > 0 and _fits(
+        source, header, layout, _slot_use(source, header, layout)
+    )
 
 
 def _slot_use(source: ByteSource, header: IndexHeader, layout: Layout) -> _SlotUse | None:

@@ -1,0 +1,212 @@
+"""A process that writes a store as a broker does: through shared mappings, while others read.
+
+Each value is put where RocketMQ's ``IndexFile.putKey`` and ``IndexHeader`` put it, in that order:
+entry, slot, begin fields, slot count, index count, end fields; nothing is flushed.
+Messages go into the CommitLog first, record by record, and now and then a record stands half
+written for a moment.
+
+Run as a program it appends at a steady rate until its time is over, or it is killed:
+
+    python tests/live_broker.py STORE --seconds 30 --rate 5000
+"""
+
+from __future__ import annotations
+
+import argparse
+import mmap
+import os
+import random
+import struct
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+
+from commitlog_encoder import BLANK, Message, properties_text
+from twin import java_hash
+
+HEADER = 40
+
+
+class LiveIndex:
+    """The IndexFiles of one broker; each put is visible at once."""
+
+    def __init__(self, directory, hash_slot_num=500, index_num=2_000):
+        """Go on with the last file, as the broker does when it starts, or begin with none."""
+        self.directory = Path(directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.hash_slot_num = hash_slot_num
+        self.index_num = index_num
+        self.map = None
+        self.end = (0, 0)  # phy_offset and store time of the last put
+        self.count = 0
+        names = sorted(path.name for path in self.directory.iterdir())
+        if names:
+            self._open(names[-1])
+            _, end_time, _, end_offset, _, self.count = struct.unpack_from(">qqqqii", self.map)
+            self.count = max(self.count, 1)
+            self.end = (end_offset, end_time)
+
+    def _open(self, name):
+        size = HEADER + 4 * self.hash_slot_num + 20 * self.index_num
+        with (self.directory / name).open("a+b") as file:
+            if os.fstat(file.fileno()).st_size < size:
+                file.truncate(size)
+            self.map = mmap.mmap(file.fileno(), size)
+
+    def roll(self, name=None):
+        """Begin the next file, named by the time, which inherits the end of the last."""
+        while name is None or (self.directory / name).exists():
+            now = datetime.now().astimezone()
+            name = now.strftime("%Y%m%d%H%M%S") + f"{now.microsecond // 1000:03d}"
+        if self.map is not None:
+            self.map.close()
+        self._open(name)
+        offset, timestamp = self.end
+        if offset > 0:
+            struct.pack_into(">q", self.map, 16, offset)
+            struct.pack_into(">q", self.map, 24, offset)
+        if timestamp > 0:
+            struct.pack_into(">q", self.map, 0, timestamp)
+            struct.pack_into(">q", self.map, 8, timestamp)
+        self.count = 1
+
+    def put(self, key_hash, phy_offset, store_timestamp):
+        """Append an entry."""
+        if self.map is None or self.count >= self.index_num:
+            self.roll()
+        data, count = self.map, self.count
+        slot_at = HEADER + 4 * (key_hash % self.hash_slot_num)
+        (slot,) = struct.unpack_from(">i", data, slot_at)
+        if slot <= 0 or slot > count:
+            slot = 0
+        (begin,) = struct.unpack_from(">q", data, 0)
+        seconds = max((store_timestamp - begin) // 1000, 0) if begin > 0 else 0
+        at = HEADER + 4 * self.hash_slot_num + 20 * count
+        struct.pack_into(">i", data, at, key_hash)
+        struct.pack_into(">q", data, at + 4, phy_offset)
+        struct.pack_into(">i", data, at + 12, seconds)
+        struct.pack_into(">i", data, at + 16, slot)
+        struct.pack_into(">i", data, slot_at, count)
+        if count <= 1:
+            struct.pack_into(">q", data, 16, phy_offset)
+            struct.pack_into(">q", data, 0, store_timestamp)
+        if slot == 0:
+            (used,) = struct.unpack_from(">i", data, 32)
+            struct.pack_into(">i", data, 32, used + 1)
+        struct.pack_into(">i", data, 36, count + 1)
+        struct.pack_into(">q", data, 24, phy_offset)
+        struct.pack_into(">q", data, 8, store_timestamp)
+        self.count = count + 1
+        self.end = (phy_offset, store_timestamp)
+
+
+class LiveLog:
+    """The CommitLog of one broker."""
+
+    def __init__(self, directory, file_size=64 * 1024, pause=0.0):
+        """Begin at offset 0.
+
+        Args:
+            directory: Where the files are.
+            file_size: What each has, bytes.
+            pause: For how many seconds a record may stand half written.
+        """
+        self.directory = Path(directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.file_size = file_size
+        self.pause = pause
+        self.end = 0
+        self.map = None
+
+    def _place(self):
+        start = self.end - self.end % self.file_size
+        if self.end == start or self.map is None:
+            if self.map is not None:
+                self.map.close()
+            with (self.directory / f"{start:020d}").open("w+b") as file:
+                file.truncate(self.file_size)
+                self.map = mmap.mmap(file.fileno(), self.file_size)
+        return self.end - start
+
+    def append(self, message, *, half=False):
+        """Store a message; return its offset.
+
+        Args:
+            message: What to store.
+            half: Whether the record stands half written for a moment.
+        """
+        record = message.encode(self.end)
+        at = self._place()
+        if len(record) + 8 > self.file_size - at:
+            struct.pack_into(">iI", self.map, at, self.file_size - at, BLANK)
+            self.end += self.file_size - at
+            record = message.encode(self.end)
+            at = self._place()
+        if half:
+            # No order of the bytes of a copy is promised: the ends first, then the middle.
+            edge = random.randrange(8, len(record))
+            rest = random.randrange(edge, len(record) + 1)
+            self.map[at : at + edge] = record[:edge]
+            self.map[at + rest : at + len(record)] = record[rest:]
+            time.sleep(self.pause)
+        self.map[at : at + len(record)] = record
+        self.end += len(record)
+        return self.end - len(record)
+
+
+class LiveStore:
+    """A store: messages into the CommitLog, their keys into the index."""
+
+    def __init__(self, root, *, pause=0.0, **index):
+        """Begin a store."""
+        self.log = LiveLog(Path(root) / "commitlog", pause=pause)
+        self.index = LiveIndex(Path(root) / "index", **index)
+        self.pause = pause
+        self.number = 0
+
+    def send(self):
+        """Store a message with a unique key and one or two more, and index it."""
+        self.number += 1
+        number, now = self.number, time.time_ns() // 1_000_000
+        topic, uniq_key = f"Topic{number % 3}", f"ID{number:08d}"
+        keys = [f"order-{number % 1000}", f"user-{number % 77}"][: 1 + number % 2]
+        text = properties_text([("UNIQ_KEY", uniq_key), ("KEYS", " ".join(keys))])
+        message = Message(
+            topic=topic,
+            body=b"b" * (number % 50),
+            properties=text,
+            store_timestamp=now,
+            born_timestamp=now,
+        )
+        half = self.pause > 0 and number % 97 == 0
+        offset = self.log.append(message, half=half)
+        for key in [uniq_key, *keys]:
+            self.index.put(java_hash(f"{topic}#{key}"), offset, now)
+
+
+def main(argv=None):
+    """Send messages at a steady rate."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("store", type=Path)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--rate", type=float, default=2_000.0, help="messages per second")
+    parser.add_argument("--index-num", type=int, default=2_000, help="entry places of a file")
+    parser.add_argument("--pause", type=float, default=0.002, help="of half a record, seconds")
+    arguments = parser.parse_args(argv)
+    store = LiveStore(
+        arguments.store,
+        pause=arguments.pause,
+        hash_slot_num=max(arguments.index_num // 4, 1),
+        index_num=arguments.index_num,
+    )
+    begun = time.monotonic()
+    while (elapsed := time.monotonic() - begun) < arguments.seconds:
+        while store.number < elapsed * arguments.rate:
+            store.send()
+        time.sleep(0.001)
+    sys.stdout.write(f"{store.number}\n")
+
+
+if __name__ == "__main__":
+    main()
