@@ -17,7 +17,9 @@ import pyarrow.compute as pc
 from pyspark_rmqindex._logs import folder_of
 from pyspark_rmqindex._messages import Messages, log_columns
 from pyspark_rmqindex._schema import EXTRA_MESSAGE_COLUMNS, MATCH_COLUMN
+from pyspark_rmqindex._times import MILLISECOND
 from rmqindex import MATCH_STATES, CommitLog, IndexFile, RmqIndexError, index_key_hashes
+from rmqindex._layout import INT32_MAX
 from rmqindex._members import indexed_keys
 from rmqindex._paths import list_index_files
 from rmqindex._storage import is_remote
@@ -27,10 +29,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pyspark_rmqindex._filters import Range
     from pyspark_rmqindex._options import ReadOptions
     from pyspark_rmqindex._partitions import FileSlice
 
-__all__ = ["NEEDED", "STATES", "VERIFIED", "Verifier", "settled"]
+__all__ = ["NEEDED", "STATES", "VERIFIED", "Verifier", "may_hold", "settled"]
 
 #: What is read of each message to know its keys.
 _KEY_SOURCES = (
@@ -193,6 +196,28 @@ class Verifier:
         for field in self._fields:
             columns[field.name] = messages.column(field.name, field.type).take(taken)
         return _with_columns(entries, columns)
+
+
+def may_hold(entries: pa.RecordBatch, times: Range) -> pa.RecordBatch:
+    """Leave out entries whose messages cannot be of the times asked for.
+
+    Entries say whole seconds, 0 where the broker's clock stepped back behind the file's start, and
+    no more than 31 bits.
+
+    Args:
+        entries: At least ``store_timestamp`` and ``time_diff``.
+        times: Store times, epoch milliseconds.
+    """
+    if times.is_everything:
+        return entries
+    read = entries.column("store_timestamp").to_numpy()
+    diff = entries.column("time_diff").to_numpy()
+    kept = np.ones(len(read), bool)
+    if times.low is not None:
+        kept &= (read > times.low - MILLISECOND) | (diff == INT32_MAX)
+    if times.high is not None:
+        kept &= (read <= times.high) | (diff == 0)
+    return entries if kept.all() else entries.take(pa.array(np.flatnonzero(kept)))
 
 
 def settled(entries: pa.RecordBatch, each: FileSlice, options: ReadOptions) -> pa.RecordBatch:
