@@ -30,6 +30,8 @@ LINES = {
     "write": ("_spark_lines", "write"),
     "write-index": ("_spark_lines", "write_sorted"),
     "memory": ("_spark_lines", "memory"),
+    "messages": ("_message_lines", "messages"),
+    "verified": ("_message_lines", "verified"),
 }
 
 
@@ -47,7 +49,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "--work",
         type=Path,
         default=Path(__file__).parent / ".work",
-        help="where data are made and kept, about 6 GB on a disk (default: %(default)s)",
+        help="where data are made and kept, about 8 GB on a disk (default: %(default)s)",
     )
     parser.add_argument(
         "--output",

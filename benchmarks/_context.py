@@ -34,6 +34,11 @@ class Context:
     work: Path
     sizes: Sizes
 
+    @property
+    def cores(self) -> int:
+        """How many cores Spark has."""
+        return _CORES
+
     @functools.cached_property
     def index(self) -> Path:
         """An index directory with one full file."""

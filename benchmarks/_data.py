@@ -53,6 +53,7 @@ class Sizes:
         layout: The geometry of the full file, whose capacity is the number of rows elsewhere.
         in_list: Keys in one ``IN``.
         small_files: How many small files, at most and at least.
+        messages: Records in a CommitLog.
         rounds: Rounds of the fast lines.
         slow_rounds: Rounds of those that take tens of seconds.
     """
@@ -62,6 +63,7 @@ class Sizes:
     layout: Layout = field(default_factory=Layout)
     in_list: int = 1_000
     small_files: tuple[int, int] = (1_000, 10)
+    messages: int = 1 << 20
     rounds: int = 7
     slow_rounds: int = 3
 
@@ -74,6 +76,7 @@ class Sizes:
             layout=Layout(100_000, 400_000),
             in_list=100,
             small_files=(50, 10),
+            messages=1 << 14,
             rounds=3,
             slow_rounds=2,
         )

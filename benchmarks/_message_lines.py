@@ -1,0 +1,91 @@
+"""The lines that read a CommitLog: messages, and entries compared with their messages."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING
+
+from benchmarks._log_data import MESSAGE_SIZE, make_store
+from benchmarks._rounds import Comparison, Goal, interleaved, timed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+
+    from benchmarks._context import Context
+
+__all__ = ["messages", "verified"]
+
+# What an index is built from.
+_REBUILD = (
+    "topic STRING, uniq_key STRING, keys STRING, sys_flag INT, phy_offset BIGINT, "
+    "store_timestamp TIMESTAMP"
+)
+_READ_BYTES = 1 << 20
+_GOAL = Goal(0.3, unit="M/s a core")
+
+
+def messages(context: Context) -> Iterator[Comparison]:
+    """Read the columns that a rebuild needs."""
+    store = make_store(context.work / "store", context.sizes.messages)
+    read = context.spark.read.format("rmqcommitlog").schema(_REBUILD).load(str(store))
+    size = context.sizes.messages * MESSAGE_SIZE / 2**30
+    yield _rate(
+        context,
+        read,
+        context.sizes.messages,
+        [store / "commitlog"],
+        f"read a log of {size:.2g} GiB through Spark, messages of 1 KiB, a rebuild's columns",
+    )
+
+
+def verified(context: Context) -> Iterator[Comparison]:
+    """Scan an index and compare every entry with its message."""
+    store = make_store(context.work / "store", context.sizes.messages)
+    read = context.spark.read.format("rmqindex").option("commitLog", "auto").load(str(store))
+    entries = 2 * context.sizes.messages
+    yield _rate(
+        context,
+        read,
+        entries,
+        [store / "commitlog", store / "index"],
+        f"scan {entries:,} entries through Spark, each verified against its message",
+    )
+
+
+def _rate(
+    context: Context, read: DataFrame, rows: int, folders: list[Path], work: str
+) -> Comparison:
+    """Measure how many rows a second a core are read, beside reading the same bytes."""
+    times = interleaved(
+        {
+            "rmqindex": timed(lambda: read.write.format("noop").mode("overwrite").save()),
+            "bytes": _reading(folders),
+        },
+        context.sizes.rounds,
+    )
+    cores = context.cores
+    return Comparison(
+        work=work,
+        against="reading the same bytes into memory, one thread",
+        figure=statistics.median(rows / seconds / cores / 1e6 for seconds in times["rmqindex"]),
+        goal=_GOAL,
+        ours=statistics.median(times["rmqindex"]),
+        theirs=statistics.median(times["bytes"]),
+        rows=rows,
+        note=f"the figure is a rate, on {cores} cores",
+    )
+
+
+def _reading(folders: list[Path]) -> Callable[[], float]:
+    def read() -> None:
+        block = bytearray(_READ_BYTES)
+        for folder in folders:
+            for path in folder.iterdir():
+                with path.open("rb", buffering=0) as file:
+                    while file.readinto(block):
+                        pass
+
+    return timed(read)
