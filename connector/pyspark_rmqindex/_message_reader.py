@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark_rmqindex._options import MessageOptions
     from rmqindex import LogFile
 
-__all__ = ["MessagePartition", "MessageReader"]
+__all__ = ["LogPart", "MessagePartition", "MessageReader", "files_around", "packed"]
 
 # Messages a batch holds at most.
 _MAX_MESSAGES = 32 * 1024
@@ -38,8 +38,14 @@ _NEIGHBOURS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """A stretch of one file, from record boundary to record boundary."""
+class LogPart:
+    """A stretch of one file, from record boundary to record boundary.
+
+    Attributes:
+        file: The file.
+        start: Where it begins in the log, bytes.
+        stop: Where it ends.
+    """
 
     file: LogFile
     start: int
@@ -93,12 +99,12 @@ class MessageReader(DataSourceReader):
                 partitions += [
                     MessagePartition(
                         store,
-                        _files_around(log, pack),
+                        files_around(log, pack),
                         tuple((part.start, part.stop) for part in pack),
                         begin,
                         end,
                     )
-                    for pack in _packed(parts, options.max_partition_bytes)
+                    for pack in packed(parts, options.max_partition_bytes)
                 ]
         return partitions
 
@@ -173,7 +179,7 @@ class MessageReader(DataSourceReader):
 
     def _parts(
         self, log: CommitLog, begin: int | LocalBound | None, end: int | LocalBound | None
-    ) -> Iterator[_Part]:
+    ) -> Iterator[LogPart]:
         """Divide the files at record boundaries; what the options leave out is left out."""
         options = self._options
         # What a broker appends from now on is not part of this read.
@@ -187,7 +193,7 @@ class MessageReader(DataSourceReader):
             starts = [start for start in starts if start < log_end]
             for start, stop in pairwise([*starts, min(file.stop, log_end)]):
                 if stop > first and start < behind:
-                    yield _Part(file, start, stop)
+                    yield LogPart(file, start, stop)
 
     def _files_of_time(
         self, log: CommitLog, begin: int | LocalBound | None, end: int | LocalBound | None
@@ -223,9 +229,9 @@ def _within(batch: pa.RecordBatch, name: str, low: int | None, high: int | None)
     return batch if kept.all() else batch.take(pa.array(np.flatnonzero(kept)))
 
 
-def _packed(parts: Sequence[_Part], max_bytes: int) -> Iterator[list[_Part]]:
+def packed(parts: Sequence[LogPart], max_bytes: int) -> Iterator[list[LogPart]]:
     """Put small parts, such as those of small files, together."""
-    pack: list[_Part] = []
+    pack: list[LogPart] = []
     filled = 0
     for part in parts:
         size = part.stop - part.start
@@ -238,7 +244,7 @@ def _packed(parts: Sequence[_Part], max_bytes: int) -> Iterator[list[_Part]]:
         yield pack
 
 
-def _files_around(log: CommitLog, parts: Sequence[_Part]) -> tuple[LogFile, ...]:
+def files_around(log: CommitLog, parts: Sequence[LogPart]) -> tuple[LogFile, ...]:
     """Return the files that reading some parts looks at: theirs, those around, and the last."""
     places = [log.files.index(part.file) for part in parts]
     first, last = max(0, places[0] - _NEIGHBOURS), places[-1] + 1 + _NEIGHBOURS

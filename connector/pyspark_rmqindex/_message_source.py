@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 
 from pyspark_rmqindex._options import message_options
 from pyspark_rmqindex._schema import check_columns, message_schema
+from pyspark_rmqindex._stream_options import message_schema_options, message_stream_options
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -35,7 +36,7 @@ class MessageSource(DataSource):
         Raises:
             ValueError: An unknown option or a bad value.
         """
-        options = message_options(self.options)
+        options = message_schema_options(self.options)
         # A catalog's CREATE TABLE asks for the columns before there is a path.
         if "provider" not in self.options:
             _check_paths(options)
@@ -54,6 +55,20 @@ class MessageSource(DataSource):
         check_columns(schema, message_schema(store=True))
         _check_paths(options)
         reader: DataSourceReader = MessageReader(options, schema)
+        return reader
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)
+        """Return the reader of a stream; PySpark 4.2 and later have all that it needs.
+
+        Raises:
+            ValueError: An unknown option, a bad value, or a column that is not there.
+        """
+        from pyspark_rmqindex._message_stream import MessageStreamReader  # noqa: PLC0415
+
+        options = message_stream_options(self.options)
+        check_columns(schema, message_schema(store=True))
+        _check_paths(options.read)
+        reader: DataSourceStreamReader = MessageStreamReader(options, schema)
         return reader
 
 

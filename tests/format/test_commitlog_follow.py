@@ -1,0 +1,184 @@
+"""Following a CommitLog: only whole records, however they become visible."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from commitlog_encoder import Log, Message, properties_text
+from rmqindex import CommitLog, CorruptCommitLogError
+from rmqindex._commitlog_follow import LastRecord, ends_with, follow
+
+NOW = time.time_ns() // 1_000_000
+FILE_SIZE = 4096
+
+
+def message(number, **fields):
+    """Return a message with a body and properties, stored just now."""
+    fields.setdefault("store_timestamp", NOW + number)
+    return Message(
+        body=b"body" * (number % 9 + 1),
+        properties=properties_text([("UNIQ_KEY", f"ID{number}"), ("KEYS", f"k{number}")]),
+        **fields,
+    )
+
+
+@pytest.fixture
+def log():
+    """Return forty messages in files of 4 KiB."""
+    log = Log(FILE_SIZE)
+    for number in range(40):
+        log.append(message(number))
+    return log
+
+
+def written(log, folder):
+    """Return the log as the package opens it."""
+    return CommitLog(log.write_to(folder))
+
+
+def test_everything_is_followed_to_the_end_of_the_log(log, tmp_path):
+    """Over the ends of files, and the last record is remembered."""
+    opened = written(log, tmp_path)
+    progress = follow(opened, 0)
+    assert progress.end == log.end
+    assert progress.last == LastRecord(log.offsets[-1], NOW + 39)
+    assert follow(opened, log.end, last=progress.last) == progress
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 39, 40, 100])
+def test_a_limit_of_messages_ends_behind_as_many(log, tmp_path, count):
+    """From batch to batch, each message is passed once."""
+    opened = written(log, tmp_path)
+    ends, at = [], 0
+    while at < log.end:
+        at = follow(opened, at, max_records=count).end
+        ends.append(at)
+    expected = [log.offsets[place] for place in range(count, 40, count)]
+    # Behind a full file, the end is at its blank record or in the next file.
+    assert len(ends) == len(expected) + 1
+    assert all(
+        sum(offset < end for offset in log.offsets) == place
+        for end, place in zip(ends, range(count, 40, count), strict=False)
+    )
+
+
+@pytest.mark.parametrize("limit", [1, 150, 1_000, 10_000])
+def test_a_limit_of_bytes_passes_at_least_one_message(log, tmp_path, limit):
+    """And no more bytes than allowed, if one message is no more."""
+    opened = written(log, tmp_path)
+    at, rounds = 0, 0
+    while at < log.end:
+        end = follow(opened, at, max_bytes=limit).end
+        passed = [offset for offset in log.offsets if at <= offset < end]
+        assert passed or end % FILE_SIZE == 0
+        assert len(passed) <= 1 or end - at <= limit + FILE_SIZE
+        at, rounds = end, rounds + 1
+    assert rounds <= 60
+
+
+def test_a_target_is_not_passed(log, tmp_path):
+    """Messages at or behind it are left for later."""
+    opened = written(log, tmp_path)
+    for target in (log.offsets[5], log.offsets[30]):
+        assert follow(opened, 0, stop=target).end == target
+
+
+HEAD = 84
+
+
+def test_a_record_that_is_visible_in_part_is_never_taken(log, tmp_path):
+    """Whether its bytes come from the front, from the back, or behind the head in any order."""
+    last = log.offsets[-1]
+    size = log.end - last
+    written(log, tmp_path)
+    start = max(log.files)
+    whole = bytes(log.files[start])
+    chance = random.Random(5)
+    hidden = [range(first, size) for first in range(size)]
+    hidden += [range(stop) for stop in range(1, size + 1)]
+    hidden += [sorted(chance.sample(range(HEAD, size), 2)) for _ in range(100)]
+    for places in hidden:
+        data = bytearray(whole)
+        for place in places:
+            data[last - start + place] = 0
+        (tmp_path / f"{start:020d}").write_bytes(data)
+        end = follow(CommitLog(tmp_path), log.offsets[-2]).end
+        assert end == (log.end if data == whole else last), places
+
+
+def test_several_records_of_one_copy_are_taken_up_to_the_first_that_is_not_whole(log, tmp_path):
+    """A batch of messages is copied at once, and those behind may be visible first."""
+    written(log, tmp_path)
+    start = max(log.files)
+    path = tmp_path / f"{start:020d}"
+    data = bytearray(log.files[start])
+    hole = log.offsets[-5] + HEAD + 4
+    data[hole - start] = 0
+    path.write_bytes(data)
+    assert follow(CommitLog(tmp_path), 0).end == log.offsets[-5]
+
+
+@pytest.mark.parametrize("fields", [{"body_crc": 5}, {"properties": b"a\x01\0b\x02"}])
+def test_what_is_wrong_for_long_is_taken_as_it_is(tmp_path, fields):
+    """A CRC that never agrees, or zeros that are the sender's own, do not hold a stream up."""
+    log = Log(FILE_SIZE)
+    old = NOW - 3_600_000
+    log.append(Message(store_timestamp=old))
+    log.append(Message(store_timestamp=old + 1, **fields))
+    assert follow(written(log, tmp_path), 0).end == log.end
+    log = Log(FILE_SIZE)
+    log.append(Message(store_timestamp=NOW))
+    log.append(Message(store_timestamp=NOW, **fields))
+    assert follow(written(log, tmp_path / "new"), 0).end == log.offsets[1]
+
+
+def test_what_an_earlier_life_of_the_log_left_is_its_end(log, tmp_path):
+    """Older records behind a torn one are no damage."""
+    opened = written(log, tmp_path)
+    start = max(log.files)
+    data = bytearray(log.files[start])
+    at = log.offsets[-3] - start
+    data[at + 20 : at + 40] = bytes(range(1, 21))
+    (tmp_path / f"{start:020d}").write_bytes(data)
+    later = LastRecord(log.offsets[-4], NOW + 1_000)
+    assert follow(opened, log.offsets[-3], last=later).end == log.offsets[-3]
+
+
+def test_damage_before_the_end_is_an_error_or_passed_over(log, tmp_path):
+    """By the mode; records that follow prove that it is damage."""
+    written(log, tmp_path)
+    for place in (3, -3):
+        offset = log.offsets[place]
+        start = offset - offset % FILE_SIZE
+        data = bytearray(log.files[start])
+        data[offset - start + 28] ^= 1
+        (tmp_path / f"{start:020d}").write_bytes(data)
+    opened = CommitLog(tmp_path)
+    with pytest.raises(CorruptCommitLogError, match="physical_offset"):
+        follow(opened, 0, max_records=100)
+    assert follow(opened, 0, max_records=100, mode="DROPMALFORMED").end == log.end
+    assert follow(opened, 0, max_records=3).end == log.offsets[3]
+
+
+def test_a_last_record_tells_a_log_from_another(log, tmp_path):
+    """Another store time, another size, or nothing in its place: it is not the same any more."""
+    opened = written(log, tmp_path)
+    progress = follow(opened, 0)
+    assert ends_with(opened, progress.last, progress.end)
+    assert not ends_with(opened, progress.last._replace(store_timestamp=5), progress.end)
+    assert not ends_with(opened, progress.last, progress.end - 1)
+    assert not ends_with(opened, LastRecord(log.offsets[3] + 1, NOW + 3), log.offsets[4])
+    for start in sorted(log.files)[:-1]:
+        (tmp_path / f"{start:020d}").unlink()
+    # What expired says nothing.
+    assert ends_with(CommitLog(tmp_path), LastRecord(log.offsets[3], NOW + 3), log.offsets[4])
+
+
+def test_an_empty_log_is_followed_to_where_it_begins(tmp_path):
+    """Files that a broker made ahead hold nothing yet."""
+    (tmp_path / f"{0:020d}").write_bytes(bytes(FILE_SIZE))
+    assert follow(CommitLog(tmp_path), 0).end == 0
+    assert follow(CommitLog(tmp_path), 0, stop=0).last is None
