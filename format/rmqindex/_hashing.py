@@ -39,14 +39,9 @@ _UINT32 = 2**32
 _CHUNK_UNITS = 1 << 18
 _ASCII_LIMIT = 0x80
 _FIRST_ASTRAL = 0x10000
-# Eight characters in one word, and the lanes in which their sums grow.
-_WORD = 8
-_WORD_POWER = np.uint64(pow(_MULTIPLIER, _WORD, _UINT32))
-_POWER_1, _POWER_2, _POWER_4 = (np.uint64(_MULTIPLIER**n) for n in (1, 2, 4))
-_BYTE_BITS, _PAIR_BITS, _QUAD_BITS = np.uint64(8), np.uint64(16), np.uint64(32)
-_BYTE_LANES = np.uint64(0x00FF00FF00FF00FF)
-_PAIR_LANES = np.uint64(0x0000FFFF0000FFFF)
-_QUAD_LANES = np.uint64(0x00000000FFFFFFFF)
+# Four characters in one word, and what their sums are weighted with.
+_WORD = 4
+_POWER_1, _POWER_2, _POWER_4 = np.uint16(31), np.uint32(31**2), np.uint32(31**4)
 
 
 def index_key(topic: str, key: str) -> str:
@@ -291,7 +286,7 @@ def _polynomials(
     Strings are taken in groups of about ``_CHUNK_UNITS`` units; within a group, unit j is weighted
     with ``31 ** -j``, summed a string at a time, and scaled back with the power of its last unit.
     A string longer than a group is folded piece by piece.
-    ASCII strings of one length, such as a client's own ids, go eight characters at a time.
+    ASCII strings of one length, such as a client's own ids, go four characters at a time.
     """
     count = len(offsets) - 1
     if units.dtype == np.uint8 and count:
@@ -322,7 +317,7 @@ def _polynomials(
 
 
 def _even_polynomials(rows: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """Return the polynomial of every row, by Horner's rule over words of eight characters.
+    """Return the polynomial of every row, by Horner's rule over words of four characters.
 
     Args:
         rows: uint8, shape (strings, characters), contiguous; at least ``_WORD`` characters.
@@ -333,28 +328,31 @@ def _even_polynomials(rows: NDArray[np.uint8]) -> NDArray[np.uint32]:
     codes = np.empty(count, np.uint32)
     for start in range(0, count, step):
         part = rows[start : start + step]
-        words = np.require(part[:, :whole], requirements=["C", "A"]).view("<u8")
-        code = _word_polynomials(words[:, 0])
+        words = _words(np.require(part[:, :whole], requirements=["C", "A"]))
+        code = codes[start : start + step]
+        code[:] = words[:, 0]
         for place in range(1, words.shape[1]):
-            code *= _WORD_POWER
-            code += _word_polynomials(words[:, place])
+            code *= _POWER_4
+            code += words[:, place]
         for place in range(whole, length):
-            code *= np.uint64(_MULTIPLIER)
+            code *= np.uint32(_MULTIPLIER)
             code += part[:, place]
-        codes[start : start + step] = code
     return codes
 
 
-def _word_polynomials(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the polynomial of the eight bytes of every word, the lowest byte first.
+def _words(characters: NDArray[np.uint8]) -> NDArray[np.uint32]:
+    """Return the polynomial of every four characters of a row.
 
-    Neighbours are added two by two, then four by four, in parallel lanes of the word: no sum
-    leaves its lane, since 255 * 32 < 2**16 and 255 * 32 * 962 < 2**32.
+    Neighbours are added two by two in 16 bits, then four by four in 32, with no sum too large:
+    255 * 32 < 2**16.
     """
-    lanes = (words & _BYTE_LANES) * _POWER_1 + (words >> _BYTE_BITS & _BYTE_LANES)
-    lanes = (lanes & _PAIR_LANES) * _POWER_2 + (lanes >> _PAIR_BITS & _PAIR_LANES)
-    folded: NDArray[np.uint64] = (lanes & _QUAD_LANES) * _POWER_4 + (lanes >> _QUAD_BITS)
-    return folded
+    twos = characters.view("<u2")
+    pairs = (twos & np.uint16(0xFF)) * _POWER_1
+    pairs += twos >> np.uint16(8)
+    fours = pairs.astype("<u2", copy=False).view("<u4")
+    words: NDArray[np.uint32] = (fours & np.uint32(0xFFFF)) * _POWER_2
+    words += fours >> np.uint32(16)
+    return words
 
 
 def _repeated(array: pa.Array) -> pa.Array | None:
