@@ -109,7 +109,12 @@ class EntryAppender:
             return cls(file, layout, header)
 
     @classmethod
-    def resume(cls, path: str | os.PathLike[str], layout: Layout) -> Self:
+    def resume(
+        cls,
+        path: str | os.PathLike[str],
+        layout: Layout,
+        numbers: NDArray[np.integer] | None = None,
+    ) -> Self:
         """Open an IndexFile where its header says it ended.
 
         An ``index_count`` of 0 or less counts as 1, as when the broker loads a file.
@@ -117,6 +122,8 @@ class EntryAppender:
         Args:
             path: A local file of at least the layout's size.
             layout: The geometry.
+            numbers: The only slots that will be put into; None for any.
+                The others are not read, unless they share a page with one of these.
 
         Raises:
             OSError: The file cannot be opened.
@@ -124,7 +131,13 @@ class EntryAppender:
         with _closed_on_error(Path(path).open("r+b", buffering=0)) as file:
             header = IndexHeader.from_bytes(os.pread(file.fileno(), HEADER_SIZE, 0))
             appender = cls(file, layout, header)
-            appender._read_slots()
+            if numbers is None:
+                appender._read_slots(0, layout.hash_slot_num)
+            else:
+                wanted = np.zeros(len(appender._changed_pages), dtype=np.bool_)
+                wanted[cls._slot_page(numbers)] = True
+                for start, stop in appender._slot_ranges(wanted):
+                    appender._read_slots(start, stop)
             return appender
 
     @property
@@ -297,20 +310,25 @@ class EntryAppender:
 
     def _write_slots(self) -> bool:
         """Write the changed pages of slots; say whether there were any."""
-        edges = np.flatnonzero(np.diff(self._changed_pages, prepend=False, append=False))
+        is_changed = bool(self._changed_pages.any())
+        for start, stop in self._slot_ranges(self._changed_pages):
+            data = self.slots[start:stop].astype(SLOT_DTYPE).view(np.uint8).data
+            self._write(data, self.layout.slot_offset(start))
+        self._changed_pages[:] = False
+        return is_changed
+
+    def _slot_ranges(self, pages: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+        """Yield the slots on pages, first and end, in bounded ranges."""
+        edges = np.flatnonzero(np.diff(pages, prepend=False, append=False))
         for first_page, end_page in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
             for page in range(first_page, end_page, _READ_SLOTS // _PAGE_SLOTS):
                 stop_page = min(page + _READ_SLOTS // _PAGE_SLOTS, end_page)
                 start = max(page * _PAGE_SLOTS - _HEADER_SLOTS, 0)
-                stop = min(stop_page * _PAGE_SLOTS - _HEADER_SLOTS, self.layout.hash_slot_num)
-                data = self.slots[start:stop].astype(SLOT_DTYPE).view(np.uint8).data
-                self._write(data, self.layout.slot_offset(start))
-        self._changed_pages[:] = False
-        return bool(len(edges))
+                yield start, min(stop_page * _PAGE_SLOTS - _HEADER_SLOTS, self.layout.hash_slot_num)
 
-    def _read_slots(self) -> None:
-        for start in range(0, self.layout.hash_slot_num, _READ_SLOTS):
-            stop = min(start + _READ_SLOTS, self.layout.hash_slot_num)
+    def _read_slots(self, first: int, end: int) -> None:
+        for start in range(first, end, _READ_SLOTS):
+            stop = min(start + _READ_SLOTS, end)
             data = _read_all(self._file, (stop - start) * SLOT_SIZE, self.layout.slot_offset(start))
             self.slots[start:stop] = np.frombuffer(data, dtype=SLOT_DTYPE)
 

@@ -64,9 +64,9 @@ def find(
         hashes: int32, none negative; repeated ones are each answered.
         limit: Entries at this position and beyond are walked through but not returned.
         header: The header when the file was opened.
-        index_count: Reads the header's ``index_count`` anew: a broker that is writing stores the
-            entry, then the slot, then the header, so a slot that is ahead of ``header`` is judged
-            by a header read after it.
+        index_count: Says how far entries reach by now: a writer stores the entry, then the slot,
+            then the header, so a slot that is ahead of ``header`` is judged by what is found out
+            after it was read.
         max_steps: After so many entries a hash is left to a scan.
 
     Returns:
@@ -80,6 +80,8 @@ def find(
     highest = header.index_count
     if len(heads) and int(heads.max()) > highest:
         highest = index_count()
+        if int(heads.max()) > highest:  # unless an append of ours was undone in between
+            heads = source.slots(layout, slots)
     _check_heads(source, layout, slots, heads, min(highest, layout.index_num - 1))
     walk = _Walk(np.arange(len(hashes)), heads, hashes, slots).taken(np.flatnonzero(heads))
     given_up = np.zeros(len(hashes), np.bool_)

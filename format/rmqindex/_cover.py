@@ -13,9 +13,9 @@ from pathlib import Path
 from rmqindex._checkpoint import CHECKPOINT_NAME, StoreCheckpoint
 from rmqindex._errors import RmqIndexError
 from rmqindex._header import IndexHeader
-from rmqindex._layout import HEADER_SIZE
 from rmqindex._live_store import ensure_not_locked
 from rmqindex._paths import list_index_files
+from rmqindex._storage import open_source
 
 __all__ = ["cover_index", "ensure_coverable", "raise_checkpoint"]
 
@@ -88,5 +88,5 @@ def raise_checkpoint(index: Path) -> StoreCheckpoint:
 
 
 def _end_timestamp(path: str) -> int:
-    with Path(path).open("rb") as file:
-        return IndexHeader.from_bytes(file.read(HEADER_SIZE)).end_timestamp
+    with open_source(path) as source:
+        return IndexHeader.from_bytes(source.header()).end_timestamp

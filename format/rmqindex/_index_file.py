@@ -144,7 +144,7 @@ class IndexFile:
             self.header = IndexHeader()
         else:
             refuse_tiered_file(source)
-            self.header = IndexHeader.from_bytes(source.read(0, HEADER_SIZE))
+            self.header = IndexHeader.from_bytes(source.header())
         if layout is None and self.header.entry_count:
             layout = infer_layout(source)
         self._layout = layout
@@ -330,13 +330,9 @@ class IndexFile:
             hashes,
             limit=limit,
             header=self.header,
-            index_count=self._current_index_count,
+            index_count=self._source.latest_index_count,
             max_steps=max_steps,
         )
-
-    def _current_index_count(self) -> int:
-        """Read ``index_count`` anew: a broker may be writing this file."""
-        return IndexHeader.from_bytes(self._source.read(0, HEADER_SIZE)).index_count
 
     def _scan_for(self, distinct: NDArray[np.int32], limit: int) -> _Hits:
         """Find sorted distinct hashes by reading all entries; by hash and newest first."""

@@ -8,6 +8,8 @@ or no longer, part of the index lives in a sibling:
 <parent>/.index.rmqindex/        the staging root, gone when no job needs it
     lock                         held (flock) by whoever commits, recovers or makes a job
     journal.json                 a commit is under way, or died: its old state is the truth
+    undo                         the old slots of the file that the commit continues in place
+    ledger.json                  the journal of the last commit that recorded something of its own
     <job>/                       the staged files of one job
     <job>/owner.json             the process that the job belongs to
     <job>/old/                   hard links to the files that a commit replaces or removes
@@ -17,6 +19,14 @@ The journal is an undo log.
 While it exists, readers see the old state, and the next writer restores it; removing it is the
 commit point.
 So a job that died half way is found undone by its own retry, and nobody ever sees a mixture.
+
+A commit may continue one file where it stands, which costs what it adds and not what is there.
+The journal then holds that file's old header, and ``undo`` the old values of the slots that change;
+readers are handed the old ones (:func:`rmqindex._storage.open_source`) and never an entry beyond.
+
+A commit may also record something, such as the batch of a stream that it brings in.
+That stands in the journal, whose renaming to ``ledger.json`` is then the commit point: what is
+recorded and what is in the files change in the same instant.
 """
 
 from __future__ import annotations
@@ -34,16 +44,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rmqindex._append_undo import AppendRecord, AppendUndo
 from rmqindex._errors import RmqIndexError
 from rmqindex._owner import Owner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["Staging", "copy_sparse", "effective_listing", "staging_root"]
+    from rmqindex._append_in_place import InPlaceAppend
+
+__all__ = ["Staging", "copy_sparse", "effective_listing", "staging_root", "unfinished_append"]
 
 _LOCK = "lock"
 _JOURNAL = "journal.json"
+_NEXT_JOURNAL = "journal.next"
+_UNDO = "undo"
+_LEDGER = "ledger.json"
 _OWNER = "owner.json"
 _OLD = "old"
 _TRASH = ".trash"
@@ -64,8 +80,7 @@ _COPY_BYTES = 1 << 24
 
 def staging_root(directory: str | os.PathLike[str]) -> Path:
     """Return the staging sibling of an index directory, whether or not it exists."""
-    real = Path(os.path.realpath(directory))
-    return real.parent / f".{real.name}.rmqindex"
+    return _root_beside(Path(os.path.realpath(directory)))
 
 
 def effective_listing(directory: str | os.PathLike[str]) -> dict[str, Path]:
@@ -106,6 +121,31 @@ def effective_listing(directory: str | os.PathLike[str]) -> dict[str, Path]:
     return listing
 
 
+def unfinished_append(path: str | os.PathLike[str]) -> AppendUndo | None:
+    """Return what a commit under way, or one that died, appends to a file where it stands.
+
+    Args:
+        path: A local file.
+
+    Returns:
+        How the file was before; None where no such commit is under way.
+
+    Raises:
+        RmqIndexError: A journal that cannot be understood.
+    """
+    directory, name = os.path.split(path)
+    root = staging_root(directory)
+    journal = _Journal.read(root)
+    while journal is not None and journal.append is not None and journal.append.name == name:
+        undo = journal.read_undo(root)
+        again = _Journal.read(root)
+        if again == journal:
+            # Without its undo, a commit died before it changed anything.
+            return undo or AppendUndo.without_slots(journal.append)
+        journal = again
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class _Journal:
     """What a commit is about to change: the undo log."""
@@ -114,38 +154,69 @@ class _Journal:
     created: bool
     old: tuple[str, ...]
     new: tuple[str, ...]
+    append: AppendRecord | None = None
+    ledger: dict[str, object] | None = None
 
     @classmethod
-    def read(cls, root: Path) -> _Journal | None:
-        path = root / _JOURNAL
+    def read(cls, root: Path, file: str = _JOURNAL) -> _Journal | None:
+        path = root / file
         try:
             text = path.read_text(encoding="utf-8")
         except (FileNotFoundError, NotADirectoryError):
             return None
         try:
             fields = json.loads(text)
+            append, ledger = fields.get("append"), fields.get("ledger")
             journal = cls(
                 str(fields["job"]),
                 bool(fields["created"]),
                 tuple(map(str, fields["old"])),
                 tuple(map(str, fields["new"])),
+                None if append is None else AppendRecord.from_dict(append),
+                None if ledger is None else dict(ledger),
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RmqIndexError(f"{path}: expected the journal of a write, got {error}") from error
-        for name in (journal.job, *journal.old, *journal.new):
+        appended = () if journal.append is None else (journal.append.name,)
+        for name in (journal.job, *journal.old, *journal.new, *appended):
             if not name or name != os.path.basename(name) or name in {".", ".."}:  # noqa: PTH119
                 raise RmqIndexError(f"{path}: expected file names, got {name!r}")
         return journal
 
     def write(self, root: Path) -> None:
-        fields = {"job": self.job, "created": self.created, "old": self.old, "new": self.new}
-        _write_durably(root / self.job / _JOURNAL, json.dumps(fields, indent=1))
-        (root / self.job / _JOURNAL).replace(root / _JOURNAL)
+        fields = {
+            "job": self.job,
+            "created": self.created,
+            "old": self.old,
+            "new": self.new,
+            "append": None if self.append is None else self.append.to_dict(),
+            "ledger": self.ledger,
+        }
+        _write_durably(root / _NEXT_JOURNAL, json.dumps(fields, indent=1).encode())
+        (root / _NEXT_JOURNAL).replace(root / _JOURNAL)
         _sync_directory(root)
+
+    def finish(self, root: Path) -> None:
+        """Pass the commit point."""
+        if self.ledger is None:
+            self.remove(root)
+        else:
+            (root / _JOURNAL).replace(root / _LEDGER)
+            _sync_directory(root)
 
     def remove(self, root: Path) -> None:
         (root / _JOURNAL).unlink()
         _sync_directory(root)
+
+    def read_undo(self, root: Path) -> AppendUndo | None:
+        """Read the old slots of the file that is continued; None where they are not there."""
+        if self.append is None:
+            return None
+        try:
+            slots = (root / _UNDO).read_bytes()
+        except FileNotFoundError:
+            return None
+        return AppendUndo.of(self.append, slots)
 
     def old_state(self, root: Path, listing: dict[str, Path]) -> dict[str, Path]:
         """Return what a directory held before the commit, given what it holds now."""
@@ -162,6 +233,10 @@ class _Journal:
         """Restore the old state; may die and be repeated at any point."""
         job = root / self.job
         saved = job / _OLD
+        if self.append is not None:
+            undo = self.read_undo(root) or AppendUndo.without_slots(self.append)
+            if (directory / self.append.name).exists():
+                undo.restore(directory / self.append.name)
         for name in self.new:
             if name not in self.old:
                 (directory / name).unlink(missing_ok=True)
@@ -194,7 +269,7 @@ class Staging:
     @property
     def root(self) -> Path:
         """The staging root, shared by all jobs of the directory."""
-        return staging_root(self.directory)
+        return _root_beside(self.directory)
 
     @property
     def path(self) -> Path:
@@ -224,21 +299,72 @@ class Staging:
                 "where the files are staged, got a mount point"
             )
         with staging._exclusive(create=True):
-            staging.path.mkdir()
-            _write_durably(staging.path / _OWNER, json.dumps(owner.to_dict(), indent=1))
+            staging.make(owner)
         return staging
 
+    @classmethod
+    def at(cls, directory: str | os.PathLike[str], job: str) -> Staging:
+        """Name the staging directory of a job, whether or not it is there.
+
+        Args:
+            directory: The index directory.
+            job: The job's name, which no job of another writer has.
+        """
+        return cls(Path(os.path.realpath(directory)), job)
+
+    def join(self, owner: Owner) -> None:
+        """Make the job's directory, unless another task of the job has done so.
+
+        Args:
+            owner: The process whose death makes the job void.
+
+        Raises:
+            RmqIndexError: Another commit did not end within ten minutes.
+        """
+        self.directory.parent.mkdir(parents=True, exist_ok=True)
+        with self._exclusive(create=True):
+            self.make(owner)
+
+    def make(self, owner: Owner) -> None:
+        """Do what :meth:`join` does, for a caller within :meth:`exclusive`."""
+        if not self.path.exists():
+            self.path.mkdir()
+            _write_durably(self.path / _OWNER, json.dumps(owner.to_dict(), indent=1).encode())
+
     @contextlib.contextmanager
-    def exclusive(self) -> Iterator[None]:
+    def exclusive(self, *, create: bool = False) -> Iterator[None]:
         """Hold the directory's commit lock, after undoing what a dead commit left.
+
+        Args:
+            create: Whether the job may have no directory of its own, since it staged nothing.
 
         Raises:
             RmqIndexError: The job was discarded, or another commit did not end within ten minutes.
         """
-        with self._exclusive():
+        if create:
+            self.directory.parent.mkdir(parents=True, exist_ok=True)
+        with self._exclusive(create=create):
             yield
 
-    def commit(self, new: Sequence[tuple[Path, str]], removed: Sequence[str]) -> None:
+    def ledger(self) -> dict[str, object]:
+        """Return what the last commit that recorded something has recorded; empty for nothing.
+
+        To be called within :meth:`exclusive`.
+
+        Raises:
+            RmqIndexError: A ledger that cannot be understood.
+        """
+        journal = _Journal.read(self.root, _LEDGER)
+        return {} if journal is None or journal.ledger is None else journal.ledger
+
+    def commit(
+        self,
+        new: Sequence[tuple[Path, str]],
+        removed: Sequence[str],
+        *,
+        append: InPlaceAppend | None = None,
+        ledger: Mapping[str, object] | None = None,
+    ) -> None:
         """Bring files into the directory and take others out of it, as one step.
 
         To be called within :meth:`exclusive`.
@@ -247,6 +373,10 @@ class Staging:
         Args:
             new: The staged files, complete and synced to disk, and their final names.
             removed: Names of files that go, be it without or by replacement.
+            append: What is appended to a file of the directory, in the same step.
+            ledger: What :meth:`ledger` is to return from now on, as JSON can hold it.
+                A job that records something may outlive its owner: who comes after it can tell
+                what it has done.
 
         Raises:
             RmqIndexError: A final name is taken by a file that is not to be removed, a file to be
@@ -254,19 +384,35 @@ class Staging:
         """
         names = tuple(name for _, name in new)
         self._check_names(names, removed)
-        saved = self.path / _OLD
-        saved.mkdir()
-        for name in removed:
-            _link_or_copy(self.directory / name, saved / name)
-        _sync_directory(saved)
-        journal = _Journal(self.job, not self.directory.exists(), tuple(removed), names)
+        if removed:
+            saved = self.path / _OLD
+            saved.mkdir()
+            for name in removed:
+                _link_or_copy(self.directory / name, saved / name)
+            _sync_directory(saved)
+        if append is not None:
+            _write_durably(self.root / _UNDO, append.undo.to_bytes())
+        journal = _Journal(
+            self.job,
+            not self.directory.exists(),
+            tuple(removed),
+            names,
+            None if append is None else append.undo.record,
+            None if ledger is None else dict(ledger),
+        )
         journal.write(self.root)
         try:
+            if append is not None:
+                append.apply()
             self._apply(new, removed)
+            if ledger is None:
+                self._check_owner()
         except BaseException:
             journal.undo(self.root, self.directory)
             raise
-        journal.remove(self.root)
+        journal.finish(self.root)
+        if append is not None:
+            (self.root / _UNDO).unlink(missing_ok=True)
 
     def discard(self) -> None:
         """Remove everything that the job staged; undo its commit if that did not finish.
@@ -298,8 +444,11 @@ class Staging:
         for name in removed:
             if name not in replaced:
                 (self.directory / name).unlink()
-        _sync_directory(self.directory)
-        # The last moment to notice that nobody waits for this commit any more.
+        if new or removed:
+            _sync_directory(self.directory)
+
+    def _check_owner(self) -> None:
+        """Notice, at the last moment, that nobody waits for this commit any more."""
         owner = _read_owner(self.path)
         if owner is None or owner.is_gone():
             raise RmqIndexError(f"{self.directory}: the application ended before the commit")
@@ -415,6 +564,8 @@ def _recover(root: Path, directory: Path) -> None:
     journal = _Journal.read(root)
     if journal is not None:
         journal.undo(root, directory)
+    for name in (_NEXT_JOURNAL, _UNDO):  # of a commit that died before, or after, its journal
+        (root / name).unlink(missing_ok=True)
     for path in sorted(root.iterdir()):
         if path.name.endswith(_TRASH):
             shutil.rmtree(path, ignore_errors=True)
@@ -423,6 +574,10 @@ def _recover(root: Path, directory: Path) -> None:
             # A job without an owner died while it was made, since that happens under the lock.
             if owner is None or owner.is_gone():
                 _remove_job(path)
+
+
+def _root_beside(real: Path) -> Path:
+    return real.parent / f".{real.name}.rmqindex"
 
 
 def _names(directory: Path) -> set[str]:
@@ -472,9 +627,9 @@ def _link_or_copy(source: Path, target: Path) -> None:
         copy_sparse(source, target)
 
 
-def _write_durably(path: Path, text: str) -> None:
-    with path.open("x", encoding="utf-8") as file:
-        file.write(text)
+def _write_durably(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
         file.flush()
         os.fsync(file.fileno())
 

@@ -69,7 +69,7 @@ def select_phy_offset(
     found: list[int] = []
     count = header.index_count
     entries = _Entries(source, layout)
-    position = entries.head(key_hash % layout.hash_slot_num)
+    position = _counted(source, entries, entries.head(key_hash % layout.hash_slot_num), count)
     if count <= FIRST_POSITION or not INVALID_INDEX < position <= count:
         return found
     climbs: dict[int, int] = {}
@@ -96,6 +96,20 @@ def select_phy_offset(
             climbs[position] = len(found)
         position = prev
     return found
+
+
+def _counted(source: ByteSource, entries: _Entries, position: int, count: int) -> int:
+    """Walk past the entries that a writer has added since the header was read.
+
+    A broker reads its header anew for each search, so for it these entries would count.
+    """
+    latest = source.latest_index_count() if position >= count > FIRST_POSITION else count
+    while count <= position < latest:
+        entry = entries.at(position)
+        if entry is None or not entry[-1] < position:
+            break
+        position = entry[-1]
+    return position
 
 
 class _Entries:

@@ -4,6 +4,9 @@ Local files are memory-mapped; everything else is read by ranges through ``pyarr
 A source hands out what was asked for and no more: a lookup touches the header, slots and chains,
 never the empty tail of a file.
 A short read is an error of the file, not of the caller.
+
+While a commit of ours appends to a file where it stands, or after one died at that, the source
+hands out the header and the slots that the file had before.
 """
 
 from __future__ import annotations
@@ -24,7 +27,15 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from rmqindex._errors import CorruptIndexError, RmqIndexError
-from rmqindex._layout import ENTRY_DTYPE, ENTRY_SIZE, SLOT_DTYPE, SLOT_SIZE
+from rmqindex._journal import unfinished_append
+from rmqindex._layout import (
+    ENTRY_DTYPE,
+    ENTRY_SIZE,
+    HEADER_SIZE,
+    INDEX_COUNT_OFFSET,
+    SLOT_DTYPE,
+    SLOT_SIZE,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +43,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rmqindex._append_undo import AppendUndo
     from rmqindex._layout import Layout
 
 __all__ = [
@@ -102,6 +114,28 @@ class ByteSource(ABC):
             RmqIndexError: The storage failed.
         """
 
+    def header(self) -> bytes | memoryview:
+        """Return the header as it was when the file was opened.
+
+        Raises:
+            CorruptIndexError: The file ends before.
+            RmqIndexError: The storage failed.
+        """
+        return self.read(0, HEADER_SIZE)
+
+    def latest_index_count(self) -> int:
+        """Return up to which position entries may stand in the file by now, exclusive.
+
+        A writer stores entries and slots before the header, so to judge a slot, this is asked for
+        after the slot was read.
+
+        Raises:
+            CorruptIndexError: The file ends before.
+            RmqIndexError: The storage failed.
+        """
+        count = np.frombuffer(self.read(INDEX_COUNT_OFFSET, SLOT_SIZE), SLOT_DTYPE)
+        return int(count[0])
+
     def entry_range(self, layout: Layout, start: int, stop: int) -> NDArray[Any]:
         """Return the entries ``start`` to ``stop - 1`` as ``ENTRY_DTYPE``; the caller bounds them.
 
@@ -155,6 +189,17 @@ class _LocalSource(ByteSource):
             raise _unreadable(self.path, error) from error
         self._data = memoryview(self._map) if self._map is not None else memoryview(b"")
         self._advice = mmap.MADV_NORMAL
+        self._header: bytes | None = None
+
+    def keep_header(self) -> int:
+        """Read the header, to hand out this one from now on; returns its ``index_count``."""
+        if self.size < HEADER_SIZE:
+            return 0
+        self._header = bytes(self.read(0, HEADER_SIZE))
+        return int(np.frombuffer(self._header, SLOT_DTYPE, 1, INDEX_COUNT_OFFSET)[0])
+
+    def header(self) -> bytes | memoryview:
+        return self.read(0, HEADER_SIZE) if self._header is None else self._header
 
     def read(self, offset: int, length: int) -> memoryview:
         if offset < 0 or offset + length > self.size:
@@ -164,6 +209,14 @@ class _LocalSource(ByteSource):
 
     def slots(self, layout: Layout, slots: NDArray[np.integer]) -> NDArray[np.int32]:
         return self._gather(layout.slot_offset(0), SLOT_DTYPE, slots).astype(np.int32)
+
+    def latest_index_count(self) -> int:
+        # The journal before the header: a commit that ends in between has written its header.
+        undo = unfinished_append(self.path)
+        if self.size < HEADER_SIZE:
+            return 0
+        count = super().latest_index_count()
+        return count if undo is None else max(count, undo.record.index_count)
 
     def entries(self, layout: Layout, positions: NDArray[np.integer]) -> NDArray[Any]:
         return self._gather(layout.entry_offset(0), ENTRY_DTYPE, positions)
@@ -257,6 +310,65 @@ class _RemoteSource(ByteSource):
         return items[places]
 
 
+class _UndoneSource(ByteSource):
+    """A local file as it was before an append that is not finished.
+
+    Chains may begin at what is appended, once the append has finished and others have followed;
+    so :meth:`entries` does not hide it, other than :meth:`read`.
+    """
+
+    def __init__(self, source: ByteSource, undo: AppendUndo) -> None:
+        self._source = source
+        self._undo = undo
+        self.path = source.path
+        self.size = source.size
+
+    def read(self, offset: int, length: int) -> bytes | memoryview:
+        record = self._undo.record
+        data = self._source.read(offset, length)
+        first_slot = record.layout.slot_offset(0)
+        start = record.layout.entry_offset(record.first_position)
+        if first_slot + record.hash_slot_num * SLOT_SIZE <= offset <= offset + length <= start:
+            return data
+        patched = bytearray(data)
+        header = record.old_bytes[offset : offset + length]
+        patched[: len(header)] = header
+        stop = min(record.layout.entry_offset(record.index_count), offset + length)
+        start = max(start, offset)
+        if start < stop:
+            patched[start - offset : stop - offset] = bytes(stop - start)
+        # The slots that lie wholly or partly in the range; a part is cut out of the whole.
+        starts = self._undo.numbers.astype(np.int64) * SLOT_SIZE + first_slot
+        inside = slice(*np.searchsorted(starts, [offset - SLOT_SIZE + 1, offset + length]).tolist())
+        values = self._undo.values[inside].tolist()
+        for start, value in zip(starts[inside].tolist(), values, strict=True):
+            begin, end = max(start, offset), min(start + SLOT_SIZE, offset + length)
+            slot = value.to_bytes(SLOT_SIZE, "big", signed=True)
+            patched[begin - offset : end - offset] = slot[begin - start : end - start]
+        return bytes(patched)
+
+    def slots(self, layout: Layout, slots: NDArray[np.integer]) -> NDArray[np.int32]:
+        values = self._source.slots(layout, slots)
+        numbers = self._undo.numbers
+        if len(numbers):
+            places = np.minimum(np.searchsorted(numbers, slots), len(numbers) - 1)
+            changed = np.flatnonzero(numbers[places] == slots)
+            values[changed] = self._undo.values[places[changed]]
+        return values
+
+    def entries(self, layout: Layout, positions: NDArray[np.integer]) -> NDArray[Any]:
+        return self._source.entries(layout, positions)
+
+    def header(self) -> bytes:
+        return self._undo.record.old_bytes
+
+    def latest_index_count(self) -> int:
+        return self._source.latest_index_count()
+
+    def close(self) -> None:
+        self._source.close()
+
+
 class _ExtendedSource(ByteSource):
     """A file read as if it were extended with zeros, as the broker extends a short one."""
 
@@ -279,6 +391,12 @@ class _ExtendedSource(ByteSource):
 
     def entries(self, layout: Layout, positions: NDArray[np.integer]) -> NDArray[Any]:
         return self._gather(layout.entry_offset(0), ENTRY_DTYPE, positions, layout)
+
+    def header(self) -> bytes | memoryview:
+        return self._source.header() if self._real >= HEADER_SIZE else super().header()
+
+    def latest_index_count(self) -> int:
+        return self._source.latest_index_count() if self._real >= HEADER_SIZE else 0
 
     def close(self) -> None:
         self._source.close()
@@ -327,10 +445,23 @@ def open_source(
         found, inner_path = open_filesystem(path, filesystem)
         source = _RemoteSource(os.fspath(path), found, inner_path)
     else:
-        source = _LocalSource(local_path(path))
+        source = _open_local(local_path(path))
     if zero_extend_to is not None and source.size < zero_extend_to:
         return _ExtendedSource(source, zero_extend_to)
     return source
+
+
+def _open_local(path: Path) -> ByteSource:
+    """Open a file; its header is not that of an append which is not finished, or was undone."""
+    while True:
+        undo = unfinished_append(path)
+        source = _LocalSource(path)
+        if undo is not None:
+            return _UndoneSource(source, undo)
+        count = source.keep_header()
+        if unfinished_append(path) is None and count <= source.latest_index_count():
+            return source
+        source.close()
 
 
 def is_remote(path: PathLike) -> bool:

@@ -18,10 +18,9 @@ from rmqindex._layout import (
     INT32_MAX,
     INT64_MAX,
     INT64_MIN,
-    INVALID_INDEX,
     Layout,
 )
-from rmqindex._linking import slot_numbers
+from rmqindex._slot_repair import repair_slots, stale_slots
 from rmqindex._storage import is_remote, local_path
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ class IndexFileWriter:
         if exists:
             _check_resumable(self._path, layout)
             self._appender = EntryAppender.resume(self._path, layout)
-            _repair_slots(self._appender)
+            repair_slots(self._appender, stale_slots(self._appender))
         else:
             self._appender = EntryAppender.create(
                 self._path, layout, prev_end_phy_offset, prev_end_timestamp
@@ -246,24 +245,6 @@ def _check_resumable(path: Path, layout: Layout) -> None:
         raise CorruptIndexError(
             path, "index_count", INDEX_COUNT_OFFSET, f"at most {layout.index_num}", index_count
         )
-
-
-def _repair_slots(appender: EntryAppender) -> None:
-    """Point slots that an unfinished flush left beyond the count at their newest counted entry.
-
-    The entries themselves say where it is, whatever became of those that were not counted.
-    """
-    slots = appender.slots
-    stale = (slots < INVALID_INDEX) | (slots >= appender.header.index_count)
-    if not stale.any():
-        return
-    slots[stale] = INVALID_INDEX
-    for first_position, entries in appender.counted_entries():
-        hashes = entries["key_hash"].astype(np.int32)
-        numbers = slot_numbers(hashes, appender.layout.hash_slot_num)
-        places = np.flatnonzero(stale[numbers])
-        slots[numbers[places]] = (first_position + places).astype(np.int32)
-    appender.mark_slots_changed(np.flatnonzero(stale))
 
 
 def _check_int64(name: str, value: int) -> int:
