@@ -1,0 +1,93 @@
+"""Whether many keys are found in a file by their slots or by reading it all: pure functions.
+
+A probe reads a slot and walks its chain for each key, in any place of the file; a scan reads each
+entry once, in order, however many keys there are.
+The costs were measured by ``python -m benchmarks --only crossover``; only their ratios matter.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from rmqindex._layout import ENTRY_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark_rmqindex._partitions import FileSlice
+
+__all__ = [
+    "STRATEGIES",
+    "Strategy",
+    "crossover",
+    "is_scanned",
+    "lookup_cost",
+    "probe_cost",
+    "scan_cost",
+]
+
+Strategy = Literal["auto", "probe", "scan"]
+STRATEGIES = ("auto", "probe", "scan")
+
+# Nanoseconds of a local file that is in memory.
+_SLOT_COST = 90
+_STEP_COST = 190
+_ENTRY_COST = 13
+# Of a store elsewhere: a request, some of which run at once, and each byte of a long read.
+_REQUEST_COST = 5_000_000
+_BYTE_COST = 10
+
+
+def probe_cost(keys: int, each: FileSlice, *, remote: bool) -> float:
+    """Return what it costs to find keys by their slots, nanoseconds.
+
+    Args:
+        keys: Distinct key hashes.
+        each: The file.
+        remote: Whether each page is a request to a store elsewhere.
+    """
+    load = (each.limit - 1) / each.hash_slot_num
+    # A key meets the entries of its slot, whether it has any of its own or not.
+    return keys * (_page_cost(_SLOT_COST, remote) + load * _page_cost(_STEP_COST, remote))
+
+
+def scan_cost(each: FileSlice, *, remote: bool) -> float:
+    """Return what it costs to read all entries, nanoseconds.
+
+    Args:
+        each: The file.
+        remote: Whether it lies in a store elsewhere.
+    """
+    entries = each.limit - 1
+    return entries * (_ENTRY_COST + (ENTRY_SIZE * _BYTE_COST if remote else 0))
+
+
+def crossover(each: FileSlice, *, remote: bool) -> int:
+    """Return from how many distinct key hashes on a scan is the cheaper way."""
+    return max(1, int(scan_cost(each, remote=remote) / probe_cost(1, each, remote=remote)))
+
+
+def is_scanned(keys: int, each: FileSlice, strategy: Strategy, *, remote: bool) -> bool:
+    """Decide how keys are found in a file.
+
+    Args:
+        keys: Distinct key hashes that are looked up together.
+        each: The file.
+        strategy: ``probe`` and ``scan`` decide it; ``auto`` takes the cheaper one.
+        remote: Whether it lies in a store elsewhere.
+    """
+    if strategy != "auto":
+        return strategy == "scan"
+    return probe_cost(keys, each, remote=remote) > scan_cost(each, remote=remote)
+
+
+def lookup_cost(keys: int, slices: Iterable[FileSlice], *, remote: bool) -> float:
+    """Return what one task needs to find keys in some files, nanoseconds, at the lowest."""
+    return sum(
+        min(probe_cost(keys, each, remote=remote), scan_cost(each, remote=remote))
+        for each in slices
+    )
+
+
+def _page_cost(local: int, remote: bool) -> int:
+    return _REQUEST_COST if remote else local

@@ -1,0 +1,194 @@
+"""``lookup()`` in Spark: keys as rows, matches as rows; and what it refuses."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections import Counter
+
+import pytest
+from pyspark.errors import PythonException
+from pyspark.sql import functions as sf
+
+from pyspark_rmqindex import lookup, table
+from rmqindex import IndexFileWriter, Layout, RmqIndexError
+
+ENTRY_COLUMNS = [
+    "key_hash",
+    "phy_offset",
+    "store_timestamp",
+    "time_diff",
+    "slot",
+    "position",
+    "prev_position",
+    "file_path",
+]
+
+
+@pytest.fixture(scope="module")
+def keys(spark, store_pairs):
+    """Every key of the sample store, some twice, an absent one and NULLs."""
+    absent = [("TopicTest", "absent"), (None, "BB"), ("TopicTest", None)]
+    rows = [*store_pairs, *store_pairs[::7], *absent]
+    return spark.createDataFrame(rows, "topic STRING, key STRING")
+
+
+def test_lookup_answers_what_table_answers(spark, store, keys, store_pairs):
+    """With the CommitLog, for every key: the same entries, and the message beside them."""
+    pairs = spark.createDataFrame(store_pairs, "topic STRING, key STRING")
+    topics, texts = ({pair[place] for pair in store_pairs} for place in (0, 1))
+    by_table = (
+        table(spark, store, message=True)
+        .where(sf.col("topic").isin(*topics) & sf.col("key").isin(*texts))
+        .join(pairs, ["topic", "key"])
+    )
+    expected = Counter(map(repr, by_table.collect()))
+    for strategy in ("probe", "scan"):
+        found = lookup(keys.distinct(), store, message=True, strategy=strategy)
+        assert found.schema == by_table.schema
+        assert Counter(map(repr, found.collect())) == expected
+
+
+def test_rows_keep_their_columns_and_are_answered_each_time(store, keys):
+    """Nested columns come through as they are; inner, left and anti fit together."""
+    wide = keys.selectExpr(
+        "*",
+        "monotonically_increasing_id() AS number",
+        "array(named_struct('a', key, 'b', 1.25BD)) AS nested",
+        "map('k', topic) AS pairs",
+        "timestamp_ntz'2024-01-01 00:00:00' AS local",
+        "X'00ff' AS bytes",
+    ).localCheckpoint()
+    inner, left, anti = (
+        lookup(wide, store, how=how, commitLog="none") for how in ("inner", "left", "anti")
+    )
+    assert inner.columns == [*wide.columns, *ENTRY_COLUMNS]
+    assert left.schema == inner.schema
+    assert anti.schema == wide.schema
+    answered = set(map(repr, inner.select(wide.columns).collect()))
+    unanswered = Counter(map(repr, anti.collect()))
+    every = Counter(map(repr, wide.collect()))
+    assert unanswered == Counter({row: n for row, n in every.items() if row not in answered})
+    assert sum(unanswered.values()) == 3
+    rows = Counter(map(repr, left.collect()))
+    nulls = Counter(
+        map(
+            repr,
+            left.where("position IS NULL AND file_path IS NULL").select(wide.columns).collect(),
+        )
+    )
+    assert nulls == unanswered
+    assert rows - Counter(map(repr, inner.collect())) == Counter(
+        map(repr, left.where("position IS NULL").collect())
+    )
+
+
+def test_each_row_has_its_own_time_range_in_the_sessions_zone(spark, store):
+    """The columns begin and end are inclusive; the options hold for every row besides."""
+    base = table(spark, store).where("topic = 'TopicTest' AND key = 'order-49'")
+    times = sorted(row[0] for row in base.select("store_timestamp").collect())
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Shanghai")
+    rows = [(times[2], times[5]), (None, times[0]), (times[-1], None), (None, None)]
+    ranges = spark.createDataFrame(
+        [("TopicTest", "order-49", number) for number in range(len(rows))],
+        "topic STRING, key STRING, number INT",
+    ).selectExpr(
+        "*",
+        *(
+            "timestamp_micros(CASE number "
+            + " ".join(
+                f"WHEN {number} THEN {(row[place].replace(tzinfo=dt.UTC).timestamp() * 1e6):.0f}"
+                for number, row in enumerate(rows)
+                if row[place] is not None
+            )
+            + f" END) AS {name}"
+            for place, name in enumerate(("begin", "End"))
+        ),
+    )
+    expected = [
+        sum((low or times[0]) <= time <= (high or times[-1]) for time in times)
+        for low, high in rows
+    ]
+    found = lookup(ranges, store).groupBy("number").count().orderBy("number").collect()
+    assert [row["count"] for row in found] == expected
+    late = lookup(ranges, store, beginTimestamp=times[-1].isoformat(sep=" "), timeZone="UTC")
+    assert late.count() == sum(time == times[-1] for time in times) * 2
+
+
+def test_several_paths_and_options_are_those_of_a_load(spark, store, tmp_path):
+    """The column store tells several stores apart; missing paths can be ignored."""
+    one = spark.createDataFrame([("TopicTest", "BB")], "topic STRING, key STRING")
+    assert lookup(one, store).count() == 15
+    assert lookup(one, store, commitLog="none").count() == 26
+    several = lookup(one, [store, tmp_path / "none"], ignoreMissingFiles=True, storeColumn=True)
+    assert [row["store"] for row in several.select("store").distinct().collect()] == [str(store)]
+    assert lookup(one, tmp_path).count() == 0
+    assert lookup(one, tmp_path, how="left").select("phy_offset").collect()[0][0] is None
+    plan = several._jdf.queryExecution().toString()
+    assert "rmqindex_lookup_auto_in_5_files" in plan
+
+
+def test_few_partitions_are_divided_where_that_is_worth_a_shuffle(spark, tmp_path):
+    """A hot range of keys in one partition does not keep one core alone busy."""
+    with IndexFileWriter(tmp_path / "20231114221320000", Layout(3, 60)) as writer:
+        writer.put("T#7", 0, 1_700_000_000_000)
+    many = spark.range(0, 50_000_000, 1, 1).selectExpr("'T' AS topic", "string(id) AS key")
+    few = spark.range(0, 1_000, 1, 1).selectExpr("'T' AS topic", "string(id) AS key")
+    options = {"maxHashSlotNum": 3, "maxIndexNum": 60}
+    assert "RoundRobin" in lookup(many, tmp_path, **options)._jdf.queryExecution().toString()
+    found = lookup(few, tmp_path, **options)
+    assert "RoundRobin" not in found._jdf.queryExecution().toString()
+    assert found.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("select", "arguments", "message"),
+    [
+        ("'a' AS key", {}, "column 'topic' of the keys: missing; the columns are key"),
+        ("'a' AS topic, 1 AS key", {}, "'key' of the keys: expected STRING, got INT"),
+        ("'a' AS topic, 'k' AS key, 'x' AS KEY", {}, "'key' of the keys: expected once"),
+        ("'a' AS topic, 'k' AS key, '1' AS begin", {}, "'begin' .* expected TIMESTAMP, got STRING"),
+        (
+            "'a' AS topic, 'k' AS key, timestamp_ntz'2024-01-01' AS `end`",
+            {},
+            "'end' .* expected TIMESTAMP, got TIMESTAMP_NTZ",
+        ),
+        (
+            "'a' AS topic, 'k' AS key, 1 AS Position",
+            {},
+            "column 'Position' of the keys: the entries that are found have a column of this name",
+        ),
+        ("'a' AS topic, 'k' AS key", {"how": "outer"}, "how: expected one of inner, left, anti"),
+        ("'a' AS topic, 'k' AS key", {"strategy": "fast"}, "strategy: expected one of auto, probe"),
+        ("'a' AS topic, 'k' AS key", {"keyHash": 5}, "option 'keyHash': not for lookup"),
+        ("'a' AS topic, 'k' AS key", {"mod": "x"}, "option 'mod': unknown; did you mean 'mode'"),
+    ],
+)
+def test_what_makes_no_sense_is_an_error_at_once(spark, store, select, arguments, message):
+    """Before any key is read."""
+    with pytest.raises(ValueError, match=message):
+        lookup(spark.sql(f"SELECT {select}"), store, **arguments)
+
+
+def test_a_missing_path_and_an_unconfirmed_entry_are_errors(spark, store, tmp_path, caplog):
+    """The first when the lookup is planned, the second when it runs, if it is to be one."""
+    one = spark.createDataFrame([("TopicTest", "BB")], "topic STRING, key STRING")
+    with pytest.raises(RmqIndexError, match="no such file"):
+        lookup(one, tmp_path / "none")
+    (tmp_path / "index").mkdir()
+    for file in (store / "index").iterdir():
+        (tmp_path / "index" / file.name).write_bytes(file.read_bytes())
+    with pytest.raises(PythonException, match="match_state 'no_log'"):
+        lookup(one, tmp_path, unverified="error").collect()
+    assert lookup(one, tmp_path, unverified="drop").count() == 0
+    states = lookup(one, tmp_path).select("match_state").distinct().collect()
+    assert [row[0] for row in states] == ["no_log"]
+    logger = logging.getLogger("pyspark_rmqindex")
+    logger.addHandler(caplog.handler)
+    try:
+        lookup(one, tmp_path, logLevel="INFO")
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert "looking up the keys of a DataFrame in 5 of 5 files (959 entries), by slots up to" in (
+        caplog.text
+    )
