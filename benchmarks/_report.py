@@ -85,17 +85,15 @@ def write_report(directory: Path, results: Sequence[Comparison], about: dict[str
 
 def _table(results: Sequence[Comparison], about: dict[str, str]) -> str:
     lines = [
-        "| work | against | median | goal | met | rmqindex | the other |",
-        "|---|---|--:|---|---|--:|--:|",
+        "| work, against what | median | goal | rmqindex | the other |",
+        "|---|--:|---|--:|--:|",
     ]
     for each in results:
-        goal = str(each.goal) if each.goal.bound else "none"
+        goal = f"{each.goal}: {_verdict(each)}" if each.goal.bound else "none"
         cells = [
-            each.work,
-            each.against,
+            f"{each.work}, against *{each.against}*",
             each.goal.show(each.figure),
             goal,
-            _verdict(each),
             _rate(each, each.ours),
             _rate(each, each.theirs),
         ]
