@@ -48,8 +48,13 @@ def show(comparison: Comparison) -> str:
     times = f" ({ours} to {theirs})" if ours else ""
     return (
         f"{comparison.goal.show(comparison.figure):>12} {_verdict(comparison):4}"
-        f"{comparison.work}, against {comparison.against}{times}"
+        f"{comparison.work}{_joint(comparison)}{comparison.against}{times}"
     )
+
+
+def _joint(comparison: Comparison) -> str:
+    """Return what leads from the work to what it is compared with, or to what is counted."""
+    return ": " if comparison.theirs is None else ", against "
 
 
 def _verdict(comparison: Comparison) -> str:
@@ -91,7 +96,7 @@ def _table(results: Sequence[Comparison], about: dict[str, str]) -> str:
     for each in results:
         goal = f"{each.goal}: {_verdict(each)}" if each.goal.bound else "none"
         cells = [
-            f"{each.work}, against *{each.against}*",
+            f"{each.work}{_joint(each)}*{each.against}*",
             each.goal.show(each.figure),
             goal,
             _rate(each, each.ours),
