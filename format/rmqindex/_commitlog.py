@@ -449,6 +449,8 @@ class _Reading:
             resume = self._resume(source, file, at, newest if is_last else None)
             if is_last and resume is None:
                 break  # a torn or stale tail: the end of the log
+            if is_last and is_record(source, file, at, crc=False) is not None:
+                continue  # a broker was writing it when the walk came by
             self._malformed(file, at, fault)
             at = resume
         if self._at_boundaries and at is not None and at != stop < file.size:

@@ -248,6 +248,8 @@ class _Following:
             resume = find_record(source, file, at + 1, at + _REACH, not_before=newest)
             if resume is None:
                 return None  # a torn tail, which a broker may still be writing
+            if is_record(source, file, at, crc=False) is not None:
+                return at  # a broker was writing it when the walk came by
         else:
             resume = find_record(source, file, at + 1, file.size)
         if not self._drop:

@@ -1,0 +1,288 @@
+"""The reader of message streams, called as Spark calls it, beside what writes like a broker."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+
+import live_broker
+from commitlog_encoder import Message
+from live_broker import LiveLog
+from pyspark_rmqindex._message_reader import MessageReader
+from pyspark_rmqindex._message_stream import MessageStreamReader
+from pyspark_rmqindex._options import message_options
+from pyspark_rmqindex._schema import message_schema
+from pyspark_rmqindex._stream_options import message_schema_options, message_stream_options
+from rmqindex import RmqIndexError
+
+FILE_SIZE = 4096
+
+
+def open_stream(path, **options):
+    """Return the reader of a stream, as a process of Spark makes it."""
+    checked = message_stream_options({"path": str(path), **options})
+    return MessageStreamReader(checked, message_schema(store=checked.read.has_store))
+
+
+def rows_of(reader, start, end):
+    """Return the offsets of the messages of a batch."""
+    return [
+        offset
+        for partition in reader.partitions(start, end)
+        for batch in reader.read(partition)
+        for offset in batch.column("phy_offset").to_pylist()
+    ]
+
+
+def next_batch(reader, start):
+    """Return the end of the next batch as it comes back from a checkpoint, and its rows."""
+    end = json.loads(json.dumps(reader.latestOffset(start, reader.getDefaultReadLimit())))
+    return end, rows_of(reader, start, end)
+
+
+class Store:
+    """A store whose log grows."""
+
+    def __init__(self, root):
+        """Begin empty."""
+        self.root, self.log, self.offsets = root, LiveLog(root / "commitlog", FILE_SIZE), []
+
+    def send(self, count):
+        """Append messages."""
+        now = time.time_ns() // 1_000_000
+        for number in range(count):
+            message = Message(body=b"x" * (number % 200), store_timestamp=now + number)
+            self.offsets.append(self.log.append(message))
+
+
+@pytest.fixture
+def live(tmp_path):
+    """Return a store whose log grows."""
+    return Store(tmp_path / "store")
+
+
+def test_new_messages_are_handed_out_once_over_the_ends_of_files_and_restarts(live):
+    """Whoever continues from an offset finds what came since, and nothing else."""
+    live.send(1)
+    offset, rows = open_stream(live.root).initialOffset(), []
+    for count in (3, 0, 5, 1, 100, 2, 40, 1):
+        live.send(count)
+        offset, more = next_batch(open_stream(live.root), offset)
+        rows += more
+    assert rows == live.offsets
+    (entry,) = offset.values()
+    assert entry["last_offset"] == live.offsets[-1]
+    assert open_stream(live.root).latestOffset(offset, ReadAllAvailable()) == offset
+
+
+def test_limits_bound_a_batch(live):
+    """Messages, or bytes; and not where Spark asks for everything."""
+    live.send(100)
+    by_count = open_stream(live.root, maxMessagesPerTrigger="30")
+    assert by_count.getDefaultReadLimit() == ReadMaxRows(30)
+    begin = by_count.initialOffset()
+    counts, offset = [], begin
+    while True:
+        end, rows = next_batch(by_count, offset)
+        if end == offset:
+            break
+        counts.append(len(rows))
+        offset = end
+    assert [count for count in counts if count] == [30, 30, 30, 10]
+    by_size = open_stream(live.root, maxBytesPerTrigger="1000")
+    assert by_size.getDefaultReadLimit() == ReadMaxBytes(1000)
+    assert 1 <= len(next_batch(by_size, begin)[1]) < 15
+    end = by_size.latestOffset(begin, ReadAllAvailable())
+    assert rows_of(by_size, begin, end) == live.offsets
+
+
+def test_available_now_ends_where_it_began(live):
+    """What comes after the start is left for the next run."""
+    live.send(50)
+    reader = open_stream(live.root, maxMessagesPerTrigger="20")
+    reader.prepareForTriggerAvailableNow()
+    offset, rows = reader.initialOffset(), []
+    while True:
+        live.send(7)
+        end, more = next_batch(reader, offset)
+        if end == offset:
+            break
+        offset, rows = end, rows + more
+    assert rows == live.offsets[:50]
+
+
+def test_a_stream_may_begin_at_the_end_or_at_a_message(live):
+    """An offset at which no message starts is refused."""
+    live.send(60)
+    end = open_stream(live.root, startingPosition="latest").initialOffset()
+    middle = open_stream(live.root, startingPosition=str(live.offsets[40])).initialOffset()
+    live.send(5)
+    assert next_batch(open_stream(live.root), end)[1] == live.offsets[60:]
+    assert next_batch(open_stream(live.root), middle)[1] == live.offsets[40:]
+    wrong = open_stream(live.root, startingPosition=str(live.offsets[40] + 1))
+    with pytest.raises(RmqIndexError, match=r"where a message starts, got \d+ \(not_a_record\)"):
+        wrong.initialOffset()
+
+
+def test_a_batch_is_divided_at_messages(live):
+    """Large ones among several tasks, in files that are full and in the last."""
+    live.send(200)
+    reader = open_stream(live.root, maxPartitionBytes="1500")
+    begin = reader.initialOffset()
+    end = reader.latestOffset(begin, ReadAllAvailable())
+    assert len(reader.partitions(begin, end)) > len(list(live.log.directory.iterdir()))
+    assert rows_of(reader, begin, end) == live.offsets
+
+
+def test_messages_that_expired_are_an_error_or_passed_over(live, capsys):
+    """The error names the offsets; a stream that goes on says once what is lost."""
+    live.send(30)
+    begin = open_stream(live.root).initialOffset()
+    offset, _ = next_batch(open_stream(live.root, maxMessagesPerTrigger="5"), begin)
+    live.send(100)
+    min(live.log.directory.iterdir()).unlink()
+    lost = f"from offset {live.offsets[5]} to {FILE_SIZE} are lost"
+    with pytest.raises(RmqIndexError, match=lost):
+        next_batch(open_stream(live.root), offset)
+    reader = open_stream(live.root, failOnDataLoss="false")
+    rows = []
+    for _ in range(3):
+        offset, more = next_batch(reader, offset)
+        rows += more
+    assert rows == [each for each in live.offsets if each >= FILE_SIZE]
+    assert capsys.readouterr().err.count("are lost") == 1
+
+
+def test_a_file_that_expires_between_planning_and_reading_is_passed_over(live, capsys):
+    """Where loss is no error; the others are read."""
+    live.send(100)
+    reader = open_stream(live.root, failOnDataLoss="false")
+    begin = reader.initialOffset()
+    partitions = reader.partitions(begin, reader.latestOffset(begin, ReadAllAvailable()))
+    min(live.log.directory.iterdir()).unlink()
+    rows = [
+        offset
+        for partition in partitions
+        for batch in reader.read(partition)
+        for offset in batch.column("phy_offset").to_pylist()
+    ]
+    assert rows == [each for each in live.offsets if each >= FILE_SIZE]
+    assert "the file is gone" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kept", [0, 10, 29])
+def test_a_log_that_was_truncated_and_written_anew_is_a_loss(live, tmp_path, kept):
+    """Fewer messages, or others in their place, whether or not there are as many again."""
+    live.send(30)
+    begin = open_stream(live.root).initialOffset()
+    offset, _ = next_batch(open_stream(live.root), begin)
+    other = Store(tmp_path / "other")
+    now = time.time_ns() // 1_000_000
+    for number in range(kept):
+        other.offsets.append(other.log.append(Message(body=b"y" * number, store_timestamp=now)))
+    other.log.append(Message(body=b"z" * 11, store_timestamp=now))
+    for path in live.log.directory.iterdir():
+        path.unlink()
+    for path in other.log.directory.iterdir():
+        path.rename(live.log.directory / path.name)
+    with pytest.raises(RmqIndexError, match="truncated or replaced"):
+        next_batch(open_stream(live.root), offset)
+    reader = open_stream(live.root, failOnDataLoss="false")
+    moved, rows = next_batch(reader, offset)
+    assert rows == []
+    behind = other.log.append(Message(store_timestamp=now + 1))
+    assert next_batch(reader, moved)[1][-1:] == [behind]
+
+
+def test_two_stores_have_offsets_of_their_own(tmp_path):
+    """A pattern stands for both, and rows say whose they are."""
+    stores = [Store(tmp_path / f"broker-{name}") for name in "ab"]
+    for number, each in enumerate(stores):
+        each.send(10 + number)
+    reader = open_stream(tmp_path / "broker-*")
+    begin = reader.initialOffset()
+    end = reader.latestOffset(begin, ReadAllAvailable())
+    assert sorted(end) == [str(each.root) for each in stores]
+    rows = [
+        row
+        for partition in reader.partitions(begin, end)
+        for batch in reader.read(partition)
+        for row in batch.to_pylist()
+    ]
+    assert [row["store"] for row in rows].count(str(stores[1].root)) == 11
+
+
+def test_a_stream_of_the_sample_store_is_what_a_load_returns(store):
+    """Every column of every message."""
+    options = message_options({"path": str(store)})
+    load = MessageReader(options, message_schema())
+    expected = [
+        row for part in load.partitions() for batch in load.read(part) for row in batch.to_pylist()
+    ]
+    reader = open_stream(store, maxMessagesPerTrigger="100")
+    offset, rows = reader.initialOffset(), []
+    while True:
+        end = reader.latestOffset(offset, reader.getDefaultReadLimit())
+        if end == offset:
+            break
+        for part in reader.partitions(offset, end):
+            rows += [row for batch in reader.read(part) for row in batch.to_pylist()]
+        offset = end
+    assert rows == expected
+
+
+def test_the_offset_of_another_source_is_refused(live):
+    """Its error shows what was found."""
+    live.send(1)
+    with pytest.raises(ValueError, match="expected that of a stream of rmqcommitlog"):
+        open_stream(live.root).latestOffset({"/store/index": {"file": "1"}}, ReadAllAvailable())
+
+
+def test_options_of_loads_that_make_no_sense_are_refused():
+    """A stream begins where startingPosition says."""
+    with pytest.raises(ValueError, match=r"not for spark\.readStream|only for the format"):
+        message_stream_options({"path": "/d", "endOffset": "5"})
+    with pytest.raises(ValueError, match=r"only for spark\.readStream"):
+        message_options({"path": "/d", "maxBytesPerTrigger": "5"})
+    assert message_schema_options({"path": "/d", "startingPosition": "5"}).paths == ("/d",)
+
+
+def test_a_writing_process_is_followed_with_readers_that_die_at_any_moment(tmp_path):
+    """Thousands of messages a second, some of which stand half written for a moment."""
+    root = tmp_path / "store"
+    command = [sys.executable, live_broker.__file__, root, "--seconds", "3", "--rate", "2000"]
+    writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    while not (root / "commitlog").is_dir() or not any((root / "commitlog").iterdir()):
+        time.sleep(0.01)
+    chance = random.Random()
+    reader, rows, batches = open_stream(root), [], 0
+    offset = reader.initialOffset()
+    while True:
+        is_over = writer.poll() is not None
+        if chance.random() < 0.3:
+            reader = open_stream(root, maxMessagesPerTrigger=str(chance.choice([50, 2_000])))
+        end, more = next_batch(reader, offset)
+        if chance.random() < 0.1:
+            assert rows_of(open_stream(root), offset, end) == more
+        rows += more
+        batches += end != offset
+        if is_over and end == offset:
+            break
+        offset = end
+    count = int(writer.communicate()[0])
+    load = MessageReader(message_options({"path": str(root)}), message_schema())
+    expected = [
+        offset
+        for part in load.partitions()
+        for batch in load.read(part)
+        for offset in batch.column("phy_offset").to_pylist()
+    ]
+    assert len(expected) == count
+    assert rows == expected
+    assert batches > 10
