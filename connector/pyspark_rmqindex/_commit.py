@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pyspark_rmqindex._runs import Order, RunSlice
-    from pyspark_rmqindex._target import IndexState, WriteJob
+    from pyspark_rmqindex._target import IndexState, WriteJob, WriteOptions
 
-__all__ = ["commit_files", "commit_staged", "is_live", "without_indexed"]
+__all__ = ["commit_files", "commit_staged", "held_store", "is_live", "new_names", "without_indexed"]
 
 _STORE_LOCK = "lock"
 
@@ -57,7 +57,7 @@ def commit_staged(
         ValueError: Rows that are indexed already.
         RmqIndexError: Files would overlap, a broker holds the store, or the staging is gone.
     """
-    with _held_store(job) as live, job.staging.exclusive():
+    with held_store(job.staging.directory, job.options) as live, job.staging.exclusive():
         state = job.state()
         rows = without_indexed(job, state, RunSet(job.staging.path, runs, order))
         for file in files:
@@ -88,7 +88,7 @@ def commit_files(job: WriteJob, state: IndexState, files: Sequence[BuiltFile]) -
         RmqIndexError: The directory has changed since, a broker holds the store, or the staging is
             gone.
     """
-    with _held_store(job), job.staging.exclusive():
+    with held_store(job.staging.directory, job.options), job.staging.exclusive():
         if job.state() != state:
             raise RmqIndexError(
                 f"{job.staging.directory}: the index was changed while this write ran; nothing was "
@@ -207,14 +207,15 @@ def _commit(job: WriteJob, files: Sequence[BuiltFile]) -> None:
         else:
             new.append((job.staging.path / file.name, file.continued))
             removed.append(file.continued)
-    names = _names(job, [file.header.begin_timestamp for file in fresh], there)
+    names = new_names(job, [file.header.begin_timestamp for file in fresh], there)
     new += [(job.staging.path / file.name, name) for file, name in zip(fresh, names, strict=True)]
     job.staging.commit(new, removed)
     if job.options.checkpoint:
         raise_checkpoint(job.staging.directory)
 
 
-def _names(job: WriteJob, timestamps: list[int], there: list[str]) -> list[str]:
+def new_names(job: WriteJob, timestamps: list[int], there: list[str]) -> list[str]:
+    """Name new files after the store times of their first entries, behind those that are there."""
     zone = None if job.options.zone is None else time_zone(job.options.zone)
     if not job.overwrite:
         return next_names(timestamps, there[-1] if there else None, zone=zone)
@@ -238,17 +239,16 @@ def is_live(directory: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _held_store(job: WriteJob) -> Iterator[bool]:
+def held_store(directory: Path, options: WriteOptions) -> Iterator[bool]:
     """Keep a broker from starting on the store meanwhile; yields whether one holds it already.
 
     Raises:
         RmqIndexError: A broker holds it, and the options do not allow that.
     """
-    directory = job.staging.directory
     try:
         ensure_not_live(directory)
     except RmqIndexError:
-        if not job.options.allow_live_store:
+        if not options.allow_live_store:
             raise
         yield True
         return
@@ -261,7 +261,7 @@ def _held_store(job: WriteJob) -> Iterator[bool]:
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0, os.SEEK_SET)
         except OSError as error:
-            if not job.options.allow_live_store:
+            if not options.allow_live_store:
                 raise RmqIndexError(
                     f"{directory.parent / _STORE_LOCK}: a broker has just started on this store"
                 ) from error

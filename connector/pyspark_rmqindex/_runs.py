@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -74,6 +74,7 @@ class RunSlice:
         start: The first row of the part, from 0.
         stop: The row after the last one.
         files: What the run's column ``file`` counts, in order; empty without that column.
+        data: The whole run, where it is so short that it is no file.
     """
 
     name: str
@@ -81,12 +82,22 @@ class RunSlice:
     start: int
     stop: int
     files: tuple[str, ...] = ()
+    data: bytes | None = None
 
 
 class RunBuffer:
     """Collects the rows of one task and writes them as sorted runs of bounded size."""
 
-    def __init__(self, directory: Path, prefix: str, order: Order, limit: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        prefix: str,
+        order: Order,
+        limit: int,
+        *,
+        inline: int = 0,
+        prepare: Callable[[], None] | None = None,
+    ) -> None:
         """Begin without rows.
 
         Args:
@@ -94,7 +105,11 @@ class RunBuffer:
             prefix: How their file names begin; no other task attempt may use it.
             order: What is kept of the rows and how they are ordered.
             limit: How many rows a run has at most; they are held in memory until it is written.
+            inline: Where all rows together are no more than this, their run is no file.
+            prepare: Called before a run is written as a file.
         """
+        self._inline = inline
+        self._prepare = prepare
         self._directory = directory
         self._prefix = prefix
         self._order = order
@@ -143,11 +158,20 @@ class RunBuffer:
             block["file"] = ranks[block["file"]]
         order = _sorting(block, self._order.levels)
         name = f"{self._prefix}-{len(self.slices)}"
-        with (self._directory / name).open("xb", buffering=0) as file:
-            for column in self._order.columns:
-                values = block[column] if order is None else block[column][order]
-                _write_all(file, np.ascontiguousarray(values).view(np.uint8).data)
-        self.slices.append(RunSlice(name, self._filled, 0, self._filled, files))
+        columns = [
+            np.ascontiguousarray(block[column] if order is None else block[column][order])
+            for column in self._order.columns
+        ]
+        data: bytes | None = None
+        if self._filled <= self._inline and not self.slices:
+            data = b"".join(column.tobytes() for column in columns)
+        else:
+            if self._prepare is not None:
+                self._prepare()
+            with (self._directory / name).open("xb", buffering=0) as file:
+                for column in columns:
+                    _write_all(file, column.view(np.uint8).data)
+        self.slices.append(RunSlice(name, self._filled, 0, self._filled, files, data))
         self._filled = 0
         self._files = {}
 
@@ -197,7 +221,7 @@ class RunSet:
         """
         self.order = order
         self._slices = tuple(slices)
-        self._runs = [_map_run(directory / part.name, part.rows, order) for part in slices]
+        self._runs = [_map_run(directory, part, order) for part in slices]
         self._starts = np.array([part.start for part in slices], np.int64)
         self._stops = np.array([part.stop for part in slices], np.int64)
         files = sorted({file for part in slices for file in part.files})
@@ -262,6 +286,11 @@ class RunSet:
         """Return one row by its place, from 0."""
         (block,) = self.between(self.cut(rank), self.cut(rank + 1)).blocks()
         return {name: int(array[0]) for name, array in block.items()}
+
+    def key_hashes(self) -> Iterator[NDArray[np.int32]]:
+        """Yield all key hashes, in no order and without merging anything."""
+        for run, columns in enumerate(self._runs):
+            yield columns["key_hash"][self._starts[run] : self._stops[run]]
 
     def blocks(self, rows: int = _MERGE_ROWS) -> Iterator[Block]:
         """Merge the rows and yield them in order, in bounded blocks of ``_ENTRY_COLUMNS``.
@@ -339,12 +368,16 @@ class RunSet:
         return counts
 
 
-def _map_run(path: Path, rows: int, order: Order) -> Block:
-    data = np.memmap(path, dtype=np.uint8, mode="r")
+def _map_run(directory: Path, part: RunSlice, order: Order) -> Block:
+    data: NDArray[np.uint8]
+    if part.data is None:
+        data = np.memmap(directory / part.name, dtype=np.uint8, mode="r")
+    else:
+        data = np.frombuffer(part.data, dtype=np.uint8)
     block: Block = {}
     position = 0
     for column in order.columns:
-        size = rows * _DTYPES[column].itemsize
+        size = part.rows * _DTYPES[column].itemsize
         # A plain array over the mapping: memmap's own slicing is slow.
         block[column] = np.asarray(data[position : position + size]).view(_DTYPES[column])
         position += size

@@ -10,13 +10,12 @@ import numpy as np
 
 from pyspark_rmqindex._options import layout_of, parse_options
 from pyspark_rmqindex._times import time_zone
-from rmqindex import CorruptIndexError, IndexFile, IndexHeader, Layout, RmqIndexError
+from rmqindex import IndexFile, IndexHeader, Layout, RmqIndexError
 from rmqindex._cover import ensure_coverable
 from rmqindex._journal import Staging
-from rmqindex._layout import HEADER_SIZE
 from rmqindex._live_store import ensure_not_live
 from rmqindex._paths import list_index_files, resolve
-from rmqindex._storage import is_remote, local_path
+from rmqindex._storage import is_remote, local_path, open_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +25,14 @@ if TYPE_CHECKING:
     from rmqindex._owner import Owner
     from rmqindex._paths import FileEntry
 
-__all__ = ["IndexState", "IndexedFile", "WriteJob", "WriteOptions", "write_options"]
+__all__ = [
+    "IndexState",
+    "IndexedFile",
+    "WriteJob",
+    "WriteOptions",
+    "find_layout",
+    "write_options",
+]
 
 _INDEX_FOLDER = "index"
 _STORE_FOLDERS = ("commitlog", "consumequeue")
@@ -155,6 +161,12 @@ class IndexState:
         ]
         return cls(tuple(files), max(ends, default=None))
 
+    @classmethod
+    def of_last(cls, entry: FileEntry) -> IndexState:
+        """Read the newest file alone, for a directory of which it is known that all ends there."""
+        file = IndexedFile(entry.name, Path(entry.path), _header(Path(entry.path)))
+        return cls((file,), file.header.end_phy_offset)
+
     @property
     def last(self) -> IndexedFile | None:
         """The newest file, into which a broker would write."""
@@ -229,7 +241,7 @@ class WriteJob:
         entries = _entries(directory)
         if overwrite:
             _check_replaceable(entries, options.layout)
-        layout = _find_layout(entries, options.layout, check=not overwrite)
+        layout = find_layout(entries, options.layout, check=not overwrite)
         end = None if overwrite else IndexState.read(directory, layout).end
         return cls(options, overwrite, layout, end, Staging.create(directory, owner))
 
@@ -278,16 +290,12 @@ def _entries(directory: Path) -> list[FileEntry]:
 
 
 def _header(path: Path) -> IndexHeader:
-    with path.open("rb") as file:
-        data = file.read(HEADER_SIZE)
-    if len(data) < HEADER_SIZE:
-        raise CorruptIndexError(
-            path, "file_size", len(data), f"at least {HEADER_SIZE} bytes", len(data)
-        )
-    return IndexHeader.from_bytes(data)
+    """Read a header as the last finished commit left it."""
+    with open_source(path) as source:
+        return IndexHeader.from_bytes(source.header())
 
 
-def _find_layout(entries: list[FileEntry], asked: Layout | None, *, check: bool) -> Layout:
+def find_layout(entries: list[FileEntry], asked: Layout | None, *, check: bool) -> Layout:
     """Return the geometry asked for, else that of the newest entries, else RocketMQ's default.
 
     Args:

@@ -1,0 +1,430 @@
+"""Streams into an index: each batch is there once, in the bytes that one write would have left."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import IntegerType, LongType, StringType, StructType
+
+from pyspark_rmqindex import _stream_writer
+from pyspark_rmqindex._runs import CONTENT, RunSlice
+from pyspark_rmqindex._stream_commit import (
+    StreamBatch,
+    commit_batch,
+    discard_batches,
+    staging_of,
+)
+from pyspark_rmqindex._stream_writer import IndexStreamWriter
+from pyspark_rmqindex._target import write_options
+from pyspark_rmqindex._writer import IndexWriter
+from rmqindex import IndexFile, IndexFileWriter, Layout, RmqIndexError
+from rmqindex._journal import effective_listing, staging_root
+from rmqindex._owner import Owner
+
+SCHEMA = (
+    StructType()
+    .add("key_hash", IntegerType())
+    .add("phy_offset", LongType())
+    .add("store_timestamp", LongType())
+)
+BEGIN = 1_700_000_000_000
+LAYOUT = Layout(7, 21)
+GEOMETRY = {"maxHashSlotNum": "7", "maxIndexNum": "21"}
+
+
+def options_of(directory, **options):
+    """Return the options of a stream or a write, as Spark passes them."""
+    return {"path": str(directory), "timeZone": "UTC", **GEOMETRY, **options}
+
+
+def rows_of(offsets):
+    """Return a batch of rows whose hashes repeat."""
+    offsets = np.asarray(offsets, np.int64)
+    columns = [
+        pa.array((offsets * 7919 % 13).astype(np.int32)),
+        pa.array(offsets * 100),
+        pa.array(BEGIN + offsets * 700),
+    ]
+    return pa.record_batch(columns, names=SCHEMA.names)
+
+
+@pytest.fixture
+def in_batch(monkeypatch):
+    """Have tasks believe that they are of a certain batch."""
+
+    def enter(query, number):
+        monkeypatch.setattr(_stream_writer, "task_batch", lambda: StreamBatch(query, number))
+
+    return enter
+
+
+def run_batch(directory, query, number, *tasks, **options):
+    """Run a batch as Spark does: one writer for the tasks, another one for the commit."""
+    given = options_of(directory, **options)
+    original = _stream_writer.task_batch
+    _stream_writer.task_batch = lambda: StreamBatch(query, number)
+    try:
+        writer = IndexStreamWriter(SCHEMA, False, given)
+        messages = [writer.write(iter([rows_of(offsets)])) for offsets in tasks]
+    finally:
+        _stream_writer.task_batch = original
+    IndexStreamWriter(SCHEMA, False, given).commit(messages, number)
+
+
+def write_at_once(directory, offsets):
+    """Write the same rows in one job."""
+    writer = IndexWriter(SCHEMA, False, options_of(directory))
+    writer.commit([writer.write(iter([rows_of(offsets)]))])
+
+
+def contents(directory):
+    """Return the bytes of every file by its name."""
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def offsets_in(directory):
+    """Return the numbers of the rows that a reader finds; every file must be sound."""
+    found = []
+    for _, path in sorted(effective_listing(directory).items()):
+        with IndexFile(path, LAYOUT) as file:
+            assert file.lookup(range(13)).num_rows == file.entry_count
+            found += [offset for b in file.scan() for offset in b["phy_offset"].to_pylist()]
+    return [offset // 100 for offset in found]
+
+
+def left_beside(directory):
+    """Return what a stream leaves beside its index."""
+    return {path.name for path in staging_root(directory).iterdir()}
+
+
+@pytest.fixture
+def directory(tmp_path):
+    """A directory that a stream is to fill."""
+    return tmp_path / "store" / "index"
+
+
+class TestBytes:
+    """What batches leave, however they are cut."""
+
+    def test_ten_thousand_small_batches_leave_the_bytes_of_one_write(self, tmp_path, monkeypatch):
+        """Thirty thousand rows in batches of three and in one: the same names, the same bytes."""
+        # A process that is not killed needs no disk, and a thousand of these would take minutes.
+        monkeypatch.setattr(os, "fsync", lambda _: None)
+        monkeypatch.setattr(os, "fdatasync", lambda _: None)
+        geometry = {"maxHashSlotNum": "499", "maxIndexNum": "7001"}
+        directory = tmp_path / "stream" / "index"
+        options = write_options(options_of(directory, **geometry))
+        owner = Owner.current()
+        rows = rows_of(range(30_000))
+        hashes, offsets, timestamps = (column.to_numpy() for column in rows.columns)
+        for number in range(10_000):
+            part = slice(3 * number, 3 * number + 3)
+            data = b"".join(
+                (offsets[part].tobytes(), timestamps[part].tobytes(), hashes[part].tobytes())
+            )
+            run = RunSlice("run", 3, 0, 3, (), data + bytes(12))  # each the first of its message
+            assert commit_batch(options, StreamBatch("a", number), [run], CONTENT, owner)
+        discard_batches(options, StreamBatch("a", 10_000))
+        writer = IndexWriter(SCHEMA, False, options_of(tmp_path / "one" / "index", **geometry))
+        writer.commit([writer.write(iter([rows]))])
+        assert contents(directory) == contents(tmp_path / "one" / "index")
+        assert len(contents(directory)) == 5
+        assert left_beside(directory) == {"lock", "ledger.json"}
+
+    def test_the_rows_of_a_batch_are_ordered_whatever_task_had_them(self, directory, tmp_path):
+        """Tasks with rows in any order, some without any: one order by offset."""
+        run_batch(directory, "a", 0, [9, 4, 6], [], [5, 0, 2], [1, 3, 8, 7])
+        run_batch(directory, "a", 1, [12, 10], [11])
+        write_at_once(tmp_path / "one", range(13))
+        assert contents(directory) == contents(tmp_path / "one")
+
+    @pytest.mark.parametrize("inline", [0, 10, 1000])
+    def test_a_batch_fills_the_last_file_and_as_many_more_as_it_takes(
+        self, directory, tmp_path, monkeypatch, inline
+    ):
+        """A large batch continues in place and brings new files in the same commit."""
+        monkeypatch.setattr(_stream_writer, "_INLINE_ROWS", inline)
+        monkeypatch.setattr(_stream_writer, "_RUN_ROWS", 16)
+        run_batch(directory, "a", 0, range(7))
+        run_batch(directory, "a", 1, range(7, 40), range(40, 75))
+        run_batch(directory, "a", 2, range(75, 80))
+        run_batch(directory, "a", 3, range(80, 81))
+        write_at_once(tmp_path / "one", range(81))
+        assert contents(directory) == contents(tmp_path / "one")
+        assert len(contents(directory)) == 5
+        assert left_beside(directory) == {"lock", "ledger.json"}
+
+    def test_batches_go_on_behind_a_write_of_another_kind(self, directory, tmp_path):
+        """What others append in between is noticed, and continued like one's own."""
+        run_batch(directory, "a", 0, range(4))
+        write_at_once(directory, range(4, 9))
+        run_batch(directory, "a", 1, range(9, 12))
+        (path,) = directory.iterdir()
+        with IndexFileWriter(path, LAYOUT) as writer:
+            row = rows_of([12])
+            writer.put_many(*(row.column(name) for name in SCHEMA.names))
+        run_batch(directory, "a", 2, range(13, 30))
+        write_at_once(tmp_path / "one", range(30))
+        assert contents(directory) == contents(tmp_path / "one")
+
+    def test_a_batch_without_rows_changes_nothing(self, directory):
+        """Neither the index nor anything beside it is made for no rows."""
+        run_batch(directory, "a", 0, [], [])
+        assert not directory.exists()
+
+
+class TestOnce:
+    """A batch that Spark runs again."""
+
+    def test_a_batch_that_is_there_is_not_added_again(self, directory):
+        """The number of the batch decides, not its rows."""
+        run_batch(directory, "a", 0, range(5))
+        run_batch(directory, "a", 1, range(5, 9))
+        before = contents(directory)
+        run_batch(directory, "a", 1, range(5, 9))
+        run_batch(directory, "a", 0, range(5))
+        run_batch(directory, "a", 1, range(100, 105))
+        assert contents(directory) == before
+
+    def test_another_query_is_another_stream(self, directory):
+        """Numbers of another query mean nothing; its rows must lie behind those that are there."""
+        run_batch(directory, "a", 0, range(5))
+        with pytest.raises(ValueError, match="onIndexed=skip"):
+            run_batch(directory, "b", 0, range(5))
+        run_batch(directory, "b", 0, range(5, 8))
+        run_batch(directory, "a", 1, range(8, 10))
+        before = contents(directory)
+        run_batch(directory, "b", 0, range(5, 8))
+        run_batch(directory, "a", 1, range(8, 10))
+        assert contents(directory) == before
+        assert offsets_in(directory) == list(range(10))
+
+    def test_a_lost_checkpoint_is_made_up_for_by_offsets(self, directory):
+        """With onIndexed=skip, a new query that begins anew adds only what is not there."""
+        for number in range(6):
+            run_batch(directory, "a", number, range(4 * number, 4 * number + 4))
+        for number in range(4):
+            rows = range(7 * number, 7 * number + 7)
+            run_batch(directory, "b", number, rows, onIndexed="skip")
+        assert offsets_in(directory) == list(range(28))
+
+    def test_two_runs_of_one_batch_at_once_add_it_once(self, directory):
+        """A commit that outlived its application, and the retry that does not know of it."""
+        run_batch(directory, "a", 0, range(5))
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["pyspark_rmqindex._stream_writer"])
+        processes = [
+            context.Process(target=run_batch, args=(directory, "a", 1, range(5, 60)))
+            for _ in range(2)
+        ]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join(timeout=60)
+        assert [process.exitcode for process in processes] == [0, 0]
+        assert offsets_in(directory) == list(range(60))
+
+
+class TestErrors:
+    """What is refused, and what a failed batch leaves."""
+
+    def test_only_output_mode_append_is_known(self, directory):
+        """A stream that replaces everything with each batch is refused."""
+        with pytest.raises(ValueError, match="expected append, got complete"):
+            IndexStreamWriter(SCHEMA, True, options_of(directory))
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"allowLiveStore": "true"}, "'allowLiveStore': not for streams"),
+            ({"onIndexd": "skip"}, "did you mean 'onIndexed'"),
+            ({"startingPosition": "latest"}, "'startingPosition'"),
+        ],
+    )
+    def test_options_are_checked_before_the_first_row(self, directory, options, message):
+        """Unknown options and those of other uses are errors."""
+        with pytest.raises(ValueError, match=message):
+            IndexStreamWriter(SCHEMA, False, options_of(directory, **options))
+
+    def test_the_checkpoint_location_is_spark_s_own_affair(self, directory):
+        """Spark passes it to the sink with the other options."""
+        IndexStreamWriter(SCHEMA, False, options_of(directory, checkpointLocation="/somewhere"))
+
+    def test_columns_that_cannot_be_indexed_are_refused(self, directory):
+        """The columns are those of df.write."""
+        with pytest.raises(ValueError, match="'store_timestamp': missing"):
+            IndexStreamWriter(
+                StructType().add("topic", StringType()).add("phy_offset", LongType()),
+                False,
+                options_of(directory),
+            )
+
+    def test_outside_of_a_stream_no_batch_can_be_told(self, directory):
+        """Without Spark's ids a batch could not be told from its second run."""
+        writer = IndexStreamWriter(SCHEMA, False, options_of(directory))
+        with pytest.raises(RmqIndexError, match=r"sql\.streaming\.queryId"):
+            writer.write(iter([rows_of([1])]))
+
+    def test_an_aborted_batch_leaves_nothing_that_was_staged(
+        self, directory, monkeypatch, in_batch
+    ):
+        """Abort removes the runs of the tasks that finished; a straggler's go with the next."""
+        monkeypatch.setattr(_stream_writer, "_INLINE_ROWS", 0)
+        run_batch(directory, "a", 0, range(5))
+        in_batch("a", 1)
+        writer = IndexStreamWriter(SCHEMA, False, options_of(directory))
+        message = writer.write(iter([rows_of(range(5, 9))]))
+        assert staging_of(write_options(options_of(directory)), StreamBatch("a", 1)).path.exists()
+        writer.abort([message, None], 1)
+        assert left_beside(directory) == {"lock", "ledger.json"}
+        writer.write(iter([rows_of(range(5, 9))]))
+        run_batch(directory, "a", 2, range(9, 12))
+        assert left_beside(directory) == {"lock", "ledger.json"}
+        assert offsets_in(directory) == [0, 1, 2, 3, 4, 9, 10, 11]
+
+    def test_a_bad_row_fails_its_task_and_leaves_nothing(self, directory, monkeypatch, in_batch):
+        """The error names the row; what the task staged before is gone."""
+        monkeypatch.setattr(_stream_writer, "_INLINE_ROWS", 0)
+        monkeypatch.setattr(_stream_writer, "_RUN_ROWS", 4)
+        in_batch("a", 0)
+        writer = IndexStreamWriter(SCHEMA, False, options_of(directory))
+        bad = rows_of([6]).set_column(1, "phy_offset", pa.array([None], pa.int64()))
+        with pytest.raises(ValueError, match="phy_offset: expected a value, got NULL"):
+            writer.write(iter([rows_of(range(6)), bad]))
+        staged = staging_of(write_options(options_of(directory)), StreamBatch("a", 0)).path
+        assert [path.name for path in staged.iterdir()] == ["owner.json"]
+
+    def test_a_broker_that_holds_the_store_is_respected(self, directory):
+        """A stream into a live store fails before anything changes."""
+        run_batch(directory, "a", 0, range(5))
+        (directory.parent / "abort").write_text("1")
+        with pytest.raises(RmqIndexError, match="abort"):
+            run_batch(directory, "a", 1, range(5, 9))
+        (directory.parent / "abort").unlink()
+        run_batch(directory, "a", 1, range(5, 9))
+        assert offsets_in(directory) == list(range(9))
+
+    def test_a_full_disk_in_a_commit_loses_nothing(self, directory, monkeypatch):
+        """The batch that failed is undone, and runs again."""
+        run_batch(directory, "a", 0, range(5))
+        before = contents(directory)
+        calls = itertools.count()
+        pwrite = os.pwrite
+
+        def fail_once(*arguments):
+            if next(calls) == 1:
+                raise OSError(28, "No space left on device")
+            return pwrite(*arguments)
+
+        with monkeypatch.context() as patched, contextlib.suppress(OSError):
+            patched.setattr(os, "pwrite", fail_once)
+            run_batch(directory, "a", 1, range(5, 60))
+        assert contents(directory) == before
+        run_batch(directory, "a", 1, range(5, 60))
+        assert offsets_in(directory) == list(range(60))
+
+
+def run_and_die(directory, fatal):
+    """Run the second batch in this process, which is killed before its n-th step."""
+    calls = itertools.count(1)
+
+    def deadly(function):
+        def call(*arguments, **options):
+            if next(calls) == fatal:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*arguments, **options)
+
+        return call
+
+    for name in ("replace", "rename", "link", "unlink", "rmdir", "mkdir", "ftruncate", "pwrite"):
+        setattr(os, name, deadly(getattr(os, name)))
+    _stream_writer._INLINE_ROWS = 0
+    run_batch(directory, "a", 1, range(15, 28))
+
+
+def in_process(function, *arguments):
+    """Run a function in a process of its own; return whether it lived to its end."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pytest", "pyspark_rmqindex._stream_writer"])
+    process = context.Process(target=function, args=arguments)
+    process.start()
+    process.join(timeout=120)
+    assert process.exitcode in (0, -signal.SIGKILL)
+    return process.exitcode == 0
+
+
+def test_a_batch_killed_at_any_step_is_there_once_after_its_second_run(tmp_path):
+    """Kill a batch that continues a file and begins another, then run it again: once, always."""
+    outcomes = []
+    for fatal in itertools.count(1):
+        directory = tmp_path / str(fatal) / "index"
+        run_batch(directory, "a", 0, range(15))
+        finished = in_process(run_and_die, directory, fatal)
+        state = offsets_in(directory)
+        assert state in (list(range(15)), list(range(28))), f"killed before step {fatal}"
+        outcomes.append(len(state) == 28)
+        run_batch(directory, "a", 1, range(15, 28))
+        run_batch(directory, "a", 2, range(28, 30))
+        assert offsets_in(directory) == list(range(30))
+        assert left_beside(directory) == {"lock", "ledger.json"}
+        if finished:
+            break
+    write_at_once(tmp_path / "one", range(30))
+    assert contents(directory) == contents(tmp_path / "one")
+    assert outcomes == sorted(outcomes), "once the new state is seen it stays"
+    assert not outcomes[0]
+    assert outcomes[-1]
+    assert len(outcomes) > 15
+
+
+MESSAGE_COLUMNS = ["topic", "uniq_key", "keys", "sys_flag", "phy_offset", "store_timestamp"]
+
+
+def test_a_stream_of_messages_writes_the_broker_s_files(spark, store, tmp_path):
+    """Messages file by file into an index: the broker's bytes, also after a lost checkpoint entry.
+
+    Spark runs a batch again when it dies between the commit of the sink and its own.
+    """
+    messages = spark.read.format("rmqcommitlog").load(str(store)).select(*MESSAGE_COLUMNS)
+    source, index, checkpoint = (tmp_path / name for name in ("source", "index", "checkpoint"))
+    ordered = messages.coalesce(1).sortWithinPartitions("phy_offset")
+    ordered.write.option("maxRecordsPerFile", 90).parquet(str(source))
+    for number, file in enumerate(sorted(source.glob("*.parquet"))):
+        os.utime(file, (1_600_000_000 + number,) * 2)
+
+    def run():
+        stream = (
+            spark.readStream.schema(messages.schema)
+            .option("maxFilesPerTrigger", 1)
+            .parquet(str(source))
+        )
+        query = (
+            stream.writeStream.format("rmqindex")
+            .option("checkpointLocation", str(checkpoint))
+            .options(maxHashSlotNum=97, maxIndexNum=200, timeZone="UTC")
+            .trigger(availableNow=True)
+            .start(str(index))
+        )
+        query.awaitTermination()
+        return [progress["batchId"] for progress in query.recentProgress]
+
+    def files():
+        return [path.read_bytes() for path in sorted(index.iterdir())]
+
+    broker = [path.read_bytes() for path in sorted((store / "index").iterdir())]
+    batches = run()
+    assert len(batches) > 3
+    assert files() == broker
+    commits = checkpoint / "commits"
+    for path in (commits / str(batches[-1]), commits / f".{batches[-1]}.crc"):
+        Path(path).unlink()
+    assert run() == [batches[-1]]
+    assert files() == broker
