@@ -23,10 +23,13 @@ LINES = {
     "build": ("_format_lines", "build"),
     "lookup": ("_format_lines", "look_up"),
     "decode": ("_format_lines", "decode"),
+    "crossover": ("_join_lines", "crossover"),
     "scan": ("_spark_lines", "scan"),
     "scan-default": ("_spark_lines", "scan_default"),
     "one-key": ("_spark_lines", "one_key"),
     "small-files": ("_spark_lines", "many_files"),
+    "join": ("_join_lines", "join"),
+    "join-few": ("_join_lines", "join_few"),
     "write": ("_spark_lines", "write"),
     "write-index": ("_spark_lines", "write_sorted"),
     "memory": ("_spark_lines", "memory"),
@@ -73,9 +76,9 @@ def main(argv: list[str] | None = None) -> None:
 
     work = (arguments.work / ("quick" if arguments.quick else "full")).resolve()
     work.mkdir(parents=True, exist_ok=True)
-    context = Context(work, Sizes.quick() if arguments.quick else Sizes())
     partial = arguments.quick or arguments.only
     output = arguments.output or (work if partial else _ROOT / "docs" / "benchmarks")
+    context = Context(work, Sizes.quick() if arguments.quick else Sizes(), output)
     about = machine()
     results = []
     for name in arguments.only or LINES:

@@ -1,16 +1,21 @@
-"""The chart: how many times as fast as what each line is compared with."""
+"""The charts: how many times as fast each line is, and where a scan overtakes probes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
+    from types import ModuleType
+
+    from matplotlib.axes import Axes
 
     from benchmarks._rounds import Comparison
 
-__all__ = ["draw"]
+    Line = tuple[int, float, Mapping[float, tuple[float, float]]]
+
+__all__ = ["draw", "draw_crossover"]
 
 # Legible on white and on black.
 _INK = "#7a828c"
@@ -25,14 +30,7 @@ def draw(path: Path, results: Sequence[Comparison]) -> None:
     ratios = [each for each in results if each.goal.unit == "x" and each.goal.bound]
     if not ratios:
         return
-    import matplotlib as mpl  # noqa: PLC0415  (slow to load)
-
-    mpl.use("svg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415
-
-    mpl.rcParams.update(
-        {"svg.hashsalt": "rmqindex", "svg.fonttype": "none", "font.family": "sans-serif"}
-    )
+    plt = _pyplot()
     figure, axes = plt.subplots(figsize=(9, 0.62 * len(ratios) + 0.9), layout="constrained")
     for place, each in enumerate(ratios):
         speed, goal = _speed(each, each.figure), _speed(each, each.goal.bound)
@@ -54,17 +52,66 @@ def draw(path: Path, results: Sequence[Comparison]) -> None:
     axes.set_xscale("log")
     axes.set_xlim(0.3, max(_speed(each, each.figure) for each in ratios) * 1.6)
     axes.set_xticks(_TICKS, [f"{tick:g}x" for tick in _TICKS], minor=False)
-    axes.xaxis.set_minor_locator(mpl.ticker.NullLocator())
+    axes.minorticks_off()
     axes.axvline(1, color=_INK, linewidth=0.8)
     axes.set_xlabel("times as fast (the stroke across a bar is the goal)", color=_INK)
-    axes.tick_params(colors=_INK)
-    for side in axes.spines.values():
-        side.set_color(_INK)
-        side.set_linewidth(0.5)
-    axes.spines[["top", "right"]].set_visible(False)
+    _dress(axes)
     figure.savefig(path, transparent=True, metadata={"Date": None})
     plt.close(figure)
 
 
 def _speed(comparison: Comparison, figure: float) -> float:
     return figure if comparison.goal.at_least else 1 / figure
+
+
+def draw_crossover(path: Path, lines: Sequence[Line]) -> None:
+    """Draw the time of a probe and of a scan over the number of keys.
+
+    Args:
+        path: The picture.
+        lines: Of each file how many entries it has, from which share of them on ``lookup()``
+            scans, and by shares the seconds of a probe and of a scan.
+    """
+    plt = _pyplot()
+    figure, panels = plt.subplots(
+        1, len(lines), figsize=(9, 3.6), layout="constrained", squeeze=False
+    )
+    for axes, (entries, edge, measured) in zip(panels[0], lines, strict=True):
+        shares = list(measured)
+        for place, (name, color) in enumerate((("probe", _BAR), ("scan", _SHORT))):
+            seconds = [times[place] * 1000 for times in measured.values()]
+            axes.plot(shares, seconds, color=color, marker="o", markersize=3, label=name)
+        axes.axvline(
+            edge, color=_GOAL, linewidth=1, linestyle="--", label="lookup() scans from here"
+        )
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xlabel(f"distinct keys for each of {entries:,} entries", color=_INK)
+        axes.set_xticks(shares[::3], [f"1/{round(1 / share)}" for share in shares[::3]])
+        axes.minorticks_off()
+        _dress(axes)
+    panels[0][0].set_ylabel("milliseconds", color=_INK)
+    panels[0][0].legend(frameon=False, labelcolor=_INK, fontsize=8)
+    figure.savefig(path, transparent=True, metadata={"Date": None})
+    plt.close(figure)
+
+
+def _pyplot() -> ModuleType:
+    """Return pyplot, set up to draw the same picture from the same figures."""
+    import matplotlib as mpl  # noqa: PLC0415  (slow to load)
+
+    mpl.use("svg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+
+    mpl.rcParams.update(
+        {"svg.hashsalt": "rmqindex", "svg.fonttype": "none", "font.family": "sans-serif"}
+    )
+    return plt
+
+
+def _dress(axes: Axes) -> None:
+    axes.tick_params(colors=_INK)
+    for side in axes.spines.values():
+        side.set_color(_INK)
+        side.set_linewidth(0.5)
+    axes.spines[["top", "right"]].set_visible(False)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks._data import FILE_NAME, Sizes, make_file, make_messages
+from benchmarks._data import FILE_NAME, Sizes, make_file, make_keys, make_messages
+from rmqindex import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,10 +30,12 @@ class Context:
     Attributes:
         work: Where data are made and kept for the next run.
         sizes: How much is measured.
+        output: Where a line puts a table or a chart of its own.
     """
 
     work: Path
     sizes: Sizes
+    output: Path
 
     @property
     def cores(self) -> int:
@@ -50,6 +53,31 @@ class Context:
     def index_file(self) -> Path:
         """The full file."""
         return self.index / FILE_NAME
+
+    @property
+    def join_entries(self) -> int:
+        """How many entries each file of the index of several files has; the last may have fewer."""
+        return -(-self.sizes.rows // self.sizes.join_files)
+
+    @functools.cached_property
+    def join_index(self) -> Path:
+        """An index directory with the messages of the full file in several files."""
+        directory = self.work / "join-index"
+        slots = self.join_entries // 4 + 1
+        for first in range(0, self.sizes.rows, self.join_entries):
+            name = str(int(FILE_NAME) + first // self.join_entries)
+            count = min(self.join_entries, self.sizes.rows - first)
+            make_file(directory / name, Layout(slots, 4 * slots), first, count)
+        return directory
+
+    def keys(self, count: int) -> Path:
+        """Return keys in random order as Parquet, half of them those of no message."""
+        path = self.work / f"keys-{count}.parquet"
+        rng = np.random.default_rng(count)
+        there = rng.choice(self.sizes.rows, count // 2, replace=False)
+        absent = self.sizes.rows + np.arange(count - count // 2)
+        make_keys(path, rng.permutation(np.concatenate([there, absent])).astype(np.uint64))
+        return path
 
     @functools.cached_property
     def messages(self) -> Path:

@@ -25,6 +25,7 @@ __all__ = [
     "key_bytes",
     "key_strings",
     "make_file",
+    "make_keys",
     "make_messages",
     "offsets",
     "timestamps",
@@ -54,8 +55,12 @@ class Sizes:
         in_list: Keys in one ``IN``.
         small_files: How many small files, at most and at least.
         messages: Records in a CommitLog.
+        join_files: How many files the keys of joins are looked up in.
+        join_keys: Keys of the large join.
+        few_keys: Keys of the small join.
         rounds: Rounds of the fast lines.
         slow_rounds: Rounds of those that take tens of seconds.
+        join_rounds: Rounds of those that take a minute.
     """
 
     build: int = 5_000_000
@@ -64,8 +69,12 @@ class Sizes:
     in_list: int = 1_000
     small_files: tuple[int, int] = (1_000, 10)
     messages: int = 1 << 20
+    join_files: int = 10
+    join_keys: int = 10_000_000
+    few_keys: int = 10_000
     rounds: int = 7
     slow_rounds: int = 3
+    join_rounds: int = 3
 
     @classmethod
     def quick(cls) -> Sizes:
@@ -77,8 +86,11 @@ class Sizes:
             in_list=100,
             small_files=(50, 10),
             messages=1 << 14,
+            join_keys=20_000,
+            few_keys=1_000,
             rounds=3,
             slow_rounds=2,
+            join_rounds=1,
         )
 
     @property
@@ -155,5 +167,24 @@ def make_messages(path: Path, numbers: NDArray[np.uint64]) -> None:
                 pa.array(offsets(chunk)),
                 pa.array(timestamps(chunk) * 1000).view(pa.timestamp("us", tz="UTC")),
             ]
+            writer.write_batch(pa.record_batch(columns, schema=schema))
+    part.rename(path)
+
+
+def make_keys(path: Path, numbers: NDArray[np.uint64]) -> None:
+    """Write the keys of messages as one Parquet file of topic, key and number."""
+    if path.exists():
+        return
+    schema = pa.schema(
+        [
+            pa.field("topic", pa.string(), nullable=False),
+            pa.field("key", pa.string(), nullable=False),
+            pa.field("number", pa.int64(), nullable=False),
+        ]
+    )
+    part = path.with_suffix(".part")
+    with pq.ParquetWriter(part, schema, use_dictionary=["topic"]) as writer:
+        for chunk in _chunks(numbers):
+            columns = [pa.repeat(TOPIC, len(chunk)), key_strings(chunk), pa.array(chunk.view("i8"))]
             writer.write_batch(pa.record_batch(columns, schema=schema))
     part.rename(path)

@@ -30,9 +30,9 @@ Strategy = Literal["auto", "probe", "scan"]
 STRATEGIES = ("auto", "probe", "scan")
 
 # Nanoseconds of a local file that is in memory.
-_SLOT_COST = 90
-_STEP_COST = 190
-_ENTRY_COST = 13
+_SLOT_COST = 150
+_STEP_COST = 200
+_ENTRY_COST = 18
 # Of a store elsewhere: a request, some of which run at once, and each byte of a long read.
 _REQUEST_COST = 5_000_000
 _BYTE_COST = 10
