@@ -385,29 +385,19 @@ def test_a_batch_killed_at_any_step_is_there_once_after_its_second_run(tmp_path)
     assert len(outcomes) > 15
 
 
-MESSAGE_COLUMNS = ["topic", "uniq_key", "keys", "sys_flag", "phy_offset", "store_timestamp"]
-
-
-def test_a_stream_of_messages_writes_the_broker_s_files(spark, store, tmp_path):
-    """Messages file by file into an index: the broker's bytes, also after a lost checkpoint entry.
+def test_a_commitlog_streamed_into_an_index_is_the_broker_s_own(spark, store, tmp_path):
+    """RocketMQ's ReputMessageService on Spark: the broker's files, also after a lost record.
 
     Spark runs a batch again when it dies between the commit of the sink and its own.
     """
-    messages = spark.read.format("rmqcommitlog").load(str(store)).select(*MESSAGE_COLUMNS)
-    source, index, checkpoint = (tmp_path / name for name in ("source", "index", "checkpoint"))
-    ordered = messages.coalesce(1).sortWithinPartitions("phy_offset")
-    ordered.write.option("maxRecordsPerFile", 90).parquet(str(source))
-    for number, file in enumerate(sorted(source.glob("*.parquet"))):
-        os.utime(file, (1_600_000_000 + number,) * 2)
+    index, checkpoint = tmp_path / "index", tmp_path / "checkpoint"
 
     def run():
-        stream = (
-            spark.readStream.schema(messages.schema)
-            .option("maxFilesPerTrigger", 1)
-            .parquet(str(source))
-        )
         query = (
-            stream.writeStream.format("rmqindex")
+            spark.readStream.format("rmqcommitlog")
+            .option("maxBytesPerTrigger", 20_000)
+            .load(str(store))
+            .writeStream.format("rmqindex")
             .option("checkpointLocation", str(checkpoint))
             .options(maxHashSlotNum=97, maxIndexNum=200, timeZone="UTC")
             .trigger(availableNow=True)
@@ -426,5 +416,5 @@ def test_a_stream_of_messages_writes_the_broker_s_files(spark, store, tmp_path):
     commits = checkpoint / "commits"
     for path in (commits / str(batches[-1]), commits / f".{batches[-1]}.crc"):
         Path(path).unlink()
-    assert run() == [batches[-1]]
+    assert run()[:1] == [batches[-1]]
     assert files() == broker
