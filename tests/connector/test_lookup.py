@@ -5,12 +5,15 @@ from __future__ import annotations
 import datetime as dt
 import logging
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import functions as sf
 
 from pyspark_rmqindex import lookup, table
+from pyspark_rmqindex._lookup import _list, _listed
+from pyspark_rmqindex._options import read_options
 from rmqindex import IndexFileWriter, Layout, RmqIndexError
 
 ENTRY_COLUMNS = [
@@ -192,3 +195,10 @@ def test_a_missing_path_and_an_unconfirmed_entry_are_errors(spark, store, tmp_pa
     assert "looking up the keys of a DataFrame in 5 of 5 files (959 entries), by slots up to" in (
         caplog.text
     )
+
+
+def test_files_are_listed_where_tasks_see_them_if_the_client_may_not(spark, store):
+    """The client of Spark Connect may be on another host: a task lists the same files."""
+    options = read_options({"path": str(store), "commitLog": "auto"})
+    client = SimpleNamespace(sparkSession=spark)  # a DataFrame of Spark Connect has no _jdf
+    assert _listed(client, options) == _list(options)
