@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from rmqindex._commitlog import CommitLog
 from rmqindex._cover import raise_checkpoint
 from rmqindex._errors import RmqIndexError
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import tzinfo
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from rmqindex._commitlog import Mode
@@ -206,7 +207,9 @@ class _Messages:
             rows, _, hashes = expand_messages(*(batch[name] for name in _COLUMNS[:4]))
             offsets = batch["phy_offset"].to_numpy()
             if skip and offsets[0] == self._begin.offset:
-                rows, hashes = rows[skip:], hashes[skip:]
+                # A message that was indexed again, or with its members, has more than are its own.
+                there = min(skip, int(np.searchsorted(rows, 1)))
+                rows, hashes = rows[there:], hashes[there:]
             skip = 0
             self.count += len(offsets)
             self.stop = int(offsets[-1]) + batch["size"][len(offsets) - 1].as_py()
