@@ -66,8 +66,8 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
               "time, from which all times of the file are counted."),
     AuditRule("end_timestamp", "error", "The header does not have the last message's store time, "
               "by which the broker chooses files."),
-    AuditRule("inherited_header", "warning", "A file without entries does not have the end of the "
-              "file before it."),
+    AuditRule("inherited_header", "error", "A file without entries does not have the end of the "
+              "file before it, by which the broker goes on to older files and with indexing."),
     AuditRule("slot_range", "error", "A slot holds no position of an entry."),
     AuditRule("slot_uncounted", "warning", "A slot holds a position that the header does not "
               "count, as after a kill; the broker takes it for empty."),

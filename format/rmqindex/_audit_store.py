@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rmqindex._checkpoint import CHECKPOINT_NAME, StoreCheckpoint
 from rmqindex._journal import staging_root
-from rmqindex._layout import END_PHY_OFFSET_OFFSET
+from rmqindex._layout import BEGIN_PHY_OFFSET_OFFSET, END_PHY_OFFSET_OFFSET
 from rmqindex._live_store import ABORT_NAME, LOCK_NAME, lock_holder
 from rmqindex._paths import directory_entries, index_entries, is_index_name
 
@@ -43,29 +43,29 @@ def audit_names(directory: str, findings: Findings) -> None:
 
 
 def audit_files(
-    files: Sequence[tuple[str, int, IndexHeader, Layout | None]], findings: Findings
+    files: Sequence[tuple[str, IndexHeader, Layout | None]], findings: Findings
 ) -> None:
     """Compare files with each other.
 
     Args:
-        files: Path, size in bytes, header and geometry of each, oldest first.
+        files: Path, header and geometry of each, oldest first.
         findings: Takes what is wrong.
     """
-    sizes = Counter(size for _, size, _, _ in files)
-    common = max(sizes, key=lambda size: sizes[size], default=0)
-    for path, size, _, _ in files:
-        if size != common:
-            findings.add(path, "geometry_differs", None, f"{common} bytes", f"{size} bytes")
-    for (_, _, before, _), (path, _, header, _) in pairwise(files):
+    layouts = Counter(layout for _, _, layout in files if layout is not None)
+    common = max(layouts, key=lambda layout: layouts[layout], default=None)
+    for path, _, layout in files:
+        if layout is not None and layout != common:
+            findings.add(path, "geometry_differs", None, common, layout)
+    for (_, before, _), (path, header, _) in pairwise(files):
         if header.entry_count and header.begin_phy_offset < before.end_phy_offset:
             findings.add(
                 path,
                 "file_order",
-                None,
+                BEGIN_PHY_OFFSET_OFFSET,
                 f"offsets from {before.end_phy_offset}",
                 header.begin_phy_offset,
             )
-    for path, _, header, layout in files[:-1]:
+    for path, header, layout in files[:-1]:
         if layout is not None and header.entry_count < layout.capacity:
             findings.add(path, "not_full", None, f"{layout.capacity} entries", header.entry_count)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex._decoding import MILLISECONDS
-from rmqindex._errors import RmqIndexError
+from rmqindex._errors import CorruptIndexError, RmqIndexError
 from rmqindex._geometry import infer_layout
 from rmqindex._header import IndexHeader
 from rmqindex._layout import (
@@ -33,7 +33,14 @@ if TYPE_CHECKING:
     from rmqindex._layout import Layout
     from rmqindex._storage import ByteSource
 
-__all__ = ["BLOCK", "AuditedFile", "elapsed_seconds", "entry_byte", "open_audited"]
+__all__ = [
+    "BLOCK",
+    "AuditedFile",
+    "elapsed_seconds",
+    "entry_byte",
+    "open_audited",
+    "whole_entries",
+]
 
 # Entries that are looked at together.
 BLOCK = 4 * LINK_BATCH
@@ -60,6 +67,11 @@ def elapsed_seconds(store_timestamps: NDArray[np.int64] | int, begin: int) -> ND
         return np.zeros(times.shape, np.int64)
     seconds: NDArray[np.int64] = np.clip((times - np.int64(begin)) // MILLISECONDS, 0, INT32_MAX)
     return seconds
+
+
+def whole_entries(size: int, layout: Layout) -> int:
+    """Return how many entries a file of a size in bytes can hold, whatever its header says."""
+    return min(layout.capacity, max((size - layout.entry_offset(0)) // ENTRY_SIZE - 1, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +137,9 @@ def open_audited(path: str, layout: Layout | None, findings: Findings) -> Audite
         header = IndexHeader.from_bytes(source.read(0, HEADER_SIZE))
         if layout is None and header.entry_count:
             layout = infer_layout(source)
+    except CorruptIndexError as error:
+        findings.add(path, error.field, error.byte, error.expected, error.got)
+        layout = None
     except RmqIndexError as error:
         is_geometry = "maxHashSlotNum" in str(error)
         rule, expected = ("geometry", "one") if is_geometry else ("unreadable", "an IndexFile")
@@ -133,8 +148,7 @@ def open_audited(path: str, layout: Layout | None, findings: Findings) -> Audite
     if layout is None:
         source.close()
         return None
-    there = max((size - layout.entry_offset(0)) // ENTRY_SIZE - 1, 0)
-    count = min(header.entry_count, layout.capacity, there)
+    count = min(header.entry_count, whole_entries(size, layout))
     if size < layout.file_size:
         findings.add(path, "file_size", size, f"{layout.file_size} bytes", f"{size} bytes")
         source.close()

@@ -5,6 +5,7 @@ The units travel to other processes, so that an index of many files can be looke
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from rmqindex._audit_file import audit_file
 from rmqindex._audit_log import LogRange, audit_coverage, audit_entries
 from rmqindex._audit_rules import FINDING_SCHEMA, Findings
 from rmqindex._audit_store import audit_barrier, audit_files, audit_names, audit_state
-from rmqindex._audited import open_audited
+from rmqindex._audited import open_audited, whole_entries
 from rmqindex._commitlog import CommitLog
 from rmqindex._errors import RmqIndexError
 from rmqindex._geometry import infer_layout
@@ -138,7 +139,8 @@ class _Member:
         name: Its name.
         size: Its size in bytes.
         header: Its header.
-        layout: Its geometry; None where none fits.
+        layout: Its geometry, that of the files beside it where it tells none; None where nothing
+            tells.
         first: The offset of its first entry, bytes; -1 without entries.
         last: The offset of its last entry, bytes; -1 without entries.
     """
@@ -218,7 +220,6 @@ def plan_audit(
                 resolved.path, _name(resolved.path), layout, None, (), None, log_files
             )
             return [alone]
-        entries = [entry for entry in entries if entry.size == chosen[0].size]
     members = _members(entries, layout)
     by_path = {member.path: place for place, member in enumerate(members)}
     ranges = _ranges(members) if log is not None else {}
@@ -272,7 +273,7 @@ def run_audit(
 def _audit_store(unit: StoreUnit, log: CommitLog | None, findings: Findings) -> None:
     audit_names(unit.directory, findings)
     members = unit.members
-    audit_files([(m.path, m.size, m.header, m.layout) for m in members], findings)
+    audit_files([(m.path, m.header, m.layout) for m in members], findings)
     if not is_remote(unit.directory):
         audit_state(unit.directory, [member.header for member in members], findings)
     if log is None:
@@ -333,17 +334,20 @@ def _members(entries: Sequence[FileEntry], layout: Layout | None) -> list[_Membe
         if entry.size not in layouts:
             same = [each for each in headers if each[0].size == entry.size]
             layouts[entry.size] = layout or _layout_of(same)
-    return [
-        _Member(
-            entry.path,
-            entry.name,
-            entry.size,
-            header,
-            layouts[entry.size],
-            *_ends(entry, header, layouts[entry.size]),
-        )
-        for entry, header in headers
-    ]
+    common = _commonest([layouts[entry.size] for entry, _ in headers])
+    members = []
+    for entry, header in headers:
+        # A broker opens all files with one geometry: it fills up short ones, and leaves a surplus.
+        own = layouts[entry.size] or common
+        ends = _ends(entry, header, own)
+        members.append(_Member(entry.path, entry.name, entry.size, header, own, *ends))
+    return members
+
+
+def _commonest(layouts: Sequence[Layout | None]) -> Layout | None:
+    """Return the geometry that most files have."""
+    counts = Counter(layout for layout in layouts if layout is not None)
+    return max(counts, key=lambda layout: counts[layout], default=None)
 
 
 def _layout_of(files: Sequence[tuple[FileEntry, IndexHeader]]) -> Layout | None:
@@ -365,7 +369,7 @@ def _ends(entry: FileEntry, header: IndexHeader, layout: Layout | None) -> tuple
         return -1, -1
     try:
         with open_source(entry.path, zero_extend_to=layout.file_size) as source:
-            count = min(header.entry_count, layout.capacity)
+            count = min(header.entry_count, whole_entries(entry.size, layout))
             if not count:
                 return -1, -1
             ends = source.entries(layout, np.array([FIRST_POSITION, count]))

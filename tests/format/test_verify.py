@@ -278,6 +278,33 @@ class TestOneFile:
         rules = found(files[0], layout=LAYOUT)
         assert rules["file_size"][0]["got"] == "3000 bytes"
 
+    def test_a_short_file_has_the_geometry_of_those_beside_it(self, files):
+        """As the broker, which opens all with one, and fills it up with zeros."""
+        os.truncate(files[4], LAYOUT.entry_offset(101) + 7)
+        for path in (files[4], files[0].parent):
+            rules = found(path)
+            assert "geometry" not in rules
+            assert "geometry_differs" not in rules
+            (row,) = rules["file_size"]
+            size = files[4].stat().st_size
+            assert (row["file"], row["byte"]) == (str(files[4]), size)
+            assert (row["expected"], row["got"]) == ("4428 bytes", f"{size} bytes")
+
+    def test_a_long_file_has_the_geometry_of_those_beside_it(self, files):
+        """No reader uses what is behind its last place."""
+        with files[1].open("ab") as file:
+            file.write(b"surplus")
+        assert found(files[0].parent, "auto") == {}
+        rules = verify(files[1], "auto")["rule"].to_pylist()
+        assert "surplus_bytes" in rules
+
+    def test_a_short_file_alone(self, files, tmp_path):
+        """What its header counts is more than it can hold, in any geometry."""
+        alone = tmp_path / "20231114221320000"
+        alone.write_bytes(files[0].read_bytes()[:2000])
+        (row,) = found(alone)["index_count"]
+        assert (row["byte"], row["got"]) == (36, "200")
+
     def test_a_file_shorter_than_a_header(self, tmp_path):
         """There is nothing more to say of it."""
         (tmp_path / "20231114221320000").write_bytes(bytes(12))
@@ -348,7 +375,8 @@ class TestStore:
         files[0].rename(aside)
         files[1].rename(files[0])
         aside.rename(files[1])
-        assert "file_order" in found(files[0].parent)
+        (row,) = found(files[0].parent)["file_order"]
+        assert (row["byte"], row["expected"], row["got"]) == (16, "offsets from 53564", "0")
 
     def test_files_of_two_geometries(self, files):
         """A broker opens all with one."""
@@ -366,7 +394,9 @@ class TestStore:
         (files[0].parents[1] / "checkpoint").unlink()
         assert set(found(files[0].parent)) == {"checkpoint_missing"}
         write_header(path, end_timestamp=5)
-        assert set(found(files[0].parent)) == {"checkpoint_missing", "inherited_header"}
+        rules = found(files[0].parent)
+        assert set(rules) == {"checkpoint_missing", "inherited_header"}
+        assert rules["inherited_header"][0]["severity"] == "error"
 
     def test_the_checkpoint(self, store):
         """Full files that end after it would be deleted after a crash."""
