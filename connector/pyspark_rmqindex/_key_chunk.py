@@ -59,7 +59,7 @@ class Limits:
     """How much a task holds at a time.
 
     Attributes:
-        rows: Rows that are looked up together; each takes some 30 bytes of memory.
+        rows: Rows that are looked up together; each takes some 40 bytes of memory.
         memory: Bytes of rows in memory; more are put into a file.
         size: Bytes of rows that are looked up together.
         batch_rows: Rows of a piece.

@@ -95,7 +95,8 @@ def lookup(
     A file that a broker appends to meanwhile is read as it was; one that was replaced is an error.
 
     Args:
-        keys: ``topic``, ``key``, perhaps ``begin`` and ``end``, and any other columns.
+        keys: ``topic``, ``key``, perhaps ``begin`` and ``end``, and any other columns; a stream
+            of rows as well.
         path: An IndexFile, an index directory or a store root that has ``index/``, or several;
             patterns are allowed.
         how: ``inner`` returns matches; ``left`` also the rows without any, with NULL in the
@@ -279,7 +280,7 @@ def _spread(keys: DataFrame, slices: Sequence[FileSlice], listing: Listing) -> D
     It is known of a classic session's DataFrame that has no shuffle of its own yet.
     """
     java_frame = getattr(keys, "_jdf", None)
-    if java_frame is None:
+    if java_frame is None or keys.isStreaming:
         return keys
     execution = java_frame.queryExecution()
     # Adaptive execution plans shuffles, and how they are divided, while they run.

@@ -129,6 +129,8 @@ def test_several_paths_and_options_are_those_of_a_load(spark, store, tmp_path):
     assert lookup(one, tmp_path, how="left").select("phy_offset").collect()[0][0] is None
     plan = several._jdf.queryExecution().toString()
     assert "rmqindex_lookup_auto_in_5_files" in plan
+    stream = spark.readStream.format("rate").load().selectExpr("'T' AS topic", "'k' AS key")
+    assert lookup(stream, store).isStreaming
 
 
 def test_few_partitions_are_divided_where_that_is_worth_a_shuffle(spark, tmp_path):
