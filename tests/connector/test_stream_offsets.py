@@ -233,6 +233,25 @@ def test_a_broker_that_indexes_anew_after_a_crash_loses_nothing():
     assert len(directory.rows(found.pieces)) == 6
 
 
+def test_a_file_that_begins_with_the_last_message_does_not_replace_the_one_before():
+    """A message with many keys reaches over the end of a file; the rest of the file is gone."""
+    directory, offset = two_files()
+    directory.files = {name(2): [30, 30, 50]}
+    assert "the file is gone" in state(directory, offset).loss
+
+
+def test_files_of_older_messages_are_begun_in_the_order_of_their_names():
+    """So that each still is new, by its name, when those before it are begun."""
+    directory, offset = two_files()
+    offset = step(directory, offset)
+    directory.files |= {name(5): [11, 12], name(4): [35]}
+    first = step(directory, offset, 1)
+    assert batch(directory, offset, first) == [(name(4), 1, 35)]
+    second = step(directory, first)
+    assert batch(directory, first, second) == [(name(5), 1, 11), (name(5), 2, 12)]
+    assert kept(second) == second
+
+
 def test_nothing_is_decided_while_a_broker_that_crashed_is_away():
     """A directory without files may be that of a broker that is about to index anew."""
     directory, offset = two_files()
