@@ -15,16 +15,18 @@ if TYPE_CHECKING:
     from pyspark_rmqindex._lookup import lookup
     from pyspark_rmqindex._record import ScanPlan
     from pyspark_rmqindex._source import DefaultSource
+    from pyspark_rmqindex._sql import register
     from pyspark_rmqindex._table import last_plan, table
     from pyspark_rmqindex._write_index import write_index
 
-__all__ = ["DefaultSource", "ScanPlan", "last_plan", "lookup", "table", "write_index"]
+__all__ = ["DefaultSource", "ScanPlan", "last_plan", "lookup", "register", "table", "write_index"]
 
 _HOMES = {
     "DefaultSource": "_source",
     "ScanPlan": "_record",
     "last_plan": "_table",
     "lookup": "_lookup",
+    "register": "_sql",
     "table": "_table",
     "write_index": "_write_index",
 }

@@ -1,0 +1,66 @@
+"""The key hash as a SQL expression that Spark evaluates while it plans.
+
+A filter is pushed down only where its value is known when the query is planned.
+Of what could compute ``String.hashCode``, Spark never evaluates Python functions, ``java_method``
+and anything with a lambda (``aggregate``, ``transform``) at that time; it does evaluate all plain
+functions of constants.
+The hash is a number in base 31 whose digits are UTF-16 code units, modulo 2**32, and ``conv`` reads
+numbers in base 31: of twelve digits at a time, which is what fits into 64 bits, and of digits below
+31, so that a code unit is read as its four hexadecimal digits, each by itself.
+"""
+
+from __future__ import annotations
+
+__all__ = ["MAX_FOLDED_UNITS", "UNITS", "hash_of_units"]
+
+_BASE = 31
+_MODULUS = 2**32
+# String.hashCode has 32 bits; the broker takes its magnitude, and 0 for the one that has none.
+_SIGN_BITS = 32
+_MAGNITUDES = 2**31
+# 31**12 is below 2**63.
+_DIGITS = 12
+_CHUNKS = 12
+_NIBBLES = 4
+
+#: Up to how many UTF-16 code units of ``topic#key`` the hash is known when a query is planned.
+MAX_FOLDED_UNITS = _DIGITS * _CHUNKS
+
+#: The code units of ``topic#key`` as SQL, four hexadecimal digits each.
+UNITS = "hex(encode(concat(topic, '#', key), 'UTF-16BE'))"
+
+
+def hash_of_units() -> str:
+    """Return the hash of ``units``, which ``UNITS`` gives, as SQL: INT, NULL for NULL.
+
+    Beyond ``MAX_FOLDED_UNITS``, the polynomial is computed unit by unit when the query runs.
+    """
+    return (
+        f"CASE WHEN length(units) > {_NIBBLES * MAX_FOLDED_UNITS} "
+        f"THEN {_index_hash(_looped())} ELSE {_index_hash(_unrolled())} END"
+    )
+
+
+def _index_hash(code: str) -> str:
+    """Return ``IndexFile.indexKeyHashMethod`` of a BIGINT whose low 32 bits are the hashCode."""
+    signed = f"shiftright(shiftleft({code}, {_SIGN_BITS}), {_SIGN_BITS})"
+    return f"CAST(abs({signed}) % {_MAGNITUDES} AS INT)"
+
+
+def _unrolled() -> str:
+    terms = []
+    for nibble in range(_NIBBLES):
+        digits = f"regexp_replace(units, '(.)(.)(.)(.)', '${nibble + 1}')"
+        padded = f"lpad({digits}, {MAX_FOLDED_UNITS}, '0')"
+        for chunk in range(_CHUNKS):
+            power = pow(_BASE, _DIGITS * (_CHUNKS - 1 - chunk)) * 16 ** (_NIBBLES - 1 - nibble)
+            # As a signed number, so that the product stays within 64 bits.
+            weight = (power + _MODULUS // 2) % _MODULUS - _MODULUS // 2
+            read = f"conv(substr({padded}, {chunk * _DIGITS + 1}, {_DIGITS}), {_BASE}, 10)"
+            terms.append(f"CAST({read} AS BIGINT) % {_MODULUS} * {weight}L % {_MODULUS}")
+    return " + ".join(terms)
+
+
+def _looped() -> str:
+    step = f"(h * {_BASE} + CAST(conv(unit, 16, 10) AS BIGINT)) % {_MODULUS}"
+    return f"aggregate(regexp_extract_all(units, '....', 0), 0L, (h, unit) -> {step})"
