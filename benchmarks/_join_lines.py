@@ -125,7 +125,7 @@ def crossover(context: Context) -> Iterator[Comparison]:
         + " and ".join(f"{entries:,}" for entries, _, _ in lines)
         + " entries",
         figure=worst,
-        goal=Goal(1.6, at_least=False),
+        goal=Goal(1.5, at_least=False),
         note="in one process, half of the keys absent, the file in memory",
     )
 

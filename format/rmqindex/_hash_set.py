@@ -20,9 +20,9 @@ _HASH_BITS = 31
 # Filter places for each hash, as a power of two: of 16 strangers about one passes.
 _FILTER_SHARE = 4
 _FILTER_BITS = (16, 26)
-_BUCKET_BITS = (1, 22)
+_BUCKET_BITS = (1, 23)
 # Hashes of short keys lie close together; in fuller buckets halving is faster than counting.
-_FULL_BUCKET = 16
+_FULL_BUCKET = 24
 
 
 class HashSet:
@@ -47,9 +47,10 @@ class HashSet:
         self._maybe[hashes & self._mask] = True
         bits = _clipped(count.bit_length(), _BUCKET_BITS)
         self._shift = np.int32(_HASH_BITS - bits)
-        edges = np.arange((1 << bits) + 1, dtype=np.int64) << int(self._shift)
-        self._starts = np.searchsorted(hashes, edges).astype(np.int64)
-        self._fullest = int(np.diff(self._starts).max())
+        counts = np.bincount(hashes >> self._shift, minlength=1 << bits)
+        self._fullest = int(counts.max())
+        self._starts = np.zeros(len(counts), np.int32)
+        np.cumsum(counts[:-1], out=self._starts[1:])
 
     def __len__(self) -> int:
         """Return how many hashes there are."""
@@ -75,7 +76,7 @@ class HashSet:
             near, wanted = near.take(order), wanted.take(order)
             places = np.searchsorted(self.hashes, wanted)
         else:
-            places = self._starts.take(wanted >> self._shift)
+            places = self._starts.take(wanted >> self._shift).astype(np.int64)
             for _ in range(self._fullest - 1):
                 smaller = self.hashes.take(places, mode="clip") < wanted
                 if not smaller.any():
