@@ -178,7 +178,7 @@ class TestLookup:
             "position": 163,
             "phy_offset": 122928,
             "store_timestamp": 1700022860911,
-            "state": "unknown",
+            "state": "no_log",
         }
 
     def test_its_table_shows_where_and_when(self, run):

@@ -117,7 +117,7 @@ class TestLookupWithTheLog:
             "lookup", tmp_path / "store", "TopicTest", "order-49", "--message", "--json"
         )
         states = {hit["phy_offset"]: hit for hit in json.loads(out)["hits"]}
-        assert (states[0]["state"], states[0]["message"]) == ("expired", None)
+        assert (states[0]["state"], states[0]["message"]) == ("unverified", None)
         assert states[112_033]["state"] == "verified"
 
     def test_messages_need_a_log(self, run):

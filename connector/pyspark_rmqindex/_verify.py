@@ -19,6 +19,7 @@ from pyspark_rmqindex._messages import Messages, log_columns
 from pyspark_rmqindex._schema import EXTRA_MESSAGE_COLUMNS, MATCH_COLUMN
 from pyspark_rmqindex._times import MILLISECOND
 from rmqindex import MATCH_STATES, CommitLog, IndexFile, RmqIndexError, index_key_hashes
+from rmqindex._judge import STATE_OF_LOG
 from rmqindex._layout import INT32_MAX
 from rmqindex._members import indexed_keys
 from rmqindex._paths import list_index_files
@@ -48,9 +49,13 @@ _KEY_SOURCES = (
 NEEDED = ("key_hash", "phy_offset", "position", "store_timestamp")
 
 VERIFIED = "verified"
-_OF_LOG = {"record": VERIFIED, "expired": "unverified"}
 #: The values of ``match_state``: those of a log's ``MATCH_STATES``, and what only keys can show.
-STATES = (*(_OF_LOG.get(state, state) for state in MATCH_STATES), "mismatch", "ambiguous", "no_log")
+STATES = (
+    *(STATE_OF_LOG.get(state, state) for state in MATCH_STATES),
+    "mismatch",
+    "ambiguous",
+    "no_log",
+)
 _VERIFIED = STATES.index(VERIFIED)
 _MISMATCH, _AMBIGUOUS, _NO_LOG = (
     STATES.index(state) for state in ("mismatch", "ambiguous", "no_log")

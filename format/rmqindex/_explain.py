@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rmqindex._consume_queue_layout import QUEUE_FOLDER
 from rmqindex._errors import RmqIndexError
 from rmqindex._hashing import index_key, key_hash
 from rmqindex._index_file import IndexFile
@@ -23,8 +24,8 @@ from rmqindex._layout import (
     INVALID_INDEX,
 )
 from rmqindex._paths import directory_entries, exists, index_files
-from rmqindex._storage import is_remote, open_source
-from rmqindex._verify import commit_log_of, sibling_log
+from rmqindex._storage import open_source
+from rmqindex._verify import beside_index, commit_log_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,6 +65,8 @@ EXPLAIN_REASONS: dict[str, str] = {
     "hidden_by_limit": "The broker returns no more rows than maxMsgsNumBatch.",
     "read_late": "The broker reads the first entry of a rolled file too late, and so not in the "
     "time asked for.",
+    "read_early": "The broker knows the entry's time in whole seconds, up to one too early, and so "
+    "not in the time asked for.",
     # Of an entry that the broker returns, and whose message is not the key's.
     "collision": "The message has another topic or other keys of the same hash; the client drops "
     "it.",
@@ -83,13 +86,11 @@ _SYSTEM_TOPICS = (
 # What a verdict means for an entry that the broker returns.
 _TRUTHS = {
     "verified": "hit",
-    "unknown": "hit",
-    "collision": "collision",
-    "expired": "expired",
-    "dangling": "dangling",
+    "no_log": "hit",
+    "mismatch": "collision",
+    "unverified": "expired",
 }
 _GROUP_PREFIXES = ("%RETRY%", "%DLQ%")
-_QUEUES_FOLDER = "consumequeue"
 # Entries of a slot that are looked at to say whose they are.
 _MAX_CHAIN = 10_000
 
@@ -101,7 +102,8 @@ class HitExplanation:
     Attributes:
         position: Its number in the file, from 1.
         phy_offset: CommitLog offset at which the message starts, bytes.
-        store_timestamp: Store time, epoch milliseconds.
+        store_timestamp: Store time, epoch milliseconds; the message's own where a CommitLog has it,
+            else cut to whole seconds after the file's first entry.
         reason: A name of ``EXPLAIN_REASONS``.
         message: Topic and keys of the message there, where the reason is ``collision``.
     """
@@ -299,8 +301,12 @@ def _explain_open_file(
     found = file.lookup([broker.hash])
     if not len(found):
         reason = "other_keys" if chain else "empty_slot"
+        others = len(set(chain))
         detail = f"slot {slot}: " + (
-            f"{len(chain)} entries of {len(set(chain))} other key hashes" if chain else "empty"
+            f"{len(chain)} {'entry' if len(chain) == 1 else 'entries'} of {others} other key "
+            f"{'hash' if others == 1 else 'hashes'}"
+            if chain
+            else "empty"
         )
         return FileExplanation(entry.path, entry.name, reason, detail, slot, len(chain))
     hits = _explain_hits(found, returned, missing, broker, judge, file)
@@ -323,15 +329,18 @@ def _explain_hits(
     hits = []
     verdicts = judge.verdicts([row["phy_offset"] for row in rows])
     for row, verdict in zip(rows, verdicts, strict=True):
-        truth, message = _TRUTHS[verdict.state], verdict.message
-        offset, time = row["phy_offset"], row["store_timestamp"]
+        truth, message = _TRUTHS.get(verdict.state, "dangling"), verdict.message
+        offset, read = row["phy_offset"], row["store_timestamp"]
+        time = read if verdict.store_timestamp is None else verdict.store_timestamp
         if returned[offset]:
             returned[offset] -= 1
-            reason = truth if broker.window.holds(time) else "outside_window"
-        elif not broker.window.holds(time):
+            reason = truth if broker.window.holds(read) else "outside_window"
+        elif not (broker.window.holds(read) or broker.window.holds(time)):
             reason = "outside_window"
         elif truth != "hit":
             reason = truth
+        elif not broker.window.holds(read):
+            reason = "read_early"
         else:
             late = file.header.begin_timestamp + row["time_diff"] * 1000
             is_first = row["position"] == FIRST_POSITION
@@ -376,25 +385,24 @@ def _other_topics(
             offsets[topics[query]].append(offset)
     others = []
     for each, found_offsets in offsets.items():
-        truths = [_TRUTHS[v.state] for v in Judge(log, each, key).verdicts(found_offsets)]
-        kept = [
-            offset
-            for offset, truth in zip(found_offsets, truths, strict=True)
-            if truth == "hit" or (log is not None and truth == "expired")
+        truths = [
+            _TRUTHS.get(v.state, "dangling") for v in Judge(log, each, key).verdicts(found_offsets)
         ]
+        kept: list[int] = []
+        kept_truths: set[str] = set()
+        for offset, truth in zip(found_offsets, truths, strict=True):
+            if truth in ("hit", "expired"):
+                kept.append(offset)
+                kept_truths.add(truth)
         if kept:
-            confirmed = log is not None and all(truth == "hit" for truth in truths)
-            others.append(OtherTopic(each, tuple(kept), confirmed))
+            confirmed = log is not None and kept_truths <= {"hit"}
+            others.append(OtherTopic(each, tuple(dict.fromkeys(kept)), confirmed))
     return tuple(others)
 
 
 def _group_topics(path: PathLike) -> list[str]:
     """Return the retry and dead letter topics of a store, by its queues' folders."""
-    log = sibling_log(path)
-    if log is None:
-        return []
-    base, mark, query = log.partition("?") if is_remote(log) else (log, "", "")
-    queues = f"{base.rpartition('/')[0]}/{_QUEUES_FOLDER}{mark}{query}"
+    queues = beside_index(path, QUEUE_FOLDER)
     if not exists(queues):
         return []
     return sorted(

@@ -13,18 +13,23 @@ if TYPE_CHECKING:
 
     from rmqindex._commitlog import CommitLog
 
-__all__ = ["Judge", "Verdict"]
+__all__ = ["STATE_OF_LOG", "Judge", "Verdict"]
 
-State = Literal["verified", "collision", "expired", "dangling", "unknown"]
+State = Literal[
+    "verified", "unverified", "beyond_end", "missing", "not_a_record", "mismatch", "no_log"
+]
+#: What ``match_state`` calls those of ``MATCH_STATES`` that an entry has other words for.
+STATE_OF_LOG: dict[str, State] = {"record": "verified", "expired": "unverified"}
 
 
 class Verdict(NamedTuple):
     """What the CommitLog says of an entry.
 
     Attributes:
-        state: ``verified``: the message has the key; ``collision``: it has others of the same
-            hash; ``expired``: it is not in the log any more; ``dangling``: no message starts
-            there; ``unknown``: there is no log to ask.
+        state: ``verified``: the message has the key; ``mismatch``: it has others of the same
+            hash; ``unverified``: it is not in the log any more; ``beyond_end``, ``missing``,
+            ``not_a_record``: no message starts there, as in ``MATCH_STATES``; ``no_log``: there is
+            no log to ask.
         message: Topic and keys of the message, where there is one.
         store_timestamp: Its store time, epoch milliseconds, where there is one.
     """
@@ -52,19 +57,19 @@ class Judge:
     def verdicts(self, phy_offsets: Sequence[int]) -> list[Verdict]:
         """Return a verdict for each offset, in their order."""
         if self._log is None or not phy_offsets:
-            return [Verdict("unknown")] * len(phy_offsets)
+            return [Verdict("no_log")] * len(phy_offsets)
         columns = ["topic", "all_uniq_keys", "all_keys", "store_timestamp"]
         found = self._log.read_at(np.array(phy_offsets, np.int64), columns)
         return [self._verdict(row) for row in found.to_pylist()]
 
     def _verdict(self, row: dict[str, Any]) -> Verdict:
         if row["state"] != "record":
-            return Verdict("expired" if row["state"] == "expired" else "dangling")
+            return Verdict(STATE_OF_LOG.get(row["state"], row["state"]))
         keys = [*row["all_uniq_keys"]]
         keys += [part for text in row["all_keys"] for part in text.split(KEY_SEPARATOR) if part]
         is_mine = row["topic"] == self._topic and self._key in keys
         return Verdict(
-            "verified" if is_mine else "collision",
+            "verified" if is_mine else "mismatch",
             f"{row['topic']}: {' '.join(keys)}",
             row["store_timestamp"],
         )

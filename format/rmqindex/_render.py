@@ -74,7 +74,7 @@ def print_hits(console: Console, hits: Sequence[Hit], zone: tzinfo, zone_name: s
     table.add_column("Offset", justify="right", no_wrap=True)
     table.add_column(f"Stored ({zone_name})", no_wrap=True)
     table.add_column("Epoch ms", justify="right", no_wrap=True)
-    is_judged = any(hit.state != "unknown" for hit in hits)
+    is_judged = any(hit.state != "no_log" for hit in hits)
     if is_judged:
         table.add_column("Message", no_wrap=True)
     for hit in hits:

@@ -29,8 +29,9 @@ class Hit:
         phy_offset: CommitLog offset at which the message starts, bytes.
         store_timestamp: Store time, epoch milliseconds; exact where ``state`` is ``verified``,
             else cut to whole seconds after the file's first entry.
-        state: ``verified``: the message has the key; ``expired``: it is not in the CommitLog any
-            more; ``dangling``: no message starts there; ``unknown``: there was no log to ask.
+        state: ``verified``: the message has the key; ``unverified``: it is not in the CommitLog
+            any more; ``beyond_end``, ``missing``, ``not_a_record``: no message starts there;
+            ``no_log``: there was no log to ask.
     """
 
     path: str
@@ -38,7 +39,7 @@ class Hit:
     position: int
     phy_offset: int
     store_timestamp: int
-    state: str = "unknown"
+    state: str = "no_log"
 
 
 def search(
@@ -77,7 +78,7 @@ def search(
             found = file.lookup([key_hash])
         verdicts = judge.verdicts(found["phy_offset"].to_pylist())
         for row, verdict in enumerate(verdicts):
-            if verdict.state == "collision":
+            if verdict.state == "mismatch":
                 continue
             time = verdict.store_timestamp
             time = found["store_timestamp"][row].as_py() if time is None else time

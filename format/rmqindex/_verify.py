@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AuditUnit",
     "StoreUnit",
+    "beside_index",
     "commit_log_of",
     "plan_audit",
     "run_audit",
@@ -103,14 +104,26 @@ def sibling_log(path: PathLike) -> str | None:
     Raises:
         RmqIndexError: The path is not there.
     """
+    log = beside_index(path, _LOG_FOLDER)
+    return log if exists(log) else None
+
+
+def beside_index(path: PathLike, name: str) -> str:
+    """Return where a folder lies, if it is there, beside the ``index`` that a path stands for.
+
+    Args:
+        path: An IndexFile, an index directory, or a store root.
+        name: The folder's name.
+
+    Raises:
+        RmqIndexError: The path is not there.
+    """
     resolved = resolve(path)
     directory = _parent(resolved.path) if resolved.is_file else resolved.path
     if is_remote(directory):
         base, mark, query = _parent(directory).partition("?")
-        log = f"{base}/{_LOG_FOLDER}{mark}{query}"
-    else:
-        log = str(Path(directory).absolute().parent / _LOG_FOLDER)
-    return log if exists(log) else None
+        return f"{base}/{name}{mark}{query}"
+    return str(Path(directory).absolute().parent / name)
 
 
 def commit_log_of(

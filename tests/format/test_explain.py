@@ -209,6 +209,35 @@ class TestWithTheLog:
         assert (retry.topic, retry.is_verified) == ("%RETRY%group1", True)
         assert retry.phy_offsets == (49_473, 13_267)
 
+    def test_a_message_of_another_topic_is_verified_beside_collisions(self):
+        """Entries of the topic whose messages have other keys are left out, and cast no doubt."""
+        explained = explain_lookup(STORE, "TopicTest", "BB", commit_log="auto")
+        (retry,) = explained.other_topics
+        assert (retry.topic, retry.phy_offsets) == ("%RETRY%group1", (65_979,))
+        assert retry.is_verified
+
+    def test_a_message_that_is_read_early(self):
+        """The broker cuts times to seconds, and misses what was stored in the window's first."""
+        window = (1_700_000_214_000, 1_700_000_214_258)  # the message's own time is the end
+        explained = explain_lookup(STORE, "TopicTest", "order-49", *window, "auto")
+        (hit,) = [
+            hit for file in explained.files for hit in file.hits if hit.reason != "outside_window"
+        ]
+        assert (hit.phy_offset, hit.reason) == (24_638, "read_early")
+        assert hit.store_timestamp == 1_700_000_214_258
+        assert explained.hits == ()
+        blind = explain_lookup(STORE, "TopicTest", "order-49", *window)
+        assert set(reasons(blind)) == {"outside_window"}
+
+    def test_retry_topics_are_known_by_their_queues(self, tmp_path):
+        """Also where the CommitLog is elsewhere."""
+        shutil.copytree(STORE, tmp_path / "store")
+        (tmp_path / "store" / "commitlog").rename(tmp_path / "log")
+        explained = explain_lookup(
+            tmp_path / "store", "TopicTest", "order-49", commit_log=tmp_path / "log"
+        )
+        assert [other.topic for other in explained.other_topics] == ["%RETRY%group1"]
+
     def test_candidates_of_other_topics_without_a_log(self):
         """They are hashes only, and said to be."""
         explained = explain_lookup(STORE, "TopicTest", "order-49")
