@@ -59,15 +59,15 @@ class Limits:
     """How much a task holds at a time.
 
     Attributes:
-        rows: Rows that are looked up together; each takes some 40 bytes of memory.
+        rows: Rows that are looked up together; each takes some 70 bytes of memory besides.
         memory: Bytes of rows in memory; more are put into a file.
         size: Bytes of rows that are looked up together.
         batch_rows: Rows of a piece.
         batch_bytes: Bytes of a piece.
     """
 
-    rows: int = 8_000_000
-    memory: int = 256 * 2**20
+    rows: int = 5_000_000
+    memory: int = 192 * 2**20
     size: int = 4 * 2**30
     batch_rows: int = 1 << 18
     batch_bytes: int = 32 * 2**20
@@ -215,7 +215,7 @@ class KeyIndex:
 
     Attributes:
         wanted: The distinct hashes.
-        counts: How many rows each has, int64.
+        counts: How many rows each has, int32.
     """
 
     def __init__(self, joined: NDArray[np.uint64]) -> None:
@@ -225,11 +225,12 @@ class KeyIndex:
             joined: Of each row with a key its hash, shifted by 32 bits, and its number; ascending.
         """
         hashes = (joined >> np.uint64(32)).astype(np.int32)
-        changes = np.flatnonzero(hashes[1:] != hashes[:-1]) + 1
-        self._starts = np.concatenate([np.zeros(min(1, len(hashes)), np.int64), changes])
-        self.counts = np.diff(np.append(self._starts, len(hashes)))
-        self.wanted = HashSet(hashes.take(self._starts))
         self._rows = joined.astype(np.uint32)
+        changes = np.flatnonzero(hashes[1:] != hashes[:-1]) + 1
+        self._starts = np.zeros(len(changes) + min(1, len(hashes)), np.int32)
+        self._starts[1:] = changes
+        self.counts = np.diff(self._starts, append=np.int32(len(hashes)))
+        self.wanted = HashSet(hashes.take(self._starts))
 
     def pairs(
         self, places: NDArray[np.int64], most: int
