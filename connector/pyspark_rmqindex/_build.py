@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark_rmqindex._runs import RunSet
 from rmqindex import IndexFileWriter, Layout, RmqIndexError
+from rmqindex._append_in_place import InPlaceAppend
 from rmqindex._journal import copy_sparse
 from rmqindex._layout import FIRST_POSITION
 
@@ -17,8 +19,9 @@ if TYPE_CHECKING:
     from pyspark_rmqindex._runs import Order, RunSlice
     from pyspark_rmqindex._target import IndexedFile
     from rmqindex import IndexHeader
+    from rmqindex._append_in_place import Entries
 
-__all__ = ["BuiltFile", "FilePlan", "build_file", "plan_files"]
+__all__ = ["BuiltFile", "FilePlan", "build_file", "plan_append", "plan_files"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,11 @@ class FilePlan:
     prev_end_phy_offset: int = 0
     prev_end_timestamp: int = 0
     continued: IndexedFile | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return sum(part.stop - part.start for part in self.slices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +145,32 @@ def build_file(directory: Path, name: str, plan: FilePlan) -> BuiltFile:
             assert fitted == len(block["key_hash"]), "a plan fills no file beyond its capacity"
     continued = None if plan.continued is None else plan.continued.name
     return BuiltFile(name, *runs.offset_range(), writer.header, continued)
+
+
+def plan_append(directory: Path, plan: FilePlan, *, trusted: bool = False) -> InPlaceAppend:
+    """Find out what continuing a file where it stands will change; the commit lock is held.
+
+    Args:
+        directory: The staging directory of the job.
+        plan: What is appended to which file.
+        trusted: Whether every slot of the file is known to be sound.
+
+    Raises:
+        OSError: The file or the rows cannot be read.
+    """
+    assert plan.continued is not None, "only a file that is there can be continued"
+    runs = RunSet(directory, plan.slices, plan.order)
+    last = runs.row(len(runs) - 1)
+    return InPlaceAppend(
+        plan.continued.path,
+        plan.layout,
+        runs.key_hashes(),
+        partial(_entries, runs),
+        (last["phy_offset"], last["store_timestamp"]),
+        trusted=trusted,
+    )
+
+
+def _entries(runs: RunSet) -> Iterator[Entries]:
+    for block in runs.blocks():
+        yield block["key_hash"], block["phy_offset"], block["store_timestamp"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyspark_rmqindex._build import BuiltFile, build_file, plan_files
+from pyspark_rmqindex._build import BuiltFile, build_file, plan_append, plan_files
 from pyspark_rmqindex._runs import RunSet
 from pyspark_rmqindex._times import time_zone
 from rmqindex import RmqIndexError
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pyspark_rmqindex._build import FilePlan
     from pyspark_rmqindex._runs import Order, RunSlice
     from pyspark_rmqindex._target import IndexState, WriteJob, WriteOptions
 
@@ -65,24 +66,34 @@ def commit_staged(
         parts = _ordered(job, rows, sorted(files, key=lambda file: (file.least, file.greatest)))
         last = state.last if parts and state.precedes(parts[0].least) else None
         built: list[BuiltFile] = []
+        continued: FilePlan | None = None
         for part in parts:
             if part.file is not None:
                 built.append(part.file)
             else:
                 for plan in plan_files(part.rows, job.layout, last, continues=not live):
+                    if plan.continued is not None:
+                        continued = plan
+                        continue
                     name = f"merged-{len(built)}"
                     built.append(build_file(job.staging.path, name, plan))
             last = None
-        _commit(job, built)
+        _commit(job, built, continued)
 
 
-def commit_files(job: WriteJob, state: IndexState, files: Sequence[BuiltFile]) -> None:
+def commit_files(
+    job: WriteJob,
+    state: IndexState,
+    files: Sequence[BuiltFile],
+    continued: FilePlan | None = None,
+) -> None:
     """Commit files that were planned for a certain state of the directory.
 
     Args:
         job: The write.
         state: What the directory held when the files were planned.
         files: The files, in order.
+        continued: What is appended to the last file where it stands; None for nothing.
 
     Raises:
         RmqIndexError: The directory has changed since, a broker holds the store, or the staging is
@@ -94,7 +105,7 @@ def commit_files(job: WriteJob, state: IndexState, files: Sequence[BuiltFile]) -
                 f"{job.staging.directory}: the index was changed while this write ran; nothing was "
                 "committed, write again"
             )
-        _commit(job, files)
+        _commit(job, files, continued)
 
 
 def without_indexed(job: WriteJob, state: IndexState, rows: RunSet) -> RunSet:
@@ -195,7 +206,7 @@ def _ordered(job: WriteJob, rows: RunSet, files: Sequence[BuiltFile]) -> list[_P
     return parts
 
 
-def _commit(job: WriteJob, files: Sequence[BuiltFile]) -> None:
+def _commit(job: WriteJob, files: Sequence[BuiltFile], continued: FilePlan | None) -> None:
     """Name the files and bring them into the directory; the commit lock is held."""
     there = job.names_there()
     removed = list(there) if job.overwrite else []
@@ -209,7 +220,12 @@ def _commit(job: WriteJob, files: Sequence[BuiltFile]) -> None:
             removed.append(file.continued)
     names = new_names(job, [file.header.begin_timestamp for file in fresh], there)
     new += [(job.staging.path / file.name, name) for file, name in zip(fresh, names, strict=True)]
-    job.staging.commit(new, removed)
+    append = None if continued is None else plan_append(job.staging.path, continued)
+    try:
+        job.staging.commit(new, removed, append=append)
+    finally:
+        if append is not None:
+            append.close()
     if job.options.checkpoint:
         raise_checkpoint(job.staging.directory)
 

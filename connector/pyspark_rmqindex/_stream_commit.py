@@ -9,25 +9,23 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyspark_rmqindex._build import BuiltFile, FilePlan, build_file, plan_files
+from pyspark_rmqindex._build import BuiltFile, FilePlan, build_file, plan_append, plan_files
 from pyspark_rmqindex._commit import held_store, new_names, without_indexed
 from pyspark_rmqindex._runs import RunSet
 from pyspark_rmqindex._target import IndexState, WriteJob, find_layout
 from rmqindex import Layout
-from rmqindex._append_in_place import InPlaceAppend
 from rmqindex._cover import raise_checkpoint
 from rmqindex._journal import Staging
 from rmqindex._paths import list_index_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark_rmqindex._runs import Order, RunSlice
     from pyspark_rmqindex._target import IndexedFile, WriteOptions
-    from rmqindex._append_in_place import Entries
+    from rmqindex._append_in_place import InPlaceAppend
     from rmqindex._owner import Owner
     from rmqindex._paths import FileEntry
 
@@ -202,16 +200,7 @@ class _Commit:
     def add(self, plan: FilePlan, owner: Owner) -> None:
         staging = self.job.staging
         if plan.continued is not None:
-            runs = RunSet(staging.path, plan.slices, plan.order)
-            last = runs.row(len(runs) - 1)
-            self.append = InPlaceAppend(
-                plan.continued.path,
-                plan.layout,
-                runs.key_hashes(),
-                partial(_entries, runs),
-                (last["phy_offset"], last["store_timestamp"]),
-                trusted=self.trusted,
-            )
+            self.append = plan_append(staging.path, plan, trusted=self.trusted)
             return
         staging.make(owner)
         self.built.append(build_file(staging.path, f"built-{len(self.built)}", plan))
@@ -256,8 +245,3 @@ def _commit(
             commit.append.close()
     if job.options.checkpoint:
         raise_checkpoint(job.staging.directory)
-
-
-def _entries(rows: RunSet) -> Iterator[Entries]:
-    for block in rows.blocks():
-        yield block["key_hash"], block["phy_offset"], block["store_timestamp"]

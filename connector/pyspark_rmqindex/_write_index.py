@@ -39,6 +39,8 @@ __all__ = ["write_index"]
 
 # Rows that a task holds in memory at a time.
 _RUN_ROWS = 1 << 21
+# Rows that the commit appends to the last file itself.
+_COMMIT_ROWS = 1_000_000
 _ANSWER = "answer STRING"
 
 
@@ -90,13 +92,14 @@ def write_index(
         state = job.state()
         rows = without_indexed(job, state, RunSet(job.staging.path, slices, order))
         plans = _plans(job, state, rows)
+        continued = plans.pop(0) if plans and _is_small_append(plans[0]) else None
         files: dict[int, BuiltFile] = {}
         if plans:
             tasks = df.sparkSession.range(0, len(plans), 1, len(plans))
             for fields in _run(tasks, partial(_build, job, plans)):
                 number, header = fields.pop("number"), IndexHeader(**fields.pop("header"))
                 files[number] = BuiltFile(**fields, header=header)
-        commit_files(job, state, [files[number] for number in range(len(plans))])
+        commit_files(job, state, [files[number] for number in range(len(plans))], continued)
     finally:
         job.staging.discard()
 
@@ -108,6 +111,11 @@ def _plans(job: WriteJob, state: IndexState, rows: RunSet) -> list[FilePlan]:
     last = state.last if state.precedes(rows.offset_range()[0]) else None
     continues = not is_live(job.staging.directory)
     return list(plan_files(rows, job.layout, last, continues=continues))
+
+
+def _is_small_append(plan: FilePlan) -> bool:
+    """Tell whether the commit itself appends to a file, sooner than a task would copy it."""
+    return plan.continued is not None and plan.rows <= _COMMIT_ROWS
 
 
 def _run(

@@ -175,6 +175,16 @@ class TestBytes:
         write_at_once(tmp_path / "one", range(30))
         assert contents(directory) == contents(tmp_path / "one")
 
+    def test_other_writes_continue_the_last_file_where_it_stands_too(self, directory):
+        """A small append copies nothing: the file is the same one afterwards, and fuller."""
+        write_at_once(directory, range(4))
+        (path,) = directory.iterdir()
+        before = path.stat().st_ino
+        write_at_once(directory, range(4, 9))
+        assert path.stat().st_ino == before
+        assert offsets_in(directory) == list(range(9))
+        assert [each.name for each in directory.parent.iterdir()] == [directory.name]
+
     def test_a_batch_without_rows_changes_nothing(self, directory):
         """Neither the index nor anything beside it is made for no rows."""
         run_batch(directory, "a", 0, [], [])
