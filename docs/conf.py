@@ -49,9 +49,9 @@ nitpick_ignore_regex = [
     ("py:.*", r"(np|numpy|pa|pyarrow|pafs|pyspark|pathlib|os|collections|datetime)\..*"),
     (
         "py:class",
-        r"(NDArray|DataFrame|SparkSession|StructType|ByteSource|Path|PathLike|tzinfo|IntArray|HashSet)",
+        r"(NDArray|DataFrame|SparkSession|StructType|ByteSource|Path|PathLike|tzinfo|IntArray)",
     ),
-    ("py:class", r"(DataSource.*|Row|Mode|How|Strategy|dict\[str)"),
+    ("py:class", r"(DataSource.*|Row|Mode|How|Strategy|HashSet|dict\[str)"),
     ("py:exc", r"(Analysis|Python|PySpark\w*)Exception"),
 ]
 
