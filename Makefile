@@ -14,7 +14,7 @@ unexport PYTHONHOME PYTHONPATH PYTHONSTARTUP VIRTUAL_ENV
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_DIST_CLASSPATH PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON
 unexport PYSPARK_SUBMIT_ARGS HADOOP_CONF_DIR HADOOP_HOME
 
-.PHONY: help demo test lint format docs bench wheel clean
+.PHONY: help demo test lint format docs bench differential wheel clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -51,6 +51,11 @@ docs: $(VENV)/.docs
 bench: $(VENV)/.bench
 	@.ci/check-java
 	$(BIN)/python -m benchmarks $(BENCH)
+
+## make differential   compare with RocketMQ's own classes, 10,000 random sequences (Maven, a JDK)
+differential: $(VENV)/.dev
+	@.ci/check-maven
+	$(BIN)/python -m tests.differential $(DIFFERENTIAL)
 
 ## make wheel    build the wheel and the source distribution into dist/
 wheel: $(VENV)/.dev

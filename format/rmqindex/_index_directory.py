@@ -23,7 +23,7 @@ from rmqindex._layout import (
     Layout,
 )
 from rmqindex._live_store import ensure_not_live
-from rmqindex._message import message_keys
+from rmqindex._message import TAG_INDEX_TYPE, message_keys, tag_key
 from rmqindex._names import next_names, zone_of
 from rmqindex._owner import Owner
 from rmqindex._paths import index_entries, resolve
@@ -209,7 +209,13 @@ class IndexDirectory:
         return self._index_msg_timestamp
 
     def query_offset(
-        self, topic: str, key: str, max_num: int, begin: int, end: int
+        self,
+        topic: str,
+        key: str,
+        max_num: int,
+        begin: int,
+        end: int,
+        index_type: str | None = None,
     ) -> QueryOffsetResult:
         """Find messages by key and time (``IndexService.queryOffset``).
 
@@ -219,6 +225,8 @@ class IndexDirectory:
             max_num: How many offsets to return at most; ``max_msgs_num_batch`` bounds it.
             begin: The earliest store time, epoch milliseconds, inclusive.
             end: The latest store time, epoch milliseconds, inclusive.
+            index_type: ``T`` to find the tags ``key``, which brokers from 5.4.0 on index; anything
+                else is a key, as it is to them.
 
         Returns:
             The candidates.
@@ -235,7 +243,7 @@ class IndexDirectory:
                 raise ValueError(f"{name}: expected a 64-bit int, got {value}")
         files = self.files
         max_num = min(max_num, self._max_msgs_num_batch)
-        key = index_key(topic, key)
+        key = index_key(topic, tag_key(key) if index_type == TAG_INDEX_TYPE else key)
         phy_offsets: list[int] = []
         for file in reversed(files):
             if file.is_time_matched(begin, end):
@@ -254,6 +262,7 @@ class IndexDirectory:
         sys_flag: int,
         phy_offset: int,
         store_timestamp: int,
+        tags: str | None = None,
     ) -> None:
         """Index one message (``IndexService.buildIndex``).
 
@@ -268,6 +277,7 @@ class IndexDirectory:
             sys_flag: Its ``SYSFLAG``; rollbacks are skipped.
             phy_offset: Where it starts in the CommitLog, bytes, int64.
             store_timestamp: Its store time, epoch milliseconds, int64.
+            tags: Its property ``TAGS``, to index it as brokers from 5.4.0 on do.
 
         Raises:
             ValueError: The directory is read-only or closed, a number beyond 64 bits, a part of
@@ -279,7 +289,7 @@ class IndexDirectory:
         for name, value in (("phy_offset", phy_offset), ("store_timestamp", store_timestamp)):
             if not INT64_MIN <= value <= INT64_MAX:
                 raise ValueError(f"{name}: expected a 64-bit int, got {value}")
-        index_keys = message_keys(topic, uniq_key, keys, sys_flag)
+        index_keys = message_keys(topic, uniq_key, keys, sys_flag, tags)
         appender = self._last_appender()
         if phy_offset < appender.header.end_phy_offset:
             return

@@ -8,18 +8,37 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqindex._hashing import KEY_SEPARATOR, index_key, index_key_hashes
+from rmqindex._hashing import (
+    KEY_SEPARATOR,
+    TOPIC_KEY_SEPARATOR,
+    index_key,
+    index_key_hashes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-__all__ = ["expand_messages", "message_keys"]
+__all__ = ["TAG_INDEX_TYPE", "expand_messages", "message_keys", "tag_key"]
+
+# MessageConst.INDEX_TAG_TYPE, from RocketMQ 5.4.0 on.
+TAG_INDEX_TYPE = "T"
 
 # MessageSysFlag.java: bits 2 and 3 hold the transaction state; both set is a rollback.
 _TRANSACTION_MASK = 0x3 << 2
 _TRANSACTION_ROLLBACK = 0x3 << 2
+
+
+def tag_key(tags: str) -> str:
+    """Return the key under which brokers from 5.4.0 on index a message's tags: ``T#tags``.
+
+    The whole index key is ``topic#T#tags``, so a message with the key ``T#tags`` shares it.
+
+    Args:
+        tags: The whole property ``TAGS``, in which no separator is looked for.
+    """
+    return f"{TAG_INDEX_TYPE}{TOPIC_KEY_SEPARATOR}{tags}"
 
 
 def message_keys(
@@ -27,10 +46,11 @@ def message_keys(
     uniq_key: str | None,
     keys: str | Sequence[str | None] | None,
     sys_flag: int | None = 0,
+    tags: str | None = None,
 ) -> list[str]:
     """Return the index keys of one message, in the order in which the broker indexes them.
 
-    The unique key comes first, also an empty one, then the parts of ``keys``.
+    The unique key comes first, also an empty one, then the parts of ``keys``, then the tags.
     Nothing is de-duplicated.
     A rolled back message has none.
 
@@ -41,6 +61,8 @@ def message_keys(
             themselves.
             Empty parts and ``None`` are dropped.
         sys_flag: Its ``SYSFLAG``; ``None`` counts as 0.
+        tags: Its property ``TAGS``, if its broker indexes them, which those from 5.4.0 on do;
+            ``None`` or an empty text for none.
 
     Returns:
         Whole ``topic#key`` texts.
@@ -59,6 +81,8 @@ def message_keys(
                 if KEY_SEPARATOR in part:
                     raise _space_error(part)
                 parts.append(part)
+    if tags:
+        parts.append(tag_key(tags))
     return [index_key(topic, part) for part in parts]
 
 
@@ -67,6 +91,7 @@ def expand_messages(
     uniq_keys: pa.Array | pa.ChunkedArray | Sequence[str | None] | None,
     keys: pa.Array | pa.ChunkedArray | Sequence[str | Sequence[str | None] | None] | None,
     sys_flags: pa.Array | pa.ChunkedArray | Sequence[int | None] | None = None,
+    tags: pa.Array | pa.ChunkedArray | Sequence[str | None] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
     """Return the index keys of many messages, hashed, without a Python loop per message.
 
@@ -77,6 +102,8 @@ def expand_messages(
         uniq_keys: As many strings or nulls; ``None`` for no such column.
         keys: As many strings or nulls, or as many lists of strings; ``None`` for no such column.
         sys_flags: As many integers or nulls; ``None`` for no such column.
+        tags: As many strings or nulls, of messages whose broker indexes their tags, which those
+            from 5.4.0 on do; ``None`` for no such column.
 
     Returns:
         Three arrays with one element an index key, ordered by message and by place in it.
@@ -101,22 +128,29 @@ def expand_messages(
 
     uniq_rows = np.flatnonzero(has_uniq)
     part_counts = np.bincount(part_rows, minlength=size)
+    tag_rows, tag_keys = _tag_keys(_column("tags", tags, size), indexed)
     counts = part_counts + has_uniq
+    counts[tag_rows] += 1
     starts = np.cumsum(counts) - counts
     part_starts = np.cumsum(part_counts) - part_counts
     part_ordinals = np.arange(len(part_rows)) - part_starts[part_rows] + has_uniq[part_rows]
     part_places = starts[part_rows] + part_ordinals
     uniq_places = starts[uniq_rows]
+    tag_ordinals = counts[tag_rows] - 1
+    tag_places = starts[tag_rows] + tag_ordinals
 
     total = int(counts.sum())
     rows = np.repeat(np.arange(size, dtype=np.int64), counts)
     ordinals = np.zeros(total, np.int32)
     ordinals[part_places] = part_ordinals
+    ordinals[tag_places] = tag_ordinals
     hashes = np.empty(total, np.int32)
     topic_column = _encoded_topics(topic_column, counts > 0)
     uniq_column = uniq_column.filter(pa.array(has_uniq))
     hashes[uniq_places] = index_key_hashes(topic_column.take(pa.array(uniq_rows)), uniq_column)
     hashes[part_places] = index_key_hashes(topic_column.take(pa.array(part_rows)), parts)
+    if len(tag_rows):
+        hashes[tag_places] = index_key_hashes(topic_column.take(pa.array(tag_rows)), tag_keys)
     return rows, ordinals, hashes
 
 
@@ -184,6 +218,16 @@ def _parts(keys: pa.Array) -> tuple[NDArray[np.int64], pa.Array]:
             place = int(np.flatnonzero(spaced)[0])
             raise _space_error(parts[place].as_py(), f" at {int(rows[place])}")
     return rows.astype(np.int64, copy=False), parts
+
+
+def _tag_keys(tags: pa.Array, indexed: NDArray[np.bool_]) -> tuple[NDArray[np.int64], pa.Array]:
+    """Return the keys of non-empty tags of messages that are indexed, and the row of each."""
+    column = _text("tags", tags)
+    filled = pc.greater(pc.binary_length(column), 0).fill_null(False)
+    rows = np.flatnonzero(filled.to_numpy(zero_copy_only=False) & indexed)
+    kept = column.take(pa.array(rows)).cast(pa.large_string())
+    prefix, between = (pa.scalar(text, pa.large_string()) for text in (tag_key(""), ""))
+    return rows, pc.binary_join_element_wise(prefix, kept, between)
 
 
 def _encoded_topics(topics: pa.Array, used: NDArray[np.bool_]) -> pa.Array:

@@ -1,0 +1,1 @@
+"""RocketMQ's own IndexFile and IndexService beside ours, on the same random operations."""
