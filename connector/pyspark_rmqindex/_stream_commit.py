@@ -104,9 +104,13 @@ def discard_batches(options: WriteOptions, batch: StreamBatch) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Tail:
-    """How a commit of ours left the newest file, in which the whole index ends."""
+    """How a commit of ours left the newest file, in which the whole index ends.
+
+    The inode tells it from a file that replaced it, such as one of another geometry.
+    """
 
     name: str
+    inode: int
     hash_slot_num: int
     index_num: int
     index_count: int
@@ -120,11 +124,12 @@ class _Tail:
     def is_of(self, file: IndexedFile) -> bool:
         """Tell whether nobody has written to the file since."""
         header = file.header
-        return (self.name, self.index_count, self.end_phy_offset, self.end_timestamp) == (
-            file.name,
-            header.index_count,
-            header.end_phy_offset,
-            header.end_timestamp,
+        return (
+            self.name == file.name
+            and self.inode == file.path.stat().st_ino
+            and self.index_count == header.index_count
+            and self.end_phy_offset == header.end_phy_offset
+            and self.end_timestamp == header.end_timestamp
         )
 
 
@@ -212,11 +217,13 @@ class _Commit:
         if self.built:
             header = self.built[-1].header
             count, end, timestamp = header.index_count, header.end_phy_offset, header.end_timestamp
-            tail = _Tail(names[-1], *geometry, count, end, timestamp)
+            inode = (self.job.staging.path / self.built[-1].name).stat().st_ino
+            tail = _Tail(names[-1], inode, *geometry, count, end, timestamp)
         elif self.append is not None:
             record = self.append.undo.record
             end, timestamp = record.end_phy_offset, record.end_timestamp
-            tail = _Tail(record.name, *geometry, record.index_count, end, timestamp)
+            inode = (self.job.staging.directory / record.name).stat().st_ino
+            tail = _Tail(record.name, inode, *geometry, record.index_count, end, timestamp)
         else:
             return None
         return tail if self.state.precedes(tail.end_phy_offset) else None

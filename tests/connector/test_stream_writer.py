@@ -175,6 +175,23 @@ class TestBytes:
         write_at_once(tmp_path / "one", range(30))
         assert contents(directory) == contents(tmp_path / "one")
 
+    def test_an_index_that_got_another_geometry_is_looked_at_anew(self, directory, tmp_path):
+        """What a stream remembers of the last file is not believed of one that replaced it."""
+        run_batch(directory, "a", 0, range(6))
+        (path,) = directory.iterdir()
+        other = Layout(12, 20)
+        assert other.file_size == LAYOUT.file_size
+        rows = rows_of(range(6))
+        with IndexFileWriter(tmp_path / "other", other) as writer:
+            writer.put_many(*(rows.column(name) for name in SCHEMA.names))
+        (tmp_path / "other").replace(path)
+        geometry = {"maxHashSlotNum": "12", "maxIndexNum": "20"}
+        with pytest.raises(RmqIndexError, match="expected maxHashSlotNum 7"):
+            run_batch(directory, "a", 1, range(6, 9))
+        run_batch(directory, "a", 1, range(6, 9), **geometry)
+        run_batch(tmp_path / "one", "a", 0, range(9), **geometry)
+        assert contents(directory) == contents(tmp_path / "one")
+
     def test_other_writes_continue_the_last_file_where_it_stands_too(self, directory):
         """A small append copies nothing: the file is the same one afterwards, and fuller."""
         write_at_once(directory, range(4))
