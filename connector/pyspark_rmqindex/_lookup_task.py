@@ -114,6 +114,7 @@ class _Answer:
         self._chunk = chunk
         self._index = chunk.index
         self._bounds = chunk.bounds
+        self._latest = None if self._bounds is None else int(self._bounds.end.max())
         self._builder = BatchBuilder(task.schema)
         # Which rows, and where nothing else than the hash decides, which hashes were found.
         self._found = np.zeros(chunk.rows, np.bool_)
@@ -155,8 +156,7 @@ class _Answer:
 
     def _may_be_within(self, each: FileSlice) -> bool:
         """Tell whether a file may hold anything that any row takes: no entry is older than it."""
-        bounds = self._bounds
-        return bounds is None or int(bounds.end.max()) >= each.begin_timestamp
+        return self._latest is None or self._latest >= each.begin_timestamp
 
     def _judged(
         self, file: IndexFile, each: FileSlice, hits: pa.RecordBatch, verifier: Verifier | None
