@@ -1,4 +1,4 @@
-"""``rmqindex rebuild``, ``expire`` and ``relayout``."""
+"""``rmqindex rebuild``, ``rebuild-queues``, ``expire`` and ``relayout``."""
 
 import json
 import shutil
@@ -24,6 +24,15 @@ def store(tmp_path):
 def content(directory):
     """Return the bytes of the files, oldest first."""
     return [path.read_bytes() for path in sorted(directory.iterdir())]
+
+
+def tree(directory):
+    """Return the bytes of the files below, by their paths."""
+    return {
+        path.relative_to(directory): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
 
 
 class TestRebuild:
@@ -114,6 +123,68 @@ class TestRebuild:
         code, _, err = run("rebuild", store / "commitlog")
         assert code == 2
         assert "--out" in err
+
+
+class TestRebuildQueues:
+    """``rmqindex rebuild-queues``."""
+
+    def test_lost_queues_come_back_byte_for_byte(self, run, store):
+        """The broker's own files, where the log is whole."""
+        before = tree(store / "consumequeue")
+        shutil.rmtree(store / "consumequeue")
+        code, out, err = run("rebuild-queues", store, "--file-size", 2000)
+        assert (code, err) == (0, "")
+        assert out == f"Wrote 406 units into 20 queues of {store}, 20 files\n"
+        assert tree(store / "consumequeue") == before
+
+    def test_queues_that_are_there_are_replaced_if_asked(self, run, store):
+        """Nothing is touched otherwise."""
+        before = tree(store / "consumequeue")
+        victim = store / "consumequeue" / "TopicTest" / "0" / ("0" * 20)
+        victim.write_bytes(bytes(2000))
+        code, _, err = run("rebuild-queues", store)
+        assert (code, victim.read_bytes()) == (2, bytes(2000))
+        assert "expected no ConsumeQueues" in err
+        code, out, _ = run("rebuild-queues", store, "--replace", "--file-size", 2000, "--json")
+        assert code == 0
+        assert json.loads(out) == {
+            "directory": str(store),
+            "queue_count": 20,
+            "unit_count": 406,
+            "file_count": 20,
+            "gaps": [],
+        }
+        assert tree(store / "consumequeue") == before
+        assert not [path for path in store.iterdir() if path.name.startswith(".")]
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (("--file-size", 30), "multiple of 20"),
+            (("--delay-levels", "soon"), "expected such as 1s"),
+        ],
+    )
+    def test_bad_usage(self, run, store, arguments, message):
+        """Told before anything is written."""
+        code, _, err = run("rebuild-queues", store, "--replace", *arguments)
+        assert code == 2
+        assert message in err
+
+    def test_log_files_alone_need_a_directory_to_write(self, run, store, tmp_path):
+        """Where the queues go is not guessed."""
+        code, _, err = run("rebuild-queues", store / "commitlog")
+        assert code == 2
+        assert "--out" in err
+        code, _, _ = run("rebuild-queues", store / "commitlog", "--out", tmp_path / "out")
+        assert code == 0
+        assert (tmp_path / "out" / "consumequeue" / "TopicTest").is_dir()
+
+    def test_a_broker_is_not_disturbed(self, run, store):
+        """It holds the store."""
+        (store / "abort").touch()
+        code, _, err = run("rebuild-queues", store, "--replace")
+        assert code == 2
+        assert "a broker runs" in err
 
 
 class TestExpire:

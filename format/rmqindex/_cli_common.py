@@ -28,13 +28,16 @@ __all__ = [
     "CommitLogOption",
     "EndOption",
     "EntriesOption",
+    "FromOption",
     "JsonOption",
     "KeyArgument",
     "LocalZoneOption",
+    "LogArgument",
     "Mode",
     "ModeOption",
     "PathArgument",
     "SlotsOption",
+    "ToOption",
     "TopicArgument",
     "ZoneOption",
     "app",
@@ -140,6 +143,20 @@ CommitLogOption = Annotated[
         help="A store, a commitlog directory, or several with commas; 'auto' is the one beside "
         "index, if it is there; 'none' for none.",
     ),
+]
+LogArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="STORE", help="A store root that has commitlog/, or log files or directories."
+    ),
+]
+FromOption = Annotated[
+    int | None,
+    typer.Option("--from", metavar="OFFSET", min=0, help="Begin with the message there."),
+]
+ToOption = Annotated[
+    int | None,
+    typer.Option("--to", metavar="OFFSET", min=0, help="End before this offset."),
 ]
 AllowLiveOption = Annotated[
     bool,

@@ -11,11 +11,14 @@ from rmqindex._cli_common import (
     AllowLiveOption,
     CommitLogOption,
     EntriesOption,
+    FromOption,
     JsonOption,
     LocalZoneOption,
+    LogArgument,
     Mode,
     ModeOption,
     SlotsOption,
+    ToOption,
     app,
     commit_log_argument,
     complain,
@@ -50,12 +53,7 @@ StoreArgument = Annotated[
     "  rmqindex rebuild backup/store --out /tmp/index --from 1073741824 --to 2147483648",
 )
 def rebuild(
-    store: Annotated[
-        str,
-        typer.Argument(
-            metavar="STORE", help="A store root that has commitlog/, or log files or directories."
-        ),
-    ],
+    store: LogArgument,
     *,
     out: Annotated[
         Path | None,
@@ -63,14 +61,8 @@ def rebuild(
             "--out", metavar="DIR", help="The index directory to write; by default STORE/index."
         ),
     ] = None,
-    from_offset: Annotated[
-        int | None,
-        typer.Option("--from", metavar="OFFSET", min=0, help="Begin with the message there."),
-    ] = None,
-    to_offset: Annotated[
-        int | None,
-        typer.Option("--to", metavar="OFFSET", min=0, help="End before this offset."),
-    ] = None,
+    from_offset: FromOption = None,
+    to_offset: ToOption = None,
     resume: Annotated[
         bool,
         typer.Option(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
-import uuid
+from bisect import bisect_right
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex._commitlog import CommitLog
+from rmqindex._commitlog_layout import MIN_RECORD_SIZE
 from rmqindex._consume_queue_layout import (
     BATCH_FOLDER,
     BATCH_UNIT_DTYPE,
@@ -26,8 +27,10 @@ from rmqindex._consume_queue_layout import (
     UNIT_DTYPE,
 )
 from rmqindex._dispatch import DISPATCH_COLUMNS, Dispatcher, parse_delay_levels
-from rmqindex._errors import RmqIndexError
+from rmqindex._errors import CorruptCommitLogError, RmqIndexError
+from rmqindex._layout import INT64_MAX
 from rmqindex._live_store import ensure_not_live
+from rmqindex._queue_staging import QueueStaging
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,10 +39,14 @@ if TYPE_CHECKING:
 
     from rmqindex._commitlog import Mode
     from rmqindex._dispatch import QueueUnits
-    from rmqindex._errors import CorruptCommitLogError
     from rmqindex._storage import PathLike
 
 __all__ = ["QueueRebuildResult", "rebuild_consume_queues"]
+
+# What Linux's file systems take as a name.
+_MAX_NAME_BYTES = 255
+# The last unit's place is still a 64-bit number.
+_MAX_QUEUE_OFFSET = INT64_MAX // UNIT_DTYPE.itemsize - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,7 @@ def rebuild_consume_queues(
     delay_levels: str = DEFAULT_DELAY_LEVELS,
     batch_topics: Sequence[str] = (),
     multi_dispatch: bool = True,
+    replace: bool = False,
     allow_live_store: bool = False,
     mode: Mode = "FAILFAST",
     on_malformed: Callable[[CorruptCommitLogError], None] | None = None,
@@ -79,6 +87,7 @@ def rebuild_consume_queues(
     """Write the ConsumeQueues of a CommitLog's messages, into the broker's folders and files.
 
     They are built aside and put into their place when they are complete.
+    A rebuild that died is begun anew by the next one, which first puts back what was there.
     As in the broker, files have one fixed size and are named by where they begin, units before a
     queue's first message are blank, delayed messages have the time at which they are due in the
     place of their tags, and prepared and rolled back messages have no unit.
@@ -96,6 +105,7 @@ def rebuild_consume_queues(
         batch_topics: Topics whose queues are batch queues; those with inner batches are, anyway.
         multi_dispatch: The broker's ``enableMultiDispatch``: messages also go into the light
             queues that they name.
+        replace: Put the new queues into the place of all that are there.
         allow_live_store: Write even if a broker seems to hold the store.
         mode: ``FAILFAST`` stops at damage in the log, ``DROPMALFORMED`` goes on behind it.
         on_malformed: Called with each error that ``DROPMALFORMED`` does not raise.
@@ -105,8 +115,9 @@ def rebuild_consume_queues(
         What was done.
 
     Raises:
-        RmqIndexError: ConsumeQueues are there already, a broker holds the store, or the log is
-            damaged.
+        RmqIndexError: ConsumeQueues are there and ``replace`` is not asked for, a broker holds the
+            store, another rebuild is under way, or the log is damaged: a message's topic cannot
+            name a folder, or its queue offset is beyond what the log has room for.
         ValueError: A file size that is no multiple of a unit's, or bad delay levels.
         OSError: The disk is full or broken.
     """
@@ -118,13 +129,18 @@ def rebuild_consume_queues(
     root = Path(os.path.abspath(store))  # noqa: PTH100  (links stay)
     if not allow_live_store:
         ensure_not_live(root / QUEUE_FOLDER)
-    _ensure_empty(root)
-    root.mkdir(parents=True, exist_ok=True)
-    staged = root / f".{QUEUE_FOLDER}.rmqindex-{uuid.uuid4().hex}"
-    writers = _Writers(staged, file_size, batch_file_size)
     log = commit_log if isinstance(commit_log, CommitLog) else CommitLog(commit_log)
-    try:
-        staged.mkdir()
+    with ExitStack() as stack:
+        if log is not commit_log:
+            stack.callback(log.close)
+        staging = stack.enter_context(QueueStaging(root))
+        there = staging.there()
+        if there and not replace:
+            raise RmqIndexError(
+                f"{there[0]}: expected no ConsumeQueues, got some: move or replace them"
+            )
+        refuse = _Refusal(log, on_malformed, mode)
+        writers = _Writers(staging.path, file_size, batch_file_size, refuse)
         end = log.files[-1].stop if log.files else 0
         end = end if stop is None else min(end, stop)
         for batch in log.scan(start, stop, DISPATCH_COLUMNS, mode=mode, on_malformed=on_malformed):
@@ -132,11 +148,7 @@ def rebuild_consume_queues(
                 writers.append(units)
             if progress is not None:
                 progress(batch["phy_offset"][batch.num_rows - 1].as_py(), end)
-        _put_in_place(staged, root)
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
-        if log is not commit_log:
-            log.close()
+        staging.exchange()
     return writers.result()
 
 
@@ -145,26 +157,44 @@ def _check_size(name: str, size: int, dtype: np.dtype[Any]) -> None:
         raise ValueError(f"{name}: expected a multiple of {dtype.itemsize}, got {size}")
 
 
-def _ensure_empty(root: Path) -> None:
-    for folder in (QUEUE_FOLDER, BATCH_FOLDER):
-        if (root / folder).is_dir() and any((root / folder).iterdir()):
-            raise RmqIndexError(f"{root / folder}: expected no ConsumeQueues, got some: move them")
+class _Refusal:
+    """What happens to messages whose fields no ConsumeQueue can take."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        on_malformed: Callable[[CorruptCommitLogError], None] | None,
+        mode: Mode,
+    ) -> None:
+        self._files = log.files
+        self._on_malformed = on_malformed
+        self._mode = mode
+
+    def __call__(self, phy_offset: int, field: str, expected: object, got: object) -> None:
+        """Stop at a message, or tell that it is left out."""
+        file = self._files[bisect_right(self._files, phy_offset, key=lambda each: each.start) - 1]
+        byte = phy_offset - file.start
+        error = CorruptCommitLogError(file.path, field, byte, expected, got)
+        if self._mode == "FAILFAST":
+            raise error
+        if self._on_malformed is not None:
+            self._on_malformed(error)
 
 
-def _put_in_place(staged: Path, root: Path) -> None:
-    """Move the complete folders to where the broker looks for them."""
-    for folder in (QUEUE_FOLDER, BATCH_FOLDER):
-        if (staged / folder).exists():
-            if (root / folder).exists():
-                (root / folder).rmdir()
-            (staged / folder).rename(root / folder)
+def _names_folder(topic: str) -> bool:
+    return (
+        topic not in {"", ".", ".."}
+        and not {"/", "\0"} & set(topic)
+        and len(os.fsencode(topic)) <= _MAX_NAME_BYTES
+    )
 
 
 class _Writers:
     """The queues in the making."""
 
-    def __init__(self, root: Path, file_size: int, batch_file_size: int) -> None:
+    def __init__(self, root: Path, file_size: int, batch_file_size: int, refuse: _Refusal) -> None:
         self._root = root
+        self._refuse = refuse
         self._sizes = {False: file_size, True: batch_file_size}
         self._queues: dict[tuple[str, int, bool], _QueueWriter] = {}
 
@@ -172,10 +202,19 @@ class _Writers:
         key = (units.topic, units.queue_id, units.is_batch)
         queue = self._queues.get(key)
         if queue is None:
+            if not _names_folder(units.topic) or units.queue_id < 0:
+                for phy_offset in units.phy_offset.tolist():
+                    self._refuse(
+                        phy_offset,
+                        "topic",
+                        "the name of a folder, and a queue's number",
+                        f"{units.topic!r} and {units.queue_id}",
+                    )
+                return
             folder = self._root / (BATCH_FOLDER if units.is_batch else QUEUE_FOLDER)
             directory = folder / units.topic / str(units.queue_id)
             directory.mkdir(parents=True)
-            queue = _QueueWriter(directory, self._sizes[units.is_batch])
+            queue = _QueueWriter(directory, self._sizes[units.is_batch], self._refuse)
             self._queues[key] = queue
         if units.is_batch:
             queue.append_batches(units)
@@ -199,7 +238,8 @@ class _Writers:
 class _QueueWriter:
     """One queue, which grows at its end."""
 
-    def __init__(self, directory: Path, file_size: int) -> None:
+    def __init__(self, directory: Path, file_size: int, refuse: _Refusal) -> None:
+        self._refuse = refuse
         self._directory = directory
         self._file_size = file_size
         self._end: int | None = None  # bytes; None before the first unit
@@ -218,10 +258,22 @@ class _QueueWriter:
         data["phy_offset"] = units.phy_offset[fresh]
         data["size"] = units.size[fresh]
         data["tags_code"] = units.tags_code[fresh]
-        self._newest = int(data["phy_offset"][-1])
         cuts = [0, *(np.flatnonzero(np.diff(offsets) != 1) + 1).tolist(), len(offsets)]
         for first, last in pairwise(cuts):
-            self._place(int(offsets[first]), data[first:last])
+            phy_offset = int(data["phy_offset"][first])
+            most = self._most(phy_offset)
+            if 0 <= offsets[first] <= most:
+                self._place(int(offsets[first]), data[first:last])
+                self._newest = int(data["phy_offset"][last - 1])
+            else:
+                self._refuse(phy_offset, "queue_offset", f"0 to {most}", int(offsets[first]))
+
+    def _most(self, phy_offset: int) -> int:
+        """Return the largest queue offset that a message can have: so many fit in between."""
+        if self._end is None:
+            return _MAX_QUEUE_OFFSET
+        between = (phy_offset - self._newest) // MIN_RECORD_SIZE
+        return min(self._end // UNIT_DTYPE.itemsize + between, _MAX_QUEUE_OFFSET)
 
     def _place(self, offset: int, data: NDArray[Any]) -> None:
         """Write a run of units whose queue offsets follow each other."""

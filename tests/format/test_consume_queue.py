@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import rmqindex
+from commitlog_encoder import Message
 from rmqindex import (
     CONSUME_QUEUE_SCHEMA,
     CommitLog,
@@ -27,6 +30,16 @@ STORE2 = Path(__file__).parents[1] / "golden2" / "store"
 GOLDEN2 = json.loads((STORE2.parent / "consumequeue.json").read_text())["queues"]
 BLANK = 2**31 - 1
 FIELDS = ("queue_offset", "phy_offset", "size", "tags_code")
+
+
+def files_of(store):
+    """Return the bytes of every file of a store's ConsumeQueues."""
+    return {
+        path.relative_to(store): path.read_bytes()
+        for folder in ("consumequeue", "batchconsumequeue")
+        for path in (store / folder).rglob("*")
+        if path.is_file()
+    }
 
 
 def units(queue, *, blanks=False):
@@ -250,6 +263,82 @@ class TestRebuild:
         with pytest.raises(RmqIndexError, match="abort"):
             rebuild_consume_queues(STORE, tmp_path, file_size=2000)
         rebuild_consume_queues(STORE, tmp_path, file_size=2000, allow_live_store=True)
+
+    def test_queues_that_are_there_are_replaced(self, tmp_path):
+        """All of them, also those that the log has no messages for."""
+        shutil.copytree(STORE2, tmp_path / "store")
+        shutil.rmtree(tmp_path / "store" / "commitlog")
+        rebuild_consume_queues(STORE, tmp_path / "store", file_size=2000, replace=True)
+        assert not (tmp_path / "store" / "batchconsumequeue").exists()
+        assert files_of(tmp_path / "store") == files_of(STORE)
+
+    @pytest.mark.parametrize("moves", range(5))
+    def test_a_rebuild_that_was_killed_is_undone_by_the_next(self, tmp_path, moves):
+        """Wherever in the exchange of two old folders with two new ones it died."""
+        store = tmp_path / "store"
+        shutil.copytree(STORE2, store, ignore=shutil.ignore_patterns("commitlog", "index"))
+        before = files_of(store)
+        code = f"""
+import os, pathlib
+from rmqindex import rebuild_consume_queues
+rename, left = pathlib.Path.rename, [{moves}]
+def dying(self, target):
+    if not left[0]:
+        os._exit(9)
+    left[0] -= 1
+    return rename(self, target)
+pathlib.Path.rename = dying
+pathlib.Path.unlink = lambda self: os._exit(9)
+rebuild_consume_queues({str(STORE2)!r}, {str(store)!r}, file_size=500, replace=True)
+"""
+        assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
+        with pytest.raises(RmqIndexError, match="expected no ConsumeQueues"):
+            rebuild_consume_queues(STORE2, store)
+        assert files_of(store) == before
+        rebuild_consume_queues(STORE2, store, file_size=500, batch_file_size=368, replace=True)
+        fresh = tmp_path / "fresh"
+        rebuild_consume_queues(STORE2, fresh, file_size=500, batch_file_size=368)
+        assert files_of(store) == files_of(fresh)
+        assert {path.name for path in store.iterdir()} <= {path.name for path in STORE2.iterdir()}
+
+    def test_only_one_rebuild_at_a_time(self, tmp_path):
+        """A second one is refused while the first is under way."""
+
+        def again(*_):
+            with pytest.raises(RmqIndexError, match="under way"):
+                rebuild_consume_queues(STORE, tmp_path)
+
+        rebuild_consume_queues(STORE, tmp_path, progress=again)
+
+    @pytest.mark.parametrize(
+        ("field", "message"),
+        [
+            ("topic", Message(topic="../../outside", queue_offset=1)),
+            ("topic", Message(topic="..", queue_offset=1)),
+            ("topic", Message(queue_id=-1, queue_offset=1)),
+            ("queue_offset", Message(queue_offset=2**60)),
+            ("queue_offset", Message(queue_offset=-7)),
+        ],
+    )
+    def test_what_no_queue_can_take_is_refused(self, tmp_path, field, message):
+        """No folder outside the store, and no blank units without end."""
+        records = [Message(), message, Message(queue_offset=1)]
+        log = tmp_path / "log"
+        log.mkdir()
+        data = b""
+        for record in records:
+            data += record.encode(len(data))
+        (log / ("0" * 20)).write_bytes(data)
+        with pytest.raises(CorruptCommitLogError, match=field):
+            rebuild_consume_queues(log, tmp_path / "store")
+        errors = []
+        done = rebuild_consume_queues(
+            log, tmp_path / "store", mode="DROPMALFORMED", on_malformed=errors.append
+        )
+        assert [error.field for error in errors] == [field]
+        assert errors[0].byte == len(records[0].encode(0))
+        assert (done.queue_count, done.unit_count, done.gaps) == (1, 2, ())
+        assert {path.name for path in tmp_path.iterdir()} == {"log", "store"}
 
     def test_progress_is_told(self, tmp_path):
         """From the first batch to the end."""
