@@ -60,14 +60,19 @@ class MessageSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)
         """Return the reader of a stream; PySpark 4.2 and later have all that it needs.
 
-        Raises:
-            ValueError: An unknown option, a bad value, or a column that is not there.
+        It raises a ``ValueError`` when it is asked for anything, where an option or a column is
+        wrong.
         """
         from pyspark_rmqindex._message_stream import MessageStreamReader  # noqa: PLC0415
+        from pyspark_rmqindex._stream_refusal import RefusedStream  # noqa: PLC0415
 
-        options = message_stream_options(self.options)
-        check_columns(schema, message_schema(store=True))
-        _check_paths(options.read)
+        try:
+            options = message_stream_options(self.options)
+            check_columns(schema, message_schema(store=True))
+            _check_paths(options.read)
+        except ValueError as error:
+            refused: DataSourceStreamReader = RefusedStream(error)
+            return refused
         reader: DataSourceStreamReader = MessageStreamReader(options, schema)
         return reader
 

@@ -106,14 +106,19 @@ class DefaultSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)
         """Return the reader of a stream; PySpark 4.2 and later have all that it needs.
 
-        Raises:
-            ValueError: An unknown option, a bad value, or a column that is not there.
+        It raises a ``ValueError`` when it is asked for anything, where an option or a column is
+        wrong.
         """
         from pyspark_rmqindex._stream_reader import IndexStreamReader  # noqa: PLC0415
+        from pyspark_rmqindex._stream_refusal import RefusedStream  # noqa: PLC0415
 
-        options = stream_options(self.options)
-        check_schema(schema, keys=options.read.has_keys, log=options.read.has_log)
-        _check_paths(options.read)
+        try:
+            options = stream_options(self.options)
+            check_schema(schema, keys=options.read.has_keys, log=options.read.has_log)
+            _check_paths(options.read)
+        except ValueError as error:
+            refused: DataSourceStreamReader = RefusedStream(error)
+            return refused
         reader: DataSourceStreamReader = IndexStreamReader(options, schema)
         return reader
 

@@ -12,12 +12,15 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles, ReadMaxRows
+from pyspark.sql.types import StructType
 
 import live_broker
 from live_broker import LiveIndex
+from pyspark_rmqindex._message_source import MessageSource
 from pyspark_rmqindex._options import read_options
 from pyspark_rmqindex._reader import IndexReader
 from pyspark_rmqindex._schema import full_schema
+from pyspark_rmqindex._source import DefaultSource
 from pyspark_rmqindex._stream_options import schema_options, stream_options
 from pyspark_rmqindex._stream_reader import IndexStreamReader
 from rmqindex import RmqIndexError
@@ -345,6 +348,27 @@ def test_options_of_a_stream_are_checked(options, words):
     """The error names what is allowed."""
     with pytest.raises(ValueError, match=words):
         stream_options({"path": "/d", **options})
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "words"),
+    [
+        (DefaultSource, {"path": "/d", "pushdown": "true"}, "not for spark.readStream"),
+        (DefaultSource, {"maxEntriesPerTrigger": "5"}, "expected a path"),
+        (MessageSource, {"path": "/d", "endOffset": "5"}, "only for the format|not for"),
+    ],
+)
+def test_a_wrong_stream_says_so_when_it_is_asked(source, options, words):
+    """Spark would hide an error of streamReader itself behind one of its own."""
+    reader = source(options).streamReader(StructType().add("phy_offset", "long"))
+    for ask in (
+        reader.initialOffset,
+        lambda: reader.latestOffset({}, ReadAllAvailable()),
+        lambda: reader.partitions({}, {}),
+        lambda: reader.read(None),
+    ):
+        with pytest.raises(ValueError, match=words):
+            ask()
 
 
 def test_a_load_refuses_the_options_of_streams():

@@ -1,0 +1,46 @@
+"""A stream that cannot be, and says why.
+
+PySpark 4.3 hides what ``streamReader`` raises behind an error of its own: its runner stops, in a
+``finally``, a reader that was never made.
+So the reader is made, and raises as soon as it is asked for anything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pyspark.sql.datasource import DataSourceStreamReader
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import InputPartition
+    from pyspark.sql.streaming.datasource import ReadLimit
+
+__all__ = ["RefusedStream"]
+
+
+class RefusedStream(DataSourceStreamReader):
+    """The reader of a stream whose options or columns are wrong."""
+
+    def __init__(self, error: ValueError) -> None:
+        """Keep the error.
+
+        Args:
+            error: What is wrong.
+        """
+        self._error = error
+
+    def initialOffset(self) -> NoReturn:  # noqa: N802  (Spark's name)
+        """Raise the error."""
+        raise self._error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> NoReturn:  # noqa: ARG002, N802
+        """Raise the error."""
+        raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> NoReturn:  # noqa: ARG002
+        """Raise the error."""
+        raise self._error
+
+    def read(self, partition: InputPartition) -> NoReturn:  # noqa: ARG002
+        """Raise the error."""
+        raise self._error
