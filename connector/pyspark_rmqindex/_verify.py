@@ -206,8 +206,8 @@ class Verifier:
 def may_hold(entries: pa.RecordBatch, times: Range) -> pa.RecordBatch:
     """Leave out entries whose messages cannot be of the times asked for.
 
-    Entries say whole seconds, 0 where the broker's clock stepped back behind the file's start, and
-    no more than 31 bits.
+    Entries say whole seconds, 0 where the broker's clock stepped back behind the file's start or
+    while that start is not after 1970, and no more than 31 bits.
 
     Args:
         entries: At least ``store_timestamp`` and ``time_diff``.
@@ -219,7 +219,7 @@ def may_hold(entries: pa.RecordBatch, times: Range) -> pa.RecordBatch:
     diff = entries.column("time_diff").to_numpy()
     kept = np.ones(len(read), bool)
     if times.low is not None:
-        kept &= (read > times.low - MILLISECOND) | (diff == INT32_MAX)
+        kept &= (read > times.low - MILLISECOND) | (diff == INT32_MAX) | (read <= 0)
     if times.high is not None:
         kept &= (read <= times.high) | (diff == 0)
     return entries if kept.all() else entries.take(pa.array(np.flatnonzero(kept)))

@@ -12,8 +12,17 @@ import pytest
 from pyspark.errors import AnalysisException, PythonException
 from test_table import SHAPES, UNBOUND
 
+from commitlog_encoder import Log, Message, properties_text
 from pyspark_rmqindex import last_plan, table
-from rmqindex import CommitLog, index_key, key_hash, message_keys, sample_store
+from rmqindex import (
+    CommitLog,
+    Layout,
+    index_key,
+    key_hash,
+    message_keys,
+    rebuild_index,
+    sample_store,
+)
 
 TESTS = Path(__file__).parents[1]
 STORES = {
@@ -154,6 +163,18 @@ def test_times_are_exact_in_options_too(spark, told):
             for _ in keys_of(decoded)
         )
         assert Counter(row.phy_offset for row in rows) == expected
+
+
+def test_times_are_exact_where_a_file_begins_before_1970(spark, tmp_path):
+    """Its entries say nothing of their times, but their messages do."""
+    log = Log(1024)
+    times = (0, 1_700_000_000_000, 1_700_000_001_500)
+    for time in times:
+        log.append(Message(store_timestamp=time, properties=properties_text([("KEYS", "key")])))
+    log.write_to(tmp_path / "commitlog")
+    rebuild_index(tmp_path, tmp_path / "index", Layout(7, 10))
+    rows = load(spark, tmp_path, beginTimestamp=1_700_000_000_001).collect()
+    assert [milliseconds(row.store_timestamp) for row in rows] == [times[2]]
 
 
 def test_hashes_are_looked_up_and_told_apart(spark, told):
