@@ -420,3 +420,10 @@ class TestOutput:
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
         assert done.stdout.strip() == b"[]"
+
+
+def test_without_a_standard_output_there_is_no_traceback():
+    """What is printed goes nowhere."""
+    command = f"{sys.executable} -m rmqindex scan {rmqindex.sample_store()} >&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

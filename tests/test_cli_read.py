@@ -132,6 +132,12 @@ class TestLookupWithTheLog:
 class TestCat:
     """``rmqindex cat``."""
 
+    def test_a_unique_key_of_a_batch_queue(self, run):
+        """Its topic has no folder in consumequeue/, only in batchconsumequeue/."""
+        code, out, _ = run("cat", STORE2, "410AC23E85FB9E8E3824313500000240", "--json")
+        assert code == 0
+        assert json.loads(out)["topic"] == "BatchCqTopic"
+
     @pytest.mark.parametrize("number", range(0, 430, 43))
     def test_offset_offset_id_and_unique_key_name_the_same_message(self, run, number):
         """Three names of one message."""

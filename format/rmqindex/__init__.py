@@ -13,8 +13,8 @@ from rmqindex._commitlog_files import LogFile
 from rmqindex._commitlog_layout import COMMITLOG_SCHEMA
 from rmqindex._commitlog_properties import parse_properties, property_pairs
 from rmqindex._consume_queue import ConsumeQueue
-from rmqindex._consume_queue_paths import QueueFile
 from rmqindex._consume_queue_layout import CONSUME_QUEUE_SCHEMA
+from rmqindex._consume_queue_paths import QueueFile
 from rmqindex._cover import cover_index
 from rmqindex._decoding import ENTRY_SCHEMA
 from rmqindex._errors import CorruptCommitLogError, CorruptIndexError, RmqIndexError

@@ -8,10 +8,12 @@ The exit code is 0 for an answer, 1 for a search that found nothing or an audit 
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from importlib.metadata import version
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -47,6 +49,9 @@ def _options(
 
 def main() -> None:
     """Run the command line, with an error as one line on standard error."""
+    if sys.stdout is None:
+        # Started without one, as by `>&-`: what is printed goes nowhere, as with print().
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  (to the end)
     if isinstance(sys.stdout, TextIOWrapper):
         # A name that the terminal's encoding lacks is shown escaped, not as a traceback.
         sys.stdout.reconfigure(errors="backslashreplace")

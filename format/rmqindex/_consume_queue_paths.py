@@ -96,9 +96,10 @@ def queue_topics(path: str) -> list[str]:
     """Return the topics that have a ConsumeQueue in a local store, or beside its ``commitlog``."""
     root = Path(path)
     for store in (root, root.parent):
-        folder = store / QUEUE_FOLDER
-        if folder.is_dir():
-            return sorted(each.name for each in folder.iterdir() if each.is_dir())
+        folders = [store / name for name in (QUEUE_FOLDER, BATCH_FOLDER)]
+        there = [folder for folder in folders if folder.is_dir()]
+        if there:
+            return sorted({each.name for folder in there for each in folder.iterdir()})
     return []
 
 
