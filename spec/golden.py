@@ -9,6 +9,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden"
 ROCKETMQ = "RocketMQ 5.3.3"
+ROCKETMQ_WITH_TAGS = "RocketMQ 5.5.1"
 
 
 def load(name: str) -> Any:  # noqa: ANN401  (JSON)

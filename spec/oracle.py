@@ -279,20 +279,28 @@ class Directory:
         sys_flag: int,
         phy_offset: int,
         store_timestamp: int,
+        tags: str | None = None,
     ) -> None:
-        """Build from one message, steps 1 to 6."""
+        """Build from one message, steps 1 to 7; without ``tags`` as before 5.4.0."""
         file = self.last()
         if phy_offset < file.header["end_phy_offset"]:
             return
-        for key in message_keys(topic, unique_key, keys, sys_flag):
+        for key in message_keys(topic, unique_key, keys, sys_flag, tags):
             while not self.last().put(key, phy_offset, store_timestamp):
                 if self.index_num == 1:
                     raise ValueError("a file of one place holds nothing")
 
     def query(
-        self, topic: str, key: str, max_num: int, begin: int, end: int
+        self,
+        topic: str,
+        key: str,
+        max_num: int,
+        begin: int,
+        end: int,
+        index_type: str | None = None,
     ) -> tuple[list[int], int, int]:
         """Query, steps 1 to 6."""
+        index_key = f"{topic}#T#{key}" if index_type == "T" else f"{topic}#{key}"
         max_num = min(max_num, MAX_MSGS_NUM_BATCH)
         found: list[int] = []
         time = offset = 0
@@ -301,18 +309,21 @@ class Directory:
             offset = self.files[-1].header["end_phy_offset"]
         for file in reversed(self.files):
             if file.is_time_matched(begin, end):
-                file.select(found, f"{topic}#{key}", max_num, begin, end)
+                file.select(found, index_key, max_num, begin, end)
             if file.header["begin_timestamp"] < begin or len(found) >= max_num:
                 break
         return found, time, offset
 
 
-def message_keys(topic: str, unique_key: str | None, keys: str | None, sys_flag: int) -> list[str]:
+def message_keys(
+    topic: str, unique_key: str | None, keys: str | None, sys_flag: int, tags: str | None = None
+) -> list[str]:
     """Return the index keys of a message, in the order of the puts."""
     if sys_flag & 12 == 12:
         return []
     parts = [] if unique_key is None else [unique_key]
     parts += [part for part in (keys or "").split(" ") if part]
+    parts += [f"T#{tags}"] if tags else []
     return [f"{topic}#{part}" for part in parts]
 
 

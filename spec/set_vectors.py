@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import oracle
-from golden import GOLDEN, ROCKETMQ, load, message_of
+from golden import GOLDEN, ROCKETMQ, ROCKETMQ_WITH_TAGS, load, message_of
 from vectorlib import ALWAYS, Vectors, sample_queries
 
 LOAD_CASES: dict[str, tuple[list[str], list[str]]] = {
@@ -94,6 +94,37 @@ def _write_builds(out: Vectors) -> None:
                 "queries": sample_queries(case["queries"], 16, 8),
             },
         )
+
+
+def _write_tagged(out: Vectors) -> None:
+    """Write the file set that RocketMQ built from messages with tags, where it indexes them."""
+    (case,) = (each for each in load("tag_vectors.json") if "5.5.1" in each["rocketmq"])
+    name = "build_with_tags"
+    names = [f"2026010100000{number:04d}" for number in range(len(case["files"]))]
+    data = [bytes.fromhex(each) for each in case["files"]]
+    out.write_files(name, list(zip(names, data, strict=True)))
+    messages = [message_of(each) | {"tags": each["tags"]} for each in case["messages"]]
+    queries = [
+        {("result" if key == "phy_offsets" else key): value for key, value in query.items()}
+        for query in case["queries"]
+    ]
+    out.write(
+        "accept",
+        name,
+        {
+            "kind": "build",
+            "note": "tags have entries behind those of the keys; asked for as tags and as keys",
+            "source": ROCKETMQ_WITH_TAGS,
+            "requirements": ["IDX-BLD-8", "IDX-QRY-5"],
+            "errata": [],
+            "hash_slot_num": case["hash_slot_num"],
+            "index_num": case["index_num"],
+            "messages": messages,
+            "files": names,
+            "index_msg_timestamp": case["checkpoint_index_msg_timestamp"],
+            "queries": queries,
+        },
+    )
 
 
 @dataclass(frozen=True)
@@ -238,6 +269,7 @@ def write_sets(out: Vectors) -> None:
     """Write all of them."""
     _write_loads(out)
     _write_builds(out)
+    _write_tagged(out)
     for build in BUILDS:
         _write_build(out, build)
     _write_redispatch(out)

@@ -303,7 +303,7 @@ def _check_queries(
 ) -> None:
     for query in queries:
         asked = [query[name] for name in ("topic", "key", "max_num", "begin", "end")]
-        result = index.query_offset(query["topic"], *asked[1:])
+        result = index.query_offset(query["topic"], *asked[1:], query.get("index_type"))
         expected = (
             query["result"],
             query["index_last_update_timestamp"],
@@ -333,6 +333,7 @@ def _run_build(vector: _Vector, report: Report, scratch: Path) -> None:
                 message["sys_flag"],
                 message["phy_offset"],
                 message["store_timestamp"],
+                message.get("tags"),
             )
         index.flush()
         report.check(

@@ -105,3 +105,35 @@ def test_properties_with_empty_values_are_absent() -> None:
     assert decoded == {"KEYS": "a b"}
     keys = oracle.message_keys("T", decoded.get("UNIQ_KEY"), decoded.get("KEYS"), 0)
     assert keys == ["T#a", "T#b"]
+
+
+@pytest.mark.requirement("IDX-BLD-8", "IDX-QRY-5")
+def test_tags_are_indexed_from_5_4_0_on(golden: Path) -> None:
+    """The same messages give the files of either kind of RocketMQ, and its answers."""
+    cases = load(golden, "tag_vectors.json")
+    assert [case["rocketmq"] for case in cases] == [["5.3.3"], ["5.4.0", "5.5.0", "5.5.1"]]
+    for case, has_tags in zip(cases, (False, True), strict=True):
+        directory = oracle.Directory(case["hash_slot_num"], case["index_num"])
+        for message in case["messages"]:
+            directory.build(
+                message["topic"],
+                message["uniq_key"],
+                message["keys"],
+                message["sys_flag"],
+                message["commitlog_offset"],
+                message["store_timestamp"],
+                message["tags"] if has_tags else None,
+            )
+        for file in directory.files:
+            file.flush()
+        assert [file.data.hex() for file in directory.files] == case["files"]
+        assert directory.index_msg_timestamp == case["checkpoint_index_msg_timestamp"]
+        for query in case["queries"]:
+            asked = {
+                name: query[name]
+                for name in ("topic", "key", "max_num", "begin", "end", "index_type")
+            }
+            found, time, offset = directory.query(**asked)
+            assert found == query["phy_offsets"]
+            assert time == query["index_last_update_timestamp"]
+            assert offset == query["index_last_update_phyoffset"]

@@ -12,6 +12,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.UtilAll;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.DispatchRequest;
@@ -157,7 +158,7 @@ public final class Driver {
         return (QueryOffsetResult) method.invoke(service, topic, key, maxNum, begin, end, type);
     }
 
-    /** A store of which IndexService sees the configuration and the checkpoint. */
+    /** A store of which IndexService sees the configurations and the checkpoint. */
     private static DefaultMessageStore store(MessageStoreConfig config, StoreCheckpoint checkpoint)
             throws ReflectiveOperationException {
         Field unsafe = sun.misc.Unsafe.class.getDeclaredField("theUnsafe");
@@ -167,6 +168,7 @@ public final class Driver {
         set(store, "messageStoreConfig", config);
         set(store, "storeCheckpoint", checkpoint);
         set(store, "runningFlags", new RunningFlags());
+        set(store, "brokerConfig", new BrokerConfig());
         return store;
     }
 
