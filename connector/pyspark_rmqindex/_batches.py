@@ -90,8 +90,8 @@ class BatchBuilder:
 
     def _repeated(self, name: str, text: str, count: int) -> pa.Array:
         """Return a column of one text, as long as there are rows; most batches are equally long."""
-        known, repeated = self._texts.get(name, (None, None))
-        if known != text or len(repeated) < count:
+        known, repeated = self._texts.get(name, ("", None))
+        if repeated is None or known != text or len(repeated) < count:
             repeated = pa.repeat(text, max(count, min(MAX_ROWS, 2 * count)))
             self._texts[name] = (text, repeated)
         return repeated.slice(0, count) if len(repeated) != count else repeated
