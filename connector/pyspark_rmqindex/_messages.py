@@ -46,7 +46,7 @@ def log_columns(names: Iterable[str], *, decompress: bool = False) -> list[str]:
     for name in names:
         wanted += _MADE_OF.get(name, (name,))
         if name == "body" and decompress:
-            wanted.append("sys_flag")
+            wanted += ["sys_flag", "phy_offset"]
     return [name for name in COMMITLOG_SCHEMA.names if name in wanted]
 
 
@@ -109,12 +109,12 @@ class Messages:
         Raises:
             RmqIndexError: An inner batch does not unpack, in the mode ``FAILFAST``.
         """
-        offsets = self._numbers("phy_offset")
         return member_keys(
             self.batch.column("all_uniq_keys"),
             self.batch.column("all_keys"),
             self._numbers("sys_flag"),
-            lambda rows: self._log.read_at(offsets[rows], ["body"]).column("body"),
+            self._numbers("phy_offset"),
+            lambda offsets: self._log.read_at(offsets, ["body"]).column("body"),
             strict=self._strict,
         )
 
@@ -132,18 +132,16 @@ class Messages:
         try:
             return decompress_bodies(bodies, flags)
         except RmqIndexError:
+            offsets = self._numbers("phy_offset")
+            each = zip(bodies.to_pylist(), flags.tolist(), offsets.tolist(), strict=True)
+            return pa.array([self._unpacked(*one) for one in each], bodies.type)
+
+    def _unpacked(self, body: bytes, flag: int, offset: int) -> bytes | None:
+        try:
+            return decompress_body(body, flag)
+        except RmqIndexError as error:
             if self._strict:
-                raise
-        return pa.array(
-            [_unpacked(body.as_py(), flag) for body, flag in zip(bodies, flags, strict=True)],
-            bodies.type,
-        )
-
-
-def _unpacked(body: bytes, flag: int) -> bytes | None:
-    try:
-        return decompress_body(body, int(flag))
-    except RmqIndexError:
+                raise RmqIndexError(f"message at offset {offset}: {error}") from error
         return None
 
 

@@ -18,7 +18,7 @@ from rmqindex._errors import RmqIndexError
 from rmqindex._hashing import KEY_SEPARATOR
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -26,6 +26,8 @@ __all__ = ["indexed_keys", "member_keys"]
 
 _UNIQ_KEY = PROPERTY_UNIQ_KEY.decode()
 _KEYS = PROPERTY_KEYS.decode()
+# So many bodies are held at a time; the largest messages have 4 MiB.
+_MAX_BODIES = 64
 
 
 def indexed_keys(all_uniq_keys: pa.Array, all_keys: pa.Array) -> tuple[NDArray[np.int64], pa.Array]:
@@ -55,6 +57,7 @@ def member_keys(
     all_uniq_keys: pa.Array,
     all_keys: pa.Array,
     sys_flags: NDArray[np.int32],
+    phy_offsets: NDArray[np.int64],
     bodies: Callable[[NDArray[np.int64]], pa.Array],
     *,
     strict: bool = True,
@@ -69,46 +72,49 @@ def member_keys(
         all_uniq_keys: Of each message every ``UNIQ_KEY``; lists of strings without nulls.
         all_keys: Of each message every ``KEYS``.
         sys_flags: Of each message its ``SYSFLAG``.
-        bodies: Returns the bodies, as stored, of the messages in given rows.
+        phy_offsets: Of each message its offset in the log, bytes.
+        bodies: Returns the bodies, as stored, of the messages at given offsets.
         strict: Whether an inner batch that cannot be unpacked is an error; else it has no members.
 
     Returns:
         The row of each key (int64, ascending), and the keys.
 
     Raises:
-        RmqIndexError: An inner batch cannot be unpacked.
+        RmqIndexError: An inner batch cannot be unpacked; the message has its offset.
     """
     inner = np.array([is_inner_batch(flag) for flag in np.unique(sys_flags).tolist()], bool)
     is_inner = inner[np.unique(sys_flags, return_inverse=True)[1]]
     several = (_lengths(all_uniq_keys) > 1) | (_lengths(all_keys) > 1)
-    inner_rows = np.flatnonzero(is_inner)
-    inner_bodies: dict[int, bytes] = {}
-    if inner_rows.size:
-        values = bodies(inner_rows).to_pylist()
-        inner_bodies = dict(zip(inner_rows.tolist(), values, strict=True))
+    inner_bodies = _in_portions(phy_offsets[is_inner], bodies)
     rows: list[int] = []
     keys: list[str] = []
     for row in np.flatnonzero(several | is_inner).tolist():
         uniq_texts, key_texts = all_uniq_keys[row].as_py(), all_keys[row].as_py()
         indexed = {*uniq_texts[-1:], *_parts(key_texts[-1:])}
         found = [*uniq_texts[:-1], *_parts(key_texts[:-1])]
-        if row in inner_bodies:
-            found += _inner_keys(inner_bodies[row], int(sys_flags[row]), strict=strict)
+        if is_inner[row]:
+            body = next(inner_bodies)
+            try:
+                found += _inner_keys(body, int(sys_flags[row]))
+            except RmqIndexError as error:
+                if strict:
+                    raise RmqIndexError(f"message at offset {phy_offsets[row]}: {error}") from error
         fresh = [key for key in dict.fromkeys(found) if key not in indexed]
         rows += [row] * len(fresh)
         keys += fresh
     return np.array(rows, np.int64), keys
 
 
-def _inner_keys(body: bytes, sys_flag: int, *, strict: bool) -> list[str]:
-    try:
-        messages = inner_messages(body, sys_flag)
-    except RmqIndexError:
-        if strict:
-            raise
-        return []
+def _in_portions(
+    offsets: NDArray[np.int64], bodies: Callable[[NDArray[np.int64]], pa.Array]
+) -> Iterator[bytes]:
+    for first in range(0, len(offsets), _MAX_BODIES):
+        yield from bodies(offsets[first : first + _MAX_BODIES]).to_pylist()
+
+
+def _inner_keys(body: bytes, sys_flag: int) -> list[str]:
     found = []
-    for message in messages:
+    for message in inner_messages(body, sys_flag):
         uniq_key, keys = message.property(_UNIQ_KEY), message.property(_KEYS)
         found += [uniq_key] if uniq_key is not None else []
         found += _parts([keys] if keys is not None else [])

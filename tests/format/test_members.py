@@ -48,7 +48,7 @@ def test_no_messages_have_no_keys():
     empty = pa.array([], LISTS)
     rows, texts = indexed_keys(empty, empty)
     assert (len(rows), texts.to_pylist()) == (0, [])
-    rows, keys = member_keys(empty, empty, np.empty(0, np.int32), no_bodies)
+    rows, keys = member_keys(empty, empty, np.empty(0, np.int32), np.empty(0, np.int64), no_bodies)
     assert (len(rows), keys) == (0, [])
 
 
@@ -64,7 +64,7 @@ def test_members_have_the_values_that_the_broker_does_not_take():
     """What it indexes is left out, and each key counts once."""
     uniq = pa.array([["u"], ["one", "two", "batch"], ["same", "same"]], LISTS)
     keys = pa.array([["a", "b c", "c"], [], []], LISTS)
-    rows, found = member_keys(uniq, keys, np.zeros(3, np.int32), no_bodies)
+    rows, found = member_keys(uniq, keys, np.zeros(3, np.int32), np.arange(3), no_bodies)
     assert keys_by_row(rows, found, 3) == [["a", "b"], ["one", "two"], []]
 
 
@@ -76,13 +76,30 @@ def test_an_inner_batch_that_does_not_unpack_is_an_error_or_has_no_members(stric
     flags = np.array([INNER_BATCH], np.int32)
 
     def found():
-        return member_keys(uniq, keys, flags, lambda _: pa.array([b"abc"]), strict=strict)
+        bodies = pa.array([b"abc"])
+        return member_keys(uniq, keys, flags, np.array([700]), lambda _: bodies, strict=strict)
 
     if strict:
-        with pytest.raises(RmqIndexError, match="inner batch"):
+        with pytest.raises(RmqIndexError, match="message at offset 700: inner batch"):
             found()
     else:
         assert found()[1] == []
+
+
+def test_only_some_bodies_are_held_at_a_time():
+    """Thousands of inner batches of megabytes each do not stand in memory together."""
+    count = 1000
+    uniq = pa.array([["u"]] * count, LISTS)
+    keys = pa.array([[]] * count, LISTS)
+    asked = []
+
+    def bodies(offsets):
+        asked.append(len(offsets))
+        return pa.array([b""] * len(offsets))
+
+    member_keys(uniq, keys, np.full(count, INNER_BATCH, np.int32), np.arange(count), bodies)
+    assert sum(asked) == count
+    assert max(asked) <= 64
 
 
 def test_the_golden_messages_have_the_keys_that_rocketmq_indexed():
@@ -94,14 +111,16 @@ def test_the_golden_messages_have_the_keys_that_rocketmq_indexed():
     uniq, keys = batch.column("all_uniq_keys"), batch.column("all_keys")
     rows, texts = indexed_keys(uniq, keys)
     own = keys_by_row(rows, texts.to_pylist(), batch.num_rows)
+    places = {offset: at for at, offset in enumerate(batch.column("phy_offset").to_pylist())}
+    bodies = {offset: batch.column("body")[at].as_py() for offset, at in places.items()}
     rows, found = member_keys(
         uniq,
         keys,
         batch.column("sys_flag").to_numpy(),
-        lambda at: batch.column("body").take(pa.array(at)),
+        batch.column("phy_offset").to_numpy(),
+        lambda at: pa.array([bodies[offset] for offset in at.tolist()]),
     )
     members = keys_by_row(rows, found, batch.num_rows)
-    places = {offset: at for at, offset in enumerate(batch.column("phy_offset").to_pylist())}
     inner = 0
     for message in told:
         at = places.get(message["phy_offset"])
