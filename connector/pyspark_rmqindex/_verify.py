@@ -3,6 +3,8 @@
 An entry holds a hash and an offset.
 The message at that offset says which of its keys has the hash; where several have, which is rare,
 the n-th entry of one hash and offset belongs to the n-th such key in the message's own order.
+Brokers from 5.4.0 on write an entry of a message's tags behind those of its keys; messages are
+asked for their tags once an entry is met that is none of the keys'.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from rmqindex import MATCH_STATES, CommitLog, IndexFile, RmqIndexError, index_ke
 from rmqindex._judge import STATE_OF_LOG
 from rmqindex._layout import INT32_MAX
 from rmqindex._members import indexed_keys
+from rmqindex._message import indexed_tags
 from rmqindex._paths import list_index_files
 from rmqindex._storage import is_remote
 
@@ -85,6 +88,7 @@ class Verifier:
         self._is_heavy = not _HEAVY.isdisjoint(names)
         self._logs: dict[str, CommitLog] = {}
         self._ranks = _Ranks(options)
+        self._has_tags = False
 
     def check(
         self, file: IndexFile, each: FileSlice, entries: pa.RecordBatch
@@ -162,8 +166,13 @@ class Verifier:
         of_offset = np.full(len(offsets), -1, np.int64)
         of_offset[sound] = np.arange(len(sound))
         message = of_offset[rows]
-        keys = _Keys.of(messages)
-        matches = keys.match(message, entries.column("key_hash").to_numpy())
+        hashes = entries.column("key_hash").to_numpy()
+        keys = _Keys.of(messages, self._tags(log, messages) if self._has_tags else None)
+        matches = keys.match(message, hashes)
+        if not self._has_tags and ((message >= 0) & (matches.count == 0)).any():
+            keys = _Keys.of(messages, self._tags(log, messages))
+            strange, matches = matches.count == 0, keys.match(message, hashes)
+            self._has_tags = bool((strange & (matches.count > 0)).any())
         states = codes[rows]
         states[(message >= 0) & (matches.count == 0)] = _MISMATCH
         place = matches.place
@@ -176,6 +185,10 @@ class Verifier:
             else:
                 place[entry] = group[rank]
         return self._enriched(entries, messages, keys, message, place, states)
+
+    @staticmethod
+    def _tags(log: CommitLog, messages: Messages) -> pa.Array:
+        return log.read_at(messages.batch.column("phy_offset"), ["tags"]).column("tags")
 
     def _enriched(
         self,
@@ -284,11 +297,13 @@ class _Shares:
         indexed: As a broker indexes it; 0 where only members have the hash.
         every: Where the keys of members of a batch are indexed as well.
         proof: A hash that is in the index in the second case alone; None where no key has one.
+        tagged: Where the tags are indexed as well; ``indexed`` where they have another hash.
     """
 
     indexed: int
     every: int
     proof: int | None
+    tagged: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,10 +311,12 @@ class _Keys:
     """The keys of messages, ordered by message and hash.
 
     Attributes:
-        texts: The keys without their topics, those that a broker indexes before those of members.
+        texts: The keys without their topics: those that every broker indexes, then ``T#`` and the
+            tags, which some do, then those of members.
         rows: The message of each.
         hashes: The hash of each with its topic.
-        indexed: How many of them a broker indexes.
+        indexed: How many of them every broker indexes.
+        tagged: How many of them brokers index that index tags.
         order: The places of the keys, by message, hash and place in the message.
         sorted: The message and the hash of each, in this order, as one number.
     """
@@ -308,15 +325,20 @@ class _Keys:
     rows: NDArray[np.int64]
     hashes: NDArray[np.int32]
     indexed: int
+    tagged: int
     order: NDArray[np.int64]
     sorted: NDArray[np.int64]
 
     @classmethod
-    def of(cls, messages: Messages) -> _Keys:
-        """Take the keys of messages."""
+    def of(cls, messages: Messages, tags: pa.Array | None) -> _Keys:
+        """Take the keys of messages, and their tags or None."""
         batch = messages.batch
         rows, texts = indexed_keys(batch.column("all_uniq_keys"), batch.column("all_keys"))
         indexed = len(texts)
+        if tags is not None:
+            tag_rows, tag_keys = indexed_tags(tags)
+            rows, texts = np.concatenate([rows, tag_rows]), pa.concat_arrays([texts, tag_keys])
+        tagged = len(texts)
         member_rows, members = messages.members
         if members:
             rows = np.concatenate([rows, member_rows])
@@ -325,7 +347,7 @@ class _Keys:
         hashes = index_key_hashes(topics.take(pa.array(rows)), texts)
         both = _joined(rows, hashes)
         order = np.argsort(both, kind="stable")
-        return cls(texts, rows, hashes, indexed, order, both[order])
+        return cls(texts, rows, hashes, indexed, tagged, order, both[order])
 
     def match(self, message: NDArray[np.int64], hashes: NDArray[np.int32]) -> _Matches:
         """Find the keys of entries.
@@ -353,11 +375,14 @@ class _Keys:
     def shares(self, group: NDArray[np.int64]) -> _Shares:
         """Return how many entries the message of a group of keys has of them."""
         mine = self.rows == self.rows[group[0]]
-        own = np.arange(len(mine)) < self.indexed
+        own = np.arange(len(mine)) < self.tagged
         of_members = self.hashes[mine & ~own]
         proofs = of_members[~np.isin(of_members, self.hashes[mine & own])]
         return _Shares(
-            int((group < self.indexed).sum()), len(group), int(proofs[0]) if proofs.size else None
+            int((group < self.indexed).sum()),
+            len(group),
+            int(proofs[0]) if proofs.size else None,
+            int((group < self.tagged).sum()),
         )
 
     def _differ(self, first: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -399,7 +424,12 @@ class _Ranks:
         """
         hash_, offset, position = (entry[name] for name in _PLACING)
         counts = {shares.indexed, shares.every} - {0}
-        if len(counts) > 1 and shares.proof is not None:
+        if shares.tagged > shares.indexed:
+            # Tags share the hash: nothing says whether they are indexed but the count itself.
+            if shares.every > shares.tagged:
+                return None
+            counts |= {shares.tagged}
+        elif len(counts) > 1 and shares.proof is not None:
             has_members = len(self._in_file(file, each, shares.proof, offset)) > 0
             counts = {shares.every if has_members else shares.indexed}
         mine = self._in_file(file, each, hash_, offset)

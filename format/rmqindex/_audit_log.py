@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LogRange", "audit_coverage", "audit_entries"]
 
-_KEY_COLUMNS = ("topic", "uniq_key", "keys", "sys_flag")
+_KEY_COLUMNS = ("topic", "uniq_key", "keys", "sys_flag", "tags")
+_TAGS = _KEY_COLUMNS.index("tags")
 _RECORD, _EXPIRED, _BEYOND_END, _MISSING = (
     MATCH_STATES.index(name) for name in ("record", "expired", "beyond_end", "missing")
 )
@@ -96,6 +97,7 @@ def _audit_block(
     seen = np.flatnonzero(record[rows])
     message_rows = places[rows[seen]]
     hashes = entries["key_hash"].astype(np.int32)[seen]
+    # Brokers from 5.4.0 on index tags as well; which one wrote an entry is not known.
     expected_rows, _, expected_hashes = expand_messages(*_key_columns(messages))
     strange = ~_is_in(_pairs(message_rows, hashes), np.sort(_pairs(expected_rows, expected_hashes)))
 
@@ -178,9 +180,8 @@ def _mask(values: NDArray[np.bool_]) -> pa.Array:
     return pa.array(values)
 
 
-def _key_columns(messages: pa.RecordBatch) -> tuple[pa.Array, pa.Array, pa.Array, pa.Array]:
-    topic, uniq_key, keys, sys_flag = (messages[name] for name in _KEY_COLUMNS)
-    return topic, uniq_key, keys, sys_flag
+def _key_columns(messages: pa.RecordBatch) -> list[pa.Array]:
+    return [messages[name] for name in _KEY_COLUMNS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +345,11 @@ def _audit_messages(
 ) -> None:
     """Compare the keys of messages with the entries of their offsets."""
     offsets = batch["phy_offset"].to_numpy()
-    rows, ordinals, hashes = expand_messages(*_key_columns(batch))
+    columns = _key_columns(batch)
+    # An entry of its tags is a message's own, if its broker wrote one: none is missed, and one is
+    # not too many.
+    rows, ordinals, hashes = expand_messages(*columns[:_TAGS])
+    tag_rows, _, tag_hashes = expand_messages(columns[0], None, None, *columns[_TAGS - 1 :])
     expected, firsts, wanted = np.unique(
         _pairs(rows, hashes), return_index=True, return_counts=True
     )
@@ -377,13 +382,16 @@ def _audit_messages(
     def missing_keys() -> Iterator[tuple[None, str, str]]:
         for place in chosen:
             row, ordinal = int(rows[firsts[place]]), int(ordinals[firsts[place]])
-            message = [batch[name][row].as_py() for name in _KEY_COLUMNS]
+            message = [column[row].as_py() for column in columns[:_TAGS]]
             key = message_keys(*message)[ordinal]
             told = f"{key} (hash {hashes[firsts[place]]}, message at {offsets[row]})"
             yield None, f"{wanted[place]} of {told}", f"{have[place]}"
 
     findings.each(gap.path, "key_missing", missing_keys(), len(chosen))
-    _report_duplicates(there, order, _Counts(indexed, starts, counts), (expected, wanted), findings)
+    allowed = np.unique(
+        np.concatenate([_pairs(rows, hashes), _pairs(tag_rows, tag_hashes)]), return_counts=True
+    )
+    _report_duplicates(there, order, _Counts(indexed, starts, counts), allowed, findings)
 
 
 class _Counts(NamedTuple):

@@ -35,6 +35,7 @@ from rmqindex._hashing import index_key, key_hash
 from rmqindex._index_directory import IndexDirectory
 from rmqindex._judge import Judge
 from rmqindex._layout import DEFAULT_MAX_MSGS_NUM_BATCH, INT64_MAX, INT64_MIN
+from rmqindex._message import tag_key
 from rmqindex._message_document import message_document, print_message, read_messages
 from rmqindex._paths import index_files
 from rmqindex._render import make_console, print_broker_answer, print_hits
@@ -73,6 +74,12 @@ def lookup(
         int | None,
         typer.Option("--max-num", metavar="N", min=1, help="At most so many, the newest."),
     ] = None,
+    tag: Annotated[
+        bool,
+        typer.Option(
+            "--tag", help="KEY is the tags of the messages, which brokers from 5.4.0 on index."
+        ),
+    ] = False,
     broker: Annotated[
         bool,
         typer.Option(
@@ -99,6 +106,7 @@ def lookup(
     """
     layout = layout_of(max_hash_slot_num, max_index_num)
     zone = zone_named(zone_name)
+    key = tag_key(key) if tag else key
     first = None if begin is None else time_of(begin, zone, "--begin")
     last = None if end is None else time_of(end, zone, "--end")
     question: dict[str, object] = {

@@ -76,6 +76,10 @@ def rebuild(
             help="Replace the files that are there, in one step when the new ones are complete.",
         ),
     ] = False,
+    index_tags: Annotated[
+        bool,
+        typer.Option("--index-tags", help="Index tags as well, as brokers from 5.4.0 on do."),
+    ] = False,
     checkpoint: Annotated[
         bool | None,
         typer.Option(
@@ -116,6 +120,7 @@ def rebuild(
             stop=to_offset,
             resume=resume,
             replace=replace,
+            index_tags=index_tags,
             checkpoint=out is None if checkpoint is None else checkpoint,
             time_zone=None if zone_name is None else zone_named(zone_name),
             allow_live_store=allow_live_store,

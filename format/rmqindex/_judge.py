@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from rmqindex._hashing import KEY_SEPARATOR
+from rmqindex._message import tag_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +49,7 @@ class Judge:
         Args:
             log: The CommitLog, or None.
             topic: The topic asked for.
-            key: The key asked for: a unique key, or one of ``KEYS``.
+            key: The key asked for: a unique key, one of ``KEYS``, or ``T#`` and the tags.
         """
         self._log = log
         self._topic = topic
@@ -58,7 +59,7 @@ class Judge:
         """Return a verdict for each offset, in their order."""
         if self._log is None or not phy_offsets:
             return [Verdict("no_log")] * len(phy_offsets)
-        columns = ["topic", "all_uniq_keys", "all_keys", "store_timestamp"]
+        columns = ["topic", "all_uniq_keys", "all_keys", "tags", "store_timestamp"]
         found = self._log.read_at(np.array(phy_offsets, np.int64), columns)
         return [self._verdict(row) for row in found.to_pylist()]
 
@@ -67,7 +68,8 @@ class Judge:
             return Verdict(STATE_OF_LOG.get(row["state"], row["state"]))
         keys = [*row["all_uniq_keys"]]
         keys += [part for text in row["all_keys"] for part in text.split(KEY_SEPARATOR) if part]
-        is_mine = row["topic"] == self._topic and self._key in keys
+        tags = [tag_key(row["tags"])] if row["tags"] else []
+        is_mine = row["topic"] == self._topic and self._key in [*keys, *tags]
         return Verdict(
             "verified" if is_mine else "mismatch",
             f"{row['topic']}: {' '.join(keys)}",

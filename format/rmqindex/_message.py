@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["TAG_INDEX_TYPE", "expand_messages", "message_keys", "tag_key"]
+__all__ = ["TAG_INDEX_TYPE", "expand_messages", "indexed_tags", "message_keys", "tag_key"]
 
 # MessageConst.INDEX_TAG_TYPE, from RocketMQ 5.4.0 on.
 TAG_INDEX_TYPE = "T"
@@ -220,14 +220,27 @@ def _parts(keys: pa.Array) -> tuple[NDArray[np.int64], pa.Array]:
     return rows.astype(np.int64, copy=False), parts
 
 
+def indexed_tags(tags: pa.Array) -> tuple[NDArray[np.int64], pa.Array]:
+    """Return the keys by which brokers from 5.4.0 on index tags: ``T#`` and the tags.
+
+    Args:
+        tags: The ``TAGS`` of each message; strings or nulls.
+
+    Returns:
+        The row of each key (int64, ascending), and the keys, of the type of ``tags``.
+    """
+    filled = pc.greater(pc.binary_length(tags), 0).fill_null(False)
+    rows = np.flatnonzero(filled.to_numpy(zero_copy_only=False))
+    kept = tags.take(pa.array(rows))
+    prefix, between = (pa.scalar(text, kept.type) for text in (tag_key(""), ""))
+    return rows, pc.binary_join_element_wise(prefix, kept, between)
+
+
 def _tag_keys(tags: pa.Array, indexed: NDArray[np.bool_]) -> tuple[NDArray[np.int64], pa.Array]:
     """Return the keys of non-empty tags of messages that are indexed, and the row of each."""
-    column = _text("tags", tags)
-    filled = pc.greater(pc.binary_length(column), 0).fill_null(False)
-    rows = np.flatnonzero(filled.to_numpy(zero_copy_only=False) & indexed)
-    kept = column.take(pa.array(rows)).cast(pa.large_string())
-    prefix, between = (pa.scalar(text, pa.large_string()) for text in (tag_key(""), ""))
-    return rows, pc.binary_join_element_wise(prefix, kept, between)
+    rows, keys = indexed_tags(_text("tags", tags).cast(pa.large_string()))
+    kept = indexed[rows]
+    return rows[kept], keys.filter(pa.array(kept))
 
 
 def _encoded_topics(topics: pa.Array, used: NDArray[np.bool_]) -> pa.Array:

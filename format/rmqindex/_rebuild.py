@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RebuildResult", "rebuild_index"]
 
-_COLUMNS = ("topic", "uniq_key", "keys", "sys_flag", "phy_offset", "store_timestamp")
+_KEY_COLUMNS = ("topic", "uniq_key", "keys", "sys_flag")
+_COLUMNS = (*_KEY_COLUMNS, "phy_offset", "store_timestamp")
 # After so many entries what was written becomes visible: a rebuild that dies goes on from there.
 _FLUSH_ENTRIES = 4_000_000
 
@@ -92,6 +93,7 @@ def rebuild_index(
     stop: int | None = None,
     resume: bool = False,
     replace: bool = False,
+    index_tags: bool = False,
     checkpoint: bool = False,
     time_zone: str | tzinfo | None = None,
     allow_live_store: bool = False,
@@ -115,6 +117,7 @@ def rebuild_index(
         resume: Go on behind the last entry of the files that are there.
         replace: Build all files aside, and put them in the place of those that are there in one
             step.
+        index_tags: Index tags as well, as brokers from 5.4.0 on do and older ones do not.
         checkpoint: Raise the store's checkpoint, so that a broker that starts after a crash keeps
             the files.
         time_zone: The broker's time zone, in which new files are named; by default the system's.
@@ -151,7 +154,7 @@ def rebuild_index(
     try:
         begin = _resume_at(there, layout) if resume else None
         begin = begin or _Start(log.min_offset if start is None else start)
-        messages = _Messages(log, begin, stop, mode, on_malformed, progress)
+        messages = _Messages(log, begin, stop, mode, on_malformed, progress, index_tags=index_tags)
         if replace:
             roller = _build_aside(target, there, layout, zone, messages)
         else:
@@ -179,8 +182,11 @@ class _Messages:
         mode: Mode,
         on_malformed: Callable[[CorruptCommitLogError], None] | None,
         progress: Callable[[int, int], None] | None,
+        *,
+        index_tags: bool,
     ) -> None:
         self._log = log
+        self._key_columns = (*_KEY_COLUMNS, "tags") if index_tags else _KEY_COLUMNS
         self._begin = begin
         self._stop = stop
         self._mode: Mode = mode
@@ -198,13 +204,13 @@ class _Messages:
         batches = self._log.scan(
             self._begin.offset,
             self._stop,
-            [*_COLUMNS, "size"],
+            [*dict.fromkeys([*self._key_columns, *_COLUMNS, "size"])],
             mode=self._mode,
             on_malformed=self._on_malformed,
         )
         skip = self._begin.skip
         for batch in batches:
-            rows, _, hashes = expand_messages(*(batch[name] for name in _COLUMNS[:4]))
+            rows, _, hashes = expand_messages(*(batch[name] for name in self._key_columns))
             offsets = batch["phy_offset"].to_numpy()
             if skip and offsets[0] == self._begin.offset:
                 # A message that was indexed again, or with its members, has more than are its own.

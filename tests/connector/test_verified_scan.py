@@ -267,3 +267,21 @@ class TestTable:
             "topic = 'TopicTest' AND key = 'BB' AND store_timestamp < timestamp_millis(1)"
         ).count()
         assert last_plan(frame).files_kept == 5
+
+
+def test_entries_of_tags_are_their_messages_own(spark, tmp_path):
+    """Brokers from 5.4.0 on write them, under the key T#tags."""
+    log = sample_store() / "commitlog"
+    rebuild_index(log, tmp_path / "index", Layout(97, 200), index_tags=True)
+    rows = load(spark, tmp_path / "index", commitLog=str(log)).collect()
+    assert {row["match_state"] for row in rows} == {"verified"}
+    with CommitLog(log) as opened:
+        columns = ["topic", "uniq_key", "keys", "sys_flag", "tags", "phy_offset"]
+        messages = [row for each in opened.scan(columns=columns) for row in each.to_pylist()]
+    expected = Counter(
+        (offset, key) for *message, offset in map(dict.values, messages)
+        for key in message_keys(*message)
+    )  # fmt: skip
+    got = Counter((row["phy_offset"], f"{row['topic']}#{row['key']}") for row in rows)
+    assert got == expected
+    assert any(row["key"].startswith("T#") for row in rows)
