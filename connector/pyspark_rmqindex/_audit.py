@@ -13,7 +13,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark_rmqindex._batches import check_not_null
 from pyspark_rmqindex._logs import absolute_log
 from pyspark_rmqindex._options import AUTO
-from rmqindex import CommitLog
+from pyspark_rmqindex._patterns import expand, has_pattern
+from rmqindex import CommitLog, RmqIndexError
+from rmqindex._paths import exists, is_index_name
 from rmqindex._storage import is_remote, local_path
 from rmqindex._verify import plan_audit, run_audit, sibling_log
 
@@ -56,18 +58,19 @@ class AuditReader(DataSourceReader):
         """Look at each file's ends, and divide the work.
 
         Raises:
-            RmqIndexError: A path is missing, or a store of another kind.
+            RmqIndexError: A path is missing, a pattern fits nothing, or a store of another kind.
         """
         planned = []
         for path in self._options.paths:
             whole = path if is_remote(path) else os.path.abspath(local_path(path))  # noqa: PTH100
-            where = self._log_of(whole)
-            log = None if where is None else CommitLog(where)
-            planned += [
-                AuditPartition(unit) for unit in plan_audit(whole, log, self._options.layout)
-            ]
-            if log is not None:
-                log.close()
+            for each in _stood_for(whole):
+                where = self._log_of(each)
+                log = None if where is None else CommitLog(where)
+                planned += [
+                    AuditPartition(unit) for unit in plan_audit(each, log, self._options.layout)
+                ]
+                if log is not None:
+                    log.close()
         return planned
 
     def _log_of(self, path: str) -> str | None:
@@ -86,3 +89,17 @@ class AuditReader(DataSourceReader):
             arrays = [findings[field.name.lower()].cast(field.type) for field in schema]
             check_not_null(schema, arrays)
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _stood_for(path: str) -> list[str]:
+    """Return what a path stands for: itself if it is there, else what fits it as a pattern."""
+    if not has_pattern(path) or exists(path):
+        return [path]
+    hits = [
+        path
+        for path, entry in expand(path)
+        if entry is None or entry.is_directory or is_index_name(entry.name)
+    ]
+    if not hits:
+        raise RmqIndexError(f"{path}: no file fits the pattern")
+    return hits

@@ -33,6 +33,23 @@ def test_findings_are_rows(spark, store):
     assert {"slot_newest", "checkpoint_missing"} <= {row["rule"] for row in rows}
 
 
+def test_patterns_stand_for_stores_and_files(spark, store):
+    """As in scans, each store with its own CommitLog."""
+    shutil.copytree(store, store.with_name("store-b"))
+    rows = audit(spark, store.with_name("store*"), commitLog="auto").collect()
+    expected = [row for each in (store, store.with_name("store-b"))
+                for row in rmqindex.verify(each, "auto").to_pylist()]  # fmt: skip
+    assert sorted(map(str, (row.asDict() for row in rows))) == sorted(map(str, expected))
+    (store / "index" / "notes.txt").touch()
+    rows = audit(spark, store / "index" / "[2n]*").collect()
+    assert {row["rule"] for row in rows if row["severity"] == "error"} == {
+        "slot_newest",
+        "entry_unreachable",
+    }
+    with pytest.raises(Exception, match="no file fits the pattern"):
+        audit(spark, store / "index" / "3*").collect()
+
+
 def test_the_columns_are_those_of_findings(spark, store):
     """A subset is enough, and an unknown one is refused."""
     frame = audit(spark, store)
