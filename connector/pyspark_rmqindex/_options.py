@@ -569,6 +569,15 @@ OPTIONS: tuple[Option, ...] = (
         default="false",
     ),
     Option(
+        "indexTags",
+        "boolean",
+        _boolean,
+        _WRITE,
+        "Messages: also index the column `tags` under the key `T#` and the tags, behind the "
+        "message's own keys, as brokers from 5.4.0 on do and older ones do not.",
+        default="false",
+    ),
+    Option(
         "checkpoint",
         "boolean",
         _boolean,

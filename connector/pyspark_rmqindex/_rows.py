@@ -50,6 +50,7 @@ _MESSAGE_COLUMNS = frozenset({"uniq_key", "keys", "sys_flag"})
 # What load() of entries and of messages produces; what of it is not needed is left alone.
 _READABLE = frozenset({*ENTRY_COLUMNS, *KEY_COLUMNS, *EXTRA_MESSAGE_COLUMNS, MATCH_COLUMN})
 _MEMBER_KEYS = "member_keys"
+_TAGS = "tags"
 _INTEGER: tuple[type[DataType], ...] = (IntegerType, LongType)
 _TYPES: dict[str, tuple[tuple[type[DataType], ...], str]] = {
     "phy_offset": (_INTEGER, "BIGINT"),
@@ -61,6 +62,7 @@ _TYPES: dict[str, tuple[tuple[type[DataType], ...], str]] = {
     "keys": ((StringType, ArrayType), "STRING or ARRAY<STRING>"),
     "sys_flag": (_INTEGER, "INT"),
     _MEMBER_KEYS: ((ArrayType,), "ARRAY<STRING>"),
+    _TAGS: ((StringType,), "STRING"),
     "position": (_INTEGER, "INT"),
     "file_path": ((StringType,), "STRING"),
     STORE_COLUMN: ((StringType,), "STRING"),
@@ -100,15 +102,17 @@ class InputShape:
         columns: The place of each known column by its name.
         by_position: Whether ``file_path`` and ``position`` say in which order the entries stood.
         members: Whether the keys of members of batches are indexed as well.
+        tags: Whether tags are indexed as well.
     """
 
     kind: Literal["key", "hash", "message"]
     columns: dict[str, int]
     by_position: bool
     members: bool = False
+    tags: bool = False
 
     @classmethod
-    def of(cls, schema: StructType, *, members: bool = False) -> InputShape:
+    def of(cls, schema: StructType, *, members: bool = False, tags: bool = False) -> InputShape:
         """Recognise the shape of a DataFrame.
 
         Names are compared without regard to case.
@@ -118,6 +122,7 @@ class InputShape:
         Args:
             schema: The columns of the DataFrame.
             members: Whether the keys in ``member_keys`` are indexed as well.
+            tags: Whether ``tags`` are indexed as well.
 
         Raises:
             ValueError: A column that is missing, unknown, repeated, ambiguous or of another type;
@@ -131,15 +136,23 @@ class InputShape:
             if name in columns:
                 raise ValueError(f"column {field.name!r}: named twice. Columns to write: {_SHAPES}")
             columns[name] = place
-            _check_type(field.name, name, field.dataType)
+            if name != _TAGS:
+                _check_type(field.name, name, field.dataType)
         kind = _kind(columns)
         if members and (kind != "message" or _MEMBER_KEYS not in columns):
             raise ValueError(
                 f"option 'indexMembers': expected messages with the column {_MEMBER_KEYS}, as the "
                 "format rmqcommitlog reads them"
             )
+        if tags:
+            if kind != "message" or _TAGS not in columns:
+                raise ValueError(
+                    f"option 'indexTags': expected messages with the column {_TAGS} STRING"
+                )
+            of_tags = schema.fields[columns[_TAGS]]
+            _check_type(of_tags.name, _TAGS, of_tags.dataType)
         by_position = kind != "message" and {"file_path", "position"} <= columns.keys()
-        return cls(kind, columns, by_position, members)
+        return cls(kind, columns, by_position, members, tags)
 
     def store_check(self) -> StoreCheck:
         """Return what refuses the rows of a second store in one task."""
@@ -245,7 +258,11 @@ class InputShape:
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
         topics, flags = self._column(batch, "topic"), self._optional(batch, "sys_flag")
         own = expand_messages(
-            topics, self._optional(batch, "uniq_key"), self._optional(batch, "keys"), flags
+            topics,
+            self._optional(batch, "uniq_key"),
+            self._optional(batch, "keys"),
+            flags,
+            self._column(batch, _TAGS) if self.tags else None,
         )
         if not self.members:
             return own

@@ -92,7 +92,9 @@ class IndexStreamWriter(DataSourceStreamArrowWriter):
                     "would write into; stream into a directory of its own instead"
                 )
         self._options = write_options(own)
-        self._shape = InputShape.of(schema, members=self._options.index_members)
+        self._shape = InputShape.of(
+            schema, members=self._options.index_members, tags=self._options.index_tags
+        )
         self._order = BY_POSITION if self._shape.by_position else CONTENT
         self._owner = Owner.of_ancestor(_JVM)
 

@@ -54,6 +54,7 @@ class WriteOptions:
         allow_overlap: Whether files may overlap.
         allow_live_store: Whether a broker may hold the store.
         index_members: Whether the keys of members of batches are indexed as well.
+        index_tags: Whether tags are indexed as well.
         checkpoint: Whether the store's checkpoint is raised to cover the index.
     """
 
@@ -65,6 +66,7 @@ class WriteOptions:
     allow_overlap: bool
     allow_live_store: bool
     index_members: bool
+    index_tags: bool
     checkpoint: bool
 
 
@@ -92,6 +94,7 @@ def write_options(raw: Mapping[str, str]) -> WriteOptions:
         allow_overlap=values["allowOverlap"],
         allow_live_store=values["allowLiveStore"],
         index_members=values["indexMembers"],
+        index_tags=values["indexTags"],
         checkpoint=values["checkpoint"],
     )
 

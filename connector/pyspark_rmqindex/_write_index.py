@@ -82,7 +82,7 @@ def write_index(
         raise ValueError(f"mode: expected 'append' or 'overwrite', got {mode!r}")
     texts = {name: option_text(value) for name, value in options.items() if value is not None}
     checked = write_options({**texts, "path": os.fspath(path)})
-    shape = InputShape.of(df.schema, members=checked.index_members)
+    shape = InputShape.of(df.schema, members=checked.index_members, tags=checked.index_tags)
     job = WriteJob.start(checked, overwrite=mode == "overwrite", owner=Owner.current())
     try:
         order = BY_POSITION if shape.by_position else CONTENT

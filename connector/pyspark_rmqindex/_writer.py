@@ -63,7 +63,7 @@ class IndexWriter(DataSourceArrowWriter):
             RmqIndexError: A broker holds the store, or the geometry is unknown or another one.
         """
         checked = write_options(options)
-        self._shape = InputShape.of(schema, members=checked.index_members)
+        self._shape = InputShape.of(schema, members=checked.index_members, tags=checked.index_tags)
         # What load() read keeps the order of its entries; other rows keep that of their arrival.
         self._order = BY_POSITION if self._shape.by_position else ARRIVAL
         self._job = WriteJob.start(checked, overwrite=overwrite, owner=Owner.of_ancestor(_JVM))

@@ -291,3 +291,21 @@ class TestCheckpoint:
         with pytest.raises(RmqIndexError, match="expected a store, with a checkpoint"):
             write_index(messages, tmp_path / "alone" / "index", checkpoint=True, **GEOMETRY)
         assert not (tmp_path / "alone" / "index").exists()
+
+
+def test_tags_are_indexed_when_asked_for(spark, tmp_path):
+    """The files are those of rebuild_index, which is a broker's from 5.4.0 on."""
+    from rmqindex import rebuild_index, sample_store
+
+    log = sample_store() / "commitlog"
+    messages = spark.read.format("rmqcommitlog").load(str(log))
+    layout = {"maxHashSlotNum": 97, "maxIndexNum": 200}
+    write_index(messages, tmp_path / "spark", indexTags=True, **layout)
+    rebuild_index(log, tmp_path / "format", Layout(97, 200), index_tags=True)
+    got, expected = (
+        [path.read_bytes() for path in sorted((tmp_path / name).glob("2*"))]
+        for name in ("spark", "format")
+    )
+    assert got == expected
+    with pytest.raises(ValueError, match="'indexTags': expected messages with the column tags"):
+        write_index(messages.drop("tags"), tmp_path / "other", indexTags=True)
