@@ -22,6 +22,9 @@ _FILE_SIZE = 4096
 _SAFETY_MARGIN_MS = 3000
 _MODE = 0o644
 
+# What stands behind the fields belongs to newer brokers.
+_FIELDS_END = _FIELDS.size
+
 
 @dataclass(frozen=True, slots=True)
 class StoreCheckpoint:
@@ -90,7 +93,8 @@ class StoreCheckpoint:
         """Write a checkpoint file; a crash leaves the old one or the new one.
 
         Args:
-            path: A local file; one that is there is replaced and keeps its permissions.
+            path: A local file; one that is there is replaced, and keeps its permissions and what
+                stands behind the fields: brokers from 5.5.0 on have a field of their own there.
 
         Raises:
             OSError: The file cannot be written.
@@ -100,7 +104,9 @@ class StoreCheckpoint:
         descriptor, staged_name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(self.to_bytes())
+                data = self.to_bytes()
+                there = target.read_bytes() if target.exists() else b""
+                file.write(data[:_FIELDS_END] + (there[_FIELDS_END:] or data[_FIELDS_END:]))
                 file.flush()
                 os.fchmod(file.fileno(), mode)
                 os.fsync(file.fileno())

@@ -303,7 +303,9 @@ def _check_queries(
 ) -> None:
     for query in queries:
         asked = [query[name] for name in ("topic", "key", "max_num", "begin", "end")]
-        result = index.query_offset(query["topic"], *asked[1:], index_type=query.get("index_type"))
+        topic, key, max_num, begin, end = asked
+        index_type = query.get("index_type")
+        result = index.query_offset(topic, key, max_num, begin, end, index_type)
         expected = (
             query["result"],
             query["index_last_update_timestamp"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,14 @@ def test_a_missing_checkpoint_is_pythons_own_error(tmp_path):
     """Nothing is made up for a file that is not there."""
     with pytest.raises(FileNotFoundError):
         StoreCheckpoint.load(tmp_path / "checkpoint")
+
+
+@pytest.mark.requirement("IDX-CKP-4")
+def test_what_stands_behind_the_fields_is_kept(tmp_path):
+    """Brokers from 5.5.0 on have a sixth field at byte 40."""
+    path = tmp_path / "checkpoint"
+    tail = (123_456_789).to_bytes(8, "big") + bytes(4048)
+    path.write_bytes(bytes(40) + tail)
+    replace(StoreCheckpoint.load(path), index_msg_timestamp=7).save(path)
+    assert path.read_bytes()[40:] == tail
+    assert StoreCheckpoint.load(path).index_msg_timestamp == 7
