@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import random
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from commitlog_encoder import Log, Message, properties_text
-from rmqindex import CommitLog, CorruptCommitLogError
+from rmqindex import CommitLog, CorruptCommitLogError, _commitlog_follow
 from rmqindex._commitlog_follow import LastRecord, ends_with, follow
 
 NOW = time.time_ns() // 1_000_000
 FILE_SIZE = 4096
+
+
+@pytest.fixture(autouse=True)
+def stopped_clock(monkeypatch):
+    """Let no record of these tests grow old, however late in a run they come."""
+    monkeypatch.setattr(_commitlog_follow, "time", SimpleNamespace(time_ns=lambda: NOW * 1_000_000))
 
 
 def message(number, **fields):
