@@ -197,9 +197,10 @@ def _unpack(body: bytes, kind: str, max_size: int) -> bytes:
     left = max_size + 1
     with pa.CompressedInputStream(pa.BufferReader(body), kind) as stream:
         while left > 0:
-            piece = stream.read(min(left, _PIECE))
-            if not piece:
+            # A read into bytes that fails never gives them back.
+            piece = stream.read_buffer(min(left, _PIECE))
+            if not piece.size:
                 break
             pieces.append(piece)
-            left -= len(piece)
+            left -= piece.size
     return b"".join(pieces)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 from contextlib import suppress
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -110,3 +111,24 @@ def test_a_damaged_inner_batch_is_sound_or_our_error(place, value):
         assert len(inner_messages(bytes(body), INNER)) <= 3
     except RmqIndexError as error:
         assert "inner batch: message at byte" in str(error)  # noqa: PT017  (both are right)
+
+
+@pytest.mark.parametrize("kind", ["lz4", "zstd"])
+def test_a_body_that_does_not_unpack_leaves_no_memory_behind(kind):
+    """A reader that drops malformed bodies may meet any number of them."""
+
+    def refuse(times):
+        for _ in range(times):
+            with pytest.raises(RmqIndexError, match=kind):
+                decompress_body(b"neither of them", 0x101 if kind == "lz4" else 0x201)
+
+    refuse(3)
+    before = data_bytes()
+    refuse(200)
+    assert data_bytes() - before < 50 * 2**20
+
+
+def data_bytes():
+    """Return how much memory this process has mapped for data."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmData:"))
