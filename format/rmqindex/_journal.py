@@ -161,11 +161,7 @@ class _Journal:
     def read(cls, root: Path, file: str = _JOURNAL) -> _Journal | None:
         path = root / file
         try:
-            text = path.read_text(encoding="utf-8")
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        try:
-            fields = json.loads(text)
+            fields = json.loads(path.read_text(encoding="utf-8"))
             append, ledger = fields.get("append"), fields.get("ledger")
             journal = cls(
                 str(fields["job"]),
@@ -175,7 +171,9 @@ class _Journal:
                 None if append is None else AppendRecord.from_dict(append),
                 None if ledger is None else dict(ledger),
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise RmqIndexError(f"{path}: expected the journal of a write, got {error}") from error
         appended = () if journal.append is None else (journal.append.name,)
         for name in (journal.job, *journal.old, *journal.new, *appended):
@@ -587,7 +585,7 @@ def _names(directory: Path) -> set[str]:
 def _read_owner(job: Path) -> Owner | None:
     try:
         return Owner.from_dict(json.loads((job / _OWNER).read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

@@ -447,3 +447,13 @@ def test_a_recovery_killed_at_any_step_is_finished_by_the_next(tmp_path):
         if finished:
             break
     assert fatal > 10
+
+
+@pytest.mark.parametrize("text", [b"\xff", b"[" * 100_000, b'{"job": "x', b"{}"])
+def test_a_journal_that_cannot_be_understood_is_our_error(directory, text):
+    """Whatever stands there, be it no text at all, is told from no journal."""
+    root = staging_root(directory)
+    root.mkdir()
+    (root / "journal.json").write_bytes(text)
+    with pytest.raises(RmqIndexError, match=r"journal\.json: expected the journal of a write"):
+        effective_listing(directory)
