@@ -74,10 +74,14 @@ class LogOffset:
 
         Raises:
             KeyError: Something is missing.
+            TypeError: Something is no integer.
         """
-        if "last_offset" not in data:
-            return cls(data["offset"])
-        return cls(data["offset"], LastRecord(data["last_offset"], data["last_store_timestamp"]))
+        last = None
+        if "last_offset" in data:
+            last = LastRecord(data["last_offset"], data["last_store_timestamp"])
+        if any(type(number) is not int for number in (data["offset"], *(last or ()))):
+            raise TypeError("expected integers")
+        return cls(data["offset"], last)
 
 
 class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -13,7 +13,7 @@ when a stream that died runs it again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rmqindex._layout import FIRST_POSITION
@@ -115,8 +115,9 @@ class StoreOffset:
 
         Raises:
             KeyError: Something is missing.
+            TypeError: Something is of another type.
         """
-        return cls(
+        offset = cls(
             file=data["file"],
             position=data["position"],
             entries=data["entries"],
@@ -127,6 +128,11 @@ class StoreOffset:
             furthest_phy_offset=data.get("furthest_phy_offset", data["begin_phy_offset"]),
             furthest_name=data.get("furthest_name", data["file"]),
         )
+        for field in fields(cls):
+            value = getattr(offset, field.name)
+            if type(value).__name__ != field.type:
+                raise TypeError(f"{field.name}: expected {field.type}, got {value!r}")
+        return offset
 
 
 class Piece(NamedTuple):

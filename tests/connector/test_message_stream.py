@@ -244,6 +244,18 @@ def test_the_offset_of_another_source_is_refused(live):
         open_stream(live.root).latestOffset({"/store/index": {"file": "1"}}, ReadAllAvailable())
 
 
+@pytest.mark.parametrize("name", ["offset", "last_offset", "last_store_timestamp"])
+def test_an_offset_with_a_value_of_another_type_is_refused(live, name):
+    """What is no offset of ours is told before anything is read by it."""
+    live.send(1)
+    stream = open_stream(live.root)
+    offset, _ = next_batch(stream, stream.initialOffset())
+    (entry,) = offset.values()
+    entry[name] = None
+    with pytest.raises(ValueError, match="expected that of a stream of rmqcommitlog"):
+        stream.latestOffset(offset, ReadAllAvailable())
+
+
 def test_options_of_loads_that_make_no_sense_are_refused():
     """A stream begins where startingPosition says."""
     with pytest.raises(ValueError, match=r"not for spark\.readStream|only for the format"):

@@ -340,3 +340,17 @@ def test_a_limit_is_shared_and_used_up(available, limit):
     shares = shared(available, limit)
     assert all(0 <= share <= have for share, have in zip(shares, available, strict=True))
     assert sum(shares) == min(sum(available), sum(available) if limit is None else limit)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("position", "3"), ("entries", None), ("phy_offset", 1.5), ("file", 7), ("last_name", True)],
+)
+def test_an_offset_with_a_value_of_another_type_is_refused(name, value):
+    """What is no offset of ours is told before anything is read by it."""
+    directory, start = two_files()
+    offset = offsets_to_json({DIRECTORY: step(directory, start)})
+    assert offsets_from_json(offset)
+    offset[DIRECTORY][name] = value
+    with pytest.raises(ValueError, match="expected that of a stream of rmqindex"):
+        offsets_from_json(offset)
