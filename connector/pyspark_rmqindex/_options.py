@@ -68,6 +68,9 @@ _NOT_WITH_AUDIT = (
     "message",
 )
 
+# Those of a 64-bit number; Python refuses to read thousands.
+_MOST_DIGITS = 19
+
 # What Spark's catalog adds on its own: CatalogV2Util.TABLE_RESERVED_PROPERTIES and kin.
 _FROM_SPARK = frozenset(
     {
@@ -143,7 +146,7 @@ def _starting_position(value: str) -> str | int:
     text = value.strip().lower()
     if text in {"earliest", "latest"}:
         return text
-    if not text.isdecimal() or int(text) >= 2**63:
+    if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) >= 2**63:
         raise ValueError("earliest, latest, or an offset of at least 0")
     return int(text)
 
@@ -158,12 +161,16 @@ def _choice(*allowed: str) -> Callable[[str], str]:
     return parse
 
 
+def _json(value: str, expected: str) -> Any:  # noqa: ANN401  (whatever JSON holds)
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(expected) from error
+
+
 def _text_list(value: str) -> tuple[str, ...]:
     expected = 'a JSON list of strings, such as ["a", "b"]'
-    try:
-        items = json.loads(value)
-    except ValueError as error:
-        raise ValueError(expected) from error
+    items = _json(value, expected)
     if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
         raise ValueError(expected)
     return tuple(items)
@@ -171,10 +178,7 @@ def _text_list(value: str) -> tuple[str, ...]:
 
 def _hashes(value: str) -> tuple[int, ...]:
     expected = "an integer from 0 to 2147483647, or a JSON list of them"
-    try:
-        items = json.loads(value)
-    except ValueError as error:
-        raise ValueError(expected) from error
+    items = _json(value, expected)
     numbers = items if isinstance(items, list) else [items]
     for number in numbers:
         if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**31:
@@ -199,7 +203,8 @@ def _size(value: str) -> int:
     text = value.strip().lower()
     digits = text.rstrip("bkmg")
     unit = text[len(digits) :]
-    if not digits.isdecimal() or unit not in _UNITS or int(digits) < 1:
+    is_number = digits.isdecimal() and len(digits) <= _MOST_DIGITS
+    if not is_number or unit not in _UNITS or int(digits) < 1:
         raise ValueError("a number of bytes of at least 1, such as 134217728 or 128m")
     return int(digits) * _UNITS[unit]
 

@@ -121,10 +121,10 @@ def time_zone(name: str) -> dt.tzinfo:
     if name in {"Z", "z", "UTC", "GMT", "UT"}:
         return dt.UTC
     match = _OFFSET.fullmatch(name)
-    if match is not None:
-        offset = dt.timedelta(hours=int(match["hours"]), minutes=int(match["minutes"] or 0))
-        return dt.timezone(-offset if match["sign"] == "-" else offset)
     try:
+        if match is not None:
+            offset = dt.timedelta(hours=int(match["hours"]), minutes=int(match["minutes"] or 0))
+            return dt.timezone(-offset if match["sign"] == "-" else offset)
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise ValueError("a time zone such as Asia/Shanghai or +08:00") from error
