@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from rmqindex._consume_queue_layout import BATCH_FOLDER, FILE_NAME_DIGITS, QUEUE_FOLDER
 from rmqindex._errors import RmqIndexError
+from rmqindex._layout import INT32_MAX
 from rmqindex._paths import directory_entries, exists
 from rmqindex._storage import is_remote, local_path
 
@@ -67,7 +68,7 @@ def find_queues(path: PathLike) -> list[FoundQueue]:
     text = str(path) if is_remote(path) else str(local_path(path).absolute())
     if not exists(text):
         raise RmqIndexError(f"{text}: no such file or directory")
-    parts = _parts(text)
+    parts = _parts(text) or [""]
     if _FILE_NAME.fullmatch(parts[-1]):
         return [_only_file(text, parts)]
     entries = directory_entries(text)
@@ -113,15 +114,20 @@ def _queues_of_folder(entries: list[FileEntry], *, is_batch: bool) -> list[Found
 
 
 def _queues_of_topic(topic: str, entries: list[FileEntry], *, is_batch: bool) -> list[FoundQueue]:
-    numbered = [each for each in entries if each.is_directory and _QUEUE_ID.fullmatch(each.name)]
+    numbered = [each for each in entries if each.is_directory and _is_queue_id(each.name)]
     return [
         FoundQueue(topic, int(each.name), is_batch, _files(directory_entries(each.path)))
         for each in sorted(numbered, key=lambda each: int(each.name))
     ]
 
 
+def _is_queue_id(name: str) -> bool:
+    """Tell whether a folder's name is an int, as the broker's ``Integer.parseInt`` does."""
+    return _QUEUE_ID.fullmatch(name) is not None and int(name) <= INT32_MAX
+
+
 def _queue(path: str, parts: list[str]) -> FoundQueue:
-    if len(parts) < 2 or not _QUEUE_ID.fullmatch(parts[-1]):
+    if len(parts) < 2 or not _is_queue_id(parts[-1]):
         raise RmqIndexError(f"{path}: expected the directory of a queue, named by its number")
     is_batch = len(parts) > 2 and parts[-3] == BATCH_FOLDER
     return FoundQueue(parts[-2], int(parts[-1]), is_batch, _files(directory_entries(path)))

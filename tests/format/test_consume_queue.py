@@ -379,3 +379,21 @@ def test_the_working_directory_may_be_a_queue(monkeypatch):
     monkeypatch.chdir(STORE / "consumequeue" / "TopicTest" / "1")
     (queue,) = ConsumeQueue.find(os.curdir)
     assert (queue.topic, queue.queue_id) == ("TopicTest", 1)
+
+
+def test_a_folder_whose_number_is_no_int_is_no_queue(tmp_path):
+    """A broker does not load it either; named itself, it is an error of ours."""
+    folder = tmp_path / "consumequeue" / "T"
+    for queue_id in ("0", "2147483647", "2147483648", "9999999999"):
+        shutil.copytree(STORE / "consumequeue" / "TopicTest" / "0", folder / queue_id)
+    queues = ConsumeQueue.find(tmp_path)
+    assert [queue.queue_id for queue in queues] == [0, 2**31 - 1]
+    assert next(queues[1].scan())["queue_id"][0].as_py() == 2**31 - 1
+    with pytest.raises(RmqIndexError, match="named by its number"):
+        ConsumeQueue.find(folder / "2147483648")
+
+
+def test_the_root_of_the_disk_is_no_queue():
+    """A path without any name is refused like any other that is none."""
+    with pytest.raises(RmqIndexError, match="expected a store"):
+        ConsumeQueue.find("/")
