@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +50,15 @@ def anonymous_bytes_above_idle(spark: SparkSession, work: Callable[[], object]) 
 
 
 def _fresh_workers(spark: SparkSession) -> None:
-    """Have idle workers at hand that have imported what every worker imports."""
+    """Have idle workers at hand that have imported what every worker imports, and nothing else.
+
+    A worker that has worked keeps the memory it needed, so those of earlier work are ended.
+    """
+    workers = _anonymous_bytes(spark)
+    for pid in workers:
+        if _parent(pid) in workers:  # not Spark's daemon, of which they are forked
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
@@ -59,11 +70,10 @@ def _anonymous_bytes(spark: SparkSession) -> dict[int, int]:
     """Return the anonymous memory of each Python worker of the session's JVM."""
     jvm = spark.sparkContext._gateway.proc.pid  # noqa: SLF001
     parents = {}
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(status.parent.name)] = int(status.read_text().rpartition(")")[2].split()[1])
-        except (OSError, ValueError):
-            continue
+    for process in Path("/proc").glob("[0-9]*"):
+        parent = _parent(int(process.name))
+        if parent is not None:
+            parents[int(process.name)] = parent
     found = {}
     for pid in parents:
         if jvm in _ancestors(pid, parents):
@@ -76,6 +86,13 @@ def _anonymous_bytes(spark: SparkSession) -> dict[int, int]:
             if match and b"python" in command:
                 found[pid] = int(match[1]) * _KILOBYTE
     return found
+
+
+def _parent(pid: int) -> int | None:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, ValueError):
+        return None
 
 
 def _ancestors(pid: int, parents: dict[int, int]) -> set[int]:
