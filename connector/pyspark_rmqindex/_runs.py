@@ -158,10 +158,10 @@ class RunBuffer:
             block["file"] = ranks[block["file"]]
         order = _sorting(block, self._order.levels)
         name = f"{self._prefix}-{len(self.slices)}"
-        columns = [
+        columns = (  # one at a time
             np.ascontiguousarray(block[column] if order is None else block[column][order])
             for column in self._order.columns
-        ]
+        )
         data: bytes | None = None
         if self._filled <= self._inline and not self.slices:
             data = b"".join(column.tobytes() for column in columns)

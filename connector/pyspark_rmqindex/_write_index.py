@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["write_index"]
 
 # Rows that a task holds in memory at a time.
-_RUN_ROWS = 1 << 21
+_RUN_ROWS = 1 << 20
 # Rows that the commit appends to the last file itself.
 _COMMIT_ROWS = 1_000_000
 _ANSWER = "answer STRING"
