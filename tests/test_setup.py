@@ -101,3 +101,15 @@ def test_no_node_or_no_npm_is_one_clear_line(tmp_path, there):
     assert (code, out) == (1, "")
     assert err.startswith("The tests need Node.js 18 or later with npm")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("there", [[], ["mvn"], ["javac"], ["mvn", "javac"]])
+def test_no_maven_or_no_compiler_is_one_clear_line(tmp_path, there):
+    """The tests beside RocketMQ's own classes need both."""
+    for name in there:
+        program(tmp_path, name, "exit 0")
+    code, out, err = run("check-maven", PATH=str(tmp_path))
+    missing = [name for name in ("mvn", "javac") if name not in there]
+    assert (code, out) == (1 if missing else 0, "")
+    assert err.count("\n") == bool(missing)
+    assert not missing or f"there is no {missing[0]} on the PATH" in err
