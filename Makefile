@@ -14,7 +14,7 @@ unexport PYTHONHOME PYTHONPATH PYTHONSTARTUP VIRTUAL_ENV
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_DIST_CLASSPATH PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON
 unexport PYSPARK_SUBMIT_ARGS HADOOP_CONF_DIR HADOOP_HOME
 
-.PHONY: help demo test lint format docs bench differential wheel clean
+.PHONY: help demo test lint format docs bench differential fuzz wheel clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -57,6 +57,10 @@ differential: $(VENV)/.dev
 	@.ci/check-maven
 	$(BIN)/python -m tests.differential $(DIFFERENTIAL)
 
+## make fuzz     fuzz the decoders, 20 seconds each of 19 targets
+fuzz: $(VENV)/.fuzz
+	$(BIN)/python -m tests.fuzz $(FUZZ)
+
 ## make wheel    build the wheel and the source distribution into dist/
 wheel: $(VENV)/.dev
 	@rm -rf dist
@@ -92,6 +96,11 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.spark
 $(VENV)/.docs: pyproject.toml $(VENV)/.dev
 	@echo "Installing the documentation tools into $(VENV)"
 	@$(PIP) install --group docs
+	@touch $@
+
+$(VENV)/.fuzz: pyproject.toml $(VENV)/.dev
+	@echo "Installing what fuzzing needs into $(VENV)"
+	@$(PIP) install --group fuzz
 	@touch $@
 
 $(VENV)/.bench: pyproject.toml $(VENV)/.dev

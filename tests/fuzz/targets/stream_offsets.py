@@ -1,0 +1,85 @@
+"""The offsets of streams, as Spark keeps them between runs."""
+
+from __future__ import annotations
+
+import json
+
+from pyspark_rmqindex._message_stream import _from_json, _to_json
+from pyspark_rmqindex._stream_offsets import (
+    SeenFile,
+    offsets_from_json,
+    offsets_to_json,
+    reached,
+    slices_between,
+    state_of,
+)
+
+from ..json_bytes import mutate_json, text_of
+from ..outcome import outcome
+
+MAX_LENGTH = 1000
+SHORT = 5_000
+_FILES = [
+    SeenFile("20231114221320000", 1_700_000_000_000, 0, 4),
+    SeenFile("20231114221330000", 1_700_000_010_000, 500, 6),
+    SeenFile("20231114221310000", 1_700_000_020_000, 900, 2),
+]
+_ENTRY = {
+    "file": "20231114221330000",
+    "position": 3,
+    "entries": 5,
+    "phy_offset": 600,
+    "begin_timestamp": 1_700_000_010_000,
+    "begin_phy_offset": 500,
+}
+_MESSAGE = {"offset": 900, "last_offset": 700, "last_store_timestamp": 1_700_000_000_000}
+
+
+def seeds():
+    """Return offsets of entries and of messages."""
+    further = {"last_name": "3", "furthest_phy_offset": 900, "furthest_name": "20231114221310000"}
+    return [
+        text_of({"/a": _ENTRY}),
+        text_of({"/a": {**_ENTRY, **further}, "/b": _ENTRY}),
+        text_of({"/a": _MESSAGE}),
+        text_of({"/a": {"offset": 0}}),
+        b"{}",
+    ]
+
+
+def mutate(data, random):
+    """Change the text."""
+    return mutate_json(data, random)
+
+
+def check(data):
+    """Read offsets, and go on from them."""
+    try:
+        fields = json.loads(data)
+    except (ValueError, RecursionError):
+        return  # Spark reads the text
+    found = outcome(offsets_from_json, fields, refuses=True)
+    if found.is_value:
+        assert (
+            offsets_from_json(json.loads(json.dumps(offsets_to_json(found.value)))) == found.value
+        )
+        for offset in found.value.values():
+            _go_on(offset)
+    messages = outcome(_from_json, fields, refuses=True)
+    if messages.is_value:
+        assert _from_json(json.loads(json.dumps(_to_json(messages.value)))) == messages.value
+        for offset in messages.value.values():
+            assert type(offset.offset) is int
+            assert offset.last is None or {type(each) for each in offset.last} == {int}
+
+
+def _go_on(offset):
+    state = state_of("/a", offset, _FILES, _phy_offset_at)
+    behind = reached(offset, state.pieces, _phy_offset_at)
+    slices_between("/a", offset, behind, _FILES, _phy_offset_at)
+    slices_between("/a", None, offset, _FILES, _phy_offset_at)
+    offset.has_begun(_FILES[0])
+
+
+def _phy_offset_at(_, position):
+    return None if position % 2 else 100 * position

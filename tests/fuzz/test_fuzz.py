@@ -1,0 +1,62 @@
+"""What fuzzing kept: inputs that reach all code, and those that once failed."""
+
+from __future__ import annotations
+
+import pytest
+
+from . import __main__ as command
+from .memory import in_memory, limited
+from .run import CORPUS, TARGETS, Result, inputs_of, load
+
+_LARGEST_CORPUS = 1_000_000
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_kept_inputs_are_values_or_errors_of_ours(target):
+    """Each is decoded in every way of its target, with bounded memory, and comes to an end."""
+    module = load(target)
+    inputs = {path.name: path.read_bytes() for path in inputs_of(target)}
+    assert inputs
+    for name, data in [*inputs.items(), *(("a seed", seed) for seed in module.seeds())]:
+        with in_memory(), limited():
+            try:
+                module.check(data)
+            except Exception as error:
+                error.add_note(f"{target}: {name}")
+                raise
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_changes_of_inputs_are_values_or_errors_of_ours(target):
+    """What a target's own mutator makes of its seeds, without any guidance."""
+    module = load(target)
+    mutate = getattr(module, "mutate", lambda data, random: data + random.randbytes(1))
+    from random import Random
+
+    random = Random(7)
+    with in_memory(), limited():
+        for _ in range(3):
+            for seed in module.seeds():
+                module.check(mutate(seed, random)[: module.MAX_LENGTH])
+
+
+def test_the_kept_inputs_are_few_and_small():
+    """The repository does not grow with every run."""
+    files = [path for path in CORPUS.rglob("*") if path.is_file()]
+    assert {path.parent.name for path in files} == set(TARGETS)
+    assert sum(path.stat().st_size for path in files) < _LARGEST_CORPUS
+
+
+@pytest.mark.parametrize(
+    ("result", "code"),
+    [
+        (Result(10, 1, 1, (), ""), 0),
+        (Result(10, 1, 1, (CORPUS,), "crash"), 1),
+        (Result(0, 0, 0, (), "no end"), 1),
+    ],
+)
+def test_the_command_fails_on_a_finding_and_where_nothing_ran(result, code, monkeypatch):
+    """So does CI then."""
+    monkeypatch.setattr(command, "run", lambda *_, **__: result)
+    monkeypatch.setattr("sys.argv", ["fuzz", "header", "--runs", "10"])
+    assert command.main() == code
