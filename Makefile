@@ -57,7 +57,7 @@ differential: $(VENV)/.dev
 	@.ci/check-maven
 	$(BIN)/python -m tests.differential $(DIFFERENTIAL)
 
-## make fuzz     fuzz the decoders, 20 seconds each of 19 targets
+## make fuzz     fuzz the decoders, 20 seconds each target (seven minutes)
 fuzz: $(VENV)/.fuzz
 	$(BIN)/python -m tests.fuzz $(FUZZ)
 

@@ -68,7 +68,7 @@ def seeds() -> list[bytes]:
 
 def mutate(data: bytes, random) -> bytes:
     """Change fields: one, or a few, to what is near the truth, extreme, or another's value."""
-    bytes_ = bytearray(data)
+    bytes_ = bytearray(data.ljust(_PREFIX, b"\0"))
     for _ in range(random.choice((1, 1, 2, 4))):
         _change(bytes_, random)
     return bytes(bytes_)

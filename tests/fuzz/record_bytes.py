@@ -170,7 +170,7 @@ def mutate_log(data: bytes, random, prefix: int, base: int) -> bytes:
         elif kind == 3:
             changed += bytes(random.randrange(1, 40))
         elif kind == 4:
-            changed[random.randrange(prefix)] = random.randrange(256)
+            changed[random.randrange(max(prefix, 1))] = random.randrange(256)
         else:
             _change_record(changed, random.choice(starts), random)
         if random.random() < 0.7:

@@ -138,7 +138,9 @@ def check(data):
     assert sure is None or sure == short
     with constants(_SMALL), CommitLog(files) as opened:
         assert _scanned(opened, crc, _FEW) == short
-        _WAYS[flags >> 4 & 3](opened, _Case(files, plain, whole, short, sure, crc, chunk, flags))
+        _WAYS[(flags >> 4) % len(_WAYS)](
+            opened, _Case(files, plain, whole, short, sure, crc, chunk, flags)
+        )
 
 
 class _Case(NamedTuple):
@@ -267,7 +269,20 @@ def _check_follow(log, case):
     assert by_many.is_value or mode == "FAILFAST", by_many.error
 
 
-_WAYS = (_check_columns, _check_parts, _check_offsets, _check_follow)
+def _check_range(log, case):
+    """A range of offsets has the rows that start in it, unless it begins inside a record."""
+    start, stop = 4 * case.chunk, 4 * case.chunk + 40 * case.flags
+    found = table_outcome(
+        log.scan, start, stop, _FEW, check_crc=case.crc, max_records=2, mode="DROPMALFORMED"
+    )
+    assert found.is_value, found.error
+    rows = [] if found.value is None else found.value.to_pylist()
+    known = {row["phy_offset"] for row in case.short}
+    if start not in case.plain or start in known:
+        assert rows == [row for row in case.short if start <= row["phy_offset"] < stop]
+
+
+_WAYS = (_check_columns, _check_parts, _check_offsets, _check_follow, _check_range)
 
 
 def _followed(log, mode, max_records):

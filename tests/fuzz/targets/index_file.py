@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rmqindex import IndexFile, _index_file, _salvage, _select, salvage
+from rmqindex import IndexFile, _index_file, _salvage, salvage
 from rmqindex._hash_set import HashSet
 from rmqindex._layout import HEADER_SIZE
 from rmqindex._point import PointFile
@@ -30,7 +30,6 @@ _SMALL = {
         "_SEARCH_HASHES": 3,
     },
     _salvage: {"BLOCK": 4},
-    _select: {"_SHORT_STEPS": 2, "_SHORT_STEP": 4, "_STRETCH": 3},
 }
 _STRANGERS = [0, 1, 5, 2**31 - 1]
 

@@ -32,6 +32,13 @@ _ENTRY = {
     "begin_timestamp": 1_700_000_010_000,
     "begin_phy_offset": 500,
 }
+# What was read of each file, and of one that is gone.
+_PLACES = [
+    {"file": file.name, "position": position, "entries": 5, "phy_offset": 100 * (position - 1)}
+    | {"begin_timestamp": file.begin_timestamp, "begin_phy_offset": file.begin_phy_offset}
+    for file in [*_FILES, SeenFile("20231114221300000", 1, 2, 3)]
+    for position in (2, 4, 9)
+]
 _MESSAGE = {"offset": 900, "last_offset": 700, "last_store_timestamp": 1_700_000_000_000}
 
 
@@ -44,6 +51,8 @@ def seeds():
         text_of({"/a": _MESSAGE}),
         text_of({"/a": {"offset": 0}}),
         b"{}",
+        *(text_of({"/a": place}) for place in _PLACES),
+        *(text_of({"/a": {**place, "last_name": "1", "entries": 1}}) for place in _PLACES),
     ]
 
 
