@@ -48,6 +48,37 @@ def default_size_case():
 
 
 @pytest.fixture(scope="session")
+def s3():
+    """The one S3 server of a test run."""
+    from s3_server import S3Server
+
+    server = S3Server()
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def s3_store(s3):
+    """The URI of the sample store there, its index and its CommitLog."""
+    import rmqindex
+
+    return s3.put(Path(rmqindex.sample_store()), "sample")
+
+
+@pytest.fixture
+def s3_environment(s3, monkeypatch):
+    """Let AWS's variables lead to the server, and nothing else that lies about here."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    s3.recover()
+    yield s3
+    s3.recover()
+
+
+@pytest.fixture(scope="session")
 def spark(tmp_path_factory):
     """The one Spark session of a test run: two cores, no user interface, a quiet console."""
     from pyspark.sql import SparkSession

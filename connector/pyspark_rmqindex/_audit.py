@@ -14,8 +14,10 @@ from pyspark_rmqindex._batches import check_not_null
 from pyspark_rmqindex._logs import absolute_log
 from pyspark_rmqindex._options import AUTO
 from pyspark_rmqindex._patterns import expand, has_pattern
+from pyspark_rmqindex._reaching import reaching_s3
 from rmqindex import CommitLog, RmqIndexError
 from rmqindex._paths import exists, is_index_name
+from rmqindex._s3 import using
 from rmqindex._storage import is_remote, local_path
 from rmqindex._verify import plan_audit, run_audit, sibling_log
 
@@ -52,8 +54,10 @@ class AuditReader(DataSourceReader):
             schema: The requested columns, checked.
         """
         self._options = options
+        self._s3 = options.s3
         self._schema = schema
 
+    @reaching_s3
     def partitions(self) -> Sequence[InputPartition]:
         """Look at each file's ends, and divide the work.
 
@@ -84,7 +88,8 @@ class AuditReader(DataSourceReader):
         if not isinstance(partition, AuditPartition):
             return  # Spark runs one task where there is nothing to look at
         schema = to_arrow_schema(self._schema)
-        findings = run_audit(partition.unit)
+        with using(self._s3):
+            findings = run_audit(partition.unit)
         if findings.num_rows:
             arrays = [findings[field.name.lower()].cast(field.type) for field in schema]
             check_not_null(schema, arrays)

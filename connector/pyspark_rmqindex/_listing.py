@@ -30,6 +30,7 @@ from rmqindex._paths import (
     list_index_files,
     resolve,
 )
+from rmqindex._s3 import carried
 from rmqindex._storage import is_remote, local_path
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def _read_headers(files: list[FoundFile], options: ReadOptions) -> list[FileSlic
 
     if any(is_remote(file.path) for file in files):
         with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
-            slices = list(pool.map(read, files))
+            slices = list(pool.map(carried(read), files))
     else:
         slices = [read(file) for file in files]
     return [each for each in slices if each is not None]

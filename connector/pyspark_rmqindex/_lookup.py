@@ -23,6 +23,7 @@ from pyspark_rmqindex._planning import prune
 from pyspark_rmqindex._reader import with_logs
 from pyspark_rmqindex._record import log_plan
 from pyspark_rmqindex._schema import full_schema
+from rmqindex._s3 import using
 from rmqindex._storage import is_remote
 
 if TYPE_CHECKING:
@@ -237,10 +238,11 @@ def _listed(keys: DataFrame, options: ReadOptions) -> Listing:
 
 
 def _list(options: ReadOptions) -> Listing:
-    listing = list_slices(options)
-    if options.commit_log is None:
-        return listing
-    return listing._replace(slices=with_logs(listing.slices, options.commit_log))
+    with using(options.s3):
+        listing = list_slices(options)
+        if options.commit_log is None:
+            return listing
+        return listing._replace(slices=with_logs(listing.slices, options.commit_log))
 
 
 def _list_in_task(

@@ -23,6 +23,7 @@ from pyspark_rmqindex._lookup_cost import Strategy, is_scanned
 from pyspark_rmqindex._record import log_plan
 from pyspark_rmqindex._schema import MATCH_COLUMN
 from pyspark_rmqindex._verify import VERIFIED, Verifier, may_hold, settled
+from rmqindex._s3 import iterated_with
 from rmqindex._storage import is_remote
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class LookupTask:
             CorruptIndexError: Malformed bytes, in the mode ``FAILFAST``.
             RmqIndexError: A file is not the listed one any more.
         """
-        yield from merge(self._answers(batches))
+        yield from merge(iterated_with(self.options.s3, self._answers(batches)))
 
     def _answers(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for chunk in self._chunks(batches):

@@ -15,10 +15,12 @@ from pyspark_rmqindex._batches import check_not_null
 from pyspark_rmqindex._bounds import planned_bound, task_bound
 from pyspark_rmqindex._messages import Messages, log_columns
 from pyspark_rmqindex._partitions import LocalBound
+from pyspark_rmqindex._reaching import reaching_s3
 from pyspark_rmqindex._schema import STORE_COLUMN
 from pyspark_rmqindex._stores import logs_of
 from pyspark_rmqindex._times import time_zone
 from rmqindex import CommitLog
+from rmqindex._s3 import iterated_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -82,8 +84,10 @@ class MessageReader(DataSourceReader):
             schema: The requested columns, checked.
         """
         self._options = options
+        self._s3 = options.s3
         self._schema = schema
 
+    @reaching_s3
     def partitions(self) -> Sequence[InputPartition]:
         """Find the files and divide the work.
 
@@ -122,9 +126,14 @@ class MessageReader(DataSourceReader):
             task_bound(bound, up=up) if isinstance(bound, LocalBound) else bound
             for bound, up in ((partition.begin, True), (partition.end, False))
         )
+        yield from iterated_with(self._s3, self._of_partition(partition, (begin, end)))
+
+    def _of_partition(
+        self, partition: MessagePartition, times: tuple[int | None, int | None]
+    ) -> Iterator[pa.RecordBatch]:
         with CommitLog(partition.files) as log:
-            for start, stop in partition.ranges:
-                yield from self._messages(log, partition.store, (start, stop), (begin, end))
+            for offsets in partition.ranges:
+                yield from self._messages(log, partition.store, offsets, times)
 
     def _messages(
         self,

@@ -26,6 +26,7 @@ from pyspark_rmqindex._message_reader import (
     files_around,
     packed,
 )
+from pyspark_rmqindex._reaching import reaching_s3
 from pyspark_rmqindex._record import log_warning
 from pyspark_rmqindex._stores import logs_of
 from rmqindex import CommitLog, RmqIndexError
@@ -95,10 +96,12 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             schema: The requested columns, checked.
         """
         self._options = options
+        self._s3 = options.read.s3
         self._reader = MessageReader(options.read, schema)
         self._target: dict[str, int] | None = None
         self._told: set[str] = set()
 
+    @reaching_s3
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's name)
         """Return where a new stream begins.
 
@@ -116,6 +119,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(self._options.max_bytes)
         return ReadAllAvailable()
 
+    @reaching_s3
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (Spark's name)
         """Remember where the logs end now, where the stream is to end.
 
@@ -124,6 +128,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         self._target = {store: self._end_of(log).offset for store, log in self._logs() if log.files}
 
+    @reaching_s3
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return where the next batch ends.
 
@@ -160,6 +165,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 offsets[store] = LogOffset(progress.end, progress.last)
         return _to_json(offsets)
 
+    @reaching_s3
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Divide a batch among tasks.
 

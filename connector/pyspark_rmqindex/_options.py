@@ -6,12 +6,14 @@ import datetime as dt
 import difflib
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark_rmqindex._patterns import has_pattern
+from pyspark_rmqindex._reaching import s3_settings_of
 from pyspark_rmqindex._times import LocalTime, parse_time, time_zone
 from rmqindex import Layout
+from rmqindex._s3 import S3Settings, check_no_secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -51,6 +53,7 @@ _WRITE: frozenset[Scope] = frozenset({"write"})
 _MESSAGES: frozenset[Scope] = frozenset({"messages"})
 _QUEUES: frozenset[Scope] = frozenset({"queues"})
 _ALL_READS: frozenset[Scope] = _READ | _MESSAGES | _STREAMS
+_EVERYWHERE: frozenset[Scope] = _EVERY | _MESSAGES | _MESSAGE_STREAM | _QUEUES
 
 #: The value of ``commitLog`` that stands for the sibling of each index directory.
 AUTO = "auto"
@@ -100,6 +103,7 @@ class Option:
         doc: What it does.
         default: The text that stands for not giving it; None where absence has its own meaning.
         default_doc: What absence means, where ``default`` does not say it.
+        secret: Whether errors must not show its text.
     """
 
     name: str
@@ -109,6 +113,7 @@ class Option:
     doc: str
     default: str | None = None
     default_doc: str = ""
+    secret: bool = False
 
 
 def _text(value: str) -> str:
@@ -207,6 +212,19 @@ def _size(value: str) -> int:
     if not is_number or unit not in _UNITS or int(digits) < 1:
         raise ValueError("a number of bytes of at least 1, such as 134217728 or 128m")
     return int(digits) * _UNITS[unit]
+
+
+# Hadoop's unit where none is given.
+_DURATIONS = {"": 1, "ms": 1, "s": 1000, "m": 60_000}
+
+
+def _duration(value: str) -> int:
+    text = value.strip().lower()
+    digits = text.rstrip("ms")
+    unit = text[len(digits) :]
+    if not digits.isdecimal() or unit not in _DURATIONS or int(digits) < 1:
+        raise ValueError("a time of at least 1 ms, such as 5000 (milliseconds), 5s or 1m")
+    return int(digits) * _DURATIONS[unit]
 
 
 OPTIONS: tuple[Option, ...] = (
@@ -591,6 +609,92 @@ OPTIONS: tuple[Option, ...] = (
         "new files, so that a broker that starts after a crash keeps them.",
         default="false",
     ),
+    Option(
+        "fs.s3a.endpoint",
+        "host and port, or URL",
+        _some_text,
+        _EVERYWHERE,
+        "S3 of another maker than AWS: where it is, such as `http://minio:9000`. This and the "
+        "following are Hadoop's names, so that one set of options serves Spark's own sources, too.",
+        default_doc="the environment's `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL`, else AWS",
+    ),
+    Option(
+        "fs.s3a.endpoint.region",
+        "string",
+        _some_text,
+        _EVERYWHERE,
+        "The region of the bucket.",
+        default_doc="the environment's `AWS_REGION` or `AWS_DEFAULT_REGION`, else found out",
+    ),
+    Option(
+        "fs.s3a.access.key",
+        "string",
+        _some_text,
+        _EVERYWHERE,
+        "The id of the key for S3. No error, plan or log shows this and the next two.",
+        default_doc="what AWS's own tools find: the environment's `AWS_ACCESS_KEY_ID`, "
+        "`~/.aws`, the instance's role",
+        secret=True,
+    ),
+    Option(
+        "fs.s3a.secret.key",
+        "string",
+        _some_text,
+        _EVERYWHERE,
+        "The key for S3, together with its id.",
+        default_doc="as `fs.s3a.access.key`",
+        secret=True,
+    ),
+    Option(
+        "fs.s3a.session.token",
+        "string",
+        _some_text,
+        _EVERYWHERE,
+        "The token that belongs to a temporary key.",
+        default_doc="none where the key is given, else as `fs.s3a.access.key`",
+        secret=True,
+    ),
+    Option(
+        "fs.s3a.connection.ssl.enabled",
+        "boolean",
+        _boolean,
+        _EVERYWHERE,
+        "Whether connections to S3 are encrypted, where the endpoint is no URL.",
+        default_doc="`true`",
+    ),
+    Option(
+        "fs.s3a.path.style.access",
+        "boolean",
+        _boolean,
+        _EVERYWHERE,
+        "Whether a bucket is named in the path, not in the host name.",
+        default_doc="`true` with an endpoint, else `false`",
+    ),
+    Option(
+        "fs.s3a.attempts.maximum",
+        "integer",
+        _integer(1, 100),
+        _EVERYWHERE,
+        "How often a request to S3 is sent at most, before its failure is an error.",
+        default_doc="5",
+    ),
+    Option(
+        "fs.s3a.connection.establish.timeout",
+        "milliseconds, or with a unit",
+        _duration,
+        _EVERYWHERE,
+        "How long a connection to S3 may take, such as `5s`; then the request is sent again.",
+        default_doc="5s",
+    ),
+    Option(
+        "fs.s3a.connection.timeout",
+        "milliseconds, or with a unit",
+        _duration,
+        _EVERYWHERE,
+        "How long a request to S3 may stand still, such as `30s`; then it is sent again. Whole "
+        "seconds count, at least one.",
+        default_doc="30s",
+    ),
 )
 
 
@@ -628,8 +732,18 @@ def parse_options(raw: Mapping[str, str], scope: Scope) -> dict[str, Any]:
         try:
             values[option.name] = None if text is None else option.parse(text)
         except ValueError as error:
-            raise ValueError(f"option {option.name!r}: expected {error}, got {text!r}") from error
+            got = "another text" if option.secret else repr(text)
+            raise ValueError(f"option {option.name!r}: expected {error}, got {got}") from error
+    _check_no_secrets(values)
     return values
+
+
+def _check_no_secrets(values: Mapping[str, Any]) -> None:
+    """Refuse keys in paths, which are shown in many places."""
+    logs = (values.get("commitLog") or "").split(",")
+    for path in (values.get("path"), *(values.get("paths") or ()), *logs):
+        if path is not None:
+            check_no_secret(path)
 
 
 def _unknown(name: str, scope: Scope) -> str:
@@ -712,6 +826,7 @@ class ReadOptions:
         log_level: ``INFO`` or ``WARNING``; None for what the environment says.
         audit: Whether findings are returned instead of entries.
         has_store: Whether the column ``store`` exists where no schema is given.
+        s3: How S3 is reached.
     """
 
     paths: tuple[str, ...]
@@ -736,6 +851,7 @@ class ReadOptions:
     log_level: str | None
     audit: bool = False
     has_store: bool = False
+    s3: S3Settings = field(default_factory=S3Settings)
 
     @property
     def has_keys(self) -> bool:
@@ -805,6 +921,7 @@ def read_options_of(values: Mapping[str, Any]) -> ReadOptions:
         log_level=values["logLevel"],
         audit=_audit(values),
         has_store=_has_store(values, paths),
+        s3=s3_settings_of(values),
     )
 
 
@@ -825,10 +942,12 @@ class QueueOptions:
     Attributes:
         paths: Where the queues are, at least one.
         max_partition_bytes: Bytes of files a partition aims at.
+        s3: How S3 is reached.
     """
 
     paths: tuple[str, ...]
     max_partition_bytes: int
+    s3: S3Settings = field(default_factory=S3Settings)
 
 
 def queue_options(raw: Mapping[str, str]) -> QueueOptions:
@@ -838,7 +957,7 @@ def queue_options(raw: Mapping[str, str]) -> QueueOptions:
         ValueError: An unknown option or a bad value.
     """
     values = parse_options(raw, "queues")
-    return QueueOptions(paths_of(values), values["maxPartitionBytes"])
+    return QueueOptions(paths_of(values), values["maxPartitionBytes"], s3_settings_of(values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -860,6 +979,7 @@ class MessageOptions:
         mode: ``FAILFAST`` or ``DROPMALFORMED``.
         max_partition_bytes: Bytes of the log a partition aims at.
         has_store: Whether the column ``store`` exists where no schema is given.
+        s3: How S3 is reached.
     """
 
     paths: tuple[str, ...]
@@ -874,6 +994,7 @@ class MessageOptions:
     mode: Mode
     max_partition_bytes: int
     has_store: bool = False
+    s3: S3Settings = field(default_factory=S3Settings)
 
 
 def message_options(raw: Mapping[str, str]) -> MessageOptions:
@@ -905,6 +1026,7 @@ def message_options_of(values: Mapping[str, Any]) -> MessageOptions:
         mode=values["mode"],
         max_partition_bytes=values["maxPartitionBytes"],
         has_store=_has_store(values, paths),
+        s3=s3_settings_of(values),
     )
 
 

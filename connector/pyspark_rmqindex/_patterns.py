@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rmqindex import RmqIndexError
 from rmqindex._paths import FileEntry, directory_entries, exists
-from rmqindex._storage import is_remote
+from rmqindex._storage import child_uri, is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -85,7 +85,8 @@ def entries_or_none(directory: str) -> list[FileEntry]:
 
 def listed(directory: str, entry: FileEntry) -> str:
     """Return the path by which a file is known, wherever its bytes are for the moment."""
-    return entry.path if is_remote(directory) else _child(directory, entry.name)
+    child = child_uri if is_remote(directory) else _child
+    return child(directory, entry.name)
 
 
 def broker_order(entry: FileEntry) -> bytes:

@@ -11,8 +11,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyspark_rmqindex._batches import check_not_null
+from pyspark_rmqindex._reaching import reaching_s3
 from rmqindex import ConsumeQueue
 from rmqindex._consume_queue import read_units
+from rmqindex._s3 import iterated_with
 from rmqindex._storage import is_remote, local_path
 
 if TYPE_CHECKING:
@@ -61,8 +63,10 @@ class QueueReader(DataSourceReader):
             schema: The requested columns, checked.
         """
         self._options = options
+        self._s3 = options.s3
         self._schema = schema
 
+    @reaching_s3
     def partitions(self) -> Sequence[InputPartition]:
         """Find the files and divide the work.
 
@@ -90,7 +94,7 @@ class QueueReader(DataSourceReader):
             batches = read_units(
                 part.file, part.topic, part.queue_id, is_batch=part.is_batch, blanks=False
             )
-            for batch in batches:
+            for batch in iterated_with(self._s3, batches):
                 arrays = [batch[field.name.lower()].cast(field.type) for field in schema]
                 check_not_null(schema, arrays)
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -22,12 +22,14 @@ from pyspark_rmqindex._options import AUTO
 from pyspark_rmqindex._partitions import IndexPartition, LocalBound, Query
 from pyspark_rmqindex._planning import Packing, apportion, matching_pairs, prune
 from pyspark_rmqindex._pushdown_state import check_generation, locked_state
+from pyspark_rmqindex._reaching import reaching_s3
 from pyspark_rmqindex._record import ScanPlan, log_plan, record_plan
 from pyspark_rmqindex._schema import EXTRA_MESSAGE_COLUMNS, KEY_COLUMNS, MATCH_COLUMN
 from pyspark_rmqindex._stores import store_of, store_of_log
 from pyspark_rmqindex._times import MILLISECOND
 from pyspark_rmqindex._verify import NEEDED, VERIFIED, Verifier, may_hold, settled
 from rmqindex import CommitLog, index_key_hashes
+from rmqindex._s3 import iterated_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -133,6 +135,7 @@ class IndexReader(DataSourceReader):
             raw_options: The options as Spark passed them, by which the plan is recorded.
         """
         self._options = options
+        self._s3 = options.s3
         self._schema = schema
         self._raw_options = raw_options
 
@@ -160,7 +163,7 @@ class IndexReader(DataSourceReader):
         )
         if times.is_empty:
             return
-        yield from merge(self._batches(partition, times))
+        yield from merge(iterated_with(self._s3, self._batches(partition, times)))
 
     def _batches(self, partition: IndexPartition, times: Range) -> Iterator[pa.RecordBatch]:
         query = partition.query
@@ -183,6 +186,7 @@ class IndexReader(DataSourceReader):
                     else:
                         yield from finder.find(file, each, times, builder, check)
 
+    @reaching_s3
     def _plan(self, wanted: Wanted, filters: Sequence[Filter]) -> list[IndexPartition]:
         """Make the partitions, and show what they are."""
         options = self._options

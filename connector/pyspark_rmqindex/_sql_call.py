@@ -28,6 +28,7 @@ from pyspark_rmqindex._options import AUTO, OPTIONS, option_text, read_options
 from pyspark_rmqindex._reader import with_logs
 from pyspark_rmqindex._schema import full_schema
 from pyspark_rmqindex._times import MILLISECOND
+from rmqindex._s3 import using
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -168,8 +169,9 @@ def plan_files_of(options: ReadOptions, path: str | Sequence[str] | None = None)
     if path is not None:
         paths = (path,) if isinstance(path, str) else tuple(path)
         options = replace(options, paths=paths)
-    slices = list_slices(options).slices
-    return slices if options.commit_log is None else with_logs(slices, options.commit_log)
+    with using(options.s3):
+        slices = list_slices(options).slices
+        return slices if options.commit_log is None else with_logs(slices, options.commit_log)
 
 
 def check_path(path: str | Sequence[str | None] | None) -> None:

@@ -16,6 +16,7 @@ from pyspark_rmqindex._stores import store_of
 from pyspark_rmqindex._verify import VERIFIED
 from rmqindex import Layout, RmqIndexError, index_key, key_hash
 from rmqindex._point import PointFile, PointLog
+from rmqindex._s3 import using
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,9 +81,10 @@ class KeyFinder:
             return []
         hash_ = key_hash(index_key(topic, key))
         rows: list[tuple[Any, ...]] = []
-        for each in slices:
-            found = self._plain_rows(each, topic, key, hash_, times)
-            rows += self._all_rows(each, topic, key, times) if found is None else found
+        with using(self._options.s3):
+            for each in slices:
+                found = self._plain_rows(each, topic, key, hash_, times)
+                rows += self._all_rows(each, topic, key, times) if found is None else found
         return rows
 
     def close(self) -> None:

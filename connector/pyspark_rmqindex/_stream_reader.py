@@ -20,6 +20,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from pyspark_rmqindex._reaching import reaching_s3
 from pyspark_rmqindex._reader import IndexReader, plan_files, wanted_by
 from pyspark_rmqindex._record import log_warning
 from pyspark_rmqindex._stream_listing import Directories
@@ -63,6 +64,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             schema: The requested columns, checked.
         """
         self._options = options
+        self._s3 = options.read.s3
         # A file that goes between planning and reading was counted as lost, or is an error.
         kept = replace(options.read, ignore_missing=not options.fail_on_data_loss)
         self._reader = IndexReader(kept, schema, {})
@@ -71,6 +73,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reported: dict[str, Any] | None = None
         self._told: set[str] = set()
 
+    @reaching_s3
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's name)
         """Return where a new stream begins.
 
@@ -90,6 +93,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxFiles(options.max_files)
         return ReadAllAvailable()
 
+    @reaching_s3
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (Spark's name)
         """Remember what is there now, where the stream is to end.
 
@@ -101,6 +105,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for directory, files in self._directories.look({}).items()
         }
 
+    @reaching_s3
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return where the next batch ends.
 
@@ -124,6 +129,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where everything ended that the last look found, for the stream's status."""
         return self._reported
 
+    @reaching_s3
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Divide a batch among tasks.
 

@@ -38,7 +38,12 @@ def _item(option: Option) -> str:
     default = f"`{option.default}`" if option.default is not None else option.default_doc
     scopes = ", ".join(text for scope, text in _SCOPES.items() if scope in option.scopes)
     facts = f"*{option.type}*, for {scopes}" + (f"; default: {default}" if default else "")
-    return f"[`{option.name}`]{{#option-{option.name.lower()}}}\n: {option.doc}\n\n  {facts}\n"
+    return f"[`{option.name}`]{{#option-{_anchor(option)}}}\n: {option.doc}\n\n  {facts}\n"
+
+
+def _anchor(option: Option) -> str:
+    # A dot would begin a class.
+    return option.name.lower().replace(".", "-")
 
 
 class _Generated(Directive):

@@ -21,7 +21,7 @@ from rmqindex._commitlog_layout import FILE_NAME_DIGITS, MAX_FILE_SIZE
 from rmqindex._errors import RmqIndexError
 from rmqindex._layout import INT64_MAX
 from rmqindex._paths import FileEntry, directory_entries
-from rmqindex._storage import is_remote, local_path, open_filesystem
+from rmqindex._storage import is_remote, local_path, open_filesystem, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -185,7 +185,7 @@ def _look_at(path: PathLike, filesystem: pafs.FileSystem | None) -> tuple[pafs.F
     try:
         info = found.get_file_info(inner_path)
     except (OSError, pa.ArrowException) as error:
-        raise RmqIndexError(f"{text}: cannot be read: {error}") from error
+        raise unreadable(text, error, expected="what is there") from error
     return info.type, info.size or 0, text
 
 
@@ -195,7 +195,7 @@ def _entries(text: str, filesystem: pafs.FileSystem | None) -> list[FileEntry]:
     try:
         infos = filesystem.get_file_info(pafs.FileSelector(text))
     except (OSError, pa.ArrowException) as error:
-        raise RmqIndexError(f"{text}: cannot be listed: {error}") from error
+        raise unreadable(text, error, expected="the names in it", what="listed") from error
     return [
         FileEntry(
             info.path,

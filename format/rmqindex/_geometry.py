@@ -46,9 +46,8 @@ _WORDS_PER_ENTRY = ENTRY_SIZE // SLOT_SIZE
 _USUAL_RATIO = DEFAULT_INDEX_NUM // DEFAULT_HASH_SLOT_NUM
 # How many of the newest entries must hang in their chains.
 _EVIDENCE = 2_000
-# The same where each slot is a request to a remote store.
-_REMOTE_EVIDENCE = 16
-# The same in a large local file, where each slot is a page to be read from a disk.
+# The same in a large local file, where each slot is a page to be read from a disk, and in a remote
+# one, where each is a request.
 _LARGE_EVIDENCE = 5
 # Slots from which on a file is large: they fill far more pages than a few lookups touch.
 _LARGE_SLOT_NUM = 1 << 18
@@ -83,7 +82,7 @@ def infer_layout(file: PathLike | ByteSource) -> Layout:
             f"{source.path}: no geometry has a file size of {source.size} bytes; is it an "
             f"IndexFile, and whole? If so, {_HINT}"
         )
-    header = IndexHeader.from_bytes(source.read(0, HEADER_SIZE))
+    header = IndexHeader.from_bytes(source.header())
     if not header.entry_count:
         raise RmqIndexError(f"{source.path}: no entries, so that any geometry fits; {_HINT}")
     most = (words - 1) // _WORDS_PER_ENTRY
@@ -124,7 +123,7 @@ def fits_layout(source: ByteSource, layout: Layout) -> bool:
     """
     if source.size != layout.file_size:
         return False
-    header = IndexHeader.from_bytes(source.read(0, HEADER_SIZE))
+    header = IndexHeader.from_bytes(source.header())
     return header.entry_count > 0 and _fits(
         source, header, layout, _slot_use(source, header, layout)
     )
@@ -179,7 +178,7 @@ def _fits(
     newest = header.entry_count
     if header.index_count > layout.index_num:
         return False
-    evidence = _EVIDENCE if slot_use else _REMOTE_EVIDENCE if source.remote else _LARGE_EVIDENCE
+    evidence = _EVIDENCE if slot_use else _LARGE_EVIDENCE
     checked = min(newest, evidence)
     entries = source.entry_range(layout, newest - checked + 1, newest + 1)
     first = source.entry_range(layout, FIRST_POSITION, FIRST_POSITION + 1)

@@ -12,7 +12,6 @@ import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -20,7 +19,14 @@ import pyarrow.fs as pafs
 from rmqindex._errors import RmqIndexError
 from rmqindex._journal import effective_listing
 from rmqindex._layout import INT64_MAX, INT64_MIN
-from rmqindex._storage import is_remote, local_path, open_filesystem
+from rmqindex._storage import (
+    child_uri,
+    is_remote,
+    local_path,
+    open_filesystem,
+    open_source,
+    unreadable,
+)
 
 if TYPE_CHECKING:
     from rmqindex._storage import ByteSource, PathLike
@@ -138,8 +144,8 @@ def index_files(path: PathLike) -> list[FileEntry]:
     if not resolved.is_file:
         return list_index_files(resolved.path)
     if is_remote(resolved.path):
-        filesystem, inner_path = open_filesystem(resolved.path)
-        size = filesystem.get_file_info(inner_path).size
+        with open_source(resolved.path) as source:
+            size = source.size
     else:
         size = Path(resolved.path).stat().st_size
     return [FileEntry(resolved.path, _last_name(resolved.path), size)]
@@ -178,7 +184,7 @@ def refuse_tiered_file(source: ByteSource) -> None:
     Raises:
         RmqIndexError: It is one.
     """
-    if bytes(source.read(0, 4)) in _TIERED_MAGICS:
+    if bytes(source.header()[:4]) in _TIERED_MAGICS:
         raise RmqIndexError(
             f"{source.path}: an index file of RocketMQ's tiered storage, which is not supported"
         )
@@ -193,7 +199,7 @@ def _kind(path: str) -> pafs.FileType:
     try:
         return filesystem.get_file_info(inner_path).type
     except (OSError, pa.ArrowException) as error:
-        raise RmqIndexError(f"{path}: cannot be read: {error}") from error
+        raise unreadable(path, error, expected="what is there") from error
 
 
 def exists(path: PathLike) -> bool:
@@ -219,7 +225,7 @@ def directory_entries(directory: PathLike) -> list[FileEntry]:
     try:
         return _remote_directory(text) if is_remote(text) else _local_directory(text)
     except (OSError, pa.ArrowException) as error:
-        raise RmqIndexError(f"{text}: cannot be listed: {error}") from error
+        raise unreadable(text, error, expected="the names in it", what="listed") from error
 
 
 def _local_directory(path: str) -> list[FileEntry]:
@@ -239,10 +245,9 @@ def _local_directory(path: str) -> list[FileEntry]:
 
 def _remote_directory(path: str) -> list[FileEntry]:
     filesystem, inner_path = open_filesystem(path)
-    base, mark, query = path.partition("?")
     return [
         FileEntry(
-            f"{base.rstrip('/')}/{quote(info.base_name)}{mark}{query}",
+            child_uri(path, info.base_name),
             info.base_name,
             info.size or 0,
             is_directory=info.type == pafs.FileType.Directory,

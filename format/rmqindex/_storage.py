@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,7 @@ from rmqindex._layout import (
     SLOT_DTYPE,
     SLOT_SIZE,
 )
+from rmqindex._s3 import SCHEMES, S3Settings, check_no_secret, connect, current_settings, using
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,10 +50,12 @@ if TYPE_CHECKING:
 __all__ = [
     "ByteSource",
     "PathLike",
+    "child_uri",
     "is_remote",
     "local_path",
     "open_filesystem",
     "open_source",
+    "unreadable",
 ]
 
 PathLike = str | os.PathLike[str]
@@ -63,15 +66,22 @@ _COALESCE_GAP = 8 * 1024
 _MAX_REQUEST = 4 * 1024 * 1024
 # Requests to a remote store wait more than they work.
 _REMOTE_THREADS = 8
+# Up to so many chains are followed by windows: older entries lie before newer ones, so what lies
+# before an entry is read along with it, twice as much at each step, and chains of thousands take
+# tens of requests.
+_FEW_CHAINS = 16
+_FIRST_WINDOW = 4 * 1024
+# What was read along is kept up to this size, bytes.
+_KEPT_BYTES = 16 * 1024 * 1024
 # A shorter read, bytes, is one of a few here and there: read-ahead, which can be megabytes, would
 # only bring in what nobody asked for.
 _SHORT_READ = 64 * 1024
 # Above so many items, a gather touches most pages anyway and read-ahead helps.
 _FEW_ITEMS = 4096
 
+# How Arrow begins what a store of S3 has answered.
+_AWS_ERROR = "AWS Error"
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-# Hadoop's names for S3, which Spark users write and Arrow does not know.
-_HADOOP_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
 
 class ByteSource(ABC):
@@ -176,7 +186,7 @@ class _LocalSource(ByteSource):
         self.path = str(path)
         try:
             if not stat.S_ISREG(path.stat().st_mode):  # a pipe would keep its reader waiting
-                raise _unreadable(self.path, OSError("not a file"))
+                raise unreadable(self.path, OSError("not a file"))
             with path.open("rb") as file:
                 self.size = os.fstat(file.fileno()).st_size
                 # An empty file cannot be mapped.
@@ -186,7 +196,7 @@ class _LocalSource(ByteSource):
                     else None
                 )
         except (OSError, ValueError) as error:
-            raise _unreadable(self.path, error) from error
+            raise unreadable(self.path, error) from error
         self._data = memoryview(self._map) if self._map is not None else memoryview(b"")
         self._advice = mmap.MADV_NORMAL
         self._header: bytes | None = None
@@ -255,15 +265,17 @@ class _RemoteSource(ByteSource):
     def __init__(self, path: str, filesystem: pafs.FileSystem, inner_path: str) -> None:
         self.path = path
         try:
-            info = filesystem.get_file_info(inner_path)
-            if info.type == pafs.FileType.NotFound:
-                raise FileNotFoundError("no such file")
-            if info.type == pafs.FileType.Directory:
-                raise IsADirectoryError("a directory, not a file")
+            # Opening is one request; what stands there instead is asked only after it failed.
             self._file = filesystem.open_input_file(inner_path)
             self.size = self._file.size()
         except (OSError, pa.ArrowException) as error:
-            raise _unreadable(path, error) from error
+            raise unreadable(
+                path, _reason(filesystem, inner_path, error), expected="the file's size"
+            ) from error
+        self._settings = current_settings()
+        self._head = b""
+        self._window = 0
+        self._kept: list[tuple[int, bytes]] = []
 
     def read(self, offset: int, length: int) -> bytes:
         if offset < 0 or offset + length > self.size:
@@ -271,19 +283,61 @@ class _RemoteSource(ByteSource):
         try:
             data: bytes = self._file.read_at(length, offset)
         except (OSError, ValueError, pa.ArrowException) as error:
-            raise _unreadable(self.path, error) from error
+            # The settings of when it was opened: this may be another thread.
+            with using(self._settings):
+                raise unreadable(
+                    self.path, error, expected=f"bytes {offset} to {offset + length - 1}"
+                ) from error
         if len(data) != length:
             raise self._truncated(offset, length)
         return data
 
+    def header(self) -> bytes:
+        if not self._head:
+            self._head = self.read(0, HEADER_SIZE)
+        return self._head
+
     def slots(self, layout: Layout, slots: NDArray[np.integer]) -> NDArray[np.int32]:
+        # Chains begin at their slots: entries that are asked for next are new ones.
+        self._window = 0
+        self._kept.clear()
         return self._gather(layout.slot_offset(0), SLOT_DTYPE, slots).astype(np.int32)
 
     def entries(self, layout: Layout, positions: NDArray[np.integer]) -> NDArray[Any]:
-        return self._gather(layout.entry_offset(0), ENTRY_DTYPE, positions)
+        if len(positions) > _FEW_CHAINS:
+            return self._gather(layout.entry_offset(0), ENTRY_DTYPE, positions)
+        items = np.empty(len(positions), ENTRY_DTYPE)
+        missed = False
+        for place, position in enumerate(positions.tolist()):
+            offset = layout.entry_offset(position)
+            found = self._kept_at(offset)
+            if found is None:
+                missed = True
+                found = self._read_along(offset, layout.entry_offset(0))
+            items[place] = np.frombuffer(found[1], ENTRY_DTYPE, 1, offset - found[0])[0]
+        if missed:
+            self._window = min(max(2 * self._window, _FIRST_WINDOW), _MAX_REQUEST)
+        return items
 
     def close(self) -> None:
+        self._kept.clear()
         self._file.close()
+
+    def _kept_at(self, offset: int) -> tuple[int, bytes] | None:
+        """Return the kept window that holds an entry, and where it begins."""
+        for start, data in reversed(self._kept):
+            if start <= offset and offset + ENTRY_SIZE <= start + len(data):
+                return start, data
+        return None
+
+    def _read_along(self, offset: int, lowest: int) -> tuple[int, bytes]:
+        """Read an entry and what lies before it, and keep that."""
+        start = max(lowest, offset - self._window)
+        found = start, self.read(start, offset + ENTRY_SIZE - start)
+        self._kept.append(found)
+        while len(self._kept) > 1 and sum(len(data) for _, data in self._kept) > _KEPT_BYTES:
+            del self._kept[0]
+        return found
 
     def _gather(
         self, base: int, dtype: np.dtype[Any], indices: NDArray[np.integer]
@@ -470,6 +524,17 @@ def is_remote(path: PathLike) -> bool:
     return match is not None and match[1].lower() != "file"
 
 
+def child_uri(directory: str, name: str) -> str:
+    """Return the URI of what stands in a directory, with the query of the directory's.
+
+    Args:
+        directory: The URI of the directory.
+        name: The name, or several with slashes between, as they are.
+    """
+    base, mark, query = directory.partition("?")
+    return f"{base.rstrip('/')}/{quote(name)}{mark}{query}"
+
+
 def local_path(path: PathLike) -> Path:
     """Return a local path, given as one or as a ``file:`` URI.
 
@@ -503,16 +568,20 @@ def open_filesystem(
     text = os.fspath(path)
     if filesystem is not None:
         return filesystem, text
-    folder, name, query = _split(text)
+    check_no_secret(text)
+    scheme, folder, name, query = _split(text)
     try:
-        found, inner_folder = _filesystem(folder, query)
+        if scheme in SCHEMES:
+            found, inner_folder = _s3_filesystem(folder, query)
+        else:
+            found, inner_folder = _filesystem(f"{scheme}://{folder}", query)
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise _unreadable(text, error) from error
+        raise unreadable(text, error) from error
     return found, f"{inner_folder}/{unquote(name)}" if name else inner_folder
 
 
-def _split(uri: str) -> tuple[str, str, str]:
-    """Split a URI into its folder, its last name and its query."""
+def _split(uri: str) -> tuple[str, str, str, str]:
+    """Split a URI into its scheme, its folder, its last name and its query."""
     match = _URI.match(uri)
     if match is None:
         raise ValueError(f"path: expected a URI, got {uri}")
@@ -521,7 +590,28 @@ def _split(uri: str) -> tuple[str, str, str]:
     folder, _, name = rest.rstrip("/").rpartition("/")
     if not folder:  # the root of a bucket or host has no name of its own
         folder, name = rest, ""
-    return f"{_HADOOP_SCHEMES.get(scheme, scheme)}://{folder}", name, mark + query
+    return scheme, folder, name, mark + query
+
+
+def _s3_filesystem(folder: str, query: str) -> tuple[pafs.FileSystem, str]:
+    """Return the connection to a bucket that files of the same settings share."""
+    bucket, _, rest = folder.partition("/")
+    inner = f"{bucket}/{unquote(rest)}" if rest else bucket
+    return _bucket(bucket, query.removeprefix("?"), current_settings(), _environment()), inner
+
+
+@lru_cache(maxsize=64)
+def _bucket(
+    bucket: str,
+    query: str,
+    settings: S3Settings,
+    environment: tuple[str | None, ...],  # noqa: ARG001  (what was found there may have changed)
+) -> pafs.FileSystem:
+    return connect(bucket, query, settings)
+
+
+def _environment() -> tuple[str | None, ...]:
+    return tuple(value for name, value in sorted(os.environ.items()) if name.startswith("AWS_"))
 
 
 @lru_cache(maxsize=64)
@@ -546,6 +636,33 @@ def _requests(offsets: NDArray[np.int64], size: int) -> Iterator[tuple[int, int]
             at = stop
 
 
-def _unreadable(path: str, error: Exception) -> RmqIndexError:
+def _reason(filesystem: pafs.FileSystem, inner_path: str, error: Exception) -> Exception:
+    """Return what to say of a file that cannot be opened."""
+    if _AWS_ERROR in str(error):
+        return error
+    kind = filesystem.get_file_info(inner_path).type
+    if kind == pafs.FileType.NotFound:
+        return FileNotFoundError("no such file")
+    if kind == pafs.FileType.Directory:
+        return IsADirectoryError("a directory, not a file")
+    return error
+
+
+def unreadable(
+    path: str, error: Exception, *, expected: str = "", what: str = "read"
+) -> RmqIndexError:
+    """Return the error of a storage that failed.
+
+    Args:
+        path: What was asked for, a path or a URI.
+        error: What the storage said.
+        expected: What a store of S3 should have answered.
+        what: What could not be done with the path.
+    """
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return RmqIndexError(f"{path}: cannot be read: {reason}")
+    if _AWS_ERROR in reason:
+        settings = current_settings()
+        reason = f"{settings.hidden_in(reason)} (sent at most {settings.attempts} times)"
+        if expected:
+            reason = f"expected {expected}, got {reason}"
+    return RmqIndexError(f"{path}: cannot be {what}: {reason}")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import rmqindex
 from snippets import run_page, snippets
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,8 +21,13 @@ PAGES = sorted(
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 @pytest.mark.usefixtures("spark")
-def test_every_block_of_a_page_runs_and_prints_what_is_shown(page: Path, tmp_path: Path) -> None:
+def test_every_block_of_a_page_runs_and_prints_what_is_shown(
+    page: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """Blocks run from top to bottom, as a reader would paste them, in an empty directory."""
+    if page.stem == "remote-storage":
+        server = request.getfixturevalue("s3_environment")
+        server.put(Path(rmqindex.sample_store()), "broker-a/store", bucket="brokers")
     wanted = [snippet for snippet in snippets(page) if snippet.not_run is None]
     assert run_page(page, tmp_path) == len(wanted)
 

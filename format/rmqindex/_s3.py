@@ -1,0 +1,242 @@
+"""Reaching S3: whose keys, which endpoint, how long to wait (Arrow: ``S3FileSystem``).
+
+What a URI does not say comes from the settings in force, else from the environment variables that
+AWS's own tools know.
+Settings are in force for a context, not for a process: the tasks of several users can share one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import parse_qsl, urlsplit
+
+import pyarrow.fs as pafs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = [
+    "DEFAULT_ATTEMPTS",
+    "DEFAULT_CONNECT_TIMEOUT",
+    "DEFAULT_REQUEST_TIMEOUT",
+    "SCHEMES",
+    "S3Settings",
+    "carried",
+    "check_no_secret",
+    "connect",
+    "current_settings",
+    "iterated_with",
+    "shown",
+    "using",
+]
+
+#: The schemes of S3: Arrow's own, and Hadoop's, which Spark users write.
+SCHEMES = frozenset({"s3", "s3a", "s3n"})
+#: How often a request is sent at most before its failure is an error.
+DEFAULT_ATTEMPTS = 5
+#: Seconds until a connection must stand.
+DEFAULT_CONNECT_TIMEOUT = 5.0
+#: Seconds without a byte after which a request has failed.
+DEFAULT_REQUEST_TIMEOUT = 30.0
+
+_ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+_REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
+# Where a store of another maker has no regions, a request must name one all the same.
+_ANY_REGION = "us-east-1"
+_AUTHORITY = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)")
+_HIDDEN = "***"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class S3Settings:
+    """How S3 is reached; what is None comes from the URI, or from the environment.
+
+    Its text never shows the keys.
+
+    Attributes:
+        endpoint: Host and port, or a URL of them, of a store that is not AWS's.
+        region: The bucket's region.
+        access_key: The key's id.
+        secret_key: The key.
+        session_token: What temporary keys have as well.
+        ssl: Whether connections are encrypted, where ``endpoint`` does not say it.
+        path_style: Whether buckets are named in paths and not in host names.
+        attempts: How often a request is sent at most.
+        connect_timeout: Seconds until a connection must stand.
+        request_timeout: Seconds without a byte after which a request has failed.
+    """
+
+    endpoint: str | None = None
+    region: str | None = None
+    access_key: str | None = field(default=None, repr=False)
+    secret_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+    ssl: bool | None = None
+    path_style: bool | None = None
+    attempts: int = DEFAULT_ATTEMPTS
+    connect_timeout: float = DEFAULT_CONNECT_TIMEOUT
+    request_timeout: float = DEFAULT_REQUEST_TIMEOUT
+
+    def hidden_in(self, text: str) -> str:
+        """Return a text in which no key shows, such as the message of a server's error."""
+        for secret in (self.secret_key, self.session_token, self.access_key):
+            if secret:
+                text = text.replace(secret, _HIDDEN)
+        return text
+
+
+_SETTINGS: ContextVar[S3Settings] = ContextVar("rmqindex_s3", default=S3Settings())  # noqa: B039
+
+
+def current_settings() -> S3Settings:
+    """Return the settings in force."""
+    return _SETTINGS.get()
+
+
+@contextmanager
+def using(settings: S3Settings) -> Iterator[None]:
+    """Put settings in force; for generators, whose callers go on in between: :func:`iterated_with`.
+
+    Args:
+        settings: How S3 is reached within the ``with`` block.
+    """
+    token = _SETTINGS.set(settings)
+    try:
+        yield
+    finally:
+        _SETTINGS.reset(token)
+
+
+def iterated_with(settings: S3Settings, items: Iterator[T]) -> Iterator[T]:
+    """Iterate with settings in force for the iterator alone, not for who takes the items.
+
+    Args:
+        settings: How S3 is reached while an item is made.
+        items: A generator that has not begun.
+    """
+    context = copy_context()
+    context.run(_SETTINGS.set, settings)
+    end = object()
+    try:
+        while (item := context.run(next, items, end)) is not end:
+            yield item  # type: ignore[misc]
+    finally:
+        close = getattr(items, "close", None)
+        if close is not None:
+            context.run(close)
+
+
+def carried(function: Callable[..., T]) -> Callable[..., T]:
+    """Return a function that runs with the settings of now, in whichever thread it is called."""
+    settings = current_settings()
+
+    def call(*arguments: object) -> T:
+        with using(settings):
+            return function(*arguments)
+
+    return call
+
+
+def check_no_secret(uri: str) -> None:
+    """Refuse a URI of S3 that holds keys, which would show wherever the URI does.
+
+    Raises:
+        ValueError: It does; the message does not show them.
+    """
+    if shown(uri) != uri:
+        raise ValueError(
+            f"{shown(uri)}: expected a bucket behind '://', got keys before it, which would show "
+            "in errors, plans and the column file_path; give them as options, such as "
+            "fs.s3a.access.key and fs.s3a.secret.key, or in the environment"
+        )
+
+
+def shown(uri: str) -> str:
+    """Return a URI as errors may show it: of S3, without what stands before the bucket."""
+    match = _AUTHORITY.match(uri)
+    # A bucket's name has neither; keys that are not escaped may have slashes.
+    if match is None or match[1].lower() not in SCHEMES or not {":", "@"} & set(match[2]):
+        return uri
+    head, mark, _ = uri.partition("?")
+    _, _, rest = head[match.start(2) :].rpartition("@")
+    return f"{match[1]}://{_HIDDEN}@{rest if '@' in head else ''}{mark and '?..'}"
+
+
+def connect(bucket: str, query: str, settings: S3Settings) -> pafs.FileSystem:
+    """Return the file system of a bucket; nothing is asked of it but its region, where unknown.
+
+    Args:
+        bucket: The bucket's name.
+        query: The query of the URI, without its question mark: ``region``, ``scheme``,
+            ``endpoint_override``, ``tls_ca_file_path`` and ``force_virtual_addressing``, as Arrow
+            names them.
+        settings: What the query does not say.
+
+    Raises:
+        ValueError: Something else in the query, or a bad value.
+        OSError: The region of the bucket cannot be found out.
+    """
+    known = _query(query)
+    scheme, endpoint = _endpoint(known.get("endpoint_override"), settings)
+    scheme = known.get("scheme", scheme)
+    region = known.get("region") or settings.region or _variable(_REGION_VARIABLES)
+    if region is None:
+        region = _ANY_REGION if endpoint else pafs.resolve_s3_region(bucket)
+    virtual = known.get("force_virtual_addressing", "").lower() == "true"
+    if settings.path_style is not None:
+        virtual = not settings.path_style
+    return pafs.S3FileSystem(
+        access_key=settings.access_key,
+        secret_key=settings.secret_key,
+        session_token=settings.session_token,
+        region=region,
+        scheme=scheme,
+        endpoint_override=endpoint,
+        force_virtual_addressing=virtual,
+        tls_ca_file_path=known.get("tls_ca_file_path"),
+        connect_timeout=settings.connect_timeout,
+        request_timeout=settings.request_timeout,
+        retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=settings.attempts),
+        # Parts that wait to be sent would fill the memory.
+        background_writes=False,
+    )
+
+
+_QUERY = {
+    "endpoint_override",
+    "force_virtual_addressing",
+    "region",
+    "scheme",
+    "tls_ca_file_path",
+}
+
+
+def _query(query: str) -> dict[str, str]:
+    known = dict(parse_qsl(query, keep_blank_values=True))
+    for name in known:
+        if name not in _QUERY:
+            raise ValueError(
+                f"the URI's query: expected some of {', '.join(sorted(_QUERY))}, got {name!r}"
+            )
+    return known
+
+
+def _endpoint(asked: str | None, settings: S3Settings) -> tuple[str, str | None]:
+    """Return the scheme and the host of the endpoint, None for AWS's own."""
+    text = asked or settings.endpoint or _variable(_ENDPOINT_VARIABLES)
+    scheme = "http" if settings.ssl is False else "https"
+    if text is None or "://" not in text:
+        return scheme, text
+    parts = urlsplit(text)
+    return parts.scheme, parts.netloc + parts.path.rstrip("/")
+
+
+def _variable(names: tuple[str, ...]) -> str | None:
+    return next((os.environ[name] for name in names if os.environ.get(name)), None)
