@@ -174,7 +174,13 @@ def mutate_log(data: bytes, random, prefix: int, base: int) -> bytes:
         else:
             _change_record(changed, random.choice(starts), random)
         if random.random() < 0.7:
-            repair(changed, prefix, base, crc=random.random() < 0.8)
+            repair(
+                changed,
+                prefix,
+                base,
+                crc=random.random() < 0.8,
+                signed=random.random() < 0.2,
+            )
     return bytes(changed)
 
 
@@ -210,8 +216,17 @@ def _change_record(data: bytearray, start: int, random) -> None:
         struct.pack_into(">q", data, start + 28, random.choice((0, -1, size, 2**63 - 1)))
 
 
-def repair(data: bytearray, prefix: int, base: int, *, crc: bool) -> None:
-    """Give records their own offsets, sizes that are the sums of their parts, and CRCs."""
+def repair(data: bytearray, prefix: int, base: int, *, crc: bool, signed: bool) -> None:
+    """Give records their own offsets, sizes that are the sums of their parts, and CRCs.
+
+    Args:
+        data: The input.
+        prefix: How many bytes of it stand before the log.
+        base: The log's offset of the byte behind them.
+        crc: Whether the bodies' CRCs are made right, too.
+        signed: Whether negative lengths count as they are, as a careless reader takes them.
+    """
+    least = -(2**31) if signed else 0
     at = prefix
     while at + MIN_SIZE <= len(data):
         (magic,) = struct.unpack_from(">I", data, at + 4)
@@ -227,8 +242,10 @@ def repair(data: bytearray, prefix: int, base: int, *, crc: bool) -> None:
             (length,) = struct.unpack_from(kind, data, place)
             place += width
             parts.append((place, max(length, 0)))
-            place += max(length, 0)
-        if place > len(data):
+            place += max(length, least)
+            if place < 0:
+                return
+        if not at + MIN_SIZE <= place <= len(data):
             return
         struct.pack_into(">i", data, at, place - at)
         struct.pack_into(">q", data, at + 28, base + at - prefix)
@@ -237,11 +254,3 @@ def repair(data: bytearray, prefix: int, base: int, *, crc: bool) -> None:
             body = zlib.crc32(data[start : start + length]) & 0x7FFFFFFF
             struct.pack_into(">i", data, at + 8, body)
         at = place
-
-
-def blank_at(data: bytes, start: int) -> bool:
-    """Tell whether a blank record starts at a place, which ends a file."""
-    if start + _SIZE_AND_MAGIC.size > len(data):
-        return False
-    size, magic = _SIZE_AND_MAGIC.unpack_from(data, start)
-    return magic == BLANK and size <= len(data) - start

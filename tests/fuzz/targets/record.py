@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import zlib
 
+import numpy as np
+
 from rmqindex._commitlog_bodies import is_inner_batch
 from rmqindex._commitlog_properties import property_pairs
-from rmqindex._commitlog_records import Fault, check_record, crc_fault, store_timestamp_of
+from rmqindex._commitlog_records import (
+    Fault,
+    check_record,
+    crc_fault,
+    parse_records,
+    store_timestamp_of,
+)
 from rmqindex._commitlog_text import java_text
 from rmqindex._point import _message
 
 from ..memory import MemorySource
 from ..outcome import outcome
-from ..record_bytes import encoded, messages, mutate_log, plain_record
+from ..record_bytes import MIN_SIZE, encoded, messages, mutate_log, plain_record
 
 MAX_LENGTH = 320
 SHORT = 10_000
@@ -23,9 +31,9 @@ _PREFIX = 2
 def seeds():
     """Return one record of each kind, at the start of a file and behind a few bytes."""
     return [
-        bytes([base, skipped]) + bytes(skipped) + message.encode(_BASES[base] + skipped)
+        bytes([base, skipped]) + bytes(skipped % 8) + message.encode(_BASES[base] + skipped % 8)
         for message in messages()
-        for base, skipped in ((0, 0), (3, 7))
+        for base, skipped in ((0, 0), (3, 7), (1, 8))
     ] + [bytes(2) + encoded(0, messages()[:2])]
 
 
@@ -44,6 +52,8 @@ def check(data):
     checked = outcome(check_record, source.read, start, len(file), base + start)
     assert checked.is_value, checked.error
     plain = plain_record(file, start, base)
+    if len(file) - start >= MIN_SIZE and data[1] & 8:
+        _check_parts(file, start, base, plain)
     if plain is None:
         assert isinstance(checked.value, Fault), checked
         return
@@ -64,6 +74,20 @@ def check(data):
     keys = [named["UNIQ_KEY"]] if "UNIQ_KEY" in named else []
     keys += [part for part in named.get("KEYS", "").split(" ") if part]
     assert message.keys == keys
+
+
+def _check_parts(file, start, base, plain):
+    """What finds the parts of many records at once finds those of one."""
+    starts = np.array([start], np.int64)
+    records, sound = parse_records(memoryview(file), starts, starts + base)
+    assert sound.tolist() == [plain is not None]
+    if plain is None:
+        return
+    for name in ("body", "topic", "properties"):
+        first, last = getattr(records, f"{name}_start")[0], getattr(records, f"{name}_stop")[0]
+        assert file[first:last] == getattr(plain, name)
+    for name in ("size", "magic_code", "sys_flag", "phy_offset"):
+        assert getattr(records, name).tolist() == [getattr(plain, name)]
 
 
 def _check_crc(file, start, plain):
