@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import atexit
 import functools
-import os
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tests.maven import UnavailableError, class_path_of, compile_java
 
 from .ours import HANGS
 from .wire import Decoder, Encoder
@@ -18,17 +18,11 @@ if TYPE_CHECKING:
     from rmqindex import Layout
 
 VERSIONS = ("5.5.1", "4.9.8")
-# Set where the tests must not be skipped for want of Maven.
-REQUIRED = "RMQINDEX_REQUIRE_MAVEN"
 
 _HERE = Path(__file__).parent / "java"
 _SOURCE = _HERE / "Driver.java"
 _POM = _HERE / "pom.xml"
 _FIRST_WITH_TAGS = (5, 4, 0)
-# Classes that only log are told to be silent by a file that they look for.
-_QUIET = "<configuration><root level='OFF'/></configuration>"
-_QUIET_FILES = ("rmq.logback.xml", "rmq.logback-test.xml", "logback.xml")
-_TIMEOUT = 600
 # Brokers of 4.9 unmap files by reflection.
 _JVM_OPTIONS = (
     "-Xmx1g",
@@ -38,10 +32,6 @@ _JVM_OPTIONS = (
 )
 # Files that a broker of 4.9 leaves mapped are unmapped when they are collected.
 _RUNS_A_COLLECTION = 100
-
-
-class UnavailableError(Exception):
-    """RocketMQ's classes cannot be had here; the message says why."""
 
 
 class Broker:
@@ -157,16 +147,10 @@ def load_broker(version: str) -> Broker:
         import jpype
     except ImportError as error:
         raise UnavailableError("JPype is not installed") from error
-    for tool in ("mvn", "javac"):
-        if shutil.which(tool) is None:
-            raise UnavailableError(f"there is no {tool} on the PATH")
-    class_path = _class_path(version)
+    class_path = class_path_of(_POM, version)
     classes = Path(tempfile.mkdtemp(prefix="rmqindex-differential-"))
     atexit.register(shutil.rmtree, classes, ignore_errors=True)
-    for name in _QUIET_FILES:
-        (classes / name).write_text(_QUIET)
-    joined = os.pathsep.join(class_path)
-    _call(["javac", "-nowarn", "-cp", joined, "-d", str(classes), str(_SOURCE)])
+    compile_java(_SOURCE, class_path, classes)
     if not jpype.isJVMStarted():
         jpype.startJVM(*_JVM_OPTIONS, convertStrings=False)
     urls = [Path(path).as_uri() for path in class_path]
@@ -187,36 +171,3 @@ def _load(urls: list[str]) -> Any:
     driver = jpype.JClass(java.lang.Class.forName("Driver", True, loader))
     assert driver is not None
     return driver
-
-
-def _class_path(version: str) -> list[str]:
-    """Return the jars of a version, from Maven's own cache once they are in it."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    noted = Path(base) / "rmqindex" / f"rocketmq-store-{version}.classpath"
-    if noted.is_file():
-        paths = noted.read_text().split(os.pathsep)
-        if all(Path(path).is_file() for path in paths):
-            return paths
-    noted.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=noted.parent) as folder:
-        written = Path(folder) / noted.name
-        _call(
-            [
-                *("mvn", "-q", "-B", "-f", str(_POM), "dependency:build-classpath"),
-                f"-Drocketmq.version={version}",
-                "-DincludeScope=runtime",
-                f"-Dmdep.outputFile={written}",
-            ]
-        )
-        written.write_text(written.read_text().strip())
-        written.replace(noted)
-    return noted.read_text().split(os.pathsep)
-
-
-def _call(command: list[str]) -> None:
-    try:
-        subprocess.run(command, check=True, capture_output=True, text=True, timeout=_TIMEOUT)
-    except subprocess.SubprocessError as error:
-        output = getattr(error, "stdout", None) or getattr(error, "stderr", None) or ""
-        last = str(output).strip().splitlines()[-1:] or [str(error)]
-        raise UnavailableError(f"{command[0]} failed: {last[0]}") from error

@@ -10,8 +10,9 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.maven import REQUIRED, UnavailableError
 
-from .broker import REQUIRED, VERSIONS, UnavailableError, load_broker
+from .broker import VERSIONS, load_broker
 from .compare import difference
 from .sequences import make_sequence
 
