@@ -1,0 +1,49 @@
+"""A real broker's store is read while it is written, rebuilt, and served by the broker again."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from tests.maven import REQUIRED, UnavailableError
+
+from . import VERSIONS
+from .processes import Cluster
+from .report import Report
+from .round_trip import RoundTrip
+
+SENDINGS = 150
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """The newest version's name server, and its broker, not started."""
+    try:
+        made = Cluster(VERSIONS[0], tmp_path)
+    except UnavailableError as error:
+        if os.environ.get(REQUIRED):
+            raise
+        pytest.skip(f"RocketMQ {VERSIONS[0]}: {error}")
+    with made as started:
+        yield started
+
+
+def test_a_broker_and_its_store_go_through_all_steps_without_a_difference(cluster, tmp_path, spark):
+    """Every key is answered the same by the broker's index, ours, and a larger one of ours."""
+    report = Report()
+    RoundTrip(cluster, tmp_path, report, spark, print).run(SENDINGS)
+    assert not report.differences, "\n".join(report.lines())
+    for what in ("messages sent", "keys in the CommitLog", "IndexFiles expired"):
+        assert report.counts[what], what
+
+
+def test_a_report_tells_differences_from_agreement():
+    """Of two dictionaries every item is compared, on either side."""
+    report = Report()
+    report.compare("answers", {"a": [1], "b": [2]}, {"a": [1], "c": [3]})
+    report.compare("answers", [1], [1])
+    assert report.counts["answers"] == 4
+    assert report.differences == [
+        "answers 'b': expected [2], got None",
+        "answers 'c': expected None, got [3]",
+    ]

@@ -1,0 +1,111 @@
+"""Writing to a broker, and waiting until it has done what is left to it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rmqindex import CommitLog, Layout
+
+from . import scenario, truth
+
+if TYPE_CHECKING:
+    from .processes import Cluster
+
+LAYOUT = Layout(97, 200)
+QUEUE_FILE_SIZE = 100 * 20
+BATCH_QUEUE_FILE_SIZE = 20 * 46
+#: So small that everything rolls over; no timer wheel, whose files are large.
+STORE_SETTINGS: dict[str, object] = {
+    "mappedFileSizeCommitLog": 1 << 15,
+    "mappedFileSizeConsumeQueue": QUEUE_FILE_SIZE,
+    "mapperFileSizeBatchConsumeQueue": BATCH_QUEUE_FILE_SIZE,
+    "timerWheelEnable": "false",
+    "transactionCheckInterval": 3_600_000,
+    "transactionOpBatchInterval": 100,
+}
+#: So many sendings at once.
+CHUNK = 50
+_SETTLE_SECONDS = 60
+# Nothing comes of itself after a longer silence.
+_QUIET_SECONDS = 0.7
+
+
+def settings_of(layout: Layout) -> dict[str, object]:
+    """Return a broker's settings for a geometry."""
+    return {
+        **STORE_SETTINGS,
+        "maxHashSlotNum": layout.hash_slot_num,
+        "maxIndexNum": layout.index_num,
+    }
+
+
+@dataclass
+class Sent:
+    """What was sent, and what the producers said of it."""
+
+    specs: list[dict[str, Any]] = field(default_factory=list)
+    results: list[dict[str, Any]] = field(default_factory=list)
+
+    def send(self, cluster: Cluster, specs: list[dict[str, Any]]) -> None:
+        """Send messages, a chunk at a time, so that others see how far it has come."""
+        for start in range(0, len(specs), CHUNK):
+            chunk = specs[start : start + CHUNK]
+            results = cluster.client.ask("send", messages=chunk)
+            self.specs += chunk
+            self.results += results
+
+    def findable(self) -> dict[tuple[str, str], set[int | str]]:
+        """Return :func:`.scenario.findable` of it all."""
+        return scenario.findable(self.specs, self.results)
+
+
+def make_topics(cluster: Cluster) -> None:
+    """Make the topics of the scenario."""
+    for topic in scenario.topics(cluster.version):
+        cluster.client.ask("topic", **topic)
+
+
+def consume(cluster: Cluster) -> None:
+    """Begin to consume the messages that are retried."""
+    cluster.client.ask(
+        "consume",
+        group=scenario.GROUP,
+        topic=scenario.RETRIES,
+        most=scenario.MOST_RECONSUME_TIMES,
+    )
+
+
+def settle(
+    cluster: Cluster, specs: list[dict[str, Any]], *, tags: bool, repeated: bool = False
+) -> None:
+    """Wait until late messages have come, and all of them are in the index.
+
+    Args:
+        cluster: The broker.
+        specs: All that was sent.
+        tags: Whether it indexes tags.
+        repeated: Whether it has died, and indexed its last message again.
+    """
+    late = (scenario.DELAYED, scenario.TRANSACTIONS)
+    wanted = [scenario.arrived_count(specs, topic) for topic in late]
+    wanted.append(scenario.consumed_count(specs))
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    before = 0
+    while time.monotonic() < deadline:
+        time.sleep(_QUIET_SECONDS)
+        with CommitLog(cluster.store) as log:
+            topics = [row["topic"] for row in truth.rows_of(log, ["topic"])]
+        there = [topics.count(topic) for topic in late]
+        there.append(len(cluster.client.ask("consumed")))
+        entries = truth.entry_count(cluster.store, tags=tags)
+        indexed = truth.indexed_count(cluster.store)
+        is_whole = indexed == entries or (repeated and indexed > entries)
+        if there == wanted and is_whole and len(topics) == before:
+            return
+        before = len(topics)
+    raise RuntimeError(
+        f"the broker did not settle: late messages {there} of {wanted}, "
+        f"{indexed} entries of {entries}"
+    )
