@@ -261,6 +261,26 @@ class TestRelayout:
         assert json.loads(out)["entry_count"] == 959
         assert content(store / "index") == CONTENT
 
+    def test_a_broker_that_starts_after_a_crash_keeps_the_new_files(self, run, store):
+        """The checkpoint covers them: it was set for files that ended elsewhere."""
+        _, out, _ = run("relayout", store, "--slots", 31, "--entries", 950, "--json")
+        checkpoint = rmqindex.StoreCheckpoint.load(store / "checkpoint")
+        assert json.loads(out)["index_msg_timestamp"] == 1700022861666
+        assert checkpoint.index_msg_timestamp == 1700022861666
+        assert "checkpoint_behind" not in rmqindex.verify(store, "auto")["rule"].to_pylist()
+        before = content(store / "index")
+        geometry = rmqindex.Layout(31, 950)
+        with rmqindex.IndexDirectory(store, geometry, writable=True, last_exit_ok=False) as index:
+            assert len(index.files) == 2
+        assert content(store / "index") == before
+
+    def test_an_index_of_no_store_has_no_checkpoint(self, run, store):
+        """And gets none."""
+        (store / "checkpoint").unlink()
+        _, out, _ = run("relayout", store / "index", "--slots", 31, "--entries", 950, "--json")
+        assert json.loads(out)["index_msg_timestamp"] is None
+        assert not (store / "checkpoint").exists()
+
     def test_a_damaged_file_stops_it_and_nothing_is_changed(self, run, store):
         """All or nothing."""
         last = max((store / "index").iterdir())

@@ -256,6 +256,7 @@ def relayout(
                 "replaced": list(result.replaced),
                 "entry_count": result.entry_count,
                 "exact_times": result.exact_times,
+                "index_msg_timestamp": result.index_msg_timestamp,
             }
         )
         return
@@ -264,3 +265,5 @@ def relayout(
         f"{counted(len(result.files), 'file')} in place of {len(result.replaced)}; "
         f"{result.exact_times} with their exact times"
     )
+    if result.index_msg_timestamp is not None:
+        typer.echo(f"The checkpoint's indexMsgTimestamp is {result.index_msg_timestamp}")

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rmqindex._audited import elapsed_seconds
+from rmqindex._checkpoint import CHECKPOINT_NAME
 from rmqindex._commitlog import MATCH_STATES, CommitLog
+from rmqindex._cover import raise_checkpoint
 from rmqindex._errors import RmqIndexError
 from rmqindex._file_roller import FileRoller
 from rmqindex._header import IndexHeader
@@ -54,12 +56,15 @@ class RelayoutResult:
         replaced: The names of the old ones.
         entry_count: How many entries there are.
         exact_times: How many of them have the exact store time of their message.
+        index_msg_timestamp: What the store's checkpoint says now, epoch milliseconds; None where
+            the index is part of no store.
     """
 
     files: tuple[Path, ...]
     replaced: tuple[str, ...]
     entry_count: int
     exact_times: int
+    index_msg_timestamp: int | None
 
 
 def relayout_index(
@@ -78,6 +83,8 @@ def relayout_index(
     new one.
     An IndexFile keeps times in seconds: where entries come into another file than before, those
     whose message is not in the CommitLog may be up to a second early.
+    A store's checkpoint is raised, since files now end elsewhere: a broker that starts after a
+    crash deletes those that end later than it says.
 
     Args:
         path: A local index directory, or a store root that has ``index/``.
@@ -127,8 +134,10 @@ def relayout_index(
         staging.discard()
         if log is not None and log is not commit_log:
             log.close()
+    is_store = (directory.parent / CHECKPOINT_NAME).exists()
+    said = raise_checkpoint(directory).index_msg_timestamp if is_store else None
     files = tuple(directory / made.name for made in roller.paths)
-    return RelayoutResult(files, tuple(entry.name for entry in old), roller.count, exact)
+    return RelayoutResult(files, tuple(entry.name for entry in old), roller.count, exact, said)
 
 
 def _make_exact(
