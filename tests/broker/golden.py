@@ -42,10 +42,7 @@ def keep_store(cluster: Cluster, target: Path) -> None:
     told: dict[str, Any] = {
         "version": cluster.version,
         "settings": settings_of(LAYOUT),
-        "sent": [
-            {"spec": spec, "result": result}
-            for spec, result in zip(sent.specs, sent.results, strict=True)
-        ],
+        "sent": [{"spec": spec, "result": result} for spec, result in sent.pairs],
         "consumed": ask("consumed"),
         "messages": ask("view", questions=offsets),
         "answers": [

@@ -21,6 +21,7 @@ from .writing import (
     LAYOUT,
     QUEUE_FILE_SIZE,
     Sent,
+    await_index,
     consume,
     make_topics,
     settings_of,
@@ -47,6 +48,8 @@ _DAYS_AGO = 10 * 24 * 3600
 # The broker looks for expired files a minute after its start.
 _EXPIRY_SECONDS = 100
 _POLL_SECONDS = 0.2
+# Between chunks of messages, so that several queries see the store grow.
+_PAUSE_SECONDS = 1
 _LOOKED_AT = 40
 _EXPLAINED = 300
 _ERROR = "error"
@@ -103,7 +106,7 @@ class RoundTrip:
         settle(self._cluster, self._sent.specs, tags=self._tags)
         live = spark.LiveReader(self._spark, self._store, self._options())
         with ThreadPoolExecutor(1) as pool:
-            sending = pool.submit(self._sent.send, self._cluster, rest)
+            sending = pool.submit(self._sent.send, self._cluster, rest, _PAUSE_SECONDS)
             while True:
                 self._look_while_written(live)
                 if sending.done():
@@ -132,7 +135,8 @@ class RoundTrip:
     def _look_while_written(self, live: spark.LiveReader) -> None:
         """Look for keys whose messages a producer has been told of, and at every entry."""
         wanted = self._plain_keys()
-        picked = sorted(wanted)[:: max(1, len(wanted) // _LOOKED_AT)][:_LOOKED_AT]
+        picked = sorted(wanted)[:: 1 + len(wanted) // _LOOKED_AT]
+        await_index(self._store, max(max(wanted[pair]) for pair in picked))
         found = live.look_up(picked)
         for pair in picked:
             missing = wanted[pair] - found[pair]
@@ -142,10 +146,10 @@ class RoundTrip:
             "scans while the broker writes, each entry compared", {"verified"}, set(states)
         )
 
-    def _plain_keys(self) -> dict[tuple[str, str], set[int | str]]:
+    def _plain_keys(self) -> dict[tuple[str, str], set[int]]:
         """Return keys of messages that are where the producer was told."""
         return {
-            pair: ids
+            pair: {offset for offset in ids if isinstance(offset, int)}
             for pair, ids in self._sent.findable().items()
             if pair[0] in {scenario.ORDERS, scenario.BODIES, scenario.LIGHT}
         }

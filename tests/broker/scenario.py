@@ -161,20 +161,19 @@ def arrived_count(specs: Sequence[dict[str, Any]], topic: str) -> int:
 
 
 def findable(
-    specs: Sequence[dict[str, Any]], results: Sequence[dict[str, Any]]
+    sent: Sequence[tuple[dict[str, Any], dict[str, Any]]],
 ) -> dict[tuple[str, str], set[int | str]]:
     """Return by topic and key what an administrator must be shown.
 
     Args:
-        specs: What was sent.
-        results: What the producers said.
+        sent: What was sent, and what the producers were told.
 
     Returns:
         Sets of CommitLog offsets; of messages that the broker writes again, late or when their
         transaction is committed, unique keys.
     """
     wanted: dict[tuple[str, str], set[int | str]] = {}
-    for spec, result in zip(specs, results, strict=True):
+    for spec, result in sent:
         for keys, name in _names(spec, result):
             for key in filter(None, keys.split(" ")):
                 ids = wanted.setdefault((spec["topic"], key), set())

@@ -98,8 +98,18 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 def indexed_count(store: Path) -> int:
     """Return how many entries the headers of a store's IndexFiles count."""
+    return sum(header.entry_count for header in _headers(store))
+
+
+def indexed_until(store: Path) -> int:
+    """Return the offset of the last message that is in a store's index; 0 without any."""
+    return max((header.end_phy_offset for header in _headers(store)), default=0)
+
+
+def _headers(store: Path) -> list[IndexHeader]:
     folder = store / "index"
     if not folder.is_dir():
-        return 0
-    heads = (path.read_bytes()[:HEADER_SIZE] for path in folder.iterdir())
-    return sum(IndexHeader.from_bytes(head).entry_count for head in heads)
+        return []
+    heads = [path.read_bytes()[:HEADER_SIZE] for path in folder.iterdir()]
+    # One that was made this moment has no bytes yet.
+    return [IndexHeader.from_bytes(head) for head in heads if len(head) == HEADER_SIZE]

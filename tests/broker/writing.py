@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rmqindex import CommitLog, Layout
@@ -11,6 +10,8 @@ from rmqindex import CommitLog, Layout
 from . import scenario, truth
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .processes import Cluster
 
 LAYOUT = Layout(97, 200)
@@ -28,6 +29,7 @@ STORE_SETTINGS: dict[str, object] = {
 #: So many sendings at once.
 CHUNK = 50
 _SETTLE_SECONDS = 60
+_POLL_SECONDS = 0.05
 # Nothing comes of itself after a longer silence.
 _QUIET_SECONDS = 0.7
 
@@ -41,24 +43,35 @@ def settings_of(layout: Layout) -> dict[str, object]:
     }
 
 
-@dataclass
 class Sent:
-    """What was sent, and what the producers said of it."""
+    """What was sent, and what the producers were told; it grows while others look."""
 
-    specs: list[dict[str, Any]] = field(default_factory=list)
-    results: list[dict[str, Any]] = field(default_factory=list)
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.pairs: list[tuple[dict[str, Any], dict[str, Any]]] = []
 
-    def send(self, cluster: Cluster, specs: list[dict[str, Any]]) -> None:
-        """Send messages, a chunk at a time, so that others see how far it has come."""
+    @property
+    def specs(self) -> list[dict[str, Any]]:
+        """What was sent."""
+        return [spec for spec, _ in self.pairs]
+
+    def send(self, cluster: Cluster, specs: list[dict[str, Any]], pause: float = 0) -> None:
+        """Send messages, a chunk at a time, so that others see how far it has come.
+
+        Args:
+            cluster: The broker.
+            specs: What to send, as ``Client.java`` takes it.
+            pause: Seconds between chunks.
+        """
         for start in range(0, len(specs), CHUNK):
             chunk = specs[start : start + CHUNK]
             results = cluster.client.ask("send", messages=chunk)
-            self.specs += chunk
-            self.results += results
+            self.pairs += zip(chunk, results, strict=True)
+            time.sleep(pause)
 
     def findable(self) -> dict[tuple[str, str], set[int | str]]:
         """Return :func:`.scenario.findable` of it all."""
-        return scenario.findable(self.specs, self.results)
+        return scenario.findable(self.pairs[:])
 
 
 def make_topics(cluster: Cluster) -> None:
@@ -109,3 +122,12 @@ def settle(
         f"the broker did not settle: late messages {there} of {wanted}, "
         f"{indexed} entries of {entries}"
     )
+
+
+def await_index(store: Path, offset: int) -> None:
+    """Wait until a broker has indexed the message at an offset, which it does soon after."""
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    while truth.indexed_until(store) < offset:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{store}: no message at {offset} or later was indexed")
+        time.sleep(_POLL_SECONDS)
