@@ -14,7 +14,7 @@ unexport PYTHONHOME PYTHONPATH PYTHONSTARTUP VIRTUAL_ENV
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_DIST_CLASSPATH PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON
 unexport PYSPARK_SUBMIT_ARGS HADOOP_CONF_DIR HADOOP_HOME
 
-.PHONY: help demo test lint format docs bench differential fuzz wheel clean
+.PHONY: help demo test lint format docs bench differential broker fuzz wheel clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -60,6 +60,11 @@ differential: $(VENV)/.dev
 ## make fuzz     fuzz the decoders, 20 seconds each target (seven minutes)
 fuzz: $(VENV)/.fuzz
 	$(BIN)/python -m tests.fuzz $(FUZZ)
+
+## make broker   a real broker written, killed, rebuilt and served again (minutes; Maven, a JDK)
+broker: $(VENV)/.dev
+	@.ci/check-maven
+	$(BIN)/python -m tests.broker $(BROKER)
 
 ## make wheel    build the wheel and the source distribution into dist/
 wheel: $(VENV)/.dev
