@@ -47,7 +47,8 @@ LOOKUP_SCHEMA = pa.schema([pa.field("query", pa.int64(), nullable=False), *ENTRY
 
 # What Arrow recommends for its buffers, in bytes.
 _ALIGNMENT = 64
-_DTYPES = {field.name: np.dtype(field.type.to_pandas_dtype()) for field in LOOKUP_SCHEMA}
+# By the name, which both have: to_pandas_dtype() of PyArrow 18 imports pandas.
+_DTYPES = {field.name: np.dtype(str(field.type)) for field in LOOKUP_SCHEMA}
 
 # time_diff counts seconds, timestamps milliseconds.
 MILLISECONDS = 1000
