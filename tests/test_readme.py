@@ -3,11 +3,14 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from snippets import run_page, snippets
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 
 
+@pytest.mark.spark_streams
 def test_every_snippet_prints_what_the_readme_shows(spark, tmp_path):
     """All blocks run from top to bottom, as a reader would paste them."""
     try:

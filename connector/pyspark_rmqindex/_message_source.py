@@ -61,18 +61,23 @@ class MessageSource(DataSource):
         """Return the reader of a stream; PySpark 4.2 and later have all that it needs.
 
         It raises a ``ValueError`` when it is asked for anything, where an option or a column is
-        wrong.
+        wrong, or PySpark is older.
         """
-        from pyspark_rmqindex._message_stream import MessageStreamReader  # noqa: PLC0415
-        from pyspark_rmqindex._stream_refusal import RefusedStream  # noqa: PLC0415
+        from pyspark_rmqindex._stream_refusal import (  # noqa: PLC0415
+            RefusedStream,
+            check_spark_streams,
+        )
 
         try:
+            check_spark_streams()
             options = message_stream_options(self.options)
             check_columns(schema, message_schema(store=True))
             _check_paths(options.read)
         except ValueError as error:
             refused: DataSourceStreamReader = RefusedStream(error)
             return refused
+        from pyspark_rmqindex._message_stream import MessageStreamReader  # noqa: PLC0415
+
         reader: DataSourceStreamReader = MessageStreamReader(options, schema)
         return reader
 

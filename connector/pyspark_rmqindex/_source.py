@@ -107,18 +107,23 @@ class DefaultSource(DataSource):
         """Return the reader of a stream; PySpark 4.2 and later have all that it needs.
 
         It raises a ``ValueError`` when it is asked for anything, where an option or a column is
-        wrong.
+        wrong, or PySpark is older.
         """
-        from pyspark_rmqindex._stream_reader import IndexStreamReader  # noqa: PLC0415
-        from pyspark_rmqindex._stream_refusal import RefusedStream  # noqa: PLC0415
+        from pyspark_rmqindex._stream_refusal import (  # noqa: PLC0415
+            RefusedStream,
+            check_spark_streams,
+        )
 
         try:
+            check_spark_streams()
             options = stream_options(self.options)
             check_schema(schema, keys=options.read.has_keys, log=options.read.has_log)
             _check_paths(options.read)
         except ValueError as error:
             refused: DataSourceStreamReader = RefusedStream(error)
             return refused
+        from pyspark_rmqindex._stream_reader import IndexStreamReader  # noqa: PLC0415
+
         reader: DataSourceStreamReader = IndexStreamReader(options, schema)
         return reader
 

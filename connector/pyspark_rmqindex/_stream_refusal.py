@@ -7,19 +7,31 @@ So the reader is made, and raises as soon as it is asked for anything.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import pyspark
 from pyspark.sql.datasource import DataSourceStreamReader
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.streaming.datasource import ReadLimit
 
-__all__ = ["RefusedStream"]
+__all__ = ["RefusedStream", "check_spark_streams"]
+
+
+def check_spark_streams() -> None:
+    """See to it that this PySpark gives streams of Python their limits and triggers.
+
+    Raises:
+        ValueError: It is older than 4.2.
+    """
+    if find_spec("pyspark.sql.streaming.datasource") is None:
+        raise ValueError(f"readStream: expected PySpark 4.2 or later, got {pyspark.__version__}")
 
 
 class RefusedStream(DataSourceStreamReader):
-    """The reader of a stream whose options or columns are wrong."""
+    """The reader of a stream whose options or columns are wrong, or that PySpark cannot run."""
 
     def __init__(self, error: ValueError) -> None:
         """Keep the error.

@@ -12,6 +12,7 @@ from pyspark.errors import StreamingQueryException
 
 import live_broker
 
+pytestmark = pytest.mark.spark_streams
 LIMITS = {"rmqindex": "maxEntriesPerTrigger", "rmqcommitlog": "maxMessagesPerTrigger"}
 
 

@@ -412,6 +412,7 @@ def test_a_batch_killed_at_any_step_is_there_once_after_its_second_run(tmp_path)
     assert len(outcomes) > 15
 
 
+@pytest.mark.spark_streams
 def test_a_commitlog_streamed_into_an_index_is_the_broker_s_own(spark, store, tmp_path):
     """RocketMQ's ReputMessageService on Spark: the broker's files, also after a lost record.
 

@@ -19,7 +19,16 @@ PAGES = sorted(
 )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(
+            page, marks=pytest.mark.spark_streams if "readStream" in page.read_text() else ()
+        )
+        for page in PAGES
+    ],
+    ids=lambda page: page.stem,
+)
 @pytest.mark.usefixtures("spark")
 def test_every_block_of_a_page_runs_and_prints_what_is_shown(
     page: Path, tmp_path: Path, request: pytest.FixtureRequest

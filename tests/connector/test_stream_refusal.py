@@ -1,0 +1,22 @@
+"""Streams that cannot be are refused with the reason."""
+
+from __future__ import annotations
+
+import sys
+
+import pyspark
+import pytest
+
+from pyspark_rmqindex._message_source import MessageSource
+from pyspark_rmqindex._source import DefaultSource
+
+
+@pytest.mark.parametrize("source", [DefaultSource, MessageSource])
+def test_an_older_pyspark_is_named(source, monkeypatch, store):
+    """PySpark 4.1 has no limits of streams; the first question is answered with what is needed."""
+    monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.datasource", None)
+    asked = source({"path": str(store)})
+    reader = asked.streamReader(asked.schema())
+    with pytest.raises(ValueError, match=r"expected PySpark 4\.2 or later, got") as refusal:
+        reader.initialOffset()
+    assert pyspark.__version__ in str(refusal.value)
