@@ -46,7 +46,8 @@ _EXPIRING: dict[str, object] = {
 }
 _DAYS_AGO = 10 * 24 * 3600
 # The broker looks for expired files a minute after its start.
-_EXPIRY_SECONDS = 100
+_EXPIRY_SECONDS = 400
+_ROUNDS_SECONDS = 1.5
 _POLL_SECONDS = 0.2
 # Between chunks of messages, so that several queries see the store grow.
 _PAUSE_SECONDS = 1
@@ -339,9 +340,11 @@ class RoundTrip:
         self._show("by the larger geometry")
         self._look_up_every_key("keys looked up by Spark in the larger geometry")
         deadline = time.monotonic() + _EXPIRY_SECONDS
-        while old[-1].exists() and time.monotonic() < deadline:
+        last = [old[-1], *(self._store / "index" / name for name in told["files"][-1:])]
+        while any(path.exists() for path in last) and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
-        time.sleep(2)
+        # What goes too far would go in the next rounds.
+        time.sleep(_ROUNDS_SECONDS)
         gone = before - {path.name for path in (self._store / "index").iterdir()}
         self._report.counts["CommitLog files expired"] = sum(not path.exists() for path in old)
         self._report.compare("expiries, the files named beforehand", {*told["files"]}, gone)

@@ -28,7 +28,7 @@ STORE_SETTINGS: dict[str, object] = {
 }
 #: So many sendings at once.
 CHUNK = 50
-_SETTLE_SECONDS = 60
+_SETTLE_SECONDS = 300
 _POLL_SECONDS = 0.05
 # Nothing comes of itself after a longer silence.
 _QUIET_SECONDS = 0.7

@@ -50,9 +50,9 @@ public class Client {
     private static final int QUERY_MESSAGE = 12;
     private static final int VIEW_MESSAGE_BY_ID = 33;
     private static final int NO_MESSAGE = 208;
-    private static final long TIMEOUT = 10_000;
+    private static final long TIMEOUT = 60_000;
     private static final int COMPRESS_OVER = 4096;
-    private static final int TRIES = 300;
+    private static final int TRIES = 1800;
 
     private final String nameServer;
     private final String broker;
