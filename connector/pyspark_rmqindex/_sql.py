@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from pyspark.sql.functions import udtf
 from pyspark.sql.pandas.functions import arrow_udf
 
+from pyspark_rmqindex._registration import register_sources
 from pyspark_rmqindex._sql_call import bind, check_path, plan_call, plan_files_of, time_range
 from pyspark_rmqindex._sql_hash import UNITS, hash_of_units
 from pyspark_rmqindex._sql_lookup import KeyFinder
@@ -40,6 +41,8 @@ def register(spark: SparkSession) -> None:
     """Make the functions ``rmq_lookup``, ``rmq_key_hash`` and ``rmq_key_hashes`` known to SQL.
 
     They are temporary: each session registers them for itself, and again at will.
+    The data sources are registered as well where Spark has not found them by itself, as with
+    ``--py-files``.
 
     ``rmq_lookup(path, topic, key [, begin] [, end] [, option => ..])`` is a table function: the
     rows that ``table()`` gives for the key, stored at ``begin`` or later and at ``end`` or earlier
@@ -67,6 +70,7 @@ def register(spark: SparkSession) -> None:
         >>> register(spark)  # doctest: +SKIP
         >>> spark.sql("SELECT * FROM rmq_lookup('/data/store', 'TopicTest', 'k')")  # doctest: +SKIP
     """
+    register_sources(spark)
     # A row each call makes Arrow's batches slower than plain rows.
     spark.udtf.register(_LOOKUP, cast("UserDefinedTableFunction", udtf(_Lookup, useArrow=False)))
     # PySpark's stubs ask for the kind of function, and PySpark itself warns of naming it.
