@@ -26,6 +26,7 @@ from rmqindex._layout import (
     SLOT_SIZE,
     Layout,
 )
+from rmqindex._own_files import open_regular
 
 if TYPE_CHECKING:
     import io
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["AppendRecord", "AppendUndo"]
 
 _ZEROS = bytes(1 << 20)
+_TEXTS = frozenset({"name", "header"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +73,16 @@ class AppendRecord:
             KeyError: A field is missing.
             ValueError: A field is not what it should be.
         """
-        numbers = {
-            name: int(str(fields[name]))
-            for name in (
-                "hash_slot_num",
-                "index_num",
-                "entries",
-                "end_phy_offset",
-                "end_timestamp",
-                "checksum",
-            )
-        }
+        numbers: dict[str, int] = {}
+        for name in cls.__slots__:
+            value = fields[name]
+            if type(value) is not (str if name in _TEXTS else int):
+                raise ValueError(f"{name}: expected another type, got {value!r}")
+            if isinstance(value, int):
+                numbers[name] = value
         record = cls(name=str(fields["name"]), header=str(fields["header"]), **numbers)
+        if record.layout.file_size > INT32_MAX:
+            raise ValueError(f"hash_slot_num: expected that of a file, got {record.hash_slot_num}")
         if len(record.old_bytes) != HEADER_SIZE:
             raise ValueError(f"header: expected {HEADER_SIZE} bytes, got {record.header!r}")
         if record.entries < 0 or record.index_count > min(record.layout.index_num, INT32_MAX):
@@ -172,11 +172,17 @@ class AppendUndo:
             path: The file, whichever part of the append it has seen.
 
         Raises:
-            RmqIndexError: Another program has written to the file since.
+            RmqIndexError: Another program has written to the file since, or it is shorter than
+                the record says, or no file.
             OSError: The disk is broken.
         """
         layout = self.record.layout
-        with path.open("r+b", buffering=0) as file:
+        with os.fdopen(open_regular(path, os.O_RDWR), "r+b", buffering=0) as file:
+            if os.fstat(file.fileno()).st_size < layout.file_size:
+                raise RmqIndexError(
+                    f"{path}: file size: expected at least {layout.file_size} bytes, as the "
+                    f"journal beside it says, got {os.fstat(file.fileno()).st_size}"
+                )
             header = os.pread(file.fileno(), HEADER_SIZE, 0)
             if len(header) < HEADER_SIZE or not self.record.explains(header):
                 raise RmqIndexError(

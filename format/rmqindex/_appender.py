@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -33,6 +32,7 @@ from rmqindex._layout import (
     Layout,
 )
 from rmqindex._linking import LINK_BATCH, link, slot_numbers
+from rmqindex._own_files import open_regular
 
 if TYPE_CHECKING:
     import io
@@ -128,7 +128,7 @@ class EntryAppender:
         Raises:
             OSError: The file cannot be opened.
         """
-        with _closed_on_error(Path(path).open("r+b", buffering=0)) as file:
+        with _closed_on_error(open(path, "r+b", buffering=0, opener=open_regular)) as file:
             header = IndexHeader.from_bytes(os.pread(file.fileno(), HEADER_SIZE, 0))
             appender = cls(file, layout, header)
             if numbers is None:
@@ -361,7 +361,7 @@ class EntryAppender:
 
 
 def _open_or_create(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CREAT, 0o666)
+    return open_regular(path, flags | os.O_CREAT)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import tempfile
@@ -9,6 +10,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from rmqindex._layout import INT64_MAX, INT64_MIN
+from rmqindex._own_files import open_regular, open_to_read
 
 __all__ = ["CHECKPOINT_NAME", "StoreCheckpoint"]
 
@@ -84,9 +86,10 @@ class StoreCheckpoint:
             path: A local file, such as ``<store root>/checkpoint``.
 
         Raises:
+            RmqIndexError: Something is there that is no file.
             OSError: The file is not there or cannot be read.
         """
-        with Path(path).open("rb") as file:
+        with open(path, "rb", opener=open_to_read) as file:
             return cls.from_bytes(file.read(_FIELDS.size))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -97,15 +100,18 @@ class StoreCheckpoint:
                 stands behind the fields: brokers from 5.5.0 on have a field of their own there.
 
         Raises:
+            RmqIndexError: A symbolic link is there, or something else that is no file.
             OSError: The file cannot be written.
         """
         target = Path(path)
-        mode = target.stat().st_mode & 0o777 if target.exists() else _MODE
+        mode, there = _MODE, b""
+        with contextlib.suppress(FileNotFoundError), open(target, "rb", opener=open_regular) as old:
+            mode = os.fstat(old.fileno()).st_mode & 0o777
+            there = old.read(_FILE_SIZE)
         descriptor, staged_name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 data = self.to_bytes()
-                there = target.read_bytes() if target.exists() else b""
                 file.write(data[:_FIELDS_END] + (there[_FIELDS_END:] or data[_FIELDS_END:]))
                 file.flush()
                 os.fchmod(file.fileno(), mode)

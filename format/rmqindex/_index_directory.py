@@ -25,6 +25,7 @@ from rmqindex._layout import (
 from rmqindex._live_store import ensure_not_live
 from rmqindex._message import TAG_INDEX_TYPE, message_keys, tag_key
 from rmqindex._names import next_names, zone_of
+from rmqindex._own_files import open_regular
 from rmqindex._owner import Owner
 from rmqindex._paths import index_entries, resolve
 from rmqindex._storage import is_remote, local_path
@@ -146,7 +147,8 @@ class IndexDirectory:
         if self._writable:
             assert self._layout is not None
             if Path(path).stat().st_size < self._layout.file_size:
-                os.truncate(path, self._layout.file_size)
+                with open(path, "r+b", buffering=0, opener=open_regular) as raw:
+                    os.ftruncate(raw.fileno(), self._layout.file_size)
         file = self._open(path)
         if not last_exit_ok and file.header.end_timestamp > self._index_msg_timestamp:
             file.close()
@@ -494,5 +496,5 @@ def _write_loaded_count(file: IndexFile) -> None:
     """Write the ``index_count`` to which loading lifts that of a file without entries."""
     if file.header.index_count < FIRST_POSITION:
         header = replace(file.header, index_count=FIRST_POSITION)
-        with Path(file.path).open("r+b", buffering=0) as raw:
+        with open(file.path, "r+b", buffering=0, opener=open_regular) as raw:
             raw.write(header.to_bytes())

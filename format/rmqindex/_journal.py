@@ -36,16 +36,27 @@ import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 import stat
 import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rmqindex._append_undo import AppendRecord, AppendUndo
 from rmqindex._errors import RmqIndexError
+from rmqindex._layout import SLOT_SIZE
+from rmqindex._own_files import (
+    ensure_directory,
+    is_plain_name,
+    open_directory,
+    open_regular,
+    read_own,
+    read_own_json,
+    write_own,
+)
 from rmqindex._owner import Owner
 
 if TYPE_CHECKING:
@@ -63,6 +74,9 @@ _LEDGER = "ledger.json"
 _OWNER = "owner.json"
 _OLD = "old"
 _TRASH = ".trash"
+_A_JOURNAL = "the journal of a write"
+# What an index directory holds; a journal names nothing else.
+_INDEX_NAME = re.compile(r"[+-]?\d{1,40}")
 
 _LOCK_WAIT_SECONDS = 600.0
 _POLL_SECONDS = 0.02
@@ -160,26 +174,32 @@ class _Journal:
     @classmethod
     def read(cls, root: Path, file: str = _JOURNAL) -> _Journal | None:
         path = root / file
+        fields = read_own_json(path, _A_JOURNAL)
+        return None if fields is None else cls.of(path, fields)
+
+    @classmethod
+    def of(cls, path: Path, fields: Mapping[str, Any]) -> _Journal:
         try:
-            fields = json.loads(path.read_text(encoding="utf-8"))
-            append, ledger = fields.get("append"), fields.get("ledger")
-            journal = cls(
-                str(fields["job"]),
-                bool(fields["created"]),
-                tuple(map(str, fields["old"])),
-                tuple(map(str, fields["new"])),
-                None if append is None else AppendRecord.from_dict(append),
-                None if ledger is None else dict(ledger),
-            )
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise RmqIndexError(f"{path}: expected the journal of a write, got {error}") from error
-        appended = () if journal.append is None else (journal.append.name,)
-        for name in (journal.job, *journal.old, *journal.new, *appended):
-            if not name or name != os.path.basename(name) or name in {".", ".."}:  # noqa: PTH119
-                raise RmqIndexError(f"{path}: expected file names, got {name!r}")
-        return journal
+            return cls._of(fields)
+        except (ValueError, KeyError, TypeError) as error:
+            raise RmqIndexError(f"{path}: expected {_A_JOURNAL}, got {error}") from error
+
+    @classmethod
+    def _of(cls, fields: Mapping[str, Any]) -> _Journal:
+        job, created, append, ledger = (
+            fields["job"], fields["created"], fields.get("append"), fields.get("ledger")
+        )  # fmt: skip
+        if not isinstance(job, str) or not is_plain_name(job):
+            raise ValueError(f"job: expected a name, got {job!r}")
+        if not isinstance(created, bool):
+            raise TypeError(f"created: expected true or false, got {created!r}")
+        if not isinstance(ledger, dict | None) or not isinstance(append, dict | None):
+            raise TypeError("append, ledger: expected objects")
+        record = None if append is None else AppendRecord.from_dict(append)
+        old, new = _names_in(fields, "old"), _names_in(fields, "new")
+        if record is not None and not _INDEX_NAME.fullmatch(record.name):
+            raise ValueError(f"append: expected the name of an IndexFile, got {record.name!r}")
+        return cls(job, created, old, new, record, ledger)
 
     def write(self, root: Path) -> None:
         fields = {
@@ -190,7 +210,7 @@ class _Journal:
             "append": None if self.append is None else self.append.to_dict(),
             "ledger": self.ledger,
         }
-        _write_durably(root / _NEXT_JOURNAL, json.dumps(fields, indent=1).encode())
+        write_own(root / _NEXT_JOURNAL, json.dumps(fields, indent=1).encode())
         (root / _NEXT_JOURNAL).replace(root / _JOURNAL)
         _sync_directory(root)
 
@@ -210,15 +230,19 @@ class _Journal:
         """Read the old slots of the file that is continued; None where they are not there."""
         if self.append is None:
             return None
-        try:
-            slots = (root / _UNDO).read_bytes()
-        except FileNotFoundError:
-            return None
-        return AppendUndo.of(self.append, slots)
+        slots = read_own(root / _UNDO, 2 * SLOT_SIZE * self.append.hash_slot_num)
+        return None if slots is None else AppendUndo.of(self.append, slots)
+
+    def _saved(self, root: Path) -> Path:
+        """Return where the old files are, if they are there."""
+        ensure_directory(root)
+        ensure_directory(root / self.job)
+        ensure_directory(root / self.job / _OLD)
+        return root / self.job / _OLD
 
     def old_state(self, root: Path, listing: dict[str, Path]) -> dict[str, Path]:
         """Return what a directory held before the commit, given what it holds now."""
-        saved = root / self.job / _OLD
+        saved = self._saved(root)
         state = {name: path for name, path in listing.items() if name not in self.new}
         for name in self.old:
             if (saved / name).exists():
@@ -229,8 +253,7 @@ class _Journal:
 
     def undo(self, root: Path, directory: Path) -> None:
         """Restore the old state; may die and be repeated at any point."""
-        job = root / self.job
-        saved = job / _OLD
+        job, saved = root / self.job, self._saved(root)
         if self.append is not None:
             undo = self.read_undo(root) or AppendUndo.without_slots(self.append)
             if (directory / self.append.name).exists():
@@ -307,7 +330,12 @@ class Staging:
         Args:
             directory: The index directory.
             job: The job's name, which no job of another writer has.
+
+        Raises:
+            ValueError: What cannot name a directory of ours, such as a path.
         """
+        if not is_plain_name(job):
+            raise ValueError(f"job: expected a name of letters, digits, '.', '_', '-', got {job!r}")
         return cls(Path(os.path.realpath(directory)), job)
 
     def join(self, owner: Owner) -> None:
@@ -325,9 +353,10 @@ class Staging:
 
     def make(self, owner: Owner) -> None:
         """Do what :meth:`join` does, for a caller within :meth:`exclusive`."""
+        ensure_directory(self.path)
         if not self.path.exists():
             self.path.mkdir()
-            _write_durably(self.path / _OWNER, json.dumps(owner.to_dict(), indent=1).encode())
+            write_own(self.path / _OWNER, json.dumps(owner.to_dict(), indent=1).encode())
 
     @contextlib.contextmanager
     def exclusive(self, *, create: bool = False) -> Iterator[None]:
@@ -389,7 +418,7 @@ class Staging:
                 _link_or_copy(self.directory / name, saved / name)
             _sync_directory(saved)
         if append is not None:
-            _write_durably(self.root / _UNDO, append.undo.to_bytes())
+            write_own(self.root / _UNDO, append.undo.to_bytes())
         journal = _Journal(
             self.job,
             not self.directory.exists(),
@@ -510,7 +539,8 @@ def _lock(root: Path, *, create: bool) -> Iterator[bool]:
         try:
             if create:
                 root.mkdir(exist_ok=True)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            ensure_directory(root)
+            descriptor = open_regular(path, os.O_RDWR | os.O_CREAT)
         except FileNotFoundError:
             if create:
                 continue
@@ -537,7 +567,7 @@ def _try_lock(descriptor: int) -> bool:
 
 def _has_name(descriptor: int, path: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
     except FileNotFoundError:
         return False
 
@@ -545,8 +575,8 @@ def _has_name(descriptor: int, path: Path) -> bool:
 def _is_locked(root: Path) -> bool:
     """Tell whether a living process commits or recovers."""
     try:
-        descriptor = os.open(root / _LOCK, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+        descriptor = open_regular(root / _LOCK, os.O_RDONLY)
+    except (OSError, RmqIndexError):
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -565,8 +595,10 @@ def _recover(root: Path, directory: Path) -> None:
     for name in (_NEXT_JOURNAL, _UNDO):  # of a commit that died before, or after, its journal
         (root / name).unlink(missing_ok=True)
     for path in sorted(root.iterdir()):
+        if path.is_symlink():
+            continue
         if path.name.endswith(_TRASH):
-            shutil.rmtree(path, ignore_errors=True)
+            _remove_tree(path)
         elif path.is_dir():
             owner = _read_owner(path)
             # A job without an owner died while it was made, since that happens under the lock.
@@ -582,10 +614,21 @@ def _names(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir()}
 
 
+def _names_in(fields: Mapping[str, Any], field: str) -> tuple[str, ...]:
+    names = fields[field]
+    if not isinstance(names, list):
+        raise TypeError(f"{field}: expected a list, got {names!r}")
+    for name in names:
+        if not isinstance(name, str) or not _INDEX_NAME.fullmatch(name):
+            raise ValueError(f"{field}: expected names of IndexFiles, got {name!r}")
+    return tuple(names)
+
+
 def _read_owner(job: Path) -> Owner | None:
     try:
-        return Owner.from_dict(json.loads((job / _OWNER).read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        fields = read_own_json(job / _OWNER, "the owner of a job")
+        return None if fields is None else Owner.from_dict(fields)
+    except (OSError, RmqIndexError, ValueError, KeyError, TypeError):
         return None
 
 
@@ -593,17 +636,24 @@ def _remove_job(path: Path) -> None:
     """Remove a job directory: first its name, so that straggling tasks cannot add to it."""
     trash = path.with_name(path.name + _TRASH)
     try:
-        path.rename(trash)
+        with open_directory(path.parent) as root:
+            os.rename(path.name, trash.name, src_dir_fd=root, dst_dir_fd=root)
     except FileNotFoundError:
         return
-    shutil.rmtree(trash, ignore_errors=True)
+    _remove_tree(trash)
+
+
+def _remove_tree(path: Path) -> None:
+    with open_directory(path.parent) as root:
+        shutil.rmtree(path.name, ignore_errors=True, dir_fd=root)
 
 
 def _remove_root(root: Path) -> None:
     """Remove the staging root when no job is left in it and nobody holds its lock."""
     try:
-        descriptor = os.open(root / _LOCK, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
+        ensure_directory(root)
+        descriptor = open_regular(root / _LOCK, os.O_RDWR)
+    except (OSError, RmqIndexError):
         return
     try:
         if _try_lock(descriptor) and _names(root) == {_LOCK}:
@@ -617,19 +667,12 @@ def _remove_root(root: Path) -> None:
 
 def _link_or_copy(source: Path, target: Path) -> None:
     try:
-        os.link(source, target)
+        os.link(source, target, follow_symlinks=False)
     except OSError as error:
         if error.errno not in _NO_HARD_LINKS:
             raise
         target.unlink(missing_ok=True)
         copy_sparse(source, target)
-
-
-def _write_durably(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _sync_directory(path: Path) -> None:

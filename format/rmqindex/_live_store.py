@@ -13,6 +13,7 @@ import struct
 from pathlib import Path
 
 from rmqindex._errors import RmqIndexError
+from rmqindex._own_files import open_to_read
 
 __all__ = ["ABORT_NAME", "LOCK_NAME", "ensure_not_live", "ensure_not_locked", "lock_holder"]
 
@@ -74,10 +75,10 @@ def _store_roots(index_directory: str | os.PathLike[str]) -> list[Path]:
 def lock_holder(path: Path) -> int | None:
     """Return the process that holds a record lock on the first byte of a file, if one does."""
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=open_to_read) as file:
             wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
             answer = fcntl.fcntl(file, fcntl.F_GETLK, wanted)
-    except FileNotFoundError:
+    except (FileNotFoundError, RmqIndexError):  # nothing, or no file
         return None
     except OSError as error:
         if error.errno in (errno.ENOLCK, errno.EINVAL, errno.ENOTDIR, errno.EISDIR):

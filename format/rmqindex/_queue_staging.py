@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from rmqindex._consume_queue_layout import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex._errors import RmqIndexError
+from rmqindex._own_files import ensure_directory, read_own_json, write_own
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +48,8 @@ class QueueStaging:
         """Lock the root, undo an exchange that died, and begin with an empty directory.
 
         Raises:
-            RmqIndexError: Another rebuild is under way.
+            RmqIndexError: Another rebuild is under way, or what stands in the place of our
+                directory, or of the note in it, is none of ours.
             OSError: The disk is full or broken.
         """
         self._root.mkdir(parents=True, exist_ok=True)
@@ -59,7 +61,11 @@ class QueueStaging:
             raise RmqIndexError(
                 f"{self._root}: expected no rebuild of ConsumeQueues under way, got one"
             ) from None
-        self._undo()
+        try:
+            self._undo()
+        except BaseException:
+            os.close(self._lock)
+            raise
         shutil.rmtree(self._home, ignore_errors=True)
         return self
 
@@ -85,11 +91,12 @@ class QueueStaging:
         Raises:
             OSError: A folder cannot be moved.
         """
-        old = [name for name in _FOLDERS if (self._root / name).exists()]
+        old = [name for name in _FOLDERS if os.path.lexists(self._root / name)]
         new = [name for name in _FOLDERS if (self.path / name).exists()]
+        ensure_directory(self._home)
         self._old.mkdir(parents=True)
         note = self._home / f"{_UNDO}.part"
-        note.write_text(json.dumps({"old": old, "new": new}))
+        write_own(note, json.dumps({"old": old, "new": new}).encode())
         note.replace(self._home / _UNDO)
         for name in old:
             (self._root / name).rename(self._old / name)
@@ -99,14 +106,22 @@ class QueueStaging:
 
     def _undo(self) -> None:
         """Go back to what was there; each step may have been done before."""
+        for place in (self._home, self._old, self.path):
+            ensure_directory(place)
         note = self._home / _UNDO
-        if not note.exists():
+        was = read_own_json(note, "the note of an exchange")
+        if was is None:
             return
-        was = json.loads(note.read_text())
+        old, new = was.get("old"), was.get("new")
+        for names in (old, new):
+            if not isinstance(names, list) or any(name not in _FOLDERS for name in names):
+                raise RmqIndexError(
+                    f"{note}: expected lists of {' and '.join(_FOLDERS)}, got {names!r}"
+                )
         for name in was["new"]:
             if not (self.path / name).exists():
                 (self._root / name).rename(self.path / name)
         for name in was["old"]:
-            if (self._old / name).exists():
+            if os.path.lexists(self._old / name):
                 (self._old / name).rename(self._root / name)
         note.unlink()

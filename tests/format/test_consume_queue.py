@@ -288,7 +288,12 @@ def dying(self, target):
     left[0] -= 1
     return rename(self, target)
 pathlib.Path.rename = dying
-pathlib.Path.unlink = lambda self: os._exit(9)
+unlink = pathlib.Path.unlink
+def ending(self, missing_ok=False):
+    if self.name == "undo.json":
+        os._exit(9)
+    unlink(self, missing_ok)
+pathlib.Path.unlink = ending
 rebuild_consume_queues({str(STORE2)!r}, {str(store)!r}, file_size=500, replace=True)
 """
         assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9

@@ -145,7 +145,7 @@ class TestCommit:
     def test_file_systems_without_hard_links_are_served_by_copies(self, directory, monkeypatch):
         """Where no hard link can be made, old files are copied aside instead."""
 
-        def refuse(*_):
+        def refuse(*_, **__):
             raise OSError(errno.EPERM, "Operation not permitted")
 
         monkeypatch.setattr(os, "link", refuse)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
-from rmqindex._journal import _Journal, _read_owner
+from rmqindex._journal import _Journal
+from rmqindex._own_files import parse_own_json
+from rmqindex._owner import Owner
 
 from ..json_bytes import mutate_json, text_of
 from ..outcome import outcome
@@ -24,29 +27,14 @@ _APPEND = {
     "checksum": 0,
 }
 _OWNER = {"host": "a", "boot_id": "b", "namespace": "pid:[1]", "pid": 7, "start_time": 9}
+_FILE = Path("journal.json")
 _NOWHERE = Path("/nonexistent/.index.rmqindex")
 _LISTING = {name: _NOWHERE / name for name in ("20231114221320000", "20231114221320001", "x")}
 
 
-class _Text:
-    """A path at which some bytes are, whatever is put behind it."""
-
-    def __init__(self, data):
-        self.data = data
-
-    def __truediv__(self, _):
-        return self
-
-    def __str__(self):
-        return "journal.json"
-
-    def read_text(self, encoding):
-        return self.data.decode(encoding)
-
-
 def seeds():
     """Return a journal without, and with, what it may hold; an owner."""
-    plain = {"job": "job-1", "created": False, "old": ["20231114221320000"], "new": ["a", "b"]}
+    plain = {"job": "job-1", "created": False, "old": ["20231114221320000"], "new": ["1", "2"]}
     return [
         b"\0" + text_of(plain),
         b"\0" + text_of({**plain, "append": _APPEND, "ledger": None}),
@@ -62,13 +50,14 @@ def mutate(data, random):
 
 def check(data):
     """Read a journal, and what it says the directory held."""
-    text = _Text(data[1:])
-    if data[:1] == b"\1":
-        owner = _read_owner(text)
-        if owner is not None:
-            owner.is_gone()
+    fields = outcome(parse_own_json, _FILE, data[1:], "a journal")
+    if not fields.is_value:
         return
-    found = outcome(_Journal.read, text)
+    if data[:1] == b"\1":
+        with suppress(KeyError, TypeError, ValueError):
+            Owner.from_dict(fields.value).is_gone()
+        return
+    found = outcome(_Journal.of, _FILE, fields.value)
     if not found.is_value:
         return
     journal = found.value
