@@ -21,14 +21,16 @@ import contextlib
 import fcntl
 import json
 import os
-import tempfile
+import stat
 import time
 import uuid
 from dataclasses import replace
 from pathlib import Path
+from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
 from pyspark_rmqindex._filters import MAX_PAIRS, Wanted
+from rmqindex import RmqIndexError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,12 +55,27 @@ _MISSING = (
 
 
 def state_directory() -> Path:
-    """Return the directory for what planning processes leave to each other.
+    """Return the directory for what planning processes leave to each other; it is made.
 
     Spark gives them a local directory of the application's own, which goes with it.
+    Elsewhere, where other users may write, it is this user's alone.
+
+    Raises:
+        RmqIndexError: What has its name is none, or another user's.
+        OSError: It cannot be made.
     """
     first = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
-    return Path(first or tempfile.gettempdir()) / "rmqindex"
+    user = os.geteuid()
+    directory = Path(first) / "rmqindex" if first else Path(gettempdir()) / f"rmqindex-{user}"
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != user or status.st_mode & 0o022:
+        raise RmqIndexError(
+            f"{directory}: expected a directory that only user {user} can write to, got "
+            f"{stat.filemode(status.st_mode)} of user {status.st_uid}; remove it, or name another "
+            "place with spark.local.dir"
+        )
+    return directory
 
 
 def create_state() -> str:
@@ -68,11 +85,10 @@ def create_state() -> str:
         The path of its file.
 
     Raises:
+        RmqIndexError: Another user may write where it would be.
         OSError: The file cannot be made.
     """
-    directory = state_directory()
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = directory / f"relation-{uuid.uuid4().hex}.json"
+    path = state_directory() / f"relation-{uuid.uuid4().hex}.json"
     with path.open("x") as file:
         json.dump({"wanted": None, "finished": None, "generation": 0}, file)
     return str(path)
@@ -135,7 +151,8 @@ def locked_state(path: str, arrival: float) -> Iterator[RelationState]:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         try:
-            data = json.loads(os.pread(descriptor, os.fstat(descriptor).st_size, 0))
+            text = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+            data = json.loads(text)  # noqa: TID251  (from a directory of this user alone)
             wanted = None if data["wanted"] is None else Wanted.from_json(data["wanted"])
             finished, generation = data["finished"], data["generation"]
         except (ValueError, KeyError, TypeError) as error:
@@ -145,15 +162,15 @@ def locked_state(path: str, arrival: float) -> Iterator[RelationState]:
         yield state
         if overlapping:
             time.sleep(max(0.0, finished + _SETTLING - time.monotonic()))
-        text = json.dumps(
+        fresh = json.dumps(
             {
                 "wanted": None if state.wanted is None else state.wanted.to_json(),
                 "finished": time.monotonic(),
                 "generation": state.generation,
             }
         ).encode()
-        os.pwrite(descriptor, text, 0)
-        os.ftruncate(descriptor, len(text))
+        os.pwrite(descriptor, fresh, 0)
+        os.ftruncate(descriptor, len(fresh))
     finally:
         os.close(descriptor)  # which releases the lock
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_rmqindex._pushdown_state import state_directory
+from rmqindex import RmqIndexError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -107,9 +108,8 @@ def _record_path(options: Mapping[str, str]) -> Path:
 
 def record_plan(options: Mapping[str, str], plan: ScanPlan) -> None:
     """Keep a plan for ``last_plan()``; a full or read-only disk only loses that."""
-    path = _record_path(options)
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(OSError, RmqIndexError):
+        path = _record_path(options)
         fresh = path.with_suffix(f".{os.getpid()}")
         fresh.write_text(json.dumps(asdict(plan)))
         fresh.replace(path)
@@ -121,7 +121,7 @@ def plan_schema(options: Mapping[str, str]) -> StructType:
     A schema is what a planning process can say to the driver without a job.
     """
     metadata = {}
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError, RmqIndexError):
         metadata = {_METADATA: _record_path(options).read_text()}
     return StructType([StructField(_METADATA, StringType(), metadata=metadata)])
 
@@ -131,7 +131,7 @@ def plan_from_schema(schema: StructType) -> ScanPlan | None:
     text = schema[_METADATA].metadata.get(_METADATA)
     if text is None:
         return None
-    data = json.loads(text)
+    data = json.loads(text)  # noqa: TID251  (what plan_schema put there)
     for name in ("pairs", "key_hashes", "filters"):
         if data[name] is not None:
             data[name] = tuple(tuple(x) if isinstance(x, list) else x for x in data[name])

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
 from pathlib import Path
 
 import pytest
 
+from pyspark_rmqindex import _pushdown_state
 from pyspark_rmqindex._filters import MAX_PAIRS, Range, Wanted
 from pyspark_rmqindex._pushdown_state import check_generation, create_state, locked_state
+from pyspark_rmqindex._record import ScanPlan, plan_from_schema, plan_schema, record_plan
+from rmqindex import RmqIndexError
 
 
 @pytest.fixture
@@ -158,3 +162,53 @@ def test_a_host_without_the_state_lets_its_tasks_run(tmp_path):
     """Executors elsewhere cannot see the marks."""
     check_generation(str(tmp_path / "relation-none.json"), 1)
     assert list(tmp_path.iterdir()) == []
+
+
+class TestDirectory:
+    """Where the states lie when Spark names no directory of its own."""
+
+    @pytest.fixture(autouse=True)
+    def shared(self, tmp_path, monkeypatch):
+        """A directory that all users write to."""
+        monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+        monkeypatch.setattr(_pushdown_state, "gettempdir", lambda: str(tmp_path))
+        return tmp_path
+
+    def test_it_is_this_users_alone(self, shared):
+        """Another user has another one."""
+        directory = _pushdown_state.state_directory()
+        assert directory == shared / f"rmqindex-{os.geteuid()}"
+        assert directory.stat().st_mode & 0o777 == 0o700
+        assert create_state().startswith(f"{directory}/")
+
+    @pytest.mark.parametrize("kind", ["link", "open", "file"])
+    def test_what_another_user_made_is_refused(self, shared, kind):
+        """Else queries could be made to write, or to believe, what that user likes."""
+        place = shared / f"rmqindex-{os.geteuid()}"
+        if kind == "link":
+            (shared / "elsewhere").mkdir()
+            place.symlink_to(shared / "elsewhere")
+        elif kind == "open":
+            place.mkdir()
+            place.chmod(0o777)
+        else:
+            place.touch()
+        with pytest.raises((RmqIndexError, FileExistsError)):
+            create_state()
+
+    def test_that_of_another_user_is_refused(self, shared, monkeypatch):
+        """Whatever its mode."""
+        mine = os.geteuid()
+        monkeypatch.setattr(_pushdown_state.os, "geteuid", lambda: mine + 1)
+        (shared / f"rmqindex-{mine + 1}").mkdir(mode=0o700)
+        with pytest.raises(RmqIndexError, match=f"only user {mine + 1} can write to, got drwx"):
+            create_state()
+
+    def test_plans_are_neither_kept_nor_believed_there(self, shared):
+        """A scan goes on without them."""
+        place = shared / f"rmqindex-{os.geteuid()}"
+        (shared / "elsewhere").mkdir()
+        place.symlink_to(shared / "elsewhere")
+        record_plan({"path": "x"}, ScanPlan(None, None, (), 1, 1, 1, 1))
+        assert plan_from_schema(plan_schema({"path": "x"})) is None
+        assert not list((shared / "elsewhere").iterdir())
