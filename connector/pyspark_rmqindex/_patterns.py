@@ -29,6 +29,11 @@ _PATTERN = re.compile(r"[*?\[{]")
 _REMOTE_PATTERN = re.compile(r"[*\[{]")  # a question mark begins the query of a URI
 
 
+_BRACES = re.compile(r"\{([^{}]*)\}")
+# Each pair of braces multiplies them.
+_MOST_ALTERNATIVES = 1000
+
+
 class Hit(NamedTuple):
     """What fits a pattern; ``entry`` where it was seen in its directory."""
 
@@ -49,6 +54,9 @@ def expand(path: str) -> Iterator[Hit]:
 
     Yields:
         What is there; hidden names only where the pattern's own part begins as they do.
+
+    Raises:
+        ValueError: As :func:`matcher`.
     """
     base, mark, query = path.partition("?") if is_remote(path) else (path, "", "")
     scheme, separator, rest = base.partition("://") if is_remote(path) else ("", "", base)
@@ -70,7 +78,11 @@ def expand(path: str) -> Iterator[Hit]:
 
 
 def matcher(pattern: str) -> Callable[[str], object]:
-    """Compile a Hadoop glob: ``*``, ``?``, ``[abc]``, ``[^abc]`` and ``{a,b}``."""
+    """Compile a Hadoop glob: ``*``, ``?``, ``[abc]``, ``[^abc]`` and ``{a,b}``.
+
+    Raises:
+        ValueError: Braces stand for more than a thousand alternatives.
+    """
     alternatives = [translate(each.replace("[^", "[!")) for each in _braces(pattern)]
     return re.compile("|".join(alternatives)).match
 
@@ -108,10 +120,20 @@ def _child(directory: str, name: str) -> str:
 
 def _braces(pattern: str) -> list[str]:
     """Write out the alternatives in braces."""
-    match = re.search(r"\{([^{}]*)\}", pattern)
-    if match is None:
-        return [pattern]
+    written = [pattern]
+    # No part has braces of its own, so that all are written out after the same number of rounds.
+    while (match := _BRACES.search(written[0])) is not None:
+        if len(written) * (match[1].count(",") + 1) > _MOST_ALTERNATIVES:
+            raise ValueError(
+                f"pattern: expected braces with at most {_MOST_ALTERNATIVES} alternatives in all, "
+                f"got more: {pattern}"
+            )
+        written = [part for each in written for part in _first_braces(each)]
+    return written
+
+
+def _first_braces(pattern: str) -> list[str]:
+    match = _BRACES.search(pattern)
+    assert match is not None, "each alternative has as many braces as the others"
     before, after = pattern[: match.start()], pattern[match.end() :]
-    return [
-        expanded for part in match[1].split(",") for expanded in _braces(f"{before}{part}{after}")
-    ]
+    return [f"{before}{part}{after}" for part in match[1].split(",")]

@@ -15,13 +15,14 @@ from pyspark_rmqindex._build import BuiltFile, FilePlan, build_file, plan_append
 from pyspark_rmqindex._commit import held_store, new_names, without_indexed
 from pyspark_rmqindex._runs import RunSet
 from pyspark_rmqindex._target import IndexState, WriteJob, find_layout
-from rmqindex import Layout
+from rmqindex import Layout, RmqIndexError
 from rmqindex._cover import raise_checkpoint
 from rmqindex._journal import Staging
 from rmqindex._paths import list_index_files
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from pyspark_rmqindex._runs import Order, RunSlice
     from pyspark_rmqindex._target import IndexedFile, WriteOptions
@@ -73,11 +74,12 @@ def commit_batch(
 
     Raises:
         ValueError: Rows that are indexed already, where that is an error.
-        RmqIndexError: A broker holds the store, or the geometry is unknown or another one.
+        RmqIndexError: A broker holds the store, the geometry is unknown or another one, or the
+            ledger is none.
     """
     staging = staging_of(options, batch)
     with held_store(staging.directory, options), staging.exclusive(create=True):
-        ledger = _Ledger.of(staging.ledger())
+        ledger = _Ledger.of(staging.ledger(), staging.root)
         if batch.number <= ledger.streams.get(batch.query, -1):
             return False
         job, state, trusted = _current(options, staging, ledger)
@@ -146,9 +148,19 @@ class _Ledger:
     tail: _Tail | None = None
 
     @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> _Ledger:
-        tail = fields.get("tail")
-        return cls(dict(fields.get("streams", {})), None if tail is None else _Tail(**tail))
+    def of(cls, fields: Mapping[str, Any], root: Path) -> _Ledger:
+        streams, tail = fields.get("streams", {}), fields.get("tail")
+        if (
+            not isinstance(streams, dict)
+            or not _are_integers(streams.values())
+            or not isinstance(tail, dict | None)
+            or (tail is not None and not _is_tail(tail))
+        ):
+            raise RmqIndexError(
+                f"{root}/ledger.json: expected what batches of streams recorded, got other fields; "
+                "a ledger that is removed forgets which batches are in the index"
+            )
+        return cls(streams, None if tail is None else _Tail(**tail))
 
     def after(self, batch: StreamBatch, tail: _Tail | None) -> dict[str, object]:
         """Return what is recorded with a batch, as JSON can hold it."""
@@ -156,6 +168,19 @@ class _Ledger:
         if tail is not None:
             fields["tail"] = {name: getattr(tail, name) for name in _Tail.__slots__}
         return fields
+
+
+def _is_tail(fields: Mapping[str, Any]) -> bool:
+    numbers = {name: value for name, value in fields.items() if name != "name"}
+    return (
+        fields.keys() == set(_Tail.__slots__)
+        and isinstance(fields["name"], str)
+        and _are_integers(numbers.values())
+    )
+
+
+def _are_integers(values: Iterable[object]) -> bool:
+    return all(type(value) is int for value in values)
 
 
 def _current(
