@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -13,13 +14,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyspark_rmqindex._batches import check_not_null
 from pyspark_rmqindex._bounds import planned_bound, task_bound
-from pyspark_rmqindex._messages import Messages, log_columns
+from pyspark_rmqindex._messages import Messages, in_halves, log_columns
 from pyspark_rmqindex._partitions import LocalBound
 from pyspark_rmqindex._reaching import reaching_s3
 from pyspark_rmqindex._schema import STORE_COLUMN
 from pyspark_rmqindex._stores import logs_of
-from pyspark_rmqindex._times import time_zone
 from rmqindex import CommitLog
+from rmqindex._names import zone_of
 from rmqindex._s3 import iterated_with
 
 if TYPE_CHECKING:
@@ -153,7 +154,6 @@ class MessageReader(DataSourceReader):
         columns |= ({"phy_offset"} if by_offset else set()) | (
             {"store_timestamp"} if by_time else set()
         )
-        zone = time_zone(options.time_zone or "UTC")
         for scanned in log.scan(
             *offsets,
             sorted(columns) or ["size"],
@@ -168,23 +168,29 @@ class MessageReader(DataSourceReader):
             if by_time:
                 batch = _within(batch, "store_timestamp", *times)
             if batch.num_rows:
-                messages = Messages(
-                    log,
-                    batch,
-                    mode=options.mode,
-                    decompress=options.decompress_body,
-                    zone=zone,
-                )
-                arrays = [
-                    pa.repeat(store, batch.num_rows)
-                    if name == STORE_COLUMN
-                    else messages.column(name, field.type)
-                    for name, field in zip(names, schema, strict=True)
-                ]
-                check_not_null(schema, arrays)
-                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+                yield from in_halves(batch, partial(self._built, log, store, schema))
             if by_offset and behind is not None and _last(scanned) >= behind:
                 return
+
+    def _built(
+        self, log: CommitLog, store: str, schema: pa.Schema, batch: pa.RecordBatch
+    ) -> pa.RecordBatch:
+        messages = Messages(
+            log,
+            batch,
+            mode=self._options.mode,
+            decompress=self._options.decompress_body,
+            max_body_size=self._options.max_body_size,
+            zone=zone_of(self._options.time_zone or "UTC"),
+        )
+        arrays = [
+            pa.repeat(store, batch.num_rows)
+            if field.name.lower() == STORE_COLUMN
+            else messages.column(field.name.lower(), field.type)
+            for field in schema
+        ]
+        check_not_null(schema, arrays)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _parts(
         self, log: CommitLog, begin: int | LocalBound | None, end: int | LocalBound | None

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark_rmqindex._patterns import has_pattern
 from pyspark_rmqindex._reaching import s3_settings_of
-from pyspark_rmqindex._times import LocalTime, parse_time, time_zone
+from pyspark_rmqindex._times import LocalTime, parse_time
 from rmqindex import Layout
+from rmqindex._commitlog_bodies import MAX_BODY_SIZE
+from rmqindex._names import zone_of
 from rmqindex._s3 import S3Settings, check_no_secret
 
 if TYPE_CHECKING:
@@ -168,7 +170,7 @@ def _choice(*allowed: str) -> Callable[[str], str]:
 
 def _json(value: str, expected: str) -> Any:  # noqa: ANN401  (whatever JSON holds)
     try:
-        return json.loads(value)
+        return json.loads(value)  # noqa: TID251  (an option)
     except (ValueError, RecursionError) as error:
         raise ValueError(expected) from error
 
@@ -196,7 +198,10 @@ def _time(value: str) -> int | LocalTime:
 
 
 def _zone(value: str) -> str:
-    time_zone(value)
+    try:
+        zone_of(value)
+    except ValueError as error:
+        raise ValueError("a time zone such as Asia/Shanghai or +08:00") from error
     return value
 
 
@@ -225,6 +230,13 @@ def _duration(value: str) -> int:
     if not digits.isdecimal() or unit not in _DURATIONS or int(digits) < 1:
         raise ValueError("a time of at least 1 ms, such as 5000 (milliseconds), 5s or 1m")
     return int(digits) * _DURATIONS[unit]
+
+
+def _body_size(value: str) -> int:
+    size = _size(value)
+    if size >= 2**31:  # Arrow's offsets in an array of bodies
+        raise ValueError("a number of bytes from 1 to 2147483647, such as 67108864 or 128m")
+    return size
 
 
 OPTIONS: tuple[Option, ...] = (
@@ -447,6 +459,16 @@ OPTIONS: tuple[Option, ...] = (
         _ALL_READS,
         "Return bodies as they were sent instead of as they are stored.",
         default="false",
+    ),
+    Option(
+        "maxBodySize",
+        "bytes",
+        _body_size,
+        _ALL_READS,
+        "The largest body that is unpacked, as a number or as `128m`, below 2 GiB; one that "
+        "unpacks to more is malformed. The broker's `maxMessageSize` is 4 MiB where nobody "
+        "raised it.",
+        default=str(MAX_BODY_SIZE),
     ),
     Option(
         "beginOffset",
@@ -823,6 +845,7 @@ class ReadOptions:
         message: Whether the schema has the message's columns.
         check_crc: Whether the CRCs of messages are checked.
         decompress_body: Whether bodies are decompressed.
+        max_body_size: The most bytes that a body may unpack to.
         log_level: ``INFO`` or ``WARNING``; None for what the environment says.
         audit: Whether findings are returned instead of entries.
         has_store: Whether the column ``store`` exists where no schema is given.
@@ -848,6 +871,7 @@ class ReadOptions:
     message: bool
     check_crc: bool
     decompress_body: bool
+    max_body_size: int
     log_level: str | None
     audit: bool = False
     has_store: bool = False
@@ -918,6 +942,7 @@ def read_options_of(values: Mapping[str, Any]) -> ReadOptions:
         message=values["message"],
         check_crc=values["checkCrc"],
         decompress_body=values["decompressBody"],
+        max_body_size=values["maxBodySize"],
         log_level=values["logLevel"],
         audit=_audit(values),
         has_store=_has_store(values, paths),
@@ -976,6 +1001,7 @@ class MessageOptions:
             any.
         check_crc: Whether CRCs are checked.
         decompress_body: Whether bodies are decompressed.
+        max_body_size: The most bytes that a body may unpack to.
         mode: ``FAILFAST`` or ``DROPMALFORMED``.
         max_partition_bytes: Bytes of the log a partition aims at.
         has_store: Whether the column ``store`` exists where no schema is given.
@@ -991,6 +1017,7 @@ class MessageOptions:
     max_clock_step: int | None
     check_crc: bool
     decompress_body: bool
+    max_body_size: int
     mode: Mode
     max_partition_bytes: int
     has_store: bool = False
@@ -1023,6 +1050,7 @@ def message_options_of(values: Mapping[str, Any]) -> MessageOptions:
         max_clock_step=values.get("maxClockStep"),
         check_crc=values["checkCrc"],
         decompress_body=values["decompressBody"],
+        max_body_size=values["maxBodySize"],
         mode=values["mode"],
         max_partition_bytes=values["maxPartitionBytes"],
         has_store=_has_store(values, paths),

@@ -10,6 +10,7 @@ asked for their tags once an entry is met that is none of the keys'.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_rmqindex._logs import folder_of
-from pyspark_rmqindex._messages import Messages, log_columns
+from pyspark_rmqindex._messages import Messages, ensure_fits, in_halves, log_columns
 from pyspark_rmqindex._schema import EXTRA_MESSAGE_COLUMNS, MATCH_COLUMN
 from pyspark_rmqindex._times import MILLISECOND
 from rmqindex import MATCH_STATES, CommitLog, IndexFile, RmqIndexError, index_key_hashes
@@ -116,7 +117,7 @@ class Verifier:
         if log is None:
             log = self._logs[each.commit_log] = CommitLog(each.commit_log)
         for part in self._portions(log, entries):
-            yield self._checked(log, file, each, part)
+            yield from in_halves(part, partial(self._checked, log, file, each))
 
     def close(self) -> None:
         """Let go of the logs."""
@@ -162,6 +163,7 @@ class Verifier:
             batch,
             mode=self._options.mode,
             decompress=self._options.decompress_body,
+            max_body_size=self._options.max_body_size,
         )
         of_offset = np.full(len(offsets), -1, np.int64)
         of_offset[sound] = np.arange(len(sound))
@@ -212,7 +214,10 @@ class Verifier:
             "store_timestamp": pa.array(times),
         }
         for field in self._fields:
-            columns[field.name] = messages.column(field.name, field.type).take(taken)
+            array = messages.column(field.name, field.type)
+            if field.name == "body":
+                ensure_fits(array, np.where(verified, message, -1))
+            columns[field.name] = array.take(taken)
         return _with_columns(entries, columns)
 
 

@@ -26,21 +26,28 @@ from rmqindex._commitlog_properties import property_pairs
 from rmqindex._errors import RmqIndexError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
 __all__ = [
     "MAX_BODY_SIZE",
+    "MAX_INNER_MESSAGES",
     "InnerMessage",
+    "UnpackedSizeError",
     "decompress_bodies",
     "decompress_body",
     "inner_messages",
     "is_inner_batch",
+    "iterate_inner_messages",
 ]
 
-# Far beyond maxMessageSize (4 MiB); a body that unpacks to more is a bomb, not a message.
-MAX_BODY_SIZE = 256 * 1024 * 1024
+# Sixteen times the broker's maxMessageSize; a body that unpacks to more is a bomb, not a message.
+MAX_BODY_SIZE = 64 * 1024 * 1024
+# INNER_NUM, and a unit of a batch queue, count the messages of an inner batch in 16 bits.
+MAX_INNER_MESSAGES = 2**15 - 1
+# Of an Arrow array, whose offsets have 32 bits.
+_MAX_TOTAL_SIZE = 2**31 - 1
 _PIECE = 1024 * 1024
 _INNER_HEAD = struct.Struct(">iiiii")
 _PROPERTIES_LENGTH = struct.Struct(">h")
@@ -48,6 +55,10 @@ _PROPERTIES_LENGTH = struct.Struct(">h")
 # CompressionType.java; 0 is what clients before 4.9 wrote for zlib. Arrow's "lz4" is LZ4's frame.
 _ZLIB = "zlib"
 _COMPRESSION_TYPES = {0: _ZLIB, 1: "lz4", 2: "zstd", 3: _ZLIB}
+
+
+class UnpackedSizeError(RmqIndexError):
+    """Bodies that are sound each, and too much together: fewer at once will do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +113,26 @@ def decompress_body(body: bytes, sys_flag: int, *, max_size: int = MAX_BODY_SIZE
 
 
 def decompress_bodies(
-    bodies: pa.Array, sys_flags: pa.Array | Sequence[int] | NDArray[np.int32]
+    bodies: pa.Array,
+    sys_flags: pa.Array | Sequence[int] | NDArray[np.int32],
+    *,
+    max_size: int = MAX_BODY_SIZE,
+    max_total_size: int = _MAX_TOTAL_SIZE,
 ) -> pa.Array:
     """Return the bodies of many messages as they were sent.
 
     Args:
         bodies: A ``binary`` array, as stored; nulls stay.
         sys_flags: As many ``SYSFLAG`` values, int32.
+        max_size: The most bytes that one body may unpack to.
+        max_total_size: The most bytes that all of several may have in the end.
 
     Returns:
         A ``binary`` array; ``bodies`` itself where none is compressed.
 
     Raises:
-        RmqIndexError: As :func:`decompress_body`.
+        RmqIndexError: As :func:`decompress_body`; or all of them have more bytes than an array
+            can hold: unpack fewer at once.
         ValueError: Another number of flags.
     """
     if len(bodies) != len(sys_flags):
@@ -124,9 +142,17 @@ def decompress_bodies(
     if not packed.size:
         return bodies
     values = bodies.to_pylist()
+    total = sum(len(value) for value in values if value is not None)
     for place in packed.tolist():
-        if values[place] is not None:
-            values[place] = decompress_body(values[place], int(flags[place]))
+        if values[place] is None:
+            continue
+        total -= len(values[place])
+        values[place] = decompress_body(values[place], int(flags[place]), max_size=max_size)
+        total += len(values[place])
+        if total > max_total_size and len(values) > 1:
+            raise UnpackedSizeError(
+                f"bodies: expected at most {max_total_size} bytes in all after unpacking, got more"
+            )
     return pa.array(values, bodies.type)
 
 
@@ -136,29 +162,41 @@ def is_inner_batch(sys_flag: int) -> bool:
     return sys_flag & both == both
 
 
-def inner_messages(body: bytes, sys_flag: int, queue_offset: int = 0) -> list[InnerMessage]:
-    """Return the messages inside an inner batch.
+def inner_messages(
+    body: bytes, sys_flag: int, queue_offset: int = 0, *, max_size: int = MAX_BODY_SIZE
+) -> list[InnerMessage]:
+    """Return the messages inside an inner batch; batches inside are not opened in their turn.
 
     Args:
         body: The record's body as stored; decompressed here where it is compressed.
         sys_flag: The record's ``SYSFLAG``.
         queue_offset: The record's queue offset, which is its first message's.
+        max_size: The most bytes that the body may unpack to.
 
     Returns:
         The messages in their order; none for a record that is no inner batch.
 
     Raises:
-        RmqIndexError: The body does not unpack, or is not a sequence of messages.
+        RmqIndexError: The body does not unpack, or is not a sequence of messages, of which a
+            broker can count 32,767.
     """
+    return list(iterate_inner_messages(body, sys_flag, queue_offset, max_size=max_size))
+
+
+def iterate_inner_messages(
+    body: bytes, sys_flag: int, queue_offset: int = 0, *, max_size: int = MAX_BODY_SIZE
+) -> Iterator[InnerMessage]:
+    """Yield what :func:`inner_messages` returns, one at a time."""
     if not is_inner_batch(sys_flag):
-        return []
-    data = decompress_body(body, sys_flag)
-    messages: list[InnerMessage] = []
-    at = 0
+        return
+    data = decompress_body(body, sys_flag, max_size=max_size)
+    at = number = 0
     while at < len(data):
-        message, at = _inner_message(data, at, queue_offset + len(messages))
-        messages.append(message)
-    return messages
+        if number == MAX_INNER_MESSAGES:
+            raise _no_message(at, f"at most {MAX_INNER_MESSAGES} messages", "one more")
+        message, at = _inner_message(data, at, queue_offset + number)
+        yield message
+        number += 1
 
 
 def _inner_message(data: bytes, start: int, queue_offset: int) -> tuple[InnerMessage, int]:
@@ -180,7 +218,7 @@ def _inner_message(data: bytes, start: int, queue_offset: int) -> tuple[InnerMes
     return InnerMessage(queue_offset, flag, data[body_start:body_stop], pairs), stop
 
 
-def _no_message(at: int, expected: str, got: int) -> RmqIndexError:
+def _no_message(at: int, expected: str, got: object) -> RmqIndexError:
     return RmqIndexError(f"inner batch: message at byte {at}: expected {expected}, got {got}")
 
 

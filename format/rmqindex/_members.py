@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqindex._commitlog_bodies import inner_messages, is_inner_batch
+from rmqindex._commitlog_bodies import MAX_BODY_SIZE, is_inner_batch, iterate_inner_messages
 from rmqindex._commitlog_layout import PROPERTY_KEYS, PROPERTY_UNIQ_KEY
 from rmqindex._errors import RmqIndexError
 from rmqindex._hashing import KEY_SEPARATOR
@@ -22,12 +22,25 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["indexed_keys", "member_keys"]
+__all__ = ["BadInnerBatchError", "indexed_keys", "member_keys"]
 
 _UNIQ_KEY = PROPERTY_UNIQ_KEY.decode()
 _KEYS = PROPERTY_KEYS.decode()
 # So many bodies are held at a time; the largest messages have 4 MiB.
 _MAX_BODIES = 64
+
+
+class BadInnerBatchError(RmqIndexError):
+    """An inner batch that cannot be unpacked.
+
+    Attributes:
+        phy_offset: Where its message starts in the log, bytes.
+    """
+
+    def __init__(self, phy_offset: int, error: RmqIndexError) -> None:
+        """Take the message's offset, and what is wrong with its body."""
+        super().__init__(f"message at offset {phy_offset}: {error}")
+        self.phy_offset = phy_offset
 
 
 def indexed_keys(all_uniq_keys: pa.Array, all_keys: pa.Array) -> tuple[NDArray[np.int64], pa.Array]:
@@ -61,6 +74,7 @@ def member_keys(
     bodies: Callable[[NDArray[np.int64]], pa.Array],
     *,
     strict: bool = True,
+    max_body_size: int = MAX_BODY_SIZE,
 ) -> tuple[NDArray[np.int64], list[str]]:
     """Return the keys of members of batches by which a broker's index does not lead to them.
 
@@ -75,12 +89,13 @@ def member_keys(
         phy_offsets: Of each message its offset in the log, bytes.
         bodies: Returns the bodies, as stored, of the messages at given offsets.
         strict: Whether an inner batch that cannot be unpacked is an error; else it has no members.
+        max_body_size: The most bytes that a body may unpack to.
 
     Returns:
         The row of each key (int64, ascending), and the keys.
 
     Raises:
-        RmqIndexError: An inner batch cannot be unpacked; the message has its offset.
+        BadInnerBatchError: An inner batch cannot be unpacked.
     """
     inner = np.array([is_inner_batch(flag) for flag in np.unique(sys_flags).tolist()], bool)
     is_inner = inner[np.unique(sys_flags, return_inverse=True)[1]]
@@ -95,10 +110,10 @@ def member_keys(
         if is_inner[row]:
             body = next(inner_bodies)
             try:
-                found += _inner_keys(body, int(sys_flags[row]))
+                found += _inner_keys(body, int(sys_flags[row]), max_body_size)
             except RmqIndexError as error:
                 if strict:
-                    raise RmqIndexError(f"message at offset {phy_offsets[row]}: {error}") from error
+                    raise BadInnerBatchError(int(phy_offsets[row]), error) from error
         fresh = [key for key in dict.fromkeys(found) if key not in indexed]
         rows += [row] * len(fresh)
         keys += fresh
@@ -112,9 +127,9 @@ def _in_portions(
         yield from bodies(offsets[first : first + _MAX_BODIES]).to_pylist()
 
 
-def _inner_keys(body: bytes, sys_flag: int) -> list[str]:
+def _inner_keys(body: bytes, sys_flag: int, max_size: int) -> list[str]:
     found = []
-    for message in inner_messages(body, sys_flag):
+    for message in iterate_inner_messages(body, sys_flag, max_size=max_size):
         uniq_key, keys = message.property(_UNIQ_KEY), message.property(_KEYS)
         found += [uniq_key] if uniq_key is not None else []
         found += _parts([keys] if keys is not None else [])

@@ -45,6 +45,8 @@ __all__ = ["QueueRebuildResult", "rebuild_consume_queues"]
 
 # What Linux's file systems take as a name.
 _MAX_NAME_BYTES = 255
+# So many blank units are written at once.
+_BLANK_UNITS = 1 << 16
 # The last unit's place is still a 64-bit number.
 _MAX_QUEUE_OFFSET = INT64_MAX // UNIT_DTYPE.itemsize - 1
 
@@ -300,9 +302,11 @@ class _QueueWriter:
         self._write(self._end or 0, data)
 
     def _blank(self, start: int, stop: int) -> None:
-        blank = np.zeros((stop - start) // UNIT_DTYPE.itemsize, UNIT_DTYPE)
+        blank = np.zeros(min((stop - start) // UNIT_DTYPE.itemsize, _BLANK_UNITS), UNIT_DTYPE)
         blank["size"] = BLANK_SIZE
-        self._write(start, blank)
+        self._end = start
+        while self._end < stop:
+            self._write(self._end, blank[: (stop - self._end) // UNIT_DTYPE.itemsize])
 
     def _write(self, at: int, data: NDArray[Any]) -> None:
         """Write units at a byte of the queue, into as many files as they need."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 import zlib
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqindex import RmqIndexError, decompress_bodies, decompress_body, inner_messages
+from rmqindex._commitlog_bodies import MAX_BODY_SIZE
 
 INNER = 0x40 | 0x80
 
@@ -111,6 +113,64 @@ def test_a_damaged_inner_batch_is_sound_or_our_error(place, value):
         assert len(inner_messages(bytes(body), INNER)) <= 3
     except RmqIndexError as error:
         assert "inner batch: message at byte" in str(error)  # noqa: PT017  (both are right)
+
+
+class TestLimits:
+    """What a small file can make of memory."""
+
+    @pytest.fixture(autouse=True)
+    def traced(self):
+        """Count what Python and NumPy take; Arrow counts its own."""
+        tracemalloc.start()
+        yield
+        tracemalloc.stop()
+
+    @pytest.mark.parametrize("kind", [0x001, 0x101, 0x201])
+    def test_a_bomb_takes_no_more_memory_than_the_limit(self, kind):
+        """64 MiB of zeros are a few kilobytes when they are packed; little of it is unpacked."""
+        name = {0x101: "lz4", 0x201: "zstd"}.get(kind)
+        data = bytes(MAX_BODY_SIZE + 1)
+        bomb = packed(data, name) if name else zlib.compress(data)
+        del data
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        with pytest.raises(RmqIndexError, match=f"body: expected at most {1 << 20} bytes"):
+            decompress_body(bomb, kind, max_size=1 << 20)
+        assert tracemalloc.get_traced_memory()[1] - before < 8 << 20
+        with pytest.raises(RmqIndexError, match=f"body: expected at most {MAX_BODY_SIZE} bytes"):
+            decompress_body(bomb, kind)
+
+    def test_many_bodies_have_a_limit_together(self):
+        """Each is small enough, and an array of them has to be."""
+        bodies = pa.array([zlib.compress(bytes(1 << 20))] * 100, pa.binary())
+        with pytest.raises(RmqIndexError, match="at most 4194304 bytes in all after unpacking"):
+            decompress_bodies(bodies, [1] * 100, max_total_size=4 << 20)
+        assert tracemalloc.get_traced_memory()[1] < 12 << 20
+        assert len(decompress_bodies(bodies[:4], [1] * 4, max_total_size=4 << 20)) == 4
+        with pytest.raises(RmqIndexError, match="body: expected at most 1000 bytes"):
+            decompress_bodies(bodies, [1] * 100, max_size=1000)
+
+    def test_an_inner_batch_holds_as_many_messages_as_a_broker_counts(self):
+        """A megabyte of the smallest ones packs to a few kilobytes."""
+        smallest = inner(b"", b"")
+        assert len(inner_messages(zlib.compress(smallest * 32767), INNER | 1)) == 32767
+        with pytest.raises(RmqIndexError, match=r"message at byte 720874: expected at most 32767"):
+            inner_messages(zlib.compress(smallest * 2_000_000), INNER | 1)
+        assert tracemalloc.get_traced_memory()[1] < 96 << 20
+
+    def test_the_bodies_of_inner_batches_have_the_same_limit(self):
+        """They are unpacked in the same way."""
+        body = zlib.compress(inner(bytes(1000), b""))
+        with pytest.raises(RmqIndexError, match="body: expected at most 999 bytes"):
+            inner_messages(body, INNER | 1, max_size=999)
+
+    def test_a_batch_inside_a_batch_is_not_opened(self):
+        """However deep they are nested: a body is bytes."""
+        body = inner(b"a", b"")
+        for _ in range(1000):
+            body = inner(body, b"")
+        (message,) = inner_messages(body, INNER)
+        assert len(message.body) == len(body) - 22
 
 
 @pytest.mark.parametrize("kind", ["lz4", "zstd"])
