@@ -13,11 +13,10 @@ import numpy as np
 
 from pyspark_rmqindex._build import BuiltFile, build_file, plan_append, plan_files
 from pyspark_rmqindex._runs import RunSet
-from pyspark_rmqindex._times import time_zone
 from rmqindex import RmqIndexError
 from rmqindex._cover import raise_checkpoint
 from rmqindex._live_store import ensure_not_live
-from rmqindex._names import next_names
+from rmqindex._names import next_names, zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -232,7 +231,7 @@ def _commit(job: WriteJob, files: Sequence[BuiltFile], continued: FilePlan | Non
 
 def new_names(job: WriteJob, timestamps: list[int], there: list[str]) -> list[str]:
     """Name new files after the store times of their first entries, behind those that are there."""
-    zone = None if job.options.zone is None else time_zone(job.options.zone)
+    zone = zone_of(job.options.zone)
     if not job.overwrite:
         return next_names(timestamps, there[-1] if there else None, zone=zone)
     # A reader that planned before the overwrite must not find new bytes under an old name.

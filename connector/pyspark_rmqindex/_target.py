@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pyspark_rmqindex._options import layout_of, parse_options
-from pyspark_rmqindex._times import time_zone
 from rmqindex import IndexFile, IndexHeader, Layout, RmqIndexError
 from rmqindex._cover import ensure_coverable
 from rmqindex._journal import Staging
@@ -80,11 +79,6 @@ def write_options(raw: Mapping[str, str]) -> WriteOptions:
     values = parse_options(raw, "write")
     if values["path"] is None:
         raise ValueError("option 'path': expected a path, in save() or as an option, got none")
-    if values["timeZone"] is not None:
-        try:
-            time_zone(values["timeZone"])
-        except ValueError as error:
-            raise ValueError(f"option 'timeZone': expected {error}") from error
     return WriteOptions(
         directory=_index_directory(values["path"]),
         layout=layout_of(values),

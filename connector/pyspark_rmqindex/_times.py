@@ -9,11 +9,12 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
-import zoneinfo
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["MILLISECOND", "LocalTime", "parse_time", "system_zone", "time_zone"]
+from rmqindex._names import zone_of
+
+__all__ = ["MILLISECOND", "LocalTime", "parse_time", "system_zone"]
 
 MILLISECOND = 1000  # microseconds
 
@@ -28,7 +29,6 @@ _TIMESTAMP = re.compile(
     r"(?:[ T](?:(?P<hour>\d{1,2}):(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})"
     r"(?:\.(?P<fraction>\d{0,9}))?)?)?\s*(?P<zone>\S+)?)?)?)?"
 )
-_OFFSET = re.compile(r"(?:UTC|GMT|UT)?(?P<sign>[+-])(?P<hours>\d{1,2})(?::?(?P<minutes>\d{2}))?")
 _EXPECTED = (
     "epoch milliseconds or a timestamp such as 2024-01-31 12:30:00.250, with or without a zone "
     "(Z, +08:00, Asia/Shanghai)"
@@ -56,7 +56,7 @@ class LocalTime:
         Raises:
             ValueError: An unknown zone.
         """
-        tzinfo = time_zone(zone) if isinstance(zone, str) else zone
+        tzinfo = zone_of(zone)
         naive = _EPOCH.replace(tzinfo=None) + dt.timedelta(microseconds=self.micros)
         try:
             return (naive.replace(tzinfo=tzinfo) - _EPOCH) // _MICROSECOND
@@ -109,25 +109,10 @@ def parse_time(text: str) -> int | LocalTime:
     local = LocalTime(text, (naive - _EPOCH.replace(tzinfo=None)) // _MICROSECOND)
     if parts["zone"] is None:
         return local
-    return local.in_zone(parts["zone"])
-
-
-def time_zone(name: str) -> dt.tzinfo:
-    """Return the zone of a name as Java writes it: ``Asia/Shanghai``, ``Z``, ``GMT+08:00``.
-
-    Raises:
-        ValueError: An unknown name.
-    """
-    if name in {"Z", "z", "UTC", "GMT", "UT"}:
-        return dt.UTC
-    match = _OFFSET.fullmatch(name)
     try:
-        if match is not None:
-            offset = dt.timedelta(hours=int(match["hours"]), minutes=int(match["minutes"] or 0))
-            return dt.timezone(-offset if match["sign"] == "-" else offset)
-        return zoneinfo.ZoneInfo(name)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ValueError("a time zone such as Asia/Shanghai or +08:00") from error
+        return local.in_zone(parts["zone"])
+    except ValueError as error:
+        raise ValueError(_EXPECTED) from error
 
 
 def system_zone() -> str | None:
@@ -147,7 +132,7 @@ def system_zone() -> str | None:
         if not found:
             return None
     try:
-        time_zone(name)
+        zone_of(name)
     except ValueError:
         return None
     return name

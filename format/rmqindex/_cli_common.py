@@ -183,11 +183,9 @@ def layout_of(hash_slot_num: int | None, index_num: int | None) -> Layout | None
 def zone_named(name: str) -> tzinfo:
     """Return a time zone by its name."""
     try:
-        zone = zone_of(name)
+        return zone_of(name)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--time-zone") from error
-    assert zone is not None  # only None stands for the system's zone
-    return zone
 
 
 def time_of(text: str, zone: tzinfo, option: str) -> int:

@@ -11,6 +11,7 @@ import bisect
 import re
 import time
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rmqindex._errors import RmqIndexError
@@ -26,8 +27,20 @@ _PATIENCE_MS = 1000
 _OFFSET_ID = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?")
 
 
+@overload
+def zone_of(name: str | tzinfo) -> tzinfo: ...
+
+
+@overload
+def zone_of(name: None) -> None: ...
+
+
+@overload
+def zone_of(name: str | tzinfo | None) -> tzinfo | None: ...
+
+
 def zone_of(name: str | tzinfo | None) -> tzinfo | None:
-    """Return a time zone by name.
+    """Return a time zone by a name that Java or Python knows.
 
     Args:
         name: A name of the time zone database such as ``Asia/Shanghai``, an offset such as
@@ -41,7 +54,7 @@ def zone_of(name: str | tzinfo | None) -> tzinfo | None:
     """
     if name is None or isinstance(name, tzinfo):
         return name
-    if name in {"Z", "UTC"}:
+    if name in {"Z", "z", "UTC", "GMT", "UT"}:
         return UTC
     offset = _OFFSET_ID.fullmatch(name)
     if offset:

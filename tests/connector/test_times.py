@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import datetime as dt
-
 import pytest
 
-from pyspark_rmqindex._times import LocalTime, parse_time, system_zone, time_zone
+from pyspark_rmqindex._times import LocalTime, parse_time, system_zone
 
 DAY = 1704067200  # 2024-01-01 in UTC
 
@@ -64,19 +62,6 @@ def test_no_zone_lies_outside_the_slack():
     local = parse_time("2024-06-01 00:00:00")
     for zone in ("-18:00", "+18:00", "Pacific/Kiritimati", "Etc/GMT+12"):
         assert local.earliest < local.in_zone(zone) < local.latest
-
-
-@pytest.mark.parametrize("name", ["Z", "UTC", "GMT+8", "+08:00", "Asia/Tokyo", "-3:30"])
-def test_zones_are_named_as_spark_names_them(name):
-    """Region names and offsets."""
-    assert isinstance(time_zone(name), dt.tzinfo)
-
-
-@pytest.mark.parametrize("name", ["Nowhere", "", "../etc/passwd", "+8:00:00x"])
-def test_an_unknown_zone_is_refused(name):
-    """Rather than guessed."""
-    with pytest.raises(ValueError, match="a time zone such as"):
-        time_zone(name)
 
 
 def test_the_system_zone_is_none_where_java_may_have_another(monkeypatch):

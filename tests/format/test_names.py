@@ -62,6 +62,9 @@ def test_times_that_no_calendar_has_are_clipped(timestamp, name, zone):
         ("Asia/Shanghai", 8),
         ("+08:00", 8),
         ("GMT+8", 8),
+        ("GMT", 0),
+        ("z", 0),
+        ("-3:30", -3.5),
         ("UTC-05:30", -5.5),
         ("+0800", 8),
     ],
@@ -72,7 +75,9 @@ def test_a_zone_is_a_name_or_an_offset(text, hours):
     assert offset == timedelta(hours=hours)
 
 
-@pytest.mark.parametrize("text", ["Nowhere/City", "+25:00", "", "../etc/passwd", "UTC+"])
+@pytest.mark.parametrize(
+    "text", ["Nowhere/City", "+25:00", "", "../etc/passwd", "UTC+", "+8:00:00x"]
+)
 def test_an_unknown_zone_is_refused(text):
     """The message says what is expected."""
     with pytest.raises(ValueError, match="expected a name such as 'Asia/Shanghai'"):
