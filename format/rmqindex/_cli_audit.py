@@ -33,6 +33,7 @@ from rmqindex._plot import IMAGE_TYPES, plot_counts
 from rmqindex._plot_data import count_index
 from rmqindex._render import counted, make_console, plain_table, print_table, print_text
 from rmqindex._verify import commit_log_of, plan_audit, run_audit
+from rmqindex._visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,7 +132,7 @@ def _print_findings(
 
 
 def _cut(text: str) -> str:
-    line = " ".join(text.split())
+    line = visible(" ".join(text.split()))
     return escape(line if len(line) <= _LONGEST_TEXT else line[: _LONGEST_TEXT - 1] + "\u2026")
 
 

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rmqindex._layout import Layout
 from rmqindex._names import zone_of
 from rmqindex._times import parse_millis
+from rmqindex._visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -206,7 +207,7 @@ def complain(message: str) -> None:
     line = " ".join(message.split())
     if "maxHashSlotNum" in line:
         line += " (here --max-hash-slot-num and --max-index-num)"
-    typer.echo(f"rmqindex: {line}", err=True)
+    typer.echo(f"rmqindex: {visible(line)}", err=True)
 
 
 def commit_log_argument(text: str) -> str | None:

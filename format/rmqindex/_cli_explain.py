@@ -30,6 +30,7 @@ from rmqindex._cli_common import (
 from rmqindex._explain import EXPLAIN_REASONS, explain_lookup
 from rmqindex._render import counted, make_console, plain_table, print_table, print_text
 from rmqindex._times import format_millis
+from rmqindex._visible import visible
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -90,14 +91,14 @@ def _print(explained: LookupExplanation, zone: tzinfo, zone_name: str) -> None:
     for head in ("File", "Reason", "Offset", f"Stored ({zone_name})", "What the file says"):
         table.add_column(head, no_wrap=True, justify="right" if head == "Offset" else "left")
     for file in explained.files:
-        table.add_row(file.name, _styled(file.reason), "", "", escape(file.detail))
+        table.add_row(file.name, _styled(file.reason), "", "", escape(visible(file.detail)))
         for hit in file.hits[:_SHOWN]:
             table.add_row(
                 "",
                 hit.reason,
                 str(hit.phy_offset),
                 format_millis(hit.store_timestamp, zone),
-                escape(hit.message or ""),
+                escape(visible(hit.message or "")),
                 style="dim",
             )
         if len(file.hits) > _SHOWN:

@@ -28,6 +28,7 @@ from rmqindex._consume_queue_layout import (
 )
 from rmqindex._rebuild_queues import rebuild_consume_queues
 from rmqindex._render import counted
+from rmqindex._visible import visible
 
 __all__: list[str] = []
 
@@ -142,4 +143,7 @@ def rebuild_queues(
         f"of {root}, {counted(result.file_count, 'file')}"
     )
     for topic, queue_id, start, stop in result.gaps:
-        typer.echo(f"{topic}, queue {queue_id}: no messages of queue offsets {start} to {stop - 1}")
+        typer.echo(
+            f"{visible(topic)}, queue {queue_id}: no messages of queue offsets {start} to "
+            f"{stop - 1}"
+        )

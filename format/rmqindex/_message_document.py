@@ -11,6 +11,7 @@ from rich.text import Text
 from rmqindex._commitlog_bodies import decompress_body, inner_messages, is_inner_batch
 from rmqindex._errors import RmqIndexError
 from rmqindex._times import format_millis
+from rmqindex._visible import visible
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -90,9 +91,9 @@ def print_message(console: Console, row: dict[str, Any], zone: tzinfo, zone_name
         if name in _HIDDEN or value is None:
             continue
         shown = f"{value}  {format_millis(value, zone)} {zone_name}" if name in _TIMES else value
-        lines.append(f"{name:<28}", "bold").append(f"{shown}\n")
+        lines.append(f"{name:<28}", "bold").append(visible(f"{shown}\n"))
     for name, value in row["properties"]:
-        lines.append(f"  {name:<26}", "dim").append(f"{value}\n")
+        lines.append(visible(f"  {name:<26}"), "dim").append(visible(f"{value}\n"))
     body = body_of(row)
     lines.append("\n")
     text = _as_text(body)

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from rmqindex._describe import total
 from rmqindex._times import format_millis
+from rmqindex._visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,7 +127,7 @@ def print_table(console: Console, table: Table) -> None:
 
 def print_text(console: Console, text: str) -> None:
     """Print text whose lines are not broken."""
-    console.print(Text(text), soft_wrap=True)
+    console.print(Text(visible(text)), soft_wrap=True)
 
 
 def _facts_table(facts: Sequence[FileFacts], zone: tzinfo, zone_name: str) -> Table:
