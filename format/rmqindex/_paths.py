@@ -7,6 +7,7 @@ whose name ``Long.parseLong`` accepts (RocketMQ: ``IndexService.load``, ``Defaul
 from __future__ import annotations
 
 import os
+import re
 import stat
 import unicodedata
 from dataclasses import dataclass
@@ -16,6 +17,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from rmqindex._commitlog_layout import (
+    BLANK_MAGIC_CODE,
+    FILE_NAME_DIGITS,
+    MAGIC_CODE_OFFSET,
+    MAGIC_CODE_V1,
+    MAGIC_CODE_V2,
+    SIZE_WIDTH,
+)
+from rmqindex._consume_queue_layout import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex._errors import RmqIndexError
 from rmqindex._journal import effective_listing
 from rmqindex._layout import INT64_MAX, INT64_MIN
@@ -45,6 +55,10 @@ __all__ = [
 ]
 
 _INDEX_FOLDER = "index"
+_LOG_FOLDER = "commitlog"
+_QUEUE_FOLDERS = (QUEUE_FOLDER, BATCH_FOLDER)
+# UtilAll.offset2FileName.
+_LOG_NAME = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
 # Folders that only a store root has (MessageStoreConfig, StorePathConfigHelper).
 _STORE_FOLDERS = ("commitlog", "consumequeue", "config")
 _DLEDGER_PREFIX = "dledger-"
@@ -113,12 +127,14 @@ def resolve(path: PathLike) -> ResolvedPath:
         The file or the index directory.
 
     Raises:
-        RmqIndexError: Nothing is there, or a store of a kind that has no IndexFiles.
+        RmqIndexError: Nothing is there, a store of a kind that has no IndexFiles, or a CommitLog
+            or a ConsumeQueue.
     """
     text = os.fspath(path) if is_remote(path) else str(local_path(path))
     kind = _kind(text)
     if kind == pafs.FileType.File:
         _refuse_dledger(text, _folders_beside(_parent(text)))
+        _refuse_log(text, text, _parent(text))
         return ResolvedPath(text, is_file=True)
     if kind != pafs.FileType.Directory:
         raise RmqIndexError(f"{text}: no such file or directory")
@@ -126,12 +142,50 @@ def resolve(path: PathLike) -> ResolvedPath:
     folders = {name for name, entry in names.items() if entry.is_directory}
     _refuse_other_stores(text, set(names), folders)
     if any(is_index_name(name) for name in names):
+        _refuse_log(text, names[min(filter(is_index_name, names))].path, text)
         return ResolvedPath(text, is_file=False)
     if _INDEX_FOLDER in folders:
         return ResolvedPath(names[_INDEX_FOLDER].path, is_file=False)
     if any(name in folders for name in _STORE_FOLDERS):
         raise RmqIndexError(f"{text}: expected a store with a folder {_INDEX_FOLDER}, found none")
     return ResolvedPath(text, is_file=False)
+
+
+def _refuse_log(given: str, file: str, folder: str) -> None:
+    """Refuse a file of a CommitLog or of a ConsumeQueue, named by 20 digits in a folder of its own.
+
+    Args:
+        given: What the user named.
+        file: A file with a numeric name.
+        folder: Its directory.
+
+    Raises:
+        RmqIndexError: It is one.
+    """
+    if not _LOG_NAME.fullmatch(_last_name(file)):
+        return
+    queues = _last_name(_parent(_parent(folder)))
+    if queues in _QUEUE_FOLDERS:
+        what, how = "ConsumeQueue", "rmqindex.ConsumeQueue or the format rmqconsumequeue"
+        store = _parent(_parent(_parent(folder)))
+    elif _last_name(folder) == _LOG_FOLDER or _begins_like_a_log(file):
+        what, how = "CommitLog", "rmqindex.CommitLog, the format rmqcommitlog or rmqindex cat"
+        store = _parent(folder)
+    else:
+        return
+    raise RmqIndexError(
+        f"{given}: expected an IndexFile, an index directory or a store, got a {what}. For its "
+        f"store's index give {store or '/'}; a {what} is read by {how}"
+    )
+
+
+def _begins_like_a_log(file: str) -> bool:
+    """Tell whether a file begins with a record, or with a blank one."""
+    with open_source(file) as source:
+        if source.size < MAGIC_CODE_OFFSET + SIZE_WIDTH:
+            return False
+        magic = int.from_bytes(source.read(MAGIC_CODE_OFFSET, SIZE_WIDTH), "big", signed=True)
+    return magic in (MAGIC_CODE_V1, MAGIC_CODE_V2, BLANK_MAGIC_CODE)
 
 
 def index_files(path: PathLike) -> list[FileEntry]:

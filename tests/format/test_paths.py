@@ -24,6 +24,36 @@ def store(tmp_path):
     return tmp_path / "store"
 
 
+class TestOtherFiles:
+    """CommitLogs and ConsumeQueues, whose names are numbers as well."""
+
+    @pytest.mark.parametrize("place", ["commitlog", "commitlog/00000000000000065536"])
+    def test_a_commitlog_is_told_from_an_index(self, store, place):
+        """The error says what it is, where the index is, and what reads it."""
+        with pytest.raises(RmqIndexError, match=rf"got a CommitLog. .* give {store}; .* cat"):
+            paths.index_files(store / place)
+
+    @pytest.mark.parametrize("magic", ["daa320a7", "daa320ab", "cbd43194"])
+    def test_a_commitlog_in_another_folder_is_told_by_its_first_record(self, tmp_path, magic):
+        """Also where that is a blank one."""
+        (tmp_path / f"{0:020d}").write_bytes(bytes.fromhex(f"00000100{magic}") + bytes(5000))
+        with pytest.raises(RmqIndexError, match="got a CommitLog"):
+            paths.resolve(tmp_path)
+
+    @pytest.mark.parametrize("place", ["TopicTest/0", f"TopicTest/0/{0:020d}"])
+    def test_a_consume_queue_is_told_from_an_index(self, store, place):
+        """Likewise."""
+        with pytest.raises(RmqIndexError, match=rf"got a ConsumeQueue. .* give {store};"):
+            paths.resolve(store / "consumequeue" / place)
+
+    def test_an_index_file_may_have_as_many_digits(self, store):
+        """A broker reads any number."""
+        (first, *_) = sorted((store / "index").iterdir())
+        first.rename(first.with_name(f"{5:020d}"))
+        assert len(paths.index_files(store)) == 5
+        assert paths.resolve(store / "index" / f"{5:020d}").is_file
+
+
 class TestNames:
     """Which names the broker reads: those that ``Long.parseLong`` accepts."""
 
