@@ -132,11 +132,13 @@ def audit_barrier(path: str, last: IndexHeader, log: CommitLog, findings: Findin
         log: The CommitLog.
         findings: Takes what is wrong.
     """
-    if log.files and last.end_phy_offset >= log.max_offset > 0:
+    end = log.max_offset
+    # Behind an empty log, a broker begins anew at 0: it skips all but a message at the very end.
+    if last.end_phy_offset >= max(end, 1):
         findings.add(
             path,
             "stop_barrier",
             END_PHY_OFFSET_OFFSET,
-            f"less than {log.max_offset}, the end of the CommitLog",
+            f"less than {end}, the end of the CommitLog" if end else "0: the CommitLog is empty",
             last.end_phy_offset,
         )

@@ -483,6 +483,18 @@ class TestAgainstTheLog:
         assert rules["stop_barrier"][0]["file"] == str(files[4])
         assert "entry_beyond_log" in rules or "entry_dangling" in rules
 
+    @pytest.mark.parametrize("left", [None, 0, 65_536])
+    def test_an_empty_log_is_a_stop_barrier(self, store, files, left):
+        """A broker begins it anew at 0, and skips messages until it has passed the index."""
+        for path in (store / "commitlog").iterdir():
+            path.unlink()
+        if left is not None:
+            (store / "commitlog" / f"{0:020d}").write_bytes(bytes(left))
+        rules = found(store, "auto")
+        assert rules["stop_barrier"][0]["expected"] == "0: the CommitLog is empty"
+        assert rules["stop_barrier"][0]["file"] == str(files[4])
+        assert "entry_beyond_log" in rules
+
     def test_a_damaged_log(self, store):
         """Entries into a log file that is not there, and into bytes that are no message."""
         (store / "commitlog" / "00000000000000000000").rename(store / "commitlog" / "old")
