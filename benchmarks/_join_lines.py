@@ -16,8 +16,7 @@ from pyspark_rmqindex._listing import list_slices
 from pyspark_rmqindex._lookup_cost import crossover as estimated_crossover
 from pyspark_rmqindex._lookup_cost import is_scanned
 from pyspark_rmqindex._options import read_options
-from rmqindex import IndexFile
-from rmqindex._hash_set import HashSet
+from rmqindex import HashSet, IndexFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

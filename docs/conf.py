@@ -51,7 +51,7 @@ nitpick_ignore_regex = [
         "py:class",
         r"(NDArray|DataFrame|SparkSession|StructType|ByteSource|Path|PathLike|tzinfo|IntArray)",
     ),
-    ("py:class", r"(DataSource.*|Row|Mode|How|Strategy|HashSet|dict\[str)"),
+    ("py:class", r"(DataSource.*|Row|Mode|How|Strategy|dict\[str)"),
     ("py:exc", r"(Analysis|Python|PySpark\w*)Exception"),
 ]
 

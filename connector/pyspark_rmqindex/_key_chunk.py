@@ -22,8 +22,7 @@ import pyarrow.compute as pc
 
 from pyspark_rmqindex._batches import MAX_ROWS
 from pyspark_rmqindex._times import MILLISECOND
-from rmqindex import index_key_hashes
-from rmqindex._hash_set import HashSet
+from rmqindex import HashSet, index_key_hashes
 from rmqindex._layout import INT64_MAX
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from rmqindex._explain import (
     OtherTopic,
     explain_lookup,
 )
+from rmqindex._hash_set import HashSet
 from rmqindex._hashing import index_key, index_key_hashes, key_hash, key_hashes
 from rmqindex._header import IndexHeader
 from rmqindex._index_directory import IndexDirectory, QueryOffsetResult
@@ -63,6 +64,7 @@ __all__ = [
     "CorruptIndexError",
     "FileExplanation",
     "GrpcMessageId",
+    "HashSet",
     "HitExplanation",
     "IndexDirectory",
     "IndexFile",

@@ -39,7 +39,12 @@ class HashSet:
 
         Args:
             hashes: int32, ascending, each once; none negative.
+
+        Raises:
+            ValueError: They are not.
         """
+        if hashes.dtype != np.int32 or np.any(hashes[1:] <= hashes[:-1]) or np.any(hashes[:1] < 0):
+            raise ValueError("hashes: expected int32, ascending, each once, none negative")
         self.hashes = hashes
         count = len(hashes)
         self._mask = np.int32((1 << _clipped(count.bit_length() + _FILTER_SHARE, _FILTER_BITS)) - 1)

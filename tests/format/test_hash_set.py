@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import broker_files, damaged_files, key_hashes
 
-from rmqindex import IndexFile, IndexFileWriter, Layout, RmqIndexError
-from rmqindex._hash_set import HashSet
+from rmqindex import HashSet, IndexFile, IndexFileWriter, Layout, RmqIndexError
 from twin import INT_MAX
 
 
@@ -108,3 +107,12 @@ def test_many_crowded_hashes_are_left_to_one_scan(tmp_path):
         found = rows_of(opened.search(wanted))
         assert found == opened.lookup(wanted.hashes).to_pylist()
         assert len(found) == count // 2 * 100
+
+
+@pytest.mark.parametrize("hashes", [[2, 1], [1, 1], [-1, 1]])
+def test_a_set_is_ascending_and_each_hash_once(hashes):
+    """What is not would be found in the wrong place."""
+    with pytest.raises(ValueError, match="hashes: expected int32, ascending"):
+        HashSet(np.array(hashes, np.int32))
+    with pytest.raises(ValueError, match="hashes: expected int32"):
+        HashSet(np.array([1, 2], np.int64))

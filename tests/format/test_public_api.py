@@ -30,6 +30,7 @@ def test_the_public_names_are_these():
         "CorruptIndexError",
         "FileExplanation",
         "GrpcMessageId",
+        "HashSet",
         "HitExplanation",
         "IndexDirectory",
         "IndexFile",
