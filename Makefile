@@ -14,7 +14,7 @@ unexport PYTHONHOME PYTHONPATH PYTHONSTARTUP VIRTUAL_ENV
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_DIST_CLASSPATH PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON
 unexport PYSPARK_SUBMIT_ARGS HADOOP_CONF_DIR HADOOP_HOME
 
-.PHONY: help demo test lint format docs bench differential broker fuzz cluster wheel clean
+.PHONY: help demo test lint format docs bench differential broker fuzz cluster audit wheel clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -71,6 +71,10 @@ cluster: $(VENV)/.dev
 	@.ci/check-java
 	$(BIN)/python -m tests.cluster $(CLUSTER)
 
+## make audit    look up known vulnerabilities of what is installed (asks PyPI)
+audit: $(VENV)/.audit
+	@.ci/audit $(BIN)/python
+
 ## make wheel    build the wheel and the source distribution into dist/
 wheel: $(VENV)/.dev
 	@rm -rf dist
@@ -111,6 +115,11 @@ $(VENV)/.docs: pyproject.toml $(VENV)/.dev
 $(VENV)/.fuzz: pyproject.toml $(VENV)/.dev
 	@echo "Installing what fuzzing needs into $(VENV)"
 	@$(PIP) install --group fuzz
+	@touch $@
+
+$(VENV)/.audit: pyproject.toml $(VENV)/.dev
+	@echo "Installing what asks for advisories into $(VENV)"
+	@$(PIP) install --group audit
 	@touch $@
 
 $(VENV)/.bench: pyproject.toml $(VENV)/.dev

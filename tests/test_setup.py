@@ -103,6 +103,25 @@ def test_no_node_or_no_npm_is_one_clear_line(tmp_path, there):
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("answer", "code", "said"),
+    [
+        ("exit 0", 0, "No known vulnerability in 1 packages."),
+        ("echo 'Found 1 known vulnerability in 1 package'; exit 1", 1, "Found 1 known"),
+        ("echo 'x: could not be audited' >&2; exit 1", 2, "Nothing is known about the packages"),
+        ("echo 'Traceback' >&2; exit 1", 2, "Nothing is known about the packages"),
+    ],
+)
+def test_an_audit_that_could_not_ask_is_no_good_news(tmp_path, answer, code, said):
+    """Vulnerable, sound and unknown are told apart."""
+    place = program(tmp_path, "python", f'case "$3" in freeze) echo x==1;; *) {answer};; esac')
+    done = subprocess.run(
+        [ROOT / ".ci" / "audit", f"{place}/python"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code
+    assert said in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("there", [[], ["mvn"], ["javac"], ["mvn", "javac"]])
 def test_no_maven_or_no_compiler_is_one_clear_line(tmp_path, there):
     """The tests beside RocketMQ's own classes need both."""
