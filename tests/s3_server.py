@@ -10,10 +10,13 @@ import time
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow.fs as pafs
 from werkzeug.serving import make_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 BUCKET = "rmqindex-tests"
 ACCESS_KEY = "AKIDTESTACCESS"
@@ -41,7 +44,10 @@ class S3Server:
     """The server, and what it has seen."""
 
     requests: list[Request] = field(default_factory=list)
+    #: Called before each request that changes something.
+    before_change: Callable[[], None] | None = None
     _faults: list[tuple[str, str, str]] = field(default_factory=list)
+    _lost: tuple[str, int] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self):
@@ -147,9 +153,14 @@ class S3Server:
         """
         self._faults += [(how, method, part)] * times
 
+    def lose_answers_of(self, part, number):
+        """Do what the n-th storing of a key with this in it asks, and answer with a failure."""
+        self._lost = (part, number)
+
     def recover(self):
         """Fail no more."""
         self._faults.clear()
+        self._lost = None
 
     def _fault(self, environ):
         with self._lock:
@@ -159,6 +170,15 @@ class S3Server:
                     return how
         return None
 
+    def _is_lost(self, environ):
+        if self._lost is None or environ["REQUEST_METHOD"] != "PUT":
+            return False
+        part, number = self._lost
+        if part in environ["PATH_INFO"]:
+            self._lost = (part, number - 1)
+            return number == 1
+        return False
+
     def _answer(self, environ, start_response):
         sent = 0
 
@@ -167,8 +187,15 @@ class S3Server:
             sent = int(dict(headers).get("Content-Length", 0))
             return start_response(status, headers, exc_info)
 
+        if self.before_change is not None and environ["REQUEST_METHOD"] not in {"GET", "HEAD"}:
+            self.before_change()
         how = self._fault(environ)
-        if how is None:
+        if how is None and self._is_lost(environ):
+            for _ in self._app(environ, lambda *_: lambda _: None):
+                pass
+            started("500 Lost", [("Content-Length", "0")])
+            body = []
+        elif how is None:
             body = self._app(environ, started)
         elif how == "cut":
             environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)

@@ -11,6 +11,7 @@ from rmqindex import IndexFileWriter, Layout, RmqIndexError
 from rmqindex._append_in_place import InPlaceAppend
 from rmqindex._journal import copy_sparse
 from rmqindex._layout import FIRST_POSITION
+from rmqindex._remote_staging import download
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,7 +134,10 @@ def build_file(directory: Path, name: str, plan: FilePlan) -> BuiltFile:
     """
     path = directory / name
     if plan.continued is not None:
-        copy_sparse(plan.continued.path, path)
+        if isinstance(plan.continued.path, str):
+            download(plan.continued.path, path)
+        else:
+            copy_sparse(plan.continued.path, path)
     runs = RunSet(directory, plan.slices, plan.order)
     with IndexFileWriter(
         path, plan.layout, plan.prev_end_phy_offset, plan.prev_end_timestamp
@@ -159,6 +163,7 @@ def plan_append(directory: Path, plan: FilePlan, *, trusted: bool = False) -> In
         OSError: The file or the rows cannot be read.
     """
     assert plan.continued is not None, "only a file that is there can be continued"
+    assert not isinstance(plan.continued.path, str), "only a local file can be continued in place"
     runs = RunSet(directory, plan.slices, plan.order)
     last = runs.row(len(runs) - 1)
     return InPlaceAppend(

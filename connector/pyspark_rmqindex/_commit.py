@@ -17,6 +17,7 @@ from rmqindex import RmqIndexError
 from rmqindex._cover import raise_checkpoint
 from rmqindex._live_store import ensure_not_live
 from rmqindex._names import next_names, zone_of
+from rmqindex._remote_staging import RemoteStaging
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,6 +60,7 @@ def commit_staged(
     """
     with held_store(job.staging.directory, job.options) as live, job.staging.exclusive():
         state = job.state()
+        job.staging.fetch([part.name for part in runs])
         rows = without_indexed(job, state, RunSet(job.staging.path, runs, order))
         for file in files:
             _check_file_not_indexed(job, state, file)
@@ -71,11 +73,12 @@ def commit_staged(
                 built.append(part.file)
             else:
                 for plan in plan_files(part.rows, job.layout, last, continues=not live):
-                    if plan.continued is not None:
+                    if plan.continued is not None and not job.options.is_remote:
                         continued = plan
                         continue
                     name = f"merged-{len(built)}"
                     built.append(build_file(job.staging.path, name, plan))
+                    job.staging.publish([name])
             last = None
         _commit(job, built, continued)
 
@@ -219,14 +222,19 @@ def _commit(job: WriteJob, files: Sequence[BuiltFile], continued: FilePlan | Non
             removed.append(file.continued)
     names = new_names(job, [file.header.begin_timestamp for file in fresh], there)
     new += [(job.staging.path / file.name, name) for file, name in zip(fresh, names, strict=True)]
-    append = None if continued is None else plan_append(job.staging.path, continued)
+    staging = job.staging
+    if isinstance(staging, RemoteStaging):
+        assert continued is None, "an object cannot be appended to"
+        staging.commit(new, removed)
+        return
+    append = None if continued is None else plan_append(staging.path, continued)
     try:
-        job.staging.commit(new, removed, append=append)
+        staging.commit(new, removed, append=append)
     finally:
         if append is not None:
             append.close()
     if job.options.checkpoint:
-        raise_checkpoint(job.staging.directory)
+        raise_checkpoint(staging.directory)
 
 
 def new_names(job: WriteJob, timestamps: list[int], there: list[str]) -> list[str]:
@@ -244,8 +252,10 @@ def new_names(job: WriteJob, timestamps: list[int], there: list[str]) -> list[st
             timestamps[place] += 1
 
 
-def is_live(directory: Path) -> bool:
+def is_live(directory: Path | str) -> bool:
     """Tell whether a broker holds the store of an index directory, or did not stop cleanly."""
+    if isinstance(directory, str):  # no broker writes to S3
+        return False
     try:
         ensure_not_live(directory)
     except RmqIndexError:
@@ -254,12 +264,15 @@ def is_live(directory: Path) -> bool:
 
 
 @contextlib.contextmanager
-def held_store(directory: Path, options: WriteOptions) -> Iterator[bool]:
+def held_store(directory: Path | str, options: WriteOptions) -> Iterator[bool]:
     """Keep a broker from starting on the store meanwhile; yields whether one holds it already.
 
     Raises:
         RmqIndexError: A broker holds it, and the options do not allow that.
     """
+    if isinstance(directory, str):  # no broker writes to S3
+        yield False
+        return
     try:
         ensure_not_live(directory)
     except RmqIndexError:

@@ -246,7 +246,8 @@ OPTIONS: tuple[Option, ...] = (
         _some_text,
         _EVERY | _MESSAGES | _MESSAGE_STREAM | _QUEUES,
         "An IndexFile, an index directory, or a store root that has `index/`; a local path, a "
-        "`file:` URI, or a URI that pyarrow's file systems know (`s3://`, `hdfs://`, `gs://`). "
+        "`file:` URI, or a URI that pyarrow's file systems know (`s3://`, `hdfs://`, `gs://`), of "
+        "which `save()` takes local ones and S3's. "
         "When reading, `*`, `?`, `[..]` and `{..}` in its names are patterns. For `rmqcommitlog`: "
         "a store root that has `commitlog/`, a directory of log files, one such file, several of "
         "one log with commas between, as in `storePathCommitLog`, or a pattern. For "

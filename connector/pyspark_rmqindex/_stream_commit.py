@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark_rmqindex._build import BuiltFile, FilePlan, build_file, plan_append, plan_files
@@ -22,7 +23,6 @@ from rmqindex._paths import list_index_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from pyspark_rmqindex._runs import Order, RunSlice
     from pyspark_rmqindex._target import IndexedFile, WriteOptions
@@ -128,7 +128,7 @@ class _Tail:
         header = file.header
         return (
             self.name == file.name
-            and self.inode == file.path.stat().st_ino
+            and self.inode == Path(file.path).stat().st_ino
             and self.index_count == header.index_count
             and self.end_phy_offset == header.end_phy_offset
             and self.end_timestamp == header.end_timestamp
@@ -221,14 +221,16 @@ class _Commit:
     """One commit on its way: what is appended in place, and what becomes a new file."""
 
     def __init__(self, job: WriteJob, state: IndexState, *, trusted: bool) -> None:
+        assert isinstance(job.staging, Staging), "streams write to local directories"
         self.job = job
+        self.staging = job.staging
         self.state = state
         self.trusted = trusted
         self.append: InPlaceAppend | None = None
         self.built: list[BuiltFile] = []
 
     def add(self, plan: FilePlan, owner: Owner) -> None:
-        staging = self.job.staging
+        staging = self.staging
         if plan.continued is not None:
             self.append = plan_append(staging.path, plan, trusted=self.trusted)
             return
@@ -242,12 +244,12 @@ class _Commit:
         if self.built:
             header = self.built[-1].header
             count, end, timestamp = header.index_count, header.end_phy_offset, header.end_timestamp
-            inode = (self.job.staging.path / self.built[-1].name).stat().st_ino
+            inode = (self.staging.path / self.built[-1].name).stat().st_ino
             tail = _Tail(names[-1], inode, *geometry, count, end, timestamp)
         elif self.append is not None:
             record = self.append.undo.record
             end, timestamp = record.end_phy_offset, record.end_timestamp
-            inode = (self.job.staging.directory / record.name).stat().st_ino
+            inode = (self.staging.directory / record.name).stat().st_ino
             tail = _Tail(record.name, inode, *geometry, record.index_count, end, timestamp)
         else:
             return None
@@ -266,14 +268,14 @@ def _commit(
         begins = [file.header.begin_timestamp for file in commit.built]
         names = new_names(job, begins, job.names_there()) if begins else []
         new = [
-            (job.staging.path / file.name, name)
+            (commit.staging.path / file.name, name)
             for file, name in zip(commit.built, names, strict=True)
         ]
-        job.staging.commit(
+        commit.staging.commit(
             new, [], append=commit.append, ledger=ledger.after(batch, commit.tail(names))
         )
     finally:
         if commit.append is not None:
             commit.append.close()
     if job.options.checkpoint:
-        raise_checkpoint(job.staging.directory)
+        raise_checkpoint(commit.staging.directory)

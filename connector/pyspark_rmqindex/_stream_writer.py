@@ -25,6 +25,8 @@ from pyspark_rmqindex._target import write_options
 from pyspark_rmqindex._task import task_name
 from rmqindex import RmqIndexError
 from rmqindex._owner import Owner
+from rmqindex._s3 import check_no_secret
+from rmqindex._storage import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -91,6 +93,14 @@ class IndexStreamWriter(DataSourceStreamArrowWriter):
                     f"option {name!r}: not for streams, which continue the file that a broker "
                     "would write into; stream into a directory of its own instead"
                 )
+        path = next((value for name, value in own.items() if name.lower() == "path"), "")
+        if is_remote(path):  # before anything is asked of the store
+            check_no_secret(path)
+            raise ValueError(
+                "option 'path': expected a local directory for a stream, whose batches continue "
+                f"the last file where it stands, got {path!r}; an object cannot be continued. "
+                "Stream into a local directory, or append with df.write"
+            )
         self._options = write_options(own)
         self._shape = InputShape.of(
             schema, members=self._options.index_members, tags=self._options.index_tags

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pyspark_rmqindex._options import layout_of, parse_options
+from pyspark_rmqindex._patterns import entries_or_none
+from pyspark_rmqindex._reaching import s3_settings_of
 from rmqindex import IndexFile, IndexHeader, Layout, RmqIndexError
 from rmqindex._cover import ensure_coverable
 from rmqindex._journal import Staging
 from rmqindex._live_store import ensure_not_live
-from rmqindex._paths import list_index_files, resolve
-from rmqindex._storage import is_remote, local_path, open_source
+from rmqindex._paths import exists, list_index_files, resolve
+from rmqindex._remote_staging import RemoteStaging
+from rmqindex._s3 import SCHEMES, S3Settings, using
+from rmqindex._storage import child_uri, is_remote, local_path, open_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +49,7 @@ class WriteOptions:
     """The options of one write, checked.
 
     Attributes:
-        directory: The index directory, there or not.
+        directory: The index directory, there or not; the URI of one on S3.
         layout: The geometry asked for, or None for that of the files there.
         zone: The name of the broker's time zone, or None for the system's.
         on_indexed: ``error`` or ``skip``: what to do with entries that are indexed already.
@@ -55,9 +59,10 @@ class WriteOptions:
         index_members: Whether the keys of members of batches are indexed as well.
         index_tags: Whether tags are indexed as well.
         checkpoint: Whether the store's checkpoint is raised to cover the index.
+        s3: How S3 is reached.
     """
 
-    directory: Path
+    directory: Path | str
     layout: Layout | None
     zone: str | None
     on_indexed: str
@@ -67,20 +72,31 @@ class WriteOptions:
     index_members: bool
     index_tags: bool
     checkpoint: bool
+    s3: S3Settings = field(default_factory=S3Settings)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the directory is on S3."""
+        return is_remote(self.directory)
 
 
 def write_options(raw: Mapping[str, str]) -> WriteOptions:
     """Parse and check the options of a write.
 
     Raises:
-        ValueError: An unknown option, a bad value, no path, or one that is not local.
+        ValueError: An unknown option, a bad value, no path, or one neither local nor on S3.
         RmqIndexError: The path is a file, or a store of another kind.
     """
     values = parse_options(raw, "write")
     if values["path"] is None:
         raise ValueError("option 'path': expected a path, in save() or as an option, got none")
+    settings = s3_settings_of(values)
+    with using(settings):
+        directory = _index_directory(values["path"])
+    if is_remote(directory) and values["checkpoint"]:
+        raise ValueError("option 'checkpoint': only for a local store")
     return WriteOptions(
-        directory=_index_directory(values["path"]),
+        directory=directory,
         layout=layout_of(values),
         zone=values["timeZone"],
         on_indexed=values["onIndexed"],
@@ -90,13 +106,14 @@ def write_options(raw: Mapping[str, str]) -> WriteOptions:
         index_members=values["indexMembers"],
         index_tags=values["indexTags"],
         checkpoint=values["checkpoint"],
+        s3=settings,
     )
 
 
-def _index_directory(path: str) -> Path:
+def _index_directory(path: str) -> Path | str:
     """Return the index directory that a path stands for."""
     if is_remote(path):
-        raise ValueError(f"option 'path': expected a local directory to write to, got {path!r}")
+        return _remote_directory(path)
     local = Path(local_path(path))
     if not local.exists():
         return local
@@ -106,6 +123,23 @@ def _index_directory(path: str) -> Path:
     if _INDEX_FOLDER not in folders and folders.intersection(_STORE_FOLDERS):
         return local / _INDEX_FOLDER
     return Path(resolve(local).path)
+
+
+def _remote_directory(path: str) -> str:
+    scheme = path.partition("://")[0].lower()
+    if scheme not in SCHEMES:
+        raise ValueError(
+            f"option 'path': expected a local directory or one on S3 to write to, got {path!r}"
+        )
+    if not exists(path):
+        return path
+    folders = {entry.name for entry in entries_or_none(path) if entry.is_directory}
+    if _INDEX_FOLDER not in folders and folders.intersection(_STORE_FOLDERS):
+        return child_uri(path, _INDEX_FOLDER)
+    resolved = resolve(path)
+    if resolved.is_file:
+        raise RmqIndexError(f"{path}: expected an index directory or a store to write to, a file")
+    return resolved.path
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +153,7 @@ class IndexedFile:
     """
 
     name: str
-    path: Path
+    path: Path | str
     header: IndexHeader
 
 
@@ -136,7 +170,7 @@ class IndexState:
     end: int | None = None
 
     @classmethod
-    def read(cls, directory: Path, layout: Layout) -> IndexState:
+    def read(cls, directory: Path | str, layout: Layout) -> IndexState:
         """Read the headers of a directory.
 
         Raises:
@@ -150,7 +184,7 @@ class IndexState:
                     f"all files of an index have, got {entry.size}; the options maxHashSlotNum "
                     "and maxIndexNum name another geometry"
                 )
-            files.append(IndexedFile(entry.name, Path(entry.path), _header(Path(entry.path))))
+            files.append(IndexedFile(entry.name, _place(entry), _header(entry.path)))
         ends = [
             file.header.end_phy_offset
             for file in files
@@ -161,7 +195,7 @@ class IndexState:
     @classmethod
     def of_last(cls, entry: FileEntry) -> IndexState:
         """Read the newest file alone, for a directory of which it is known that all ends there."""
-        file = IndexedFile(entry.name, Path(entry.path), _header(Path(entry.path)))
+        file = IndexedFile(entry.name, _place(entry), _header(entry.path))
         return cls((file,), file.header.end_phy_offset)
 
     @property
@@ -220,7 +254,7 @@ class WriteJob:
     overwrite: bool
     layout: Layout
     end: int | None
-    staging: Staging
+    staging: Staging | RemoteStaging
 
     @classmethod
     def start(cls, options: WriteOptions, *, overwrite: bool, owner: Owner) -> WriteJob:
@@ -231,16 +265,22 @@ class WriteJob:
                 something is to be overwritten that is no index.
         """
         directory = options.directory
-        if not options.allow_live_store:
-            ensure_not_live(directory)
-        if options.checkpoint:
-            ensure_coverable(directory)
+        if isinstance(directory, Path):
+            if not options.allow_live_store:
+                ensure_not_live(directory)
+            if options.checkpoint:
+                ensure_coverable(directory)
         entries = _entries(directory)
         if overwrite:
             _check_replaceable(entries, options.layout)
         layout = find_layout(entries, options.layout, check=not overwrite)
         end = None if overwrite else IndexState.read(directory, layout).end
-        return cls(options, overwrite, layout, end, Staging.create(directory, owner))
+        staging: Staging | RemoteStaging
+        if isinstance(directory, Path):
+            staging = Staging.create(directory, owner)
+        else:
+            staging = RemoteStaging.create(directory, owner)
+        return cls(options, overwrite, layout, end, staging)
 
     @property
     def accepts_indexed(self) -> bool:
@@ -282,11 +322,15 @@ class WriteJob:
         return [entry.name for entry in entries]
 
 
-def _entries(directory: Path) -> list[FileEntry]:
-    return list_index_files(directory) if directory.exists() else []
+def _entries(directory: Path | str) -> list[FileEntry]:
+    return list_index_files(directory) if exists(directory) else []
 
 
-def _header(path: Path) -> IndexHeader:
+def _place(entry: FileEntry) -> Path | str:
+    return entry.path if is_remote(entry.path) else Path(entry.path)
+
+
+def _header(path: str) -> IndexHeader:
     """Read a header as the last finished commit left it."""
     with open_source(path) as source:
         return IndexHeader.from_bytes(source.header())
@@ -302,7 +346,7 @@ def find_layout(entries: list[FileEntry], asked: Layout | None, *, check: bool) 
     """
     if asked is not None and not check:
         return asked
-    filled = next((e for e in reversed(entries) if _header(Path(e.path)).entry_count), None)
+    filled = next((e for e in reversed(entries) if _header(e.path).entry_count), None)
     if asked is None:
         if filled is not None:
             return Layout.infer(filled.path)

@@ -41,7 +41,9 @@ def cleaned_up(job: WriteJob, remove: Callable[[], None]) -> Iterator[None]:
         yield
     except BaseException as error:
         remove()
-        if isinstance(error, FileNotFoundError) and not job.staging.path.exists():
+        is_ended = isinstance(error, FileNotFoundError) and not job.staging.path.exists()
+        job.staging.leave()
+        if is_ended:
             raise RmqIndexError(
                 f"{job.staging.path}: expected the staging directory of this write, got none: the "
                 "write was ended, or this host does not share the file system with the driver"

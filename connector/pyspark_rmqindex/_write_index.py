@@ -27,6 +27,7 @@ from pyspark_rmqindex._target import WriteJob, write_options
 from pyspark_rmqindex._task import cleaned_up, task_name, unindexed
 from rmqindex import IndexHeader
 from rmqindex._owner import Owner
+from rmqindex._s3 import current_settings, using
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from pyspark_rmqindex._target import IndexState
+    from rmqindex._s3 import S3Settings
 
 __all__ = ["write_index"]
 
@@ -63,7 +65,7 @@ def write_index(
     Args:
         df: The rows, in one of the shapes that ``df.write.format("rmqindex")`` takes.
         path: An index directory (made if it is missing) or a store root that has ``index/``; a
-            local path that the driver and all executors share.
+            local path that the driver and all executors share, or a URI on S3.
         mode: ``append``, or ``overwrite`` to replace what is there.
         **options: The write options of the data source, such as ``maxHashSlotNum=97``.
 
@@ -83,16 +85,24 @@ def write_index(
     texts = {name: option_text(value) for name, value in options.items() if value is not None}
     checked = write_options({**texts, "path": os.fspath(path)})
     shape = InputShape.of(df.schema, members=checked.index_members, tags=checked.index_tags)
-    job = WriteJob.start(checked, overwrite=mode == "overwrite", owner=Owner.current())
+    with using(checked.s3):
+        job = WriteJob.start(checked, overwrite=mode == "overwrite", owner=Owner.current())
+        _write(df, job, shape)
+
+
+def _write(df: DataFrame, job: WriteJob, shape: InputShape) -> None:
+    """Stage, plan, build and commit."""
     try:
         order = BY_POSITION if shape.by_position else CONTENT
         staged = _run(df, partial(_stage, job, shape, order))
         check_one_store([fields.pop("store") for fields in staged])
         slices = [RunSlice(**{**fields, "files": tuple(fields["files"])}) for fields in staged]
         state = job.state()
+        job.staging.fetch([part.name for part in slices])
         rows = without_indexed(job, state, RunSet(job.staging.path, slices, order))
         plans = _plans(job, state, rows)
-        continued = plans.pop(0) if plans and _is_small_append(plans[0]) else None
+        in_place = bool(plans) and not job.options.is_remote and _is_small_append(plans[0])
+        continued = plans.pop(0) if in_place else None
         files: dict[int, BuiltFile] = {}
         if plans:
             tasks = df.sparkSession.range(0, len(plans), 1, len(plans))
@@ -122,15 +132,17 @@ def _run(
     df: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[dict[str, Any]]]
 ) -> list[dict[str, Any]]:
     """Run a task on each partition, and return what the attempts that count have answered."""
-    answers = df.mapInArrow(partial(_answer, task), _ANSWER).collect()
+    answers = df.mapInArrow(partial(_answer, task, current_settings()), _ANSWER).collect()
     return [json.loads(row[0]) for row in answers]  # noqa: TID251  (tasks of ours)
 
 
 def _answer(
     task: Callable[[Iterator[pa.RecordBatch]], Iterator[dict[str, Any]]],
+    settings: S3Settings,
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    texts = [json.dumps(fields) for fields in task(batches)]
+    with using(settings):
+        texts = [json.dumps(fields) for fields in task(batches)]
     yield pa.record_batch([pa.array(texts, pa.string())], names=["answer"])
 
 
@@ -146,6 +158,8 @@ def _stage(
             stores.see(batch)
             buffer.add(unindexed(job, shape.read(batch)))
         buffer.finish()
+        job.staging.publish([each.name for each in buffer.slices])
+    job.staging.leave()
     yield from ({**asdict(each), "store": stores.store} for each in buffer.slices)
 
 
@@ -158,5 +172,8 @@ def _build(
         for number in batch.column(0).to_pylist():
             path = job.staging.path / f"file-{name}-{number}"
             with cleaned_up(job, partial(path.unlink, missing_ok=True)):
+                job.staging.fetch([part.name for part in plans[number].slices])
                 built = build_file(job.staging.path, path.name, plans[number])
+                job.staging.publish([path.name])
+            job.staging.leave()
             yield {"number": number, **asdict(built)}

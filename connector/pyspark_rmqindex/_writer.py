@@ -9,12 +9,14 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from pyspark_rmqindex._build import BuiltFile, build_file, plan_files
 from pyspark_rmqindex._commit import commit_staged
+from pyspark_rmqindex._reaching import reaching_s3
 from pyspark_rmqindex._rows import InputShape
 from pyspark_rmqindex._runs import ARRIVAL, BY_POSITION, Order, RunBuffer, RunSet, RunSlice
 from pyspark_rmqindex._stores import check_one_store
 from pyspark_rmqindex._target import WriteJob, write_options
 from pyspark_rmqindex._task import cleaned_up, task_name, unindexed
 from rmqindex._owner import Owner
+from rmqindex._s3 import using
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -66,8 +68,11 @@ class IndexWriter(DataSourceArrowWriter):
         self._shape = InputShape.of(schema, members=checked.index_members, tags=checked.index_tags)
         # What load() read keeps the order of its entries; other rows keep that of their arrival.
         self._order = BY_POSITION if self._shape.by_position else ARRIVAL
-        self._job = WriteJob.start(checked, overwrite=overwrite, owner=Owner.of_ancestor(_JVM))
+        self._s3 = checked.s3
+        with using(self._s3):
+            self._job = WriteJob.start(checked, overwrite=overwrite, owner=Owner.of_ancestor(_JVM))
 
+    @reaching_s3
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
         """Stage the rows of one task.
 
@@ -80,8 +85,13 @@ class IndexWriter(DataSourceArrowWriter):
         """
         task = _StagingTask(self._job, self._shape, self._order)
         with cleaned_up(self._job, task.remove):
-            return task.run(iterator)
+            result = task.run(iterator)
+            self._job.staging.publish([run.name for run in result.runs])
+            self._job.staging.publish([file.name for file in result.files])
+        self._job.staging.leave()
+        return result
 
+    @reaching_s3
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Bring what the tasks staged into the index, all of it or nothing.
 
@@ -105,6 +115,7 @@ class IndexWriter(DataSourceArrowWriter):
         finally:
             self._job.staging.discard()
 
+    @reaching_s3
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002
         """Remove what was staged; undo a commit that did not finish."""
         self._job.staging.discard()

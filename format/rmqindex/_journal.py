@@ -373,6 +373,15 @@ class Staging:
         with self._exclusive(create=create):
             yield
 
+    def publish(self, names: Sequence[str]) -> None:
+        """Do nothing: tasks and the commit share the staging directory."""
+
+    def fetch(self, names: Sequence[str]) -> None:
+        """Do nothing, as :meth:`publish`."""
+
+    def leave(self) -> None:
+        """Do nothing: what is not committed goes when the job is discarded."""
+
     def ledger(self) -> dict[str, object]:
         """Return what the last commit that recorded something has recorded; empty for nothing.
 

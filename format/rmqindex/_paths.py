@@ -29,6 +29,7 @@ from rmqindex._consume_queue_layout import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex._errors import RmqIndexError
 from rmqindex._journal import effective_listing
 from rmqindex._layout import INT64_MAX, INT64_MIN
+from rmqindex._remote_staging import committed_listing
 from rmqindex._storage import (
     child_uri,
     is_remote,
@@ -269,8 +270,8 @@ def exists(path: PathLike) -> bool:
 def directory_entries(directory: PathLike) -> list[FileEntry]:
     """Return everything that stands in a directory, in no particular order.
 
-    Of a local directory, what the last finished commit of ours left there: while one is under
-    way, an entry's path can lie outside the directory.
+    What the last commit of ours left there: while one is under way, an entry's path can lie
+    outside the directory, or deeper in it.
 
     Raises:
         RmqIndexError: No such directory, or the storage failed.
@@ -301,12 +302,12 @@ def _remote_directory(path: str) -> list[FileEntry]:
     filesystem, inner_path = open_filesystem(path)
     return [
         FileEntry(
-            child_uri(path, info.base_name),
+            child_uri(path, place),
             info.base_name,
             info.size or 0,
             is_directory=info.type == pafs.FileType.Directory,
         )
-        for info in filesystem.get_file_info(pafs.FileSelector(inner_path))
+        for info, place in committed_listing(filesystem, inner_path)
     ]
 
 

@@ -206,6 +206,8 @@ def connect(bucket: str, query: str, settings: S3Settings) -> pafs.FileSystem:
         retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=settings.attempts),
         # Parts that wait to be sent would fill the memory.
         background_writes=False,
+        # What is small is stored by one request.
+        allow_delayed_open=True,
     )
 
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from pyspark_rmqindex import last_plan, lookup, register, table
+from pyspark_rmqindex import last_plan, lookup, register, table, write_index
 from pyspark_rmqindex._options import OPTIONS, message_options, queue_options, read_options
 from pyspark_rmqindex._stream_options import message_stream_options, stream_options
 from rmqindex._s3 import S3Settings
@@ -166,6 +166,36 @@ class TestRequests:
             read.option("fs.s3a.attempts.maximum", 2).load(s3_store).count()
         assert f"{s3_store}/index/2" in str(caught.value)
         assert "sent at most 2 times" in str(caught.value)
+
+
+class TestWrites:
+    """With Spark, the same files as locally; all else about writing needs no Spark."""
+
+    def test_both_ways_to_write(self, spark, s3, tmp_path):
+        """Append, continue and overwrite, in tasks of other processes."""
+        s3.recover()
+        options = {**GEOMETRY, "timeZone": "UTC"}
+        for number, path in enumerate((f"s3://{BUCKET}/spark-write/index", tmp_path / "index")):
+            reach = {} if number else s3.options
+            messages = spark.range(700).selectExpr(
+                "'T' AS topic",
+                "concat('key-', id) AS key",
+                "id * 100 AS phy_offset",
+                "1700000000000 + id * 1000 AS store_timestamp",
+            )
+            entries = spark.range(700, 900).selectExpr(
+                "CAST(id AS INT) AS key_hash",
+                "id * 100 AS phy_offset",
+                "1700000000000 + id * 1000 AS store_timestamp",
+            )
+            write_index(messages.repartition(3), path, mode="overwrite", **options, **reach)
+            writer = entries.write.format("rmqindex").mode("append")
+            writer.options(**options, **reach).save(str(path))
+        keys = s3.keys("spark-write/index")
+        assert keys == {file.name: 4428 for file in (tmp_path / "index").iterdir()}
+        for name in keys:
+            data = (tmp_path / "index" / name).read_bytes()
+            assert s3.read(f"spark-write/index/{name}") == data
 
 
 class TestSecrets:

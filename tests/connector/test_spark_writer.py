@@ -535,7 +535,7 @@ class TestOptions:
             ({"timeZone": "Mars/Olympus"}, "option 'timeZone': expected a time zone"),
             ({"allowOverlap": "maybe"}, "option 'allowOverlap': expected true or false"),
             ({"mode": "FAILFAST"}, "only for reading"),
-            ({"path": "s3://bucket/index"}, "expected a local directory to write to"),
+            ({"path": "hdfs://host/index"}, "expected a local directory or one on S3 to write to"),
             ({"maxIndexNum": "0"}, "an integer from 1"),
         ],
     )

@@ -1,0 +1,455 @@
+"""All or nothing where nothing can be renamed: how files enter an index directory on S3.
+
+An object is there whole or not at all, and several cannot be changed at once.
+So a commit has a record, an object of its own in the directory:
+
+```text
+<index>/2024..                   IndexFiles
+<index>/.rmqindex-<job>/         what a job staged: whole files, to be copied by the store itself
+<index>/.rmqindex-<job>.commit   a commit under way: first a claim, then the record of what changes
+```
+
+Storing the record is the commit point.
+From then on readers of this project, who see it in the very listing that shows the files, take the
+staged files for those of the directory; before, they do not know of them.
+The commit then copies each file to its name, deletes what goes, and the record last.
+Where it dies, the next write does the rest, for which everything is there.
+
+Two commits at once are kept apart by their claims: who finds another's beside its own, gives up.
+A claim or record counts as abandoned when its process is known to be dead, or when it is older than
+a lease, by the clock of the store; its owner has then stopped by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from rmqindex._errors import RmqIndexError
+from rmqindex._owner import Owner
+from rmqindex._storage import child_uri, open_filesystem, unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+__all__ = ["STAGING_PREFIX", "RemoteStaging", "committed_listing", "download"]
+
+#: How the names of everything begin that is no part of an index.
+STAGING_PREFIX = ".rmqindex-"
+_COMMIT_SUFFIX = ".commit"
+_OWNER = "owner.json"
+_COPY_BYTES = 1 << 23
+# A commit stops by itself after this time, and counts as abandoned after twice as much, seconds.
+_LEASE_SECONDS = 1800.0
+# When the jobs whose commit this process has begun did so.
+_CLAIMED: dict[str, float] = {}
+_LISTING_ATTEMPTS = 100
+
+T = TypeVar("T")
+
+
+def committed_listing(
+    filesystem: pafs.FileSystem, inner_path: str
+) -> list[tuple[pafs.FileInfo, str]]:
+    """List a directory of a remote store as its last commit left it.
+
+    Args:
+        filesystem: The store.
+        inner_path: The directory in it.
+
+    Returns:
+        What stands there, and where, below the directory, its bytes are: under its name, or, while
+        a commit is not finished, among what that has staged.
+
+    Raises:
+        OSError: The storage failed, or there is no such directory.
+        RmqIndexError: A record that cannot be understood.
+    """
+    for _ in range(_LISTING_ATTEMPTS):
+        there = filesystem.get_file_info(pafs.FileSelector(inner_path))
+        found = {each.base_name: each for each in there}
+        listing = {name: (each, name) for name, each in found.items()}
+        try:
+            for name in sorted(found):
+                if name.startswith(STAGING_PREFIX) and name.endswith(_COMMIT_SUFFIX):
+                    _Record.read(filesystem, f"{inner_path}/{name}").show_in(listing)
+        except FileNotFoundError:  # the commit was finished since it was listed
+            continue
+        return [
+            (each, place)
+            for name, (each, place) in listing.items()
+            if not name.startswith(STAGING_PREFIX)
+        ]
+    raise OSError("commits came and went while it was listed")
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """A claim, or what a commit changes."""
+
+    job: str
+    owner: Owner
+    new: tuple[tuple[str, str, int], ...] = ()
+    removed: tuple[str, ...] = ()
+    committed: bool = False
+
+    @classmethod
+    def read(cls, filesystem: pafs.FileSystem, path: str) -> _Record:
+        with filesystem.open_input_file(path) as file:
+            text = file.read()
+        try:
+            fields = json.loads(text)  # noqa: TID251  (checked below)
+            record = cls(
+                str(fields["job"]),
+                Owner.from_dict(fields["owner"]),
+                tuple((str(a), str(b), int(c)) for a, b, c in fields["new"]),
+                tuple(map(str, fields["removed"])),
+                bool(fields["committed"]),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise RmqIndexError(f"{path}: expected the record of a commit, got {error}") from error
+        names = [each for staged, name, _ in record.new for each in (staged, name)]
+        for name in (record.job, *names, *record.removed):
+            if not name or "/" in name or name in {".", ".."}:
+                raise RmqIndexError(f"{path}: expected names in the directory, got {name!r}")
+        return record
+
+    def to_bytes(self) -> bytes:
+        return json.dumps(
+            {
+                "job": self.job,
+                "owner": self.owner.to_dict(),
+                "new": self.new,
+                "removed": self.removed,
+                "committed": self.committed,
+            },
+            indent=1,
+        ).encode()
+
+    def show_in(self, listing: dict[str, tuple[pafs.FileInfo, str]]) -> None:
+        """Change a listing as the commit changes the directory."""
+        if not self.committed:
+            return
+        for name in self.removed:
+            listing.pop(name, None)
+        for staged, name, size in self.new:
+            info = pafs.FileInfo(name, pafs.FileType.File, size=size)
+            listing[name] = (info, f"{STAGING_PREFIX}{self.job}/{staged}")
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteStaging:
+    """What one job stages on S3; picklable, since tasks and the commit are other processes.
+
+    Attributes:
+        directory: The URI of the index directory.
+        job: The job's name.
+        owner: The process whose death makes the job void.
+    """
+
+    directory: str
+    job: str
+    owner: Owner
+
+    @classmethod
+    def create(cls, directory: str, owner: Owner) -> RemoteStaging:
+        """Begin a job, and finish or remove what dead ones left.
+
+        Args:
+            directory: The URI of the index directory.
+            owner: The process whose death makes the job void.
+
+        Raises:
+            RmqIndexError: The storage failed.
+        """
+        staging = cls(directory, uuid.uuid4().hex, owner)
+        staging._reached(staging._begin)
+        return staging
+
+    @property
+    def path(self) -> Path:
+        """Where this process builds the job's files before they are published."""
+        path = Path(tempfile.gettempdir()) / f"rmqindex-{self.job}-{os.getpid()}"
+        path.mkdir(mode=0o700, exist_ok=True)
+        return path
+
+    def publish(self, names: Sequence[str]) -> None:
+        """Store files that this process has built, whole, where other processes find them.
+
+        Their local copies are removed.
+        Of a file, a few MB at a time are in memory; its holes are sent as zeros.
+
+        Args:
+            names: Names below :attr:`path`.
+
+        Raises:
+            RmqIndexError: The storage failed.
+        """
+        self._reached(lambda: self._publish(names))
+
+    def fetch(self, names: Sequence[str]) -> None:
+        """Bring what other processes have published below :attr:`path`.
+
+        Args:
+            names: Their names; those that are there already stay.
+
+        Raises:
+            RmqIndexError: The storage failed, or the job was ended.
+        """
+        for name in names:
+            path = self.path / name
+            if not path.exists():
+                download(self._staged_uri(name), path)
+
+    def leave(self) -> None:
+        """Remove what this process has built and not published."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Keep other commits out, after finishing those that died.
+
+        Raises:
+            RmqIndexError: Another commit is under way, or the storage failed.
+        """
+        _CLAIMED[self.job] = time.monotonic()
+        try:
+            self._reached(self._claim)
+            yield
+        finally:
+            del _CLAIMED[self.job]
+            with contextlib.suppress(RmqIndexError):  # discard() tries again
+                self._reached(self._unclaim)
+
+    def commit(self, new: Sequence[tuple[Path, str]], removed: Sequence[str]) -> None:
+        """Bring published files into the directory and take others out of it, as one step.
+
+        To be called within :meth:`exclusive`.
+
+        Args:
+            new: The published files, and their final names.
+            removed: Names of files that go, be it without or by replacement.
+
+        Raises:
+            RmqIndexError: The storage failed; the message says whether the commit counts.
+        """
+        try:
+            self._reached(lambda: self._store_record(new, removed))
+        except RmqIndexError as error:
+            # The store may have taken what it did not answer.
+            if not self._is_committed(error):
+                raise
+        try:
+            self._reached(self._finish_own)
+        except RmqIndexError as error:
+            raise RmqIndexError(
+                f"{error}. The write is committed: readers of rmqindex see the new files, and the "
+                "next write to the directory finishes it; do not write the same rows again"
+            ) from error
+
+    def discard(self) -> None:
+        """Remove what the job staged, unless its commit counts and is not finished."""
+        self.leave()
+        self._reached(self._discard)
+
+    def _begin(self) -> None:
+        filesystem, inner = open_filesystem(self.directory)
+        for info in filesystem.get_file_info(_within(inner)):
+            name = info.base_name
+            if not name.startswith(STAGING_PREFIX):
+                continue
+            with contextlib.suppress(FileNotFoundError):  # its owner was quicker
+                if name.endswith(_COMMIT_SUFFIX):
+                    record = _Record.read(filesystem, info.path)
+                    if record.owner.is_gone():
+                        _finish(filesystem, inner, record, time.monotonic())
+                elif _is_there(filesystem, f"{info.path}/{_OWNER}"):
+                    with filesystem.open_input_file(f"{info.path}/{_OWNER}") as file:
+                        text = file.read()
+                    owner = Owner.from_dict(json.loads(text))  # noqa: TID251  (fields checked)
+                    committing = f"{info.path}{_COMMIT_SUFFIX}"
+                    if owner.is_gone() and not _is_there(filesystem, committing):
+                        filesystem.delete_dir(info.path)
+        _store(
+            filesystem, f"{self._staged(inner)}/{_OWNER}", json.dumps(self.owner.to_dict()).encode()
+        )
+
+    def _publish(self, names: Sequence[str]) -> None:
+        filesystem, inner = open_filesystem(self.directory)
+        for name in names:
+            path = self.path / name
+            with (
+                path.open("rb") as source,
+                filesystem.open_output_stream(f"{self._staged(inner)}/{name}") as stream,
+            ):
+                while block := source.read(_COPY_BYTES):
+                    stream.write(block)
+            path.unlink()
+
+    def _claim(self) -> None:
+        filesystem, inner = open_filesystem(self.directory)
+        _store(filesystem, self._record(inner), _Record(self.job, self.owner).to_bytes())
+        infos = {info.path: info for info in filesystem.get_file_info(_within(inner))}
+        mine = infos[self._record(inner)]
+        for path, info in infos.items():
+            name = info.base_name
+            if path == mine.path or not name.startswith(STAGING_PREFIX):
+                continue
+            if not name.endswith(_COMMIT_SUFFIX):
+                continue
+            try:
+                other = _Record.read(filesystem, path)
+            except FileNotFoundError:
+                continue
+            age = (mine.mtime - info.mtime).total_seconds()
+            if not other.owner.is_gone() and age < 2 * _LEASE_SECONDS:
+                filesystem.delete_file(mine.path)
+                raise RmqIndexError(
+                    f"{self.directory}: another write is committing, on {other.owner.host} since "
+                    f"{info.mtime:%Y-%m-%d %H:%M:%S} UTC; nothing was committed, write again"
+                )
+            _finish(filesystem, inner, other, time.monotonic())
+
+    def _unclaim(self) -> bool:
+        """Take the claim back, unless the commit counts; return whether it does."""
+        filesystem, inner = open_filesystem(self.directory)
+        try:
+            record = _Record.read(filesystem, self._record(inner))
+        except FileNotFoundError:
+            return False
+        if not record.committed:
+            filesystem.delete_file(self._record(inner))
+        return record.committed
+
+    def _is_committed(self, error: RmqIndexError) -> bool:
+        try:
+            return self._reached(self._unclaim)
+        except RmqIndexError as unknown:
+            raise RmqIndexError(
+                f"{error}. Whether the write is committed cannot be found out; once the store "
+                "answers, the index shows it: all of the rows are there, or none"
+            ) from unknown
+
+    def _store_record(self, new: Sequence[tuple[Path, str]], removed: Sequence[str]) -> None:
+        filesystem, inner = open_filesystem(self.directory)
+        staged = self._staged(inner)
+        _check_lease(_CLAIMED[self.job])
+        infos = filesystem.get_file_info([f"{staged}/{path.name}" for path, _ in new])
+        for info in infos:
+            if info.type != pafs.FileType.File:
+                raise FileNotFoundError(f"{info.path} is not there: the write was ended")
+        record = _Record(
+            self.job,
+            self.owner,
+            tuple(
+                (path.name, name, int(info.size))
+                for (path, name), info in zip(new, infos, strict=True)
+            ),
+            tuple(removed),
+            committed=True,
+        )
+        _store(filesystem, self._record(inner), record.to_bytes())
+
+    def _finish_own(self) -> None:
+        filesystem, inner = open_filesystem(self.directory)
+        record = _Record.read(filesystem, self._record(inner))
+        _finish(filesystem, inner, record, _CLAIMED[self.job])
+
+    def _discard(self) -> None:
+        if self._unclaim():
+            return
+        filesystem, inner = open_filesystem(self.directory)
+        with contextlib.suppress(FileNotFoundError):
+            filesystem.delete_dir(self._staged(inner))
+
+    def _staged(self, inner: str) -> str:
+        return f"{inner}/{STAGING_PREFIX}{self.job}"
+
+    def _record(self, inner: str) -> str:
+        return f"{self._staged(inner)}{_COMMIT_SUFFIX}"
+
+    def _staged_uri(self, name: str) -> str:
+        return child_uri(child_uri(self.directory, f"{STAGING_PREFIX}{self.job}"), name)
+
+    def _reached(self, work: Callable[[], T]) -> T:
+        """Do something with the store; what it says of failures becomes an error of ours."""
+        try:
+            return work()
+        except (OSError, pa.ArrowException) as error:
+            raise unreadable(self.directory, error, what="written") from error
+
+
+def download(uri: str, path: Path) -> None:
+    """Copy an object into a local file, a few MB at a time; blocks of zeros become holes.
+
+    Args:
+        uri: The object.
+        path: Where nothing is yet.
+
+    Raises:
+        RmqIndexError: The storage failed.
+        OSError: The local disk is full or broken.
+    """
+    filesystem, inner = open_filesystem(uri)
+    with path.open("xb") as target:
+        try:
+            source = filesystem.open_input_file(inner)
+            size = source.size()
+        except (OSError, pa.ArrowException) as error:
+            raise unreadable(uri, error, expected="the file's size") from error
+        for start in range(0, size, _COPY_BYTES):
+            try:
+                block = source.read_at(_COPY_BYTES, start)
+            except (OSError, pa.ArrowException) as error:
+                raise unreadable(uri, error, expected=f"bytes from {start} on") from error
+            if block.count(0) != len(block):
+                target.seek(start)
+                target.write(block)
+        target.truncate(size)
+
+
+def _finish(filesystem: pafs.FileSystem, inner: str, record: _Record, started: float) -> None:
+    """Do what a commit has recorded, or what is left of it, and remove what it staged."""
+    staged = f"{inner}/{STAGING_PREFIX}{record.job}"
+    if record.committed:
+        names = {name for _, name, _ in record.new}
+        # What is continued comes first: new names must not be there before it.
+        for source, name, _ in sorted(record.new, key=lambda each: each[1] not in record.removed):
+            _check_lease(started)
+            filesystem.copy_file(f"{staged}/{source}", f"{inner}/{name}")
+        for name in record.removed:
+            if name not in names and _is_there(filesystem, f"{inner}/{name}"):
+                filesystem.delete_file(f"{inner}/{name}")
+    filesystem.delete_file(f"{staged}{_COMMIT_SUFFIX}")
+    with contextlib.suppress(FileNotFoundError):
+        filesystem.delete_dir(staged)
+
+
+def _check_lease(started: float) -> None:
+    """Stop before others take the commit for abandoned."""
+    if time.monotonic() - started > _LEASE_SECONDS:
+        raise TimeoutError(f"the commit took longer than {_LEASE_SECONDS:.0f} s")
+
+
+def _store(filesystem: pafs.FileSystem, path: str, data: bytes) -> None:
+    with filesystem.open_output_stream(path) as stream:
+        stream.write(data)
+
+
+def _is_there(filesystem: pafs.FileSystem, path: str) -> bool:
+    return bool(filesystem.get_file_info(path).type == pafs.FileType.File)
+
+
+def _within(inner_path: str) -> pafs.FileSelector:
+    return pafs.FileSelector(inner_path, allow_not_found=True)
