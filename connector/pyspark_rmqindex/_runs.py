@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from rmqindex._disk import naming
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
@@ -168,7 +170,8 @@ class RunBuffer:
         else:
             if self._prepare is not None:
                 self._prepare()
-            with (self._directory / name).open("xb", buffering=0) as file:
+            path = self._directory / name
+            with naming(path), path.open("xb", buffering=0) as file:
                 for column in columns:
                     _write_all(file, column.view(np.uint8).data)
         self.slices.append(RunSlice(name, self._filled, 0, self._filled, files, data))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rmqindex._disk import naming
 from rmqindex._errors import RmqIndexError
 from rmqindex._header import IndexHeader
 from rmqindex._layout import (
@@ -177,7 +178,10 @@ class AppendUndo:
             OSError: The disk is broken.
         """
         layout = self.record.layout
-        with os.fdopen(open_regular(path, os.O_RDWR), "r+b", buffering=0) as file:
+        with (
+            naming(path),
+            os.fdopen(open_regular(path, os.O_RDWR), "r+b", buffering=0) as file,
+        ):
             if os.fstat(file.fileno()).st_size < layout.file_size:
                 raise RmqIndexError(
                     f"{path}: file size: expected at least {layout.file_size} bytes, as the "
@@ -188,8 +192,7 @@ class AppendUndo:
                 raise RmqIndexError(
                     f"{path}: expected the header that a write of ours left when it died, got "
                     "another: the file was written by another program since, and undoing the write "
-                    "would harm that. Rebuild the index, or remove the journal beside it to accept "
-                    "the file as it is"
+                    "would harm that; rebuild the index"
                 )
             for start, stop in _neighbours(self.numbers):
                 data = self.values[start:stop].astype(SLOT_DTYPE).tobytes()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from rmqindex._disk import naming
 from rmqindex._header import IndexHeader
 from rmqindex._layout import (
     ENTRY_DTYPE,
@@ -36,7 +37,7 @@ from rmqindex._own_files import open_regular
 
 if TYPE_CHECKING:
     import io
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -104,8 +105,9 @@ class EntryAppender:
         with _closed_on_error(open(path, "r+b", buffering=0, opener=_open_or_create)) as file:
             if os.fstat(file.fileno()).st_size:
                 raise FileExistsError(f"{path}: expected no file, got one with content")
-            os.ftruncate(file.fileno(), layout.file_size)
-            os.pwrite(file.fileno(), header.to_bytes(), 0)
+            with naming(path):
+                os.ftruncate(file.fileno(), layout.file_size)
+                os.pwrite(file.fileno(), header.to_bytes(), 0)
             return cls(file, layout, header)
 
     @classmethod
@@ -288,16 +290,16 @@ class EntryAppender:
         """
         self._write_pending()
         if self._has_new_entries and durable:
-            os.fdatasync(self._file.fileno())
+            self._sync(os.fdatasync)
         if self._write_slots() and durable:
-            os.fdatasync(self._file.fileno())
+            self._sync(os.fdatasync)
         header = self.header
         if header != self._written_header:
             self._write(header.to_bytes(), 0)
             self._written_header = header
             self._has_new_entries = False
         if durable:
-            os.fsync(self._file.fileno())
+            self._sync(os.fsync)
 
     def close(self) -> None:
         """Close the file without a flush."""
@@ -347,12 +349,17 @@ class EntryAppender:
     def _write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         try:
             view = memoryview(data)
-            while view:
-                written = os.pwrite(self._file.fileno(), view, offset)
-                view, offset = view[written:], offset + written
+            with naming(str(self._file.name)):
+                while view:
+                    written = os.pwrite(self._file.fileno(), view, offset)
+                    view, offset = view[written:], offset + written
         except BaseException:
             self.close()
             raise
+
+    def _sync(self, sync: Callable[[int], None]) -> None:
+        with naming(str(self._file.name)):
+            sync(self._file.fileno())
 
     @staticmethod
     def _slot_page(number: NDArray[np.integer] | int) -> NDArray[np.integer] | int:

@@ -24,7 +24,7 @@ from rmqindex._errors import RmqIndexError
 __all__ = ["main"]
 
 # Importing a module of commands is what makes them commands.
-_MODULES = ("info", "lookup", "explain", "messages", "audit", "write", "queues")
+_MODULES = ("info", "lookup", "explain", "messages", "audit", "write", "queues", "recover")
 for _name in _MODULES:
     import_module(f"rmqindex._cli_{_name}")
 

@@ -46,6 +46,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmqindex._append_undo import AppendRecord, AppendUndo
+from rmqindex._disk import naming, sync_directory
 from rmqindex._errors import RmqIndexError
 from rmqindex._layout import SLOT_SIZE
 from rmqindex._own_files import (
@@ -64,7 +65,14 @@ if TYPE_CHECKING:
 
     from rmqindex._append_in_place import InPlaceAppend
 
-__all__ = ["Staging", "copy_sparse", "effective_listing", "staging_root", "unfinished_append"]
+__all__ = [
+    "Staging",
+    "copy_sparse",
+    "effective_listing",
+    "recover",
+    "staging_root",
+    "unfinished_append",
+]
 
 _LOCK = "lock"
 _JOURNAL = "journal.json"
@@ -160,6 +168,32 @@ def unfinished_append(path: str | os.PathLike[str]) -> AppendUndo | None:
     return None
 
 
+def recover(directory: str | os.PathLike[str]) -> bool:
+    """Undo a commit that died, as the next write would, and remove what dead jobs staged.
+
+    Programs that know nothing of the journal, such as a broker, then find the old state as well.
+
+    Args:
+        directory: A local index directory, there or not.
+
+    Returns:
+        Whether there was such a commit.
+
+    Raises:
+        RmqIndexError: Another program has written to the file that the commit continued, or
+            another commit did not end within ten minutes.
+        OSError: The disk is full or broken.
+    """
+    real = Path(os.path.realpath(directory))
+    root = _root_beside(real)
+    with _lock(root, create=False) as held:
+        died = held and _Journal.read(root) is not None
+        if held:
+            _recover(root, real)
+    _remove_root(root)
+    return died
+
+
 @dataclass(frozen=True, slots=True)
 class _Journal:
     """What a commit is about to change: the undo log."""
@@ -212,7 +246,7 @@ class _Journal:
         }
         write_own(root / _NEXT_JOURNAL, json.dumps(fields, indent=1).encode())
         (root / _NEXT_JOURNAL).replace(root / _JOURNAL)
-        _sync_directory(root)
+        sync_directory(root)
 
     def finish(self, root: Path) -> None:
         """Pass the commit point."""
@@ -220,11 +254,11 @@ class _Journal:
             self.remove(root)
         else:
             (root / _JOURNAL).replace(root / _LEDGER)
-            _sync_directory(root)
+            sync_directory(root)
 
     def remove(self, root: Path) -> None:
         (root / _JOURNAL).unlink()
-        _sync_directory(root)
+        sync_directory(root)
 
     def read_undo(self, root: Path) -> AppendUndo | None:
         """Read the old slots of the file that is continued; None where they are not there."""
@@ -257,7 +291,12 @@ class _Journal:
         if self.append is not None:
             undo = self.read_undo(root) or AppendUndo.without_slots(self.append)
             if (directory / self.append.name).exists():
-                undo.restore(directory / self.append.name)
+                try:
+                    undo.restore(directory / self.append.name)
+                except RmqIndexError as error:
+                    raise RmqIndexError(
+                        f"{error}, or remove {root / _JOURNAL} to accept the file as it is"
+                    ) from error
         for name in self.new:
             if name not in self.old:
                 (directory / name).unlink(missing_ok=True)
@@ -271,7 +310,7 @@ class _Journal:
             with contextlib.suppress(OSError):  # someone else put a file there: it stays
                 directory.rmdir()
         if directory.exists():
-            _sync_directory(directory)
+            sync_directory(directory)
         self.remove(root)
 
 
@@ -319,8 +358,12 @@ class Staging:
                 f"{staging.directory}: expected a directory on the file system of its parent, "
                 "where the files are staged, got a mount point"
             )
-        with staging._exclusive(create=True):
-            staging.make(owner)
+        try:
+            with staging._exclusive(create=True):
+                staging.make(owner)
+        except BaseException:
+            staging.discard()
+            raise
         return staging
 
     @classmethod
@@ -425,7 +468,7 @@ class Staging:
             saved.mkdir()
             for name in removed:
                 _link_or_copy(self.directory / name, saved / name)
-            _sync_directory(saved)
+            sync_directory(saved)
         if append is not None:
             write_own(self.root / _UNDO, append.undo.to_bytes())
         journal = _Journal(
@@ -481,7 +524,7 @@ class Staging:
             if name not in replaced:
                 (self.directory / name).unlink()
         if new or removed:
-            _sync_directory(self.directory)
+            sync_directory(self.directory)
 
     def _check_owner(self) -> None:
         """Notice, at the last moment, that nobody waits for this commit any more."""
@@ -509,7 +552,7 @@ def copy_sparse(source: Path, target: Path) -> None:
         source: The file to copy.
         target: A path at which nothing exists yet.
     """
-    with source.open("rb") as reader, target.open("xb") as writer:
+    with naming(target), source.open("rb") as reader, target.open("xb") as writer:
         status = os.fstat(reader.fileno())
         os.fchmod(writer.fileno(), stat.S_IMODE(status.st_mode))
         with contextlib.suppress(PermissionError):
@@ -682,11 +725,3 @@ def _link_or_copy(source: Path, target: Path) -> None:
             raise
         target.unlink(missing_ok=True)
         copy_sparse(source, target)
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -9,6 +9,7 @@ import shutil
 from typing import TYPE_CHECKING, Self
 
 from rmqindex._consume_queue_layout import BATCH_FOLDER, QUEUE_FOLDER
+from rmqindex._disk import sync_directory, sync_tree
 from rmqindex._errors import RmqIndexError
 from rmqindex._own_files import ensure_directory, read_own_json, write_own
 
@@ -80,29 +81,38 @@ class QueueStaging:
         shutil.rmtree(self._home, ignore_errors=True)
         os.close(self._lock)
 
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether an exchange is under way, or died."""
+        return (self._home / _UNDO).exists()
+
     def there(self) -> list[Path]:
         """Return the folders in the root that have queues."""
         folders = [self._root / name for name in _FOLDERS]
         return [folder for folder in folders if folder.is_dir() and any(folder.iterdir())]
 
     def exchange(self) -> None:
-        """Put the new folders into the place of those that are there.
+        """Put the new folders into the place of those that are there, once they are on the disk.
 
         Raises:
-            OSError: A folder cannot be moved.
+            OSError: A folder cannot be moved, or the disk is full or broken.
         """
         old = [name for name in _FOLDERS if os.path.lexists(self._root / name)]
         new = [name for name in _FOLDERS if (self.path / name).exists()]
         ensure_directory(self._home)
         self._old.mkdir(parents=True)
+        sync_tree(self._home)
+        sync_directory(self._root)
         note = self._home / f"{_UNDO}.part"
         write_own(note, json.dumps({"old": old, "new": new}).encode())
         note.replace(self._home / _UNDO)
+        sync_directory(self._home)
         for name in old:
             (self._root / name).rename(self._old / name)
         for name in new:
             (self.path / name).rename(self._root / name)
-        (self._home / _UNDO).unlink()
+        self._sync_moves()
+        self._forget()
 
     def _undo(self) -> None:
         """Go back to what was there; each step may have been done before."""
@@ -124,4 +134,16 @@ class QueueStaging:
         for name in was["old"]:
             if os.path.lexists(self._old / name):
                 (self._old / name).rename(self._root / name)
-        note.unlink()
+        self._sync_moves()
+        self._forget()
+
+    def _sync_moves(self) -> None:
+        """Wait until what was moved is on the disk where it is now."""
+        for folder in (self._root, self._old, self.path):
+            if folder.exists():
+                sync_directory(folder)
+
+    def _forget(self) -> None:
+        """Remove the note; what is in the root now stays."""
+        (self._home / _UNDO).unlink()
+        sync_directory(self._home)

@@ -26,6 +26,7 @@ from rmqindex._consume_queue_layout import (
     QUEUE_FOLDER,
     UNIT_DTYPE,
 )
+from rmqindex._disk import naming
 from rmqindex._dispatch import DISPATCH_COLUMNS, Dispatcher, parse_delay_levels
 from rmqindex._errors import CorruptCommitLogError, RmqIndexError
 from rmqindex._layout import INT64_MAX
@@ -316,7 +317,7 @@ class _QueueWriter:
             part = view[: self._file_size - place]
             path = self._directory / f"{at - place:0{FILE_NAME_DIGITS}d}"
             is_new = not path.exists()
-            with path.open("xb" if is_new else "r+b") as file:
+            with naming(path), path.open("xb" if is_new else "r+b") as file:
                 if is_new:
                     file.truncate(self._file_size)
                     self.file_count += 1
