@@ -6,6 +6,7 @@ RocketMQ: ``ReputMessageService``, ``IndexService.buildIndex``.
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ from rmqindex._live_store import ensure_not_live
 from rmqindex._message import expand_messages
 from rmqindex._names import zone_of
 from rmqindex._owner import Owner
-from rmqindex._paths import list_index_files
+from rmqindex._snapshot import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -43,6 +44,8 @@ _KEY_COLUMNS = ("topic", "uniq_key", "keys", "sys_flag")
 _COLUMNS = (*_KEY_COLUMNS, "phy_offset", "store_timestamp")
 # After so many entries what was written becomes visible: a rebuild that dies goes on from there.
 _FLUSH_ENTRIES = 4_000_000
+# Names no directory: what grows in place stages nothing.
+_JOB = "rebuild"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,7 @@ def rebuild_index(
     Only the names of the files differ: they are store times, not the present moment.
     An index directory that is empty or missing is written in place: a rebuild that died is gone on
     with by ``resume``, which adds what is missing behind the last entry, and no entry twice.
+    Other writers of ours wait meanwhile.
 
     Args:
         commit_log: What :class:`CommitLog` takes, or one.
@@ -131,7 +135,8 @@ def rebuild_index(
 
     Raises:
         RmqIndexError: Files are there and neither ``resume`` nor ``replace`` is asked for; a
-            broker holds the store; the log is damaged; no name is left for a new file.
+            broker holds the store; the log is damaged; no name is left for a new file; another
+            writer changed the index while it was built aside, or keeps it for ten minutes.
         ValueError: ``resume`` together with ``replace`` or ``start``; a geometry without place.
         OSError: The disk is full or broken.
     """
@@ -140,35 +145,74 @@ def rebuild_index(
     target = Path(os.path.abspath(directory))  # noqa: PTH100  (links stay)
     if not allow_live_store:
         ensure_not_live(target)
-    there = list_index_files(target) if target.exists() else []
-    if there and not (resume or replace):
-        raise RmqIndexError(
-            f"{target}: expected no IndexFiles, got {len(there)}: resume the rebuild, or replace "
-            "them"
-        )
-    layout = layout or _layout_of(there)
-    if not layout.capacity:
-        raise ValueError(f"index_num: expected at least 2 to index messages, got {layout}")
-    zone = zone_of(time_zone)
-    log = commit_log if isinstance(commit_log, CommitLog) else CommitLog(commit_log)
-    try:
-        begin = _resume_at(there, layout) if resume else None
+    with ExitStack() as stack:
+        staging = stack.enter_context(_aside(target) if replace else _in_place(target))
+        there = Snapshot.of(target) if replace else _without_unfinished(target)
+        if there.files and not (resume or replace):
+            raise RmqIndexError(
+                f"{target}: expected no IndexFiles, got {len(there.files)}: resume the rebuild, or "
+                "replace them"
+            )
+        layout = layout or _layout_of(there.files)
+        if not layout.capacity:
+            raise ValueError(f"index_num: expected at least 2 to index messages, got {layout}")
+        zone = zone_of(time_zone)
+        log = commit_log if isinstance(commit_log, CommitLog) else CommitLog(commit_log)
+        if log is not commit_log:
+            stack.callback(log.close)
+        begin = _resume_at(there.files, layout) if resume else None
         begin = begin or _Start(log.min_offset if start is None else start)
         messages = _Messages(log, begin, stop, mode, on_malformed, progress, index_tags=index_tags)
         if replace:
-            roller = _build_aside(target, there, layout, zone, messages)
+            roller = FileRoller(staging.path, layout, zone)
         else:
-            target.mkdir(parents=True, exist_ok=True)
+            target.mkdir(exist_ok=True)
             roller = FileRoller(
                 target, layout, zone, last_name=begin.last_name, resumed=begin.resumed
             )
-            _build(roller, messages)
-    finally:
-        if log is not commit_log:
-            log.close()
+        _build(roller, messages)
+        if replace:
+            with staging.exclusive():
+                there.ensure_unchanged(target)
+                staging.commit([(path, path.name) for path in roller.paths], there.names)
     said = raise_checkpoint(target).index_msg_timestamp if checkpoint else None
     files = tuple(target / path.name for path in roller.paths)
     return RebuildResult(files, roller.count, messages.count, begin.offset, messages.stop, said)
+
+
+@contextmanager
+def _aside(target: Path) -> Iterator[Staging]:
+    """Stage files; what is not committed in the end is removed."""
+    staging = Staging.create(target, Owner.current())
+    try:
+        yield staging
+    finally:
+        staging.discard()
+
+
+@contextmanager
+def _in_place(target: Path) -> Iterator[Staging]:
+    """Keep other writers away while files grow where they are, and begin from a finished commit."""
+    staging = Staging.at(target, _JOB)
+    try:
+        with staging.exclusive(create=True):
+            yield staging
+    finally:
+        staging.discard()
+
+
+def _without_unfinished(target: Path) -> Snapshot:
+    """Remove a last file that a rebuild had no time to begin, and return what is there then.
+
+    It has no size, or no header, and so not what it inherits from the file before it.
+    """
+    there = Snapshot.of(target)
+    if there.files:
+        _, size, header = there.headers[-1]
+        if not size or not any(header):
+            Path(there.files[-1].path).unlink()
+            there = Snapshot.of(target)
+    return there
 
 
 class _Messages:
@@ -235,27 +279,6 @@ def _build(roller: FileRoller, messages: _Messages) -> None:
         roller.close()
     finally:
         roller.abandon()
-
-
-def _build_aside(
-    target: Path,
-    there: Sequence[FileEntry],
-    layout: Layout,
-    zone: tzinfo | None,
-    messages: _Messages,
-) -> FileRoller:
-    """Build all files aside and exchange them in one step."""
-    staging = Staging.create(target, Owner.current())
-    try:
-        roller = FileRoller(staging.path, layout, zone)
-        _build(roller, messages)
-        with staging.exclusive():
-            staging.commit(
-                [(path, path.name) for path in roller.paths], [entry.name for entry in there]
-            )
-    finally:
-        staging.discard()
-    return roller
 
 
 def _layout_of(there: Sequence[FileEntry]) -> Layout:

@@ -27,6 +27,7 @@ from rmqindex._live_store import ensure_not_live
 from rmqindex._names import zone_of
 from rmqindex._owner import Owner
 from rmqindex._paths import list_index_files, resolve
+from rmqindex._snapshot import Snapshot
 from rmqindex._storage import is_remote, open_source
 from rmqindex._verify import commit_log_of
 
@@ -99,7 +100,8 @@ def relayout_index(
         What was done.
 
     Raises:
-        RmqIndexError: No local index directory, a damaged file, a broker holds the store.
+        RmqIndexError: No local index directory, a damaged file, a broker holds the store, or
+            another writer changed the index meanwhile.
         ValueError: A geometry without place for entries.
         OSError: The disk is full or broken.
     """
@@ -108,14 +110,14 @@ def relayout_index(
     directory = _local_directory(path)
     if not allow_live_store:
         ensure_not_live(directory)
-    old = list_index_files(directory)
-    total = sum(_header(entry).entry_count for entry in old)
     log = commit_log_of(path, commit_log)
     exact = 0
     staging = Staging.create(directory, Owner.current())
     roller = FileRoller(staging.path, layout, zone_of(time_zone))
     try:
-        for entry in old:
+        old = Snapshot.of(directory)
+        total = sum(_header(entry).entry_count for entry in old.files)
+        for entry in old.files:
             with IndexFile(entry.path, old_layout) as file:
                 for batch in file.scan(columns=_COLUMNS):
                     hashes, offsets, times = (batch[name].to_numpy() for name in _COLUMNS)
@@ -126,9 +128,8 @@ def relayout_index(
                         progress(roller.count, total)
         roller.close()
         with staging.exclusive():
-            staging.commit(
-                [(made, made.name) for made in roller.paths], [entry.name for entry in old]
-            )
+            old.ensure_unchanged(directory)
+            staging.commit([(made, made.name) for made in roller.paths], old.names)
     finally:
         roller.abandon()
         staging.discard()
@@ -137,7 +138,7 @@ def relayout_index(
     is_store = (directory.parent / CHECKPOINT_NAME).exists()
     said = raise_checkpoint(directory).index_msg_timestamp if is_store else None
     files = tuple(directory / made.name for made in roller.paths)
-    return RelayoutResult(files, tuple(entry.name for entry in old), roller.count, exact, said)
+    return RelayoutResult(files, tuple(old.names), roller.count, exact, said)
 
 
 def _make_exact(
@@ -210,14 +211,16 @@ def expire_index(path: PathLike, offset: int, *, allow_live_store: bool = False)
     directory = _local_directory(path)
     if not allow_live_store:
         ensure_not_live(directory)
-    expired = expired_files(path, offset)
-    if expired:
-        staging = Staging.create(directory, Owner.current())
-        try:
-            with staging.exclusive():
+    if not expired_files(path, offset):
+        return []
+    staging = Staging.create(directory, Owner.current())
+    try:
+        with staging.exclusive():
+            expired = expired_files(path, offset)  # others may have written in between
+            if expired:
                 staging.commit([], [entry.name for entry in expired])
-        finally:
-            staging.discard()
+    finally:
+        staging.discard()
     return expired
 
 
