@@ -16,6 +16,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rmqindex._disk import naming
 from rmqindex._errors import RmqIndexError
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def write_own(path: Path, data: bytes) -> None:
     """
     path.unlink(missing_ok=True)
     descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-    with os.fdopen(descriptor, "wb") as file:
+    with naming(path), os.fdopen(descriptor, "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
