@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyspark_rmqindex._batches import check_not_null
 from pyspark_rmqindex._logs import absolute_log
 from pyspark_rmqindex._options import AUTO
 from pyspark_rmqindex._patterns import expand, has_pattern
 from pyspark_rmqindex._reaching import reaching_s3
+from pyspark_rmqindex._schema import arrow_schema
 from rmqindex import CommitLog, RmqIndexError
 from rmqindex._paths import exists, is_index_name
 from rmqindex._s3 import using
@@ -87,7 +87,7 @@ class AuditReader(DataSourceReader):
         """Look at the file of one task, and return what was found."""
         if not isinstance(partition, AuditPartition):
             return  # Spark runs one task where there is nothing to look at
-        schema = to_arrow_schema(self._schema)
+        schema = arrow_schema(self._schema)
         with using(self._s3):
             findings = run_audit(partition.unit)
         if findings.num_rows:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 
-from pyspark_rmqindex._schema import ENTRY_COLUMNS, KEY_COLUMNS, STORE_COLUMN
+from pyspark_rmqindex._schema import ENTRY_COLUMNS, KEY_COLUMNS, STORE_COLUMN, arrow_schema
 from pyspark_rmqindex._stores import store_of
 from pyspark_rmqindex._times import MILLISECOND
 from rmqindex import CorruptIndexError, RmqIndexError
@@ -44,7 +43,7 @@ class BatchBuilder:
             schema: Checked by ``check_schema``; NOT NULL and the order are kept.
         """
         # Spark compares the batch with this very schema.
-        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._schema = arrow_schema(schema)
         self._names = [field.name.lower() for field in schema.fields]
         #: The Arrow types of the requested columns, whose names are in lower case.
         self.types = pa.schema(

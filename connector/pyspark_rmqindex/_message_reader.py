@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyspark_rmqindex._batches import check_not_null
 from pyspark_rmqindex._bounds import planned_bound, task_bound
 from pyspark_rmqindex._messages import Messages, in_halves, log_columns
 from pyspark_rmqindex._partitions import LocalBound
 from pyspark_rmqindex._reaching import reaching_s3
-from pyspark_rmqindex._schema import STORE_COLUMN
+from pyspark_rmqindex._schema import STORE_COLUMN, arrow_schema
 from pyspark_rmqindex._stores import logs_of
 from rmqindex import CommitLog
 from rmqindex._names import zone_of
@@ -145,7 +144,7 @@ class MessageReader(DataSourceReader):
     ) -> Iterator[pa.RecordBatch]:
         options = self._options
         # Spark compares the batches with this very schema.
-        schema = to_arrow_schema(self._schema, timezone="UTC")
+        schema = arrow_schema(self._schema)
         names = [name.lower() for name in self._schema.names]
         columns = set(log_columns(names, decompress=options.decompress_body))
         first, behind = options.begin_offset, options.end_offset

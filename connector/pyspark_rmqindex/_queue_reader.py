@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyspark_rmqindex._batches import check_not_null
 from pyspark_rmqindex._reaching import reaching_s3
+from pyspark_rmqindex._schema import arrow_schema
 from rmqindex import ConsumeQueue
 from rmqindex._consume_queue import read_units
 from rmqindex._s3 import iterated_with
@@ -89,7 +89,7 @@ class QueueReader(DataSourceReader):
         """
         if not isinstance(partition, QueuePartition):
             return  # Spark runs one task where there is nothing to read
-        schema = to_arrow_schema(self._schema)
+        schema = arrow_schema(self._schema)
         for part in partition.parts:
             batches = read_units(
                 part.file, part.topic, part.queue_id, is_batch=part.is_batch, blanks=False

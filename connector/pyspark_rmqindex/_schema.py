@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import inspect
+from typing import TYPE_CHECKING
 
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -17,6 +20,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 __all__ = [
     "ENTRY_COLUMNS",
     "EXTRA_MESSAGE_COLUMNS",
@@ -26,6 +32,7 @@ __all__ = [
     "MESSAGE_COLUMNS",
     "QUEUE_COLUMNS",
     "STORE_COLUMN",
+    "arrow_schema",
     "check_columns",
     "check_schema",
     "finding_schema",
@@ -120,6 +127,18 @@ QUEUE_COLUMNS: dict[str, DataType] = {
     "tags_code": LongType(),
     "file_path": StringType(),
 }
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the very Arrow schema that Spark compares batches with.
+
+    Args:
+        schema: The columns that Spark asks for; timestamps are microseconds in UTC.
+    """
+    # PySpark 4.1 knows no other zone than UTC, and takes none.
+    if "timezone" in inspect.signature(to_arrow_schema).parameters:
+        return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(schema)
 
 
 def full_schema(

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     IntegerType,
     LongType,
@@ -20,7 +19,7 @@ from pyspark.sql.types import (
 
 from pyspark_rmqindex._batches import MAX_ROWS, BatchBuilder, keep, merge
 from pyspark_rmqindex._filters import NOTHING, Range
-from pyspark_rmqindex._schema import full_schema
+from pyspark_rmqindex._schema import arrow_schema, full_schema
 from rmqindex import CorruptIndexError
 
 TIMES = [1_700_000_000_123, -1, 0]
@@ -48,7 +47,8 @@ EVERYTHING = entries(
 def test_a_batch_has_exactly_the_schema_that_spark_compares_it_with():
     """Every column, and a subset in another order with NOT NULL."""
     batch = BatchBuilder(full_schema(keys=False)).build(EVERYTHING, "/f")
-    assert batch.schema.equals(to_arrow_schema(full_schema(keys=False), timezone="UTC"))
+    assert batch.schema.equals(arrow_schema(full_schema(keys=False)))
+    assert batch.schema.field("store_timestamp").type == pa.timestamp("us", tz="UTC")
     subset = StructType(
         [
             StructField("file_path", StringType(), nullable=False),
@@ -59,7 +59,7 @@ def test_a_batch_has_exactly_the_schema_that_spark_compares_it_with():
     builder = BatchBuilder(subset)
     assert builder.entry_columns == ["store_timestamp", "phy_offset"]
     batch = builder.build(EVERYTHING, "/f")
-    assert batch.schema.equals(to_arrow_schema(subset, timezone="UTC"))
+    assert batch.schema.equals(arrow_schema(subset))
     assert batch.column(0).to_pylist() == ["/f"] * 3
     assert batch.column(1).cast(pa.int64()).to_pylist() == [time * 1000 for time in TIMES]
 
