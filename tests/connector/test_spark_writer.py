@@ -353,7 +353,7 @@ class TestOverwrite:
     def test_what_is_no_index_is_never_overwritten(self, tmp_path, store, folder):
         """A broker's other files have numeric names, too, and are worth more than an index."""
         shutil.copytree(store / folder, tmp_path / "copy")
-        with pytest.raises(RmqIndexError, match="copy.*: expected an IndexFile"):
+        with pytest.raises(RmqIndexError, match="expected an IndexFile"):
             start(tmp_path / "copy", overwrite=True)
 
     def test_zeros_are_no_index(self, tmp_path):
