@@ -30,6 +30,15 @@ HEADER = 40
 HEAD = 89
 
 
+def store(data, code, offset, value):
+    """Put a number at once, as a ByteBuffer does: who reads sees the former one or this one.
+
+    ``struct.pack_into`` fills the place with zeros first, and a reader can see them.
+    """
+    packed = struct.pack(code, value)
+    data[offset : offset + len(packed)] = packed
+
+
 class LiveIndex:
     """The IndexFiles of one broker; each put is visible at once."""
 
@@ -66,11 +75,11 @@ class LiveIndex:
         self._open(name)
         offset, timestamp = self.end
         if offset > 0:
-            struct.pack_into(">q", self.map, 16, offset)
-            struct.pack_into(">q", self.map, 24, offset)
+            store(self.map, ">q", 16, offset)
+            store(self.map, ">q", 24, offset)
         if timestamp > 0:
-            struct.pack_into(">q", self.map, 0, timestamp)
-            struct.pack_into(">q", self.map, 8, timestamp)
+            store(self.map, ">q", 0, timestamp)
+            store(self.map, ">q", 8, timestamp)
         self.count = 1
 
     def put(self, key_hash, phy_offset, store_timestamp):
@@ -85,20 +94,20 @@ class LiveIndex:
         (begin,) = struct.unpack_from(">q", data, 0)
         seconds = max((store_timestamp - begin) // 1000, 0) if begin > 0 else 0
         at = HEADER + 4 * self.hash_slot_num + 20 * count
-        struct.pack_into(">i", data, at, key_hash)
-        struct.pack_into(">q", data, at + 4, phy_offset)
-        struct.pack_into(">i", data, at + 12, seconds)
-        struct.pack_into(">i", data, at + 16, slot)
-        struct.pack_into(">i", data, slot_at, count)
+        store(data, ">i", at, key_hash)
+        store(data, ">q", at + 4, phy_offset)
+        store(data, ">i", at + 12, seconds)
+        store(data, ">i", at + 16, slot)
+        store(data, ">i", slot_at, count)
         if count <= 1:
-            struct.pack_into(">q", data, 16, phy_offset)
-            struct.pack_into(">q", data, 0, store_timestamp)
+            store(data, ">q", 16, phy_offset)
+            store(data, ">q", 0, store_timestamp)
         if slot == 0:
             (used,) = struct.unpack_from(">i", data, 32)
-            struct.pack_into(">i", data, 32, used + 1)
-        struct.pack_into(">i", data, 36, count + 1)
-        struct.pack_into(">q", data, 24, phy_offset)
-        struct.pack_into(">q", data, 8, store_timestamp)
+            store(data, ">i", 32, used + 1)
+        store(data, ">i", 36, count + 1)
+        store(data, ">q", 24, phy_offset)
+        store(data, ">q", 8, store_timestamp)
         self.count = count + 1
         self.end = (phy_offset, store_timestamp)
 
@@ -141,7 +150,7 @@ class LiveLog:
         record = message.encode(self.end)
         at = self._place()
         if len(record) + 8 > self.file_size - at:
-            struct.pack_into(">iI", self.map, at, self.file_size - at, BLANK)
+            self.map[at : at + 8] = struct.pack(">iI", self.file_size - at, BLANK)
             self.end += self.file_size - at
             record = message.encode(self.end)
             at = self._place()

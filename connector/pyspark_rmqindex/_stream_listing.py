@@ -121,9 +121,14 @@ class Directories:
         """Return the ``phy_offset`` of an entry; None where it is malformed, and that is no error.
 
         Raises:
-            RmqIndexError: The file cannot be read.
+            RmqIndexError: The file cannot be read, or has lost entries since it was looked at.
         """
         with IndexFile(file.path, file.layout, mode=self._options.mode) as index_file:
+            if index_file.entry_count < position:
+                raise RmqIndexError(
+                    f"{file.path}: expected at least the {position} entries that were counted a "
+                    f"moment ago, got {index_file.entry_count}: the file is written anew"
+                )
             for batch in index_file.scan(position, position + 1, ["phy_offset"]):
                 for value in batch.column(0):
                     return int(value.as_py())

@@ -21,6 +21,7 @@ from pyspark_rmqindex._options import read_options
 from pyspark_rmqindex._reader import IndexReader
 from pyspark_rmqindex._schema import full_schema
 from pyspark_rmqindex._source import DefaultSource
+from pyspark_rmqindex._stream_listing import Directories
 from pyspark_rmqindex._stream_options import schema_options, stream_options
 from pyspark_rmqindex._stream_reader import IndexStreamReader
 from rmqindex import RmqIndexError
@@ -378,29 +379,45 @@ def test_a_load_refuses_the_options_of_streams():
         read_options({"path": "/d", "maxEntriesPerTrigger": "5"})
 
 
+def test_a_file_that_is_written_anew_after_the_look_at_it_is_refused(index, monkeypatch):
+    """By its name: the position counted is not one of the caller's."""
+    put(index, 5)
+    look = Directories.look
+
+    def looked_and_lost(self, offsets):
+        found = look(self, offsets)
+        index.map[36:40] = (2).to_bytes(4, "big")
+        return found
+
+    monkeypatch.setattr(Directories, "look", looked_and_lost)
+    words = r"index/\d{17}: expected at least the 5 entries .* got 1: the file is written anew"
+    with pytest.raises(RmqIndexError, match=words):
+        next_batch(open_stream(index.directory), {})
+
+
 def test_a_writing_process_is_followed_with_readers_that_die_at_any_moment(tmp_path):
     """Thousands of entries a second, files that roll, and what the mapping holds at that moment."""
     root = tmp_path / "store"
     command = [sys.executable, live_broker.__file__, root, "--seconds", "4"]
-    writer = subprocess.Popen([*command, "--rate", "3000", "--index-num", "1500"])
-    chance = random.Random()
-    while not (root / "index").is_dir() or not any((root / "index").iterdir()):
-        time.sleep(0.01)
     reader, offset, rows, batches = None, {}, [], 0
-    while True:
-        is_over = writer.poll() is not None
-        if reader is None or chance.random() < 0.3:
-            limits = {"maxEntriesPerTrigger": str(chance.choice([100, 2_000, 10_000]))}
-            reader = open_stream(root, **limits)
-        end, more = next_batch(reader, offset)
-        if chance.random() < 0.1:
-            # The process died before the batch was done: it is planned again.
-            assert rows_of(open_stream(root), offset, end) == more
-        rows += more
-        batches += end != offset
-        if is_over and end == offset:
-            break
-        offset = end
+    chance = random.Random()
+    with subprocess.Popen([*command, "--rate", "3000", "--index-num", "1500"]) as writer:
+        while not (root / "index").is_dir() or not any((root / "index").iterdir()):
+            time.sleep(0.01)
+        while True:
+            is_over = writer.poll() is not None
+            if reader is None or chance.random() < 0.3:
+                limits = {"maxEntriesPerTrigger": str(chance.choice([100, 2_000, 10_000]))}
+                reader = open_stream(root, **limits)
+            end, more = next_batch(reader, offset)
+            if chance.random() < 0.1:
+                # The process died before the batch was done: it is planned again.
+                assert rows_of(open_stream(root), offset, end) == more
+            rows += more
+            batches += end != offset
+            if is_over and end == offset:
+                break
+            offset = end
     assert writer.returncode == 0
     assert rows == everything(root / "index", 375)
     assert batches > 10
