@@ -15,7 +15,6 @@ from rmqindex import (
     _commitlog,
     _commitlog_access,
     _commitlog_follow,
-    _commitlog_hop,
     _commitlog_walk,
     property_pairs,
 )
@@ -28,6 +27,7 @@ from rmqindex._point import PointLog
 from ..memory import FILES, constants
 from ..outcome import outcome, table_outcome
 from ..record_bytes import encoded, messages, mutate_log, plain_record, starts_of
+from . import hop
 
 MAX_LENGTH = 2048
 SHORT = 200
@@ -53,13 +53,7 @@ _SMALL = {
         "_REACH": 400,
         "time": _Clock,
     },
-    _commitlog_hop: {
-        "_PROBE": 2,
-        "_CHAIN_RECORDS": 2,
-        "_MAX_CHAINS": 4,
-        "_MIN_CHAINS": 2,
-        "_SEARCH_RECORDS": 2,
-    },
+    **hop.SMALL,
     _commitlog_walk: {
         "_WINDOW": 200,
         "_HOP_SPAN": 300,

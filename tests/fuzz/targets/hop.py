@@ -13,7 +13,8 @@ from ..record_bytes import MIN_SIZE, V1, V2, encoded, messages, mutate_log
 MAX_LENGTH = 2048
 SHORT = 2_000
 _PREFIX = 1
-_SMALL = {
+#: Sizes under which a log of a few records takes every branch.
+SMALL = {
     _commitlog_hop: {
         "_PROBE": 2,
         "_CHAIN_RECORDS": 2,
@@ -50,7 +51,7 @@ def check(data):
     while (size := _size_at(file, at)) and at < stop:
         expected.append(at)
         at += size
-    with constants(_SMALL):
+    with constants(SMALL):
         found, end = [], 0
         while True:
             starts, behind = hop(file, end, stop, 0)
