@@ -21,6 +21,7 @@ from pyspark_rmqindex._patterns import (
 )
 from pyspark_rmqindex._stores import store_of
 from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
+from rmqindex._consume_queue_layout import QUEUE_FOLDER
 from rmqindex._journal import effective_listing
 from rmqindex._layout import FIRST_POSITION
 from rmqindex._paths import (
@@ -32,6 +33,7 @@ from rmqindex._paths import (
 )
 from rmqindex._s3 import carried
 from rmqindex._storage import is_remote, local_path
+from rmqindex._store_layout import COMMITLOG_FOLDER, CONFIG_FOLDER, INDEX_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -45,8 +47,7 @@ _REMOTE_THREADS = 16
 # A listing is repeated while a commit changes the directory under it.
 _ATTEMPTS = 20
 # What only a store root has beside index/; none of it holds IndexFiles.
-_STORE_FOLDERS = frozenset({"commitlog", "consumequeue", "config"})
-_INDEX_FOLDER = "index"
+_STORE_FOLDERS = frozenset({COMMITLOG_FOLDER, QUEUE_FOLDER, CONFIG_FOLDER})
 
 
 class Listing(NamedTuple):
@@ -263,7 +264,7 @@ def _has_no_index(path: str) -> bool:
     folders = {entry.name for entry in entries if entry.is_directory}
     return (
         not folders.isdisjoint(_STORE_FOLDERS)
-        and _INDEX_FOLDER not in folders
+        and INDEX_FOLDER not in folders
         and not any(is_index_name(entry.name) for entry in entries)
     )
 
@@ -286,8 +287,8 @@ def _files_below(directory: str) -> Iterator[FoundFile]:
         if not entry.is_directory and is_index_name(entry.name):
             yield FoundFile(entry.path, listed(directory, entry))
     folders = {entry.name: listed(directory, entry) for entry in entries if entry.is_directory}
-    if _INDEX_FOLDER in folders and folders.keys() & _STORE_FOLDERS:
-        folders = {_INDEX_FOLDER: folders[_INDEX_FOLDER]}
+    if INDEX_FOLDER in folders and folders.keys() & _STORE_FOLDERS:
+        folders = {INDEX_FOLDER: folders[INDEX_FOLDER]}
     for name, path in sorted(folders.items()):
         if not is_hidden(name):
             yield from _files_below(path)

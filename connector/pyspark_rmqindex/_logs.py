@@ -7,12 +7,11 @@ import os
 from pyspark_rmqindex._options import AUTO
 from rmqindex._paths import exists
 from rmqindex._storage import is_remote, local_path
+from rmqindex._store_layout import COMMITLOG_FOLDER, INDEX_FOLDER
 
 __all__ = ["absolute_log", "find_log", "folder_of", "last_name"]
 
 # StorePathConfigHelper.getStorePathIndex, getStorePathCommitLog.
-_INDEX_FOLDER = "index"
-_COMMITLOG_FOLDER = "commitlog"
 _SPLITTER = ","
 
 
@@ -39,10 +38,10 @@ def find_log(file_path: str, commit_log: str) -> str | None:
     if commit_log != AUTO:
         return absolute_log(commit_log)
     directory = folder_of(file_path)
-    if last_name(directory) != _INDEX_FOLDER:
+    if last_name(directory) != INDEX_FOLDER:
         return None
     base, mark, query = _parts(folder_of(directory))
-    found = f"{base.rstrip('/')}/{_COMMITLOG_FOLDER}{mark}{query}"
+    found = f"{base.rstrip('/')}/{COMMITLOG_FOLDER}{mark}{query}"
     return found if exists(found) else None
 
 

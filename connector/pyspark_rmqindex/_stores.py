@@ -16,8 +16,10 @@ from pyspark_rmqindex._logs import absolute_log, folder_of, last_name
 from pyspark_rmqindex._patterns import entries_or_none, expand, has_pattern
 from rmqindex import RmqIndexError
 from rmqindex._commitlog_layout import FILE_NAME_DIGITS
+from rmqindex._consume_queue_layout import QUEUE_FOLDER
 from rmqindex._paths import exists
 from rmqindex._storage import is_remote, local_path
+from rmqindex._store_layout import COMMITLOG_FOLDER, CONFIG_FOLDER, INDEX_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,11 +29,11 @@ if TYPE_CHECKING:
 __all__ = ["StoreCheck", "StoreLog", "check_one_store", "logs_of", "store_of", "store_of_log"]
 
 # StorePathConfigHelper.getStorePathIndex, getStorePathCommitLog.
-_FOLDERS = frozenset({"index", "commitlog"})
+_FOLDERS = frozenset({INDEX_FOLDER, COMMITLOG_FOLDER})
 _LOG_FILE = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
 _ROOT = "/"
 # Folders of a store root (MessageStoreConfig), of which one at least tells that a directory is one.
-_STORE_FOLDERS = frozenset({"commitlog", "consumequeue", "config", "index"})
+_STORE_FOLDERS = frozenset({COMMITLOG_FOLDER, QUEUE_FOLDER, CONFIG_FOLDER, INDEX_FOLDER})
 _DLEDGER_PREFIX = "dledger-"
 _SPLITTER = ","  # MixAll.MULTI_PATH_SPLITTER
 

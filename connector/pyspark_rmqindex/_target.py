@@ -12,6 +12,7 @@ from pyspark_rmqindex._options import layout_of, parse_options
 from pyspark_rmqindex._patterns import entries_or_none
 from pyspark_rmqindex._reaching import s3_settings_of
 from rmqindex import IndexFile, IndexHeader, Layout, RmqIndexError
+from rmqindex._consume_queue_layout import QUEUE_FOLDER
 from rmqindex._cover import ensure_coverable
 from rmqindex._journal import Staging
 from rmqindex._live_store import ensure_not_live
@@ -19,6 +20,7 @@ from rmqindex._paths import exists, list_index_files, resolve
 from rmqindex._remote_staging import RemoteStaging
 from rmqindex._s3 import SCHEMES, S3Settings, using
 from rmqindex._storage import child_uri, is_remote, local_path, open_source
+from rmqindex._store_layout import COMMITLOG_FOLDER, INDEX_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,8 +39,7 @@ __all__ = [
     "write_options",
 ]
 
-_INDEX_FOLDER = "index"
-_STORE_FOLDERS = ("commitlog", "consumequeue")
+_STORE_FOLDERS = (COMMITLOG_FOLDER, QUEUE_FOLDER)
 # A broker's names are times; the other stores of a broker have names of 20 digits.
 _NAME_DIGITS = 17
 _TAIL_ENTRIES = 4096
@@ -120,8 +121,8 @@ def _index_directory(path: str) -> Path | str:
     if not local.is_dir():
         raise RmqIndexError(f"{local}: expected an index directory or a store to write to, a file")
     folders = {entry.name for entry in local.iterdir() if entry.is_dir()}
-    if _INDEX_FOLDER not in folders and folders.intersection(_STORE_FOLDERS):
-        return local / _INDEX_FOLDER
+    if INDEX_FOLDER not in folders and folders.intersection(_STORE_FOLDERS):
+        return local / INDEX_FOLDER
     return Path(resolve(local).path)
 
 
@@ -134,8 +135,8 @@ def _remote_directory(path: str) -> str:
     if not exists(path):
         return path
     folders = {entry.name for entry in entries_or_none(path) if entry.is_directory}
-    if _INDEX_FOLDER not in folders and folders.intersection(_STORE_FOLDERS):
-        return child_uri(path, _INDEX_FOLDER)
+    if INDEX_FOLDER not in folders and folders.intersection(_STORE_FOLDERS):
+        return child_uri(path, INDEX_FOLDER)
     resolved = resolve(path)
     if resolved.is_file:
         raise RmqIndexError(f"{path}: expected an index directory or a store to write to, a file")

@@ -15,6 +15,7 @@ from rmqindex._journal import staging_root
 from rmqindex._layout import BEGIN_PHY_OFFSET_OFFSET, END_PHY_OFFSET_OFFSET
 from rmqindex._live_store import ABORT_NAME, LOCK_NAME, lock_holder
 from rmqindex._paths import directory_entries, index_entries, is_index_name
+from rmqindex._store_layout import INDEX_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +30,6 @@ __all__ = ["audit_barrier", "audit_files", "audit_names", "audit_state"]
 # StoreCheckpoint.java: index_msg_timestamp is the third of five longs.
 _INDEX_MSG_TIMESTAMP_OFFSET = 16
 _CHECKPOINT_FIELDS_SIZE = 40
-_INDEX_FOLDER = "index"
 
 
 def audit_names(directory: str, findings: Findings) -> None:
@@ -83,7 +83,7 @@ def audit_state(directory: str, headers: Sequence[IndexHeader], findings: Findin
         findings.add(
             str(staging_root(directory)), "unfinished_write", None, "no journal", "a journal"
         )
-    if Path(directory).absolute().name != _INDEX_FOLDER:
+    if Path(directory).absolute().name != INDEX_FOLDER:
         return  # no store, as far as the names tell
     if (root / ABORT_NAME).exists():
         findings.add(str(root / ABORT_NAME), "abort_present", None, "no such file", "one")

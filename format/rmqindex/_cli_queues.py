@@ -28,6 +28,7 @@ from rmqindex._consume_queue_layout import (
 )
 from rmqindex._rebuild_queues import rebuild_consume_queues
 from rmqindex._render import counted
+from rmqindex._store_layout import COMMITLOG_FOLDER
 from rmqindex._visible import visible
 
 __all__: list[str] = []
@@ -100,7 +101,7 @@ def rebuild_queues(
     Stop the broker first. The new queues take their place when all are complete; one that was
     stopped leaves what was there, and is begun anew.
     """
-    if out is None and not (Path(store) / "commitlog").is_dir():
+    if out is None and not (Path(store) / COMMITLOG_FOLDER).is_dir():
         raise typer.BadParameter("needed unless STORE is a store root", param_hint="--out")
     root = Path(store) if out is None else out
     with CommitLog(store) as log, progress_bar("rebuild") as report:

@@ -13,10 +13,9 @@ from rmqindex._errors import RmqIndexError
 from rmqindex._journal import recover
 from rmqindex._live_store import ensure_not_live
 from rmqindex._queue_staging import QueueStaging
+from rmqindex._store_layout import INDEX_FOLDER
 
 __all__: list[str] = []
-
-_INDEX_FOLDER = "index"
 
 
 @app.command(
@@ -38,7 +37,7 @@ def recover_store(
     write was killed, and no other write has come since.
     """
     given = Path(os.path.abspath(store))  # noqa: PTH100  (links stay)
-    index = given / _INDEX_FOLDER if (given / _INDEX_FOLDER).is_dir() else given
+    index = given / INDEX_FOLDER if (given / INDEX_FOLDER).is_dir() else given
     if not given.is_dir():
         raise RmqIndexError(f"{given}: expected a store root or an index directory, got none")
     if not allow_live_store:

@@ -32,6 +32,7 @@ from rmqindex._layout import Layout
 from rmqindex._rebuild import rebuild_index
 from rmqindex._relayout import expire_index, expired_files, relayout_index
 from rmqindex._render import counted
+from rmqindex._store_layout import COMMITLOG_FOLDER
 from rmqindex._verify import commit_log_of
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def rebuild(
     target = Path(store) / "index" if out is None else out
     if resume and (replace or from_offset is not None):
         raise typer.BadParameter("not together with --replace or --from", param_hint="--resume")
-    if out is None and not (Path(store) / "commitlog").is_dir():
+    if out is None and not (Path(store) / COMMITLOG_FOLDER).is_dir():
         raise typer.BadParameter("needed unless STORE is a store root", param_hint="--out")
 
     def damaged(error: CorruptCommitLogError) -> None:

@@ -22,6 +22,7 @@ from rmqindex._errors import RmqIndexError
 from rmqindex._layout import INT64_MAX
 from rmqindex._paths import FileEntry, directory_entries
 from rmqindex._storage import is_remote, local_path, open_filesystem, unreadable
+from rmqindex._store_layout import COMMITLOG_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LogFile", "find_files", "gaps_of", "mapped_file_size_of"]
 
-_FOLDER = "commitlog"
 _SPLITTER = ","  # MixAll.MULTI_PATH_SPLITTER
 _NAME = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
 _DLEDGER_PREFIX = "dledger-"
@@ -134,8 +134,8 @@ def _files_of(path: PathLike, filesystem: pafs.FileSystem | None) -> list[LogFil
     if found:
         return _log_files(found)
     folders = {entry.name: entry for entry in entries if entry.is_directory}
-    if _FOLDER in folders:
-        return _files_of_folder(folders[_FOLDER].path, filesystem)
+    if COMMITLOG_FOLDER in folders:
+        return _files_of_folder(folders[COMMITLOG_FOLDER].path, filesystem)
     dledger = sorted(name for name in folders if name.startswith(_DLEDGER_PREFIX))
     if dledger:
         raise RmqIndexError(
@@ -143,7 +143,9 @@ def _files_of(path: PathLike, filesystem: pafs.FileSystem | None) -> list[LogFil
             "supported"
         )
     if entries:
-        raise RmqIndexError(f"{text}: expected log files or a folder {_FOLDER}, found neither")
+        raise RmqIndexError(
+            f"{text}: expected log files or a folder {COMMITLOG_FOLDER}, found neither"
+        )
     return []
 
 

@@ -16,11 +16,9 @@ from rmqindex._header import IndexHeader
 from rmqindex._live_store import ensure_not_locked
 from rmqindex._paths import list_index_files
 from rmqindex._storage import open_source
+from rmqindex._store_layout import COMMITLOG_FOLDER, INDEX_FOLDER
 
 __all__ = ["cover_index", "ensure_coverable", "raise_checkpoint"]
-
-_COMMITLOG_FOLDER = "commitlog"
-_INDEX_FOLDER = "index"
 
 
 def cover_index(path: str | os.PathLike[str]) -> StoreCheckpoint:
@@ -42,9 +40,9 @@ def cover_index(path: str | os.PathLike[str]) -> StoreCheckpoint:
         OSError: The checkpoint cannot be written.
     """
     given = Path(os.path.abspath(path))  # noqa: PTH100  (resolve would follow links)
-    parts = (_INDEX_FOLDER, _COMMITLOG_FOLDER, CHECKPOINT_NAME)
+    parts = (INDEX_FOLDER, COMMITLOG_FOLDER, CHECKPOINT_NAME)
     is_root = any((given / name).exists() for name in parts)
-    index = given / _INDEX_FOLDER if is_root else given
+    index = given / INDEX_FOLDER if is_root else given
     ensure_coverable(index)
     return raise_checkpoint(index)
 
@@ -59,7 +57,7 @@ def ensure_coverable(index: Path) -> None:
         RmqIndexError: It is no part of a store, or a broker runs on it.
     """
     store = index.parent
-    if not (store / CHECKPOINT_NAME).exists() and not (store / _COMMITLOG_FOLDER).is_dir():
+    if not (store / CHECKPOINT_NAME).exists() and not (store / COMMITLOG_FOLDER).is_dir():
         raise RmqIndexError(
             f"{store}: expected a store, with a checkpoint or a commitlog, got neither"
         )

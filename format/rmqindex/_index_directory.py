@@ -29,6 +29,7 @@ from rmqindex._own_files import open_regular
 from rmqindex._owner import Owner
 from rmqindex._paths import index_entries, resolve
 from rmqindex._storage import is_remote, local_path
+from rmqindex._store_layout import COMMITLOG_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +42,6 @@ __all__ = ["IndexDirectory", "QueryOffsetResult"]
 
 # StorePathConfigHelper.getStorePathIndex, getStorePathCommitLog.
 _INDEX_NAME = "index"
-_COMMITLOG_NAME = "commitlog"
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,7 +453,7 @@ def _index_directory(path: PathLike, *, writable: bool) -> Path | str:
 
 
 def _is_store_root(path: Path) -> bool:
-    return (path / _COMMITLOG_NAME).is_dir() or (path / CHECKPOINT_NAME).is_file()
+    return (path / COMMITLOG_FOLDER).is_dir() or (path / CHECKPOINT_NAME).is_file()
 
 
 def _finish_writes(directory: Path) -> None:

@@ -38,6 +38,7 @@ from rmqindex._storage import (
     open_source,
     unreadable,
 )
+from rmqindex._store_layout import COMMITLOG_FOLDER, CONFIG_FOLDER, INDEX_FOLDER
 
 if TYPE_CHECKING:
     from rmqindex._storage import ByteSource, PathLike
@@ -55,13 +56,11 @@ __all__ = [
     "resolve",
 ]
 
-_INDEX_FOLDER = "index"
-_LOG_FOLDER = "commitlog"
 _QUEUE_FOLDERS = (QUEUE_FOLDER, BATCH_FOLDER)
 # UtilAll.offset2FileName.
 _LOG_NAME = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
 # Folders that only a store root has (MessageStoreConfig, StorePathConfigHelper).
-_STORE_FOLDERS = ("commitlog", "consumequeue", "config")
+_STORE_FOLDERS = (COMMITLOG_FOLDER, QUEUE_FOLDER, CONFIG_FOLDER)
 _DLEDGER_PREFIX = "dledger-"
 _TIERED_FOLDER = "tiered_index_file"
 _ROCKSDB_FOLDER = "RocksDBMessageStore"
@@ -145,10 +144,10 @@ def resolve(path: PathLike) -> ResolvedPath:
     if any(is_index_name(name) for name in names):
         _refuse_log(text, names[min(filter(is_index_name, names))].path, text)
         return ResolvedPath(text, is_file=False)
-    if _INDEX_FOLDER in folders:
-        return ResolvedPath(names[_INDEX_FOLDER].path, is_file=False)
+    if INDEX_FOLDER in folders:
+        return ResolvedPath(names[INDEX_FOLDER].path, is_file=False)
     if any(name in folders for name in _STORE_FOLDERS):
-        raise RmqIndexError(f"{text}: expected a store with a folder {_INDEX_FOLDER}, found none")
+        raise RmqIndexError(f"{text}: expected a store with a folder {INDEX_FOLDER}, found none")
     return ResolvedPath(text, is_file=False)
 
 
@@ -169,7 +168,7 @@ def _refuse_log(given: str, file: str, folder: str) -> None:
     if queues in _QUEUE_FOLDERS:
         what, how = "ConsumeQueue", "rmqindex.ConsumeQueue or the format rmqconsumequeue"
         store = _parent(_parent(_parent(folder)))
-    elif _last_name(folder) == _LOG_FOLDER or _begins_like_a_log(file):
+    elif _last_name(folder) == COMMITLOG_FOLDER or _begins_like_a_log(file):
         what, how = "CommitLog", "rmqindex.CommitLog, the format rmqcommitlog or rmqindex cat"
         store = _parent(folder)
     else:
@@ -325,7 +324,7 @@ def _parent(path: str) -> str:
 
 def _folders_beside(path: str) -> set[str]:
     """Return the names of the folders beside an index directory, none where it is not one."""
-    if _last_name(path) != _INDEX_FOLDER:
+    if _last_name(path) != INDEX_FOLDER:
         return set()
     try:
         entries = directory_entries(_parent(path))
@@ -346,7 +345,7 @@ def _refuse_dledger(path: str, folders: set[str]) -> None:
 def _refuse_other_stores(path: str, names: set[str], folders: set[str]) -> None:
     """Refuse stores whose index is another, where their layout tells."""
     _refuse_dledger(path, folders | _folders_beside(path))
-    indexed = _INDEX_FOLDER in folders
+    indexed = INDEX_FOLDER in folders
     if _last_name(path) == _TIERED_FOLDER or (_TIERED_FOLDER in folders and not indexed):
         raise RmqIndexError(f"{path}: an index of RocketMQ's tiered storage is not supported")
     if (_ROCKSDB_FOLDER in folders and not indexed) or (

@@ -26,6 +26,7 @@ from rmqindex._header import IndexHeader
 from rmqindex._layout import FIRST_POSITION, HEADER_SIZE, Layout
 from rmqindex._paths import exists, index_entries, resolve
 from rmqindex._storage import is_remote, open_source
+from rmqindex._store_layout import COMMITLOG_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +46,6 @@ __all__ = [
     "verify",
 ]
 
-_LOG_FOLDER = "commitlog"
 _DEFAULT_LIMIT = 1000
 
 
@@ -104,7 +104,7 @@ def sibling_log(path: PathLike) -> str | None:
     Raises:
         RmqIndexError: The path is not there.
     """
-    log = beside_index(path, _LOG_FOLDER)
+    log = beside_index(path, COMMITLOG_FOLDER)
     return log if exists(log) else None
 
 
