@@ -9,7 +9,7 @@ from ..index_bytes import MAX_LENGTH, PATH, mutate, seeds, taken_apart
 from ..memory import FILES, constants
 from ..outcome import outcome, table_outcome
 
-SHORT = 700
+SHORT = 4_200
 __all__ = ["MAX_LENGTH", "SHORT", "check", "mutate", "seeds"]
 
 _PREVIOUS = IndexHeader(10**12 - 5000, 10**12 - 1000, 0, 1, 2, 3)

@@ -13,7 +13,7 @@ from ..memory import FILES, constants
 from ..record_bytes import encoded, messages, mutate_log
 
 MAX_LENGTH = 1400
-SHORT = 200
+SHORT = 1_200
 _PREFIX = 3
 _LOG = "commitlog/00000000000000000000"
 _GEOMETRY = (5, 12)

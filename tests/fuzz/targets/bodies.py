@@ -12,7 +12,7 @@ from rmqindex import decompress_bodies, decompress_body, inner_messages, propert
 from ..outcome import outcome
 
 MAX_LENGTH = 512
-SHORT = 10_000
+SHORT = 20_000
 _INNER = 0xC0
 _COMPRESSED = 0x1
 _BOUND = 4096

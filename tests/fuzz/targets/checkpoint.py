@@ -8,7 +8,7 @@ import struct
 from rmqindex import StoreCheckpoint
 
 MAX_LENGTH = 64
-SHORT = 20_000
+SHORT = 40_000
 _FIELDS = struct.Struct(">5q")
 
 

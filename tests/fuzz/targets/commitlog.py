@@ -30,7 +30,7 @@ from ..record_bytes import encoded, messages, mutate_log, plain_record, starts_o
 from . import hop
 
 MAX_LENGTH = 2048
-SHORT = 200
+SHORT = 1_200
 _PREFIX = 3
 _NOW = 1_700_000_060_000
 _FEW = ["phy_offset", "size"]

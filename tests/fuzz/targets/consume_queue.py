@@ -10,7 +10,7 @@ from ..memory import FILES, constants
 from ..outcome import outcome, table_outcome
 
 MAX_LENGTH = 320
-SHORT = 2_000
+SHORT = 12_000
 _PREFIX = 9
 _PATH = "consumequeue/T/0/00000000000000000000"
 _UNITS = {False: struct.Struct(">qiq"), True: struct.Struct(">qiqqqhii")}

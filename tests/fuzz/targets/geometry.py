@@ -9,7 +9,7 @@ from ..index_bytes import MAX_LENGTH, PATH, mutate, seeds, taken_apart
 from ..memory import MemorySource, constants
 from ..outcome import outcome
 
-SHORT = 3_000
+SHORT = 6_000
 __all__ = ["MAX_LENGTH", "SHORT", "check", "mutate", "seeds"]
 
 

@@ -10,7 +10,7 @@ from rmqindex import IndexHeader
 from ..outcome import outcome
 
 MAX_LENGTH = 64
-SHORT = 20_000
+SHORT = 40_000
 _FIELDS = struct.Struct(">qqqqii")
 
 

@@ -11,7 +11,7 @@ from ..memory import constants
 from ..record_bytes import MIN_SIZE, V1, V2, encoded, messages, mutate_log
 
 MAX_LENGTH = 2048
-SHORT = 2_000
+SHORT = 12_000
 _PREFIX = 1
 #: Sizes under which a log of a few records takes every branch.
 SMALL = {

@@ -17,7 +17,7 @@ from ..index_bytes import MAX_LENGTH, PATH, mutate, seeds, taken_apart
 from ..memory import FILES, constants
 from ..outcome import outcome, table_outcome
 
-SHORT = 300
+SHORT = 1_800
 __all__ = ["MAX_LENGTH", "SHORT", "check", "mutate", "seeds"]
 
 _SMALL = {

@@ -14,7 +14,7 @@ from ..json_bytes import mutate_json, text_of
 from ..outcome import outcome
 
 MAX_LENGTH = 6000
-SHORT = 5_000
+SHORT = 10_000
 _HEADER = "0000018bcfe568000000018bcfe652600000000000000000000000000000100000000003000000" + "05"
 _APPEND = {
     "name": "20231114221320000",

@@ -15,7 +15,7 @@ from rmqindex import (
 )
 
 MAX_LENGTH = 80
-SHORT = 20_000
+SHORT = 40_000
 _NEAR = struct.Struct(">q")
 _HEAD = 1 + _NEAR.size
 _DIGITS = [bytes([each]) for each in b"0123456789ABCDEFabcdefg"]

@@ -10,7 +10,7 @@ from rmqindex._names import next_names, timestamp_name, zone_of
 from ..outcome import outcome
 
 MAX_LENGTH = 80
-SHORT = 5_000
+SHORT = 10_000
 _NUMBERS = struct.Struct(">qqqB")
 _ZONES = ("Asia/Shanghai", "+08:00", "GMT-3", "Z", "America/St_Johns", "../UTC", "")
 _TIMES = (0, -1, 1_700_000_000_000, 253_402_300_799_999, -62_135_596_800_000, 2**63 - 1, -(2**63))

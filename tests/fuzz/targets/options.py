@@ -15,7 +15,7 @@ from pyspark_rmqindex._times import LocalTime
 from ..outcome import outcome
 
 MAX_LENGTH = 6000
-SHORT = 1_000
+SHORT = 6_000
 _WAYS = (read_options, message_options, queue_options, stream_options, message_stream_options)
 _VALUES = (
     b"true",

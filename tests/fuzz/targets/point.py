@@ -17,7 +17,7 @@ from ..index_bytes import MAX_LENGTH, PATH, mutate, seeds, taken_apart
 from ..memory import FILES, MemorySource, constants
 from ..outcome import outcome
 
-SHORT = 10_000
+SHORT = 20_000
 __all__ = ["MAX_LENGTH", "SHORT", "check", "mutate", "seeds"]
 
 # A crowded chain is read by stretches after a few steps.

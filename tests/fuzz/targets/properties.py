@@ -6,7 +6,7 @@ from commitlog_encoder import java_properties
 from rmqindex import parse_properties, property_pairs
 
 MAX_LENGTH = 128
-SHORT = 20_000
+SHORT = 40_000
 
 
 def seeds():

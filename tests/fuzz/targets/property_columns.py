@@ -9,7 +9,7 @@ from rmqindex._commitlog_properties import PropertyPairs
 from rmqindex._commitlog_text import cut, java_text, java_texts
 
 MAX_LENGTH = 160
-SHORT = 1_500
+SHORT = 9_000
 _NAMES = (b"KEYS", b"UNIQ_KEY", b"TAGS", b"k")
 _MAPS = COMMITLOG_SCHEMA.field("properties").type
 _LISTS = COMMITLOG_SCHEMA.field("all_keys").type

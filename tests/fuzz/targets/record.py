@@ -23,7 +23,7 @@ from ..outcome import outcome
 from ..record_bytes import MIN_SIZE, encoded, messages, mutate_log, plain_record
 
 MAX_LENGTH = 320
-SHORT = 10_000
+SHORT = 20_000
 _BASES = (0, 4096, 2**40, 2**63 - 2**31)
 _PREFIX = 2
 

@@ -18,7 +18,7 @@ from ..json_bytes import mutate_json, text_of
 from ..outcome import outcome
 
 MAX_LENGTH = 1000
-SHORT = 5_000
+SHORT = 10_000
 _FILES = [
     SeenFile("20231114221320000", 1_700_000_000_000, 0, 4),
     SeenFile("20231114221330000", 1_700_000_010_000, 500, 6),

@@ -23,7 +23,7 @@ _HEAD = struct.Struct(">BBBB")
 _CHANGES = 5
 _PREFIX = _HEAD.size + _CHANGES
 MAX_LENGTH = _PREFIX + FILE_LENGTH
-SHORT = 1_500
+SHORT = 9_000
 
 
 def seeds():
