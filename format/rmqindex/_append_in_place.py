@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rmqindex._header import IndexHeader
     from rmqindex._layout import Layout
 
-__all__ = ["Entries", "InPlaceAppend"]
+__all__ = ["Entries", "InPlaceAppend", "InPlaceFlush"]
 
 #: Key hashes, offsets in bytes, store times in epoch milliseconds: int32, int64, int64.
 Entries = tuple["NDArray[np.int32]", "NDArray[np.int64]", "NDArray[np.int64]"]
@@ -123,6 +123,53 @@ class InPlaceAppend:
     def close(self) -> None:
         """Let go of the file; what was not applied is dropped."""
         self._appender.close()
+
+
+class InPlaceFlush:
+    """A flush of entries that stand in a file behind those that its header counts.
+
+    Attributes:
+        undo: How it is taken back.
+    """
+
+    undo: AppendUndo
+
+    def __init__(self, name: str, appender: EntryAppender) -> None:
+        """Find out what the flush will change.
+
+        Args:
+            name: The file's name in its directory.
+            appender: What has put the entries.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        self._appender = appender
+        layout, header, was = appender.layout, appender.header, appender.written_header
+        numbers, values = appender.overwritten_slots()
+        record = AppendRecord(
+            name,
+            layout.hash_slot_num,
+            layout.index_num,
+            was.to_bytes().hex(),
+            header.index_count - was.index_count,
+            header.end_phy_offset,
+            header.end_timestamp,
+            AppendUndo.checksum_of(numbers, values),
+        )
+        self.undo = AppendUndo(record, numbers, values)
+
+    def apply(self) -> IndexHeader:
+        """Flush, and wait until everything is on the disk.
+
+        Returns:
+            The header as it is now.
+
+        Raises:
+            OSError: The disk is full or broken; the file is for the undo to restore.
+        """
+        self._appender.flush()
+        return self._appender.header
 
 
 def _touched(

@@ -155,6 +155,27 @@ class EntryAppender:
         )
 
     @property
+    def written_header(self) -> IndexHeader:
+        """The header as it is in the file."""
+        return self._written_header
+
+    def overwritten_slots(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return the slots that the next flush writes, and what the file holds there.
+
+        Returns:
+            Their numbers, ascending, and their values in the file, both int32.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        numbers, values = [np.empty(0, np.int32)], [np.empty(0, SLOT_DTYPE)]
+        for start, stop in self._slot_ranges(self._changed_pages):
+            size, offset = (stop - start) * SLOT_SIZE, self.layout.slot_offset(start)
+            numbers.append(np.arange(start, stop, dtype=np.int32))
+            values.append(np.frombuffer(_read_all(self._file, size, offset), SLOT_DTYPE))
+        return np.concatenate(numbers), np.concatenate(values).astype(np.int32)
+
+    @property
     def free(self) -> int:
         """How many more entries fit."""
         return max(self.layout.index_num - self._index_count, 0)

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rmqindex._append_in_place import InPlaceFlush
+from rmqindex._appender import EntryAppender
+from rmqindex._layout import FIRST_POSITION
 from rmqindex._names import next_names
-from rmqindex._writer import IndexFileWriter
+from rmqindex._writer import open_appender
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from rmqindex._journal import Staging
     from rmqindex._layout import Layout
 
 __all__ = ["FileRoller"]
@@ -33,6 +37,7 @@ class FileRoller:
         *,
         last_name: str | None = None,
         resumed: Path | None = None,
+        staging: Staging | None = None,
     ) -> None:
         """Begin with a new file, or go on with one that is there.
 
@@ -42,12 +47,17 @@ class FileRoller:
             zone: The time zone of their names; None for the system's.
             last_name: The name after which new ones must come; None for any.
             resumed: A file to go on with.
+            staging: That of the directory, whose lock is held, where readers are to find every
+                file whole at any moment: new ones get their size and header in it, and what
+                comes to visible entries is committed.
+                None where nobody looks at the directory yet.
         """
         self._directory = directory
         self._layout = layout
         self._zone = zone
         self._last_name = last_name
-        self._writer = None if resumed is None else IndexFileWriter(resumed, layout)
+        self._staging = staging
+        self._appender = None if resumed is None else open_appender(resumed, layout)
         self._end = (0, 0)
         #: The files written to, oldest first.
         self.paths: list[Path] = [] if resumed is None else [resumed]
@@ -73,10 +83,10 @@ class FileRoller:
         """
         done = 0
         while done < len(key_hashes):
-            if self._writer is None or self._writer.is_write_full:
+            if self._appender is None or not self._appender.free:
                 self._roll(int(store_timestamps[done]))
-            assert self._writer is not None  # just made
-            done += self._writer.put_many(
+            assert self._appender is not None  # just made
+            done += self._appender.put_many(
                 key_hashes[done:], phy_offsets[done:], store_timestamps[done:]
             )
         self.count += len(key_hashes)
@@ -85,24 +95,42 @@ class FileRoller:
         self.close()
         self._last_name = next_names([first_timestamp], self._last_name, zone=self._zone)[0]
         path = self._directory / self._last_name
-        self._writer = IndexFileWriter(path, self._layout, *self._end)
+        self._appender = self._begin(path)
         self.paths.append(path)
+
+    def _begin(self, path: Path) -> EntryAppender:
+        if self._staging is None or not self._staging.can_move:
+            return open_appender(path, self._layout, *self._end)
+        begun = self._staging.path / path.name
+        EntryAppender.create(begun, self._layout, *self._end).close()
+        begun.rename(path)
+        return open_appender(path, self._layout)
 
     def flush(self) -> None:
         """Make what was written visible, and wait until it is on the disk."""
-        if self._writer is not None:
-            self._writer.flush()
+        appender = self._appender
+        if appender is None:
+            return
+        visible = appender.written_header.index_count
+        adds = FIRST_POSITION < visible < appender.header.index_count
+        if self._staging is not None and adds:
+            self._staging.commit([], [], append=InPlaceFlush(self.paths[-1].name, appender))
+        else:
+            appender.flush()
 
     def close(self) -> None:
         """Flush and close the last file."""
-        if self._writer is not None:
-            self._writer.close()
-            header = self._writer.header
+        if self._appender is not None:
+            try:
+                self.flush()
+            finally:
+                self._appender.close()
+            header = self._appender.header
             self._end = (header.end_phy_offset, header.end_timestamp)
-            self._writer = None
+            self._appender = None
 
     def abandon(self) -> None:
         """Close the last file without a flush, after an error."""
-        if self._writer is not None:
-            self._writer.__exit__(RuntimeError, None, None)
-            self._writer = None
+        if self._appender is not None:
+            self._appender.close()
+            self._appender = None

@@ -63,7 +63,7 @@ from rmqindex._owner import Owner
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from rmqindex._append_in_place import InPlaceAppend
+    from rmqindex._append_in_place import InPlaceAppend, InPlaceFlush
 
 __all__ = [
     "Staging",
@@ -336,6 +336,12 @@ class Staging:
         """Where the job's files are staged; it is gone once the job is committed or discarded."""
         return self.root / self.job
 
+    @property
+    def can_move(self) -> bool:
+        """Whether files can be moved into the directory in one step: it is no mount point."""
+        directory = self.directory
+        return not directory.exists() or directory.stat().st_dev == directory.parent.stat().st_dev
+
     @classmethod
     def create(cls, directory: str | os.PathLike[str], owner: Owner) -> Staging:
         """Make the staging directory of a new job, and undo what dead jobs left.
@@ -350,10 +356,7 @@ class Staging:
         """
         staging = cls(Path(os.path.realpath(directory)), f"job-{uuid.uuid4().hex}")
         staging.directory.parent.mkdir(parents=True, exist_ok=True)
-        if (
-            staging.directory.exists()
-            and staging.directory.stat().st_dev != staging.directory.parent.stat().st_dev
-        ):
+        if not staging.can_move:
             raise RmqIndexError(
                 f"{staging.directory}: expected a directory on the file system of its parent, "
                 "where the files are staged, got a mount point"
@@ -441,7 +444,7 @@ class Staging:
         new: Sequence[tuple[Path, str]],
         removed: Sequence[str],
         *,
-        append: InPlaceAppend | None = None,
+        append: InPlaceAppend | InPlaceFlush | None = None,
         ledger: Mapping[str, object] | None = None,
     ) -> None:
         """Bring files into the directory and take others out of it, as one step.

@@ -6,6 +6,7 @@ RocketMQ: ``ReputMessageService``, ``IndexService.buildIndex``.
 from __future__ import annotations
 
 import os
+import uuid
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,8 +45,6 @@ _KEY_COLUMNS = ("topic", "uniq_key", "keys", "sys_flag")
 _COLUMNS = (*_KEY_COLUMNS, "phy_offset", "store_timestamp")
 # After so many entries what was written becomes visible: a rebuild that dies goes on from there.
 _FLUSH_ENTRIES = 4_000_000
-# Names no directory: what grows in place stages nothing.
-_JOB = "rebuild"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +108,7 @@ def rebuild_index(
     Only the names of the files differ: they are store times, not the present moment.
     An index directory that is empty or missing is written in place: a rebuild that died is gone on
     with by ``resume``, which adds what is missing behind the last entry, and no entry twice.
+    Readers of ours find a beginning of the index at every moment, also after that.
     Other writers of ours wait meanwhile.
 
     Args:
@@ -168,7 +168,12 @@ def rebuild_index(
         else:
             target.mkdir(exist_ok=True)
             roller = FileRoller(
-                target, layout, zone, last_name=begin.last_name, resumed=begin.resumed
+                target,
+                layout,
+                zone,
+                last_name=begin.last_name,
+                resumed=begin.resumed,
+                staging=staging,
             )
         _build(roller, messages)
         if replace:
@@ -192,10 +197,14 @@ def _aside(target: Path) -> Iterator[Staging]:
 
 @contextmanager
 def _in_place(target: Path) -> Iterator[Staging]:
-    """Keep other writers away while files grow where they are, and begin from a finished commit."""
-    staging = Staging.at(target, _JOB)
+    """Keep other writers away while files grow where they are, and begin from a finished commit.
+
+    New files begin in the staging directory, and flushes of visible entries are commits.
+    """
+    staging = Staging.at(target, f"rebuild-{uuid.uuid4().hex}")
     try:
         with staging.exclusive(create=True):
+            staging.make(Owner.current())
             yield staging
     finally:
         staging.discard()

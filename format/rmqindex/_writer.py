@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rmqindex._arrays import IntArray
     from rmqindex._storage import PathLike
 
-__all__ = ["IndexFileWriter"]
+__all__ = ["IndexFileWriter", "open_appender"]
 
 
 class IndexFileWriter:
@@ -94,24 +94,7 @@ class IndexFileWriter:
         if is_remote(path):
             raise ValueError(f"{path}: only a local file can be written")
         self._path = local_path(path)
-        exists = self._path.exists() and self._path.stat().st_size > 0
-        if exists and (prev_end_phy_offset or prev_end_timestamp):
-            raise ValueError(
-                f"{self._path}: a file that is there keeps what it inherited: give no "
-                "prev_end_phy_offset and no prev_end_timestamp to resume it"
-            )
-        if layout is None:
-            if not exists:
-                raise ValueError(f"{self._path}: a new file needs a layout")
-            layout = Layout.infer(self._path)
-        if exists:
-            _check_resumable(self._path, layout)
-            self._appender = EntryAppender.resume(self._path, layout)
-            repair_slots(self._appender, stale_slots(self._appender))
-        else:
-            self._appender = EntryAppender.create(
-                self._path, layout, prev_end_phy_offset, prev_end_timestamp
-            )
+        self._appender = open_appender(self._path, layout, prev_end_phy_offset, prev_end_timestamp)
 
     @property
     def path(self) -> Path:
@@ -232,6 +215,35 @@ class IndexFileWriter:
     def _check_open(self) -> None:
         if self._appender.closed:
             raise ValueError(f"{self._path}: the writer is closed")
+
+
+def open_appender(
+    path: Path,
+    layout: Layout | None,
+    prev_end_phy_offset: int = 0,
+    prev_end_timestamp: int = 0,
+) -> EntryAppender:
+    """Create a file, or open it to go on and mend its slots, as :class:`IndexFileWriter` does.
+
+    Raises:
+        ValueError, CorruptIndexError, RmqIndexError, OSError: As there.
+    """
+    exists = path.exists() and path.stat().st_size > 0
+    if exists and (prev_end_phy_offset or prev_end_timestamp):
+        raise ValueError(
+            f"{path}: a file that is there keeps what it inherited: give no "
+            "prev_end_phy_offset and no prev_end_timestamp to resume it"
+        )
+    if layout is None:
+        if not exists:
+            raise ValueError(f"{path}: a new file needs a layout")
+        layout = Layout.infer(path)
+    if not exists:
+        return EntryAppender.create(path, layout, prev_end_phy_offset, prev_end_timestamp)
+    _check_resumable(path, layout)
+    appender = EntryAppender.resume(path, layout)
+    repair_slots(appender, stale_slots(appender))
+    return appender
 
 
 def _check_resumable(path: Path, layout: Layout) -> None:
