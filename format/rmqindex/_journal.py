@@ -690,11 +690,15 @@ def _read_owner(job: Path) -> Owner | None:
 def _remove_job(path: Path) -> None:
     """Remove a job directory: first its name, so that straggling tasks cannot add to it."""
     trash = path.with_name(path.name + _TRASH)
+    if not os.path.lexists(path):  # which a read-only disk would not say
+        return
     try:
         with open_directory(path.parent) as root:
             os.rename(path.name, trash.name, src_dir_fd=root, dst_dir_fd=root)
     except FileNotFoundError:
         return
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
     _remove_tree(trash)
 
 

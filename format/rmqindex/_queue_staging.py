@@ -64,10 +64,10 @@ class QueueStaging:
             ) from None
         try:
             self._undo()
+            self._clear()
         except BaseException:
             os.close(self._lock)
             raise
-        shutil.rmtree(self._home, ignore_errors=True)
         return self
 
     def __exit__(
@@ -113,6 +113,14 @@ class QueueStaging:
             (self.path / name).rename(self._root / name)
         self._sync_moves()
         self._forget()
+
+    def _clear(self) -> None:
+        """Remove what a rebuild that died had half built."""
+        if os.path.lexists(self._home):
+            try:
+                shutil.rmtree(self._home)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, str(self._home)) from error
 
     def _undo(self) -> None:
         """Go back to what was there; each step may have been done before."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -24,6 +25,7 @@ from rmqindex import (
 )
 from rmqindex._dispatch import parse_delay_levels
 from rmqindex._hashing import string_hash_codes
+from rmqindex._queue_staging import QueueStaging
 
 STORE = rmqindex.sample_store()
 STORE2 = Path(__file__).parents[1] / "golden2" / "store"
@@ -402,3 +404,17 @@ def test_the_root_of_the_disk_is_no_queue():
     """A path without any name is refused like any other that is none."""
     with pytest.raises(RmqIndexError, match="expected a store"):
         ConsumeQueue.find("/")
+
+
+def test_what_a_dead_rebuild_left_and_cannot_be_removed_is_named(tmp_path, monkeypatch):
+    """As on a disk that is read-only by now."""
+    left = tmp_path / ".consumequeue.rmqindex"
+    (left / "new" / "consumequeue").mkdir(parents=True)
+
+    def refused(*_arguments, **_options):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), "consumequeue")
+
+    monkeypatch.setattr(shutil, "rmtree", refused)
+    with pytest.raises(OSError, match="Read-only") as caught, QueueStaging(tmp_path):
+        pass
+    assert caught.value.filename == str(left)

@@ -202,6 +202,18 @@ class TestJobs:
             (staging.path / "later").write_bytes(b"later")
         assert beside(directory) == ["index"]
 
+    def test_what_cannot_be_removed_is_named_whole(self, directory, monkeypatch):
+        """As on a disk that is read-only by now."""
+        dead = Staging.create(directory, dead_owner())
+
+        def refused(*_arguments, **_options):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), dead.job)
+
+        monkeypatch.setattr(os, "rename", refused)
+        with pytest.raises(OSError, match="Read-only") as caught:
+            Staging.create(directory, Owner.current())
+        assert caught.value.filename == str(dead.path)
+
     def test_the_next_writer_removes_jobs_of_the_dead_and_keeps_those_of_the_living(
         self, directory
     ):
