@@ -117,7 +117,8 @@ class MessageReader(DataSourceReader):
 
         Raises:
             CorruptCommitLogError: Damage, in the mode ``FAILFAST``.
-            RmqIndexError: A body that does not unpack, in that mode; the storage failed.
+            RmqIndexError: A body that does not unpack, in that mode; a file is gone, or was cut
+                since the planning; the storage failed.
             ValueError: A local time whose zone cannot be known.
         """
         if not isinstance(partition, MessagePartition):

@@ -85,7 +85,7 @@ class QueueReader(DataSourceReader):
         """Read the units of one task.
 
         Raises:
-            RmqIndexError: A file is gone, or the storage failed.
+            RmqIndexError: A file is gone, or was cut since the planning; the storage failed.
         """
         if not isinstance(partition, QueuePartition):
             return  # Spark runs one task where there is nothing to read

@@ -27,7 +27,7 @@ from rmqindex._commitlog_walk import (
 )
 from rmqindex._errors import CorruptCommitLogError
 from rmqindex._layout import INT64_MAX
-from rmqindex._storage import open_source
+from rmqindex._storage import open_found
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -351,9 +351,9 @@ class CommitLog:
         """Open one of the files anew; the caller closes it.
 
         Raises:
-            RmqIndexError: It is not there, or cannot be read.
+            RmqIndexError: It is not there, cannot be read, or was cut since it was found.
         """
-        return open_source(file.path, filesystem=self._filesystem)
+        return open_found(file.path, file.size, self._filesystem)
 
     def _holds_data(self, file: LogFile) -> bool:
         """Return whether anything was written to a file."""

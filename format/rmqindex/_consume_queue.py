@@ -17,7 +17,7 @@ from rmqindex._consume_queue_layout import (
     UNIT_DTYPE,
 )
 from rmqindex._consume_queue_paths import QueueFile, find_queues
-from rmqindex._storage import open_source
+from rmqindex._storage import open_found
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -114,7 +114,7 @@ class ConsumeQueue:
             queue, ``queue_offset`` is that of the batch's first message.
 
         Raises:
-            RmqIndexError: The storage failed.
+            RmqIndexError: A file is gone, or was cut since it was found; the storage failed.
         """
         for file in self.files:
             yield from read_units(
@@ -165,7 +165,7 @@ def _is_real(units: NDArray[Any]) -> NDArray[np.bool_]:
 
 def _units_of(file: QueueFile, *, is_batch: bool) -> NDArray[Any]:
     dtype = unit_dtype(is_batch=is_batch)
-    with open_source(file.path) as source:
+    with open_found(file.path, file.size) as source:
         count = source.size // dtype.itemsize
         return np.frombuffer(source.read(0, count * dtype.itemsize), dtype).copy()
 

@@ -54,6 +54,7 @@ __all__ = [
     "is_remote",
     "local_path",
     "open_filesystem",
+    "open_found",
     "open_source",
     "unreadable",
 ]
@@ -502,6 +503,28 @@ def open_source(
         source = _open_local(local_path(path))
     if zero_extend_to is not None and source.size < zero_extend_to:
         return _ExtendedSource(source, zero_extend_to)
+    return source
+
+
+def open_found(path: PathLike, size: int, filesystem: pafs.FileSystem | None = None) -> ByteSource:
+    """Open a file that was found before, as :func:`open_source` does; it may have grown.
+
+    Args:
+        path: As :func:`open_source` takes it.
+        size: Its size when it was found, bytes.
+        filesystem: As :func:`open_source` takes it.
+
+    Raises:
+        RmqIndexError: It is gone, not readable, or shorter than it was.
+    """
+    source = open_source(path, filesystem=filesystem)
+    found = source.size
+    if found < size:
+        source.close()
+        raise RmqIndexError(
+            f"{path}: expected {size} bytes, as when it was found, got {found}: the file was cut "
+            "meanwhile"
+        )
     return source
 
 
