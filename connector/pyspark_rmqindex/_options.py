@@ -14,6 +14,7 @@ from pyspark_rmqindex._reaching import s3_settings_of
 from pyspark_rmqindex._times import LocalTime, parse_time
 from rmqindex import Layout
 from rmqindex._commitlog_bodies import MAX_BODY_SIZE
+from rmqindex._layout import INT32_MAX
 from rmqindex._names import zone_of
 from rmqindex._s3 import S3Settings, check_no_secret
 
@@ -227,9 +228,11 @@ def _duration(value: str) -> int:
     text = value.strip().lower()
     digits = text.rstrip("ms")
     unit = text[len(digits) :]
-    if not digits.isdecimal() or unit not in _DURATIONS or int(digits) < 1:
-        raise ValueError("a time of at least 1 ms, such as 5000 (milliseconds), 5s or 1m")
-    return int(digits) * _DURATIONS[unit]
+    is_number = digits.isdecimal() and len(digits) <= _MOST_DIGITS
+    time = int(digits) * _DURATIONS[unit] if is_number and unit in _DURATIONS else 0
+    if not 1 <= time <= INT32_MAX:
+        raise ValueError(f"a time from 1 to {INT32_MAX} ms, such as 5000 (milliseconds), 5s or 1m")
+    return time
 
 
 def _body_size(value: str) -> int:

@@ -301,5 +301,8 @@ def test_options_become_settings():
         request_timeout=60.0,
     )
     assert read_options({"path": "/a"}).s3 == S3Settings()
-    with pytest.raises(ValueError, match=r"connection\.timeout': expected a time of at least 1 ms"):
-        read_options({**raw, "fs.s3a.connection.timeout": "soon"})
+    for wrong in ("soon", "0", "0s", "-5", "5h", "2147483648", "40000m", "9" * 5000):
+        with pytest.raises(ValueError, match=r"connection\.timeout': expected a time from 1 to 2"):
+            read_options({**raw, "fs.s3a.connection.timeout": wrong})
+    longest = read_options({**raw, "fs.s3a.connection.timeout": "2147483647"})
+    assert longest.s3.request_timeout == 2147483.647
