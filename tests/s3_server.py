@@ -171,7 +171,9 @@ class S3Server:
         return None
 
     def _is_lost(self, environ):
-        if self._lost is None or environ["REQUEST_METHOD"] != "PUT":
+        # The request that stores an object is its only one, or the end of a multipart upload.
+        stores = (environ["REQUEST_METHOD"], "uploadId=" in environ.get("QUERY_STRING", ""))
+        if self._lost is None or stores not in {("PUT", False), ("POST", True)}:
             return False
         part, number = self._lost
         if part in environ["PATH_INFO"]:

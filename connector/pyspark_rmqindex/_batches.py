@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark_rmqindex._filters import Range
 
-__all__ = ["MAX_ROWS", "BatchBuilder", "check_not_null", "keep", "merge"]
+__all__ = ["MAX_ROWS", "BatchBuilder", "check_not_null", "keep", "merge", "united"]
 
 # Rows a batch holds at most; larger ones leave the processor's cache.
 MAX_ROWS = 65_536
@@ -159,18 +159,31 @@ def merge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     size = 0
     for batch in batches:
         if pending and (rows + batch.num_rows > MAX_ROWS or size + batch.nbytes > _MAX_BYTES):
-            yield _united(pending)
+            yield united(pending)
             pending, rows, size = [], 0, 0
         if batch.num_rows:
             pending.append(batch)
             rows += batch.num_rows
             size += batch.nbytes
     if pending:
-        yield _united(pending)
+        yield united(pending)
 
 
-def _united(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+def united(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Put batches one behind the other into one.
+
+    Args:
+        batches: One or more of the same schema, with at least one column.
+
+    Returns:
+        Their rows in their order.
+    """
+    if len(batches) == 1:
+        return batches[0]
+    # pa.concat_batches came with PyArrow 19.
+    columns = zip(*(batch.columns for batch in batches), strict=True)
+    arrays = [pa.concat_arrays(parts) for parts in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=batches[0].schema)
 
 
 def _outside(values: NDArray[np.integer[Any]], bounds: Range) -> Sequence[NDArray[np.bool_]]:

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_rmqindex._batches import MAX_ROWS
+from pyspark_rmqindex._batches import MAX_ROWS, united
 from pyspark_rmqindex._times import MILLISECOND
 from rmqindex import HashSet, index_key_hashes
 from rmqindex._layout import INT64_MAX
@@ -205,7 +205,7 @@ class KeyChunk:
 
     def _put_away(self) -> None:
         if self._pending:
-            self._pieces.add(pa.concat_batches(self._pending))
+            self._pieces.add(united(self._pending))
             self._pending, self._pending_size = [], 0
 
 
@@ -303,7 +303,7 @@ class _Pieces:
             for number, (first, last) in enumerate(itertools.pairwise(cuts.tolist()))
             if first < last
         ]
-        return taken[0] if len(taken) == 1 else pa.concat_batches(taken)
+        return united(taken)
 
     def close(self) -> None:
         self._held.clear()

@@ -10,6 +10,8 @@ import datetime as dt
 import resource
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import pyarrow as pa
+
 from pyspark_rmqindex._partitions import IndexPartition, Query
 from pyspark_rmqindex._reader import IndexReader
 from pyspark_rmqindex._stores import store_of
@@ -217,10 +219,18 @@ class KeyFinder:
         partition = IndexPartition((each,), Query(pairs=((topic, key),), time=times))
         names = self._schema.names
         return [
-            tuple(row[name] for name in names)
+            row
             for batch in self._reader.read(partition)
-            for row in batch.to_pylist(maps_as_pydicts="strict")
+            for row in zip(*(_values(batch.column(name)) for name in names), strict=True)
         ]
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """Return the values as Spark takes them from Python, maps as dictionaries."""
+    values: list[Any] = column.to_pylist()
+    if pa.types.is_map(column.type):
+        return [pairs if pairs is None else dict(pairs) for pairs in values]
+    return values
 
 
 def _timestamp(each: FileSlice, entry: PointEntry) -> dt.datetime:

@@ -12,9 +12,10 @@ import re
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 
 if TYPE_CHECKING:
@@ -200,15 +201,28 @@ def connect(bucket: str, query: str, settings: S3Settings) -> pafs.FileSystem:
         scheme=scheme,
         endpoint_override=endpoint,
         force_virtual_addressing=virtual,
-        tls_ca_file_path=known.get("tls_ca_file_path"),
         connect_timeout=settings.connect_timeout,
         request_timeout=settings.request_timeout,
         retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=settings.attempts),
         # Parts that wait to be sent would fill the memory.
         background_writes=False,
-        # What is small is stored by one request.
-        allow_delayed_open=True,
+        **_newer_arguments(known),
     )
+
+
+def _newer_arguments(known: dict[str, str]) -> dict[str, Any]:
+    """Return what S3FileSystem takes from PyArrow 21 on."""
+    if int(pa.__version__.partition(".")[0]) >= 21:
+        # What is small is then stored by one request, not by the three of a multipart upload.
+        return {
+            "allow_delayed_open": True,
+            "tls_ca_file_path": known.get("tls_ca_file_path"),
+        }
+    if "tls_ca_file_path" in known:
+        raise ValueError(
+            f"the URI's query: tls_ca_file_path: expected PyArrow 21 or later, got {pa.__version__}"
+        )
+    return {}
 
 
 _QUERY = {

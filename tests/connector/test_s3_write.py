@@ -29,6 +29,7 @@ from s3_server import BUCKET, SECRETS
 
 pytestmark = pytest.mark.usefixtures("s3_environment")
 
+PYARROW = int(pa.__version__.partition(".")[0])
 LAYOUT = Layout(97, 64)
 GEOMETRY = {"maxHashSlotNum": "97", "maxIndexNum": "64", "timeZone": "UTC"}
 BEGIN = 1_700_000_000_000
@@ -284,7 +285,8 @@ class TestKilled:
             killed += 1
         assert states == {0, 70}
         assert killed >= 5
-        assert s3.uploads() == []
+        # Before PyArrow 21 all that is small is a multipart upload, which the dead leave behind.
+        assert s3.uploads() == [] or PYARROW < 21
 
 
 def _write_and_kill(s3, uri, rows, point, scratch):

@@ -254,6 +254,13 @@ class TestWhereItIs:
             assert file.entry_count == 199
         assert first.name == file.name
 
+    def test_a_certificate_authority_needs_a_newer_pyarrow(self, s3_store, monkeypatch):
+        """What an older one cannot do is not left out in silence."""
+        monkeypatch.setattr("rmqindex._s3.pa.__version__", "20.0.0")
+        assert len(index_files(s3_store)) == 5
+        with pytest.raises(RmqIndexError, match=r"expected PyArrow 21 or later, got 20\.0\.0"):
+            index_files(f"{s3_store}/index?tls_ca_file_path=/ca.pem")
+
     def test_settings_go_before_the_environment_and_end_with_their_context(
         self, s3, s3_store, monkeypatch
     ):
