@@ -226,6 +226,10 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
         A function that takes how much is done, and of how much.
     """
     console = Console(file=sys.stderr)
+    if not console.is_terminal:
+        # A bar that is disabled ends with an empty line in some versions of rich.
+        yield lambda _done, _total: None
+        return
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -233,7 +237,6 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
         TimeRemainingColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
     )
     with bar:
         task = bar.add_task(what, total=None)
