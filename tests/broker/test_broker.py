@@ -28,6 +28,7 @@ def cluster(tmp_path):
         yield started
 
 
+@pytest.mark.spark_streams
 def test_a_broker_and_its_store_go_through_all_steps_without_a_difference(cluster, tmp_path, spark):
     """Every key is answered the same by the broker's index, ours, and a larger one of ours."""
     report = Report()

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from pyspark_rmqindex._message_stream import LogOffset
 from pyspark_rmqindex._patterns import expand, matcher
 from pyspark_rmqindex._stream_commit import StreamBatch, commit_batch, staging_of
 from pyspark_rmqindex._stream_offsets import offsets_from_json
@@ -41,9 +40,12 @@ def test_an_offset_of_entries_has_its_own_fields(change):
     assert offsets_from_json({"/store/index": OFFSET})
 
 
+@pytest.mark.spark_streams
 @pytest.mark.parametrize("data", [{"offset": "0"}, {"offset": True}, {"offset": 1.5}])
 def test_an_offset_of_messages_has_its_own_fields(data):
     """Likewise."""
+    from pyspark_rmqindex._message_stream import LogOffset
+
     with pytest.raises(TypeError, match="expected integers"):
         LogOffset.from_json(data)
 
