@@ -28,6 +28,13 @@ settings.register_profile("rmqindex", deadline=None)
 settings.load_profile("rmqindex")
 
 
+def pytest_configure(config):
+    """Let PySpark 4.1 leave it to the garbage collector to close its sockets."""
+    if not HAS_SPARK_STREAMS:
+        unclosed = r"ignore:unclosed <socket\.socket .*'127\.0\.0\.1':ResourceWarning"
+        config.addinivalue_line("filterwarnings", unclosed)
+
+
 def pytest_collection_modifyitems(items):
     """Skip what reads streams where PySpark cannot."""
     if HAS_SPARK_STREAMS:
