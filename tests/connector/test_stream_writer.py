@@ -446,3 +446,27 @@ def test_a_commitlog_streamed_into_an_index_is_the_broker_s_own(spark, store, tm
         Path(path).unlink()
     assert run()[:1] == [batches[-1]]
     assert files() == broker
+
+
+def test_a_stream_of_another_source_is_written_by_pyspark_4_1_too(spark, tmp_path):
+    """Only streams that are read from this package need a later one."""
+    geometry = {"maxHashSlotNum": "97", "maxIndexNum": "200", "timeZone": "UTC"}
+    columns = (
+        "CAST(id % 50 AS INT) AS key_hash",
+        "id * 100 AS phy_offset",
+        "timestamp_millis(1700000000000 + id * 1000) AS store_timestamp",
+    )
+    rows = spark.range(0, 300, 1, 1).selectExpr(*columns)
+    rows.write.parquet(str(tmp_path / "rows"))
+    query = (
+        spark.readStream.schema(rows.schema)
+        .parquet(str(tmp_path / "rows"))
+        .writeStream.format("rmqindex")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .options(**geometry)
+        .trigger(availableNow=True)
+        .start(str(tmp_path / "index"))
+    )
+    query.awaitTermination()
+    rows.write.format("rmqindex").mode("append").options(**geometry).save(str(tmp_path / "once"))
+    assert contents(tmp_path / "index") == contents(tmp_path / "once")
