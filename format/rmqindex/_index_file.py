@@ -205,7 +205,8 @@ class IndexFile:
 
         Raises:
             ValueError: A range beyond the entries, an unknown column, or a closed file.
-            CorruptIndexError: In ``FAILFAST``, while iterating: a malformed entry.
+            CorruptIndexError: While iterating: in ``FAILFAST``, a malformed entry; the file was
+                cut meanwhile.
         """
         end = self._entry_count + FIRST_POSITION
         stop = end if stop is None else stop
@@ -231,7 +232,9 @@ class IndexFile:
             batch = BatchBuilder(schema, last - first, self._layout, self.header.begin_timestamp)
             for entries, positions, links in self._sound_entries(first, last, batch.links_of):
                 batch.append(entries, positions, links)
-            yield batch.finish()
+            finished = batch.finish()
+            self._source.ensure_uncut()
+            yield finished
 
     def _sound_entries(
         self, start: int, stop: int, decode: Callable[[NDArray[Any]], Links] = links_of
@@ -280,7 +283,8 @@ class IndexFile:
         Raises:
             ValueError: A negative or too large hash, a null, or a closed file.
             TypeError: Not integers.
-            CorruptIndexError: In ``FAILFAST``: a broken slot or chain was met.
+            CorruptIndexError: In ``FAILFAST``, a broken slot or chain was met; the file was cut
+                meanwhile.
         """
         self._check_open()
         wanted = int_array("hashes", hashes, 0, INT32_MAX).astype(np.int32)
@@ -293,13 +297,19 @@ class IndexFile:
             # Only the entries themselves say what was lost where a slot or a link was damaged.
             distinct, places = np.unique(wanted, return_inverse=True)
             hits = _repeated(np.arange(len(wanted)), places, self._scan_for(distinct, limit))
-            return _lookup_batch([hits], layout, self.header)
+            return self._answer([hits], layout)
         parts, unfinished = self._walk(wanted, limit, layout)
         if len(unfinished):
             distinct, places = np.unique(wanted[unfinished], return_inverse=True)
             hits = _repeated(unfinished, places, self._finish(distinct, limit, layout))
             parts = [_by_query([*parts, hits])]
-        return _lookup_batch(parts, layout, self.header)
+        return self._answer(parts, layout)
+
+    def _answer(self, parts: list[_Hits], layout: Layout) -> pa.RecordBatch:
+        """Return what was found, if the file was whole all the while."""
+        batch = _lookup_batch(parts, layout, self.header)
+        self._source.ensure_uncut()
+        return batch
 
     def _walk(
         self, hashes: NDArray[np.int32], limit: int, layout: Layout
@@ -368,7 +378,8 @@ class IndexFile:
 
         Raises:
             ValueError: A closed file.
-            CorruptIndexError: In ``FAILFAST``, while iterating: malformed bytes were met.
+            CorruptIndexError: While iterating: in ``FAILFAST``, malformed bytes were met; the
+                file was cut meanwhile.
         """
         self._check_open()
         end = self._entry_count + FIRST_POSITION
@@ -381,7 +392,7 @@ class IndexFile:
             return
         hits = self._matching(wanted, limit) if by_scan else self._probe(wanted, limit, layout)
         for several in _gathered(hits):
-            yield _lookup_batch(several, layout, self.header)
+            yield self._answer(several, layout)
 
     def _probe(self, wanted: HashSet, limit: int, layout: Layout) -> Iterator[_Hits]:
         """Find hashes by their slots, each page of which is touched once."""
@@ -419,13 +430,14 @@ class IndexFile:
             CommitLog offsets in bytes, newest entry first.
 
         Raises:
-            CorruptIndexError: A cycle of entries that all do not match, where the broker hangs.
+            CorruptIndexError: A cycle of entries that all do not match, where the broker hangs; the
+                file was cut meanwhile.
             ValueError: A closed file.
         """
         self._check_open()
         if self._layout is None:
             return []
-        return select_phy_offset(
+        found = select_phy_offset(
             self._source,
             self._layout,
             self.header,
@@ -434,6 +446,8 @@ class IndexFile:
             begin=begin,
             end=end,
         )
+        self._source.ensure_uncut()
+        return found
 
     def is_time_matched(self, begin: int, end: int) -> bool:
         """Return whether the broker would search this file (``IndexFile.isTimeMatched``).

@@ -158,6 +158,17 @@ class ByteSource(ABC):
         return np.frombuffer(data, ENTRY_DTYPE)
 
     @abstractmethod
+    def ensure_uncut(self) -> None:
+        """Refuse what was read if the file was cut since it was opened.
+
+        Of a mapped file that is cut, the rest of the last page reads as zeros; what is read of
+        pages behind it ends the process.
+
+        Raises:
+            CorruptIndexError: It is shorter than it was.
+        """
+
+    @abstractmethod
     def close(self) -> None:
         """Let go of the file; a second call does nothing."""
 
@@ -231,6 +242,14 @@ class _LocalSource(ByteSource):
 
     def entries(self, layout: Layout, positions: NDArray[np.integer]) -> NDArray[Any]:
         return self._gather(layout.entry_offset(0), ENTRY_DTYPE, positions)
+
+    def ensure_uncut(self) -> None:
+        # The size of a mapping is asked of its file.
+        size = self.size if self._map is None else self._map.size()
+        if size < self.size:
+            raise CorruptIndexError(
+                self.path, "file_size", size, f"{self.size} bytes, as when it was opened", size
+            )
 
     def close(self) -> None:
         # Views that were handed out keep the mapping alive; without any it goes at once.
@@ -319,6 +338,9 @@ class _RemoteSource(ByteSource):
         if missed:
             self._window = min(max(2 * self._window, _FIRST_WINDOW), _MAX_REQUEST)
         return items
+
+    def ensure_uncut(self) -> None:
+        """Do nothing: what is not there cannot be read."""
 
     def close(self) -> None:
         self._kept.clear()
@@ -420,6 +442,9 @@ class _UndoneSource(ByteSource):
     def latest_index_count(self) -> int:
         return self._source.latest_index_count()
 
+    def ensure_uncut(self) -> None:
+        self._source.ensure_uncut()
+
     def close(self) -> None:
         self._source.close()
 
@@ -452,6 +477,9 @@ class _ExtendedSource(ByteSource):
 
     def latest_index_count(self) -> int:
         return self._source.latest_index_count() if self._real >= HEADER_SIZE else 0
+
+    def ensure_uncut(self) -> None:
+        self._source.ensure_uncut()
 
     def close(self) -> None:
         self._source.close()

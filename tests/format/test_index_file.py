@@ -18,6 +18,7 @@ from strategies import BEGIN, broker_files, damaged_files, key_hashes
 from rmqindex import (
     ENTRY_SCHEMA,
     CorruptIndexError,
+    HashSet,
     IndexFile,
     Layout,
     RmqIndexError,
@@ -531,6 +532,26 @@ class TestDamage:
         with IndexFile(path, layout_of(oracle), mode="DROPMALFORMED") as file:
             assert rows_of(file.scan()) == expected_rows(oracle)[:14]
             assert file.lookup([1]).to_pylist() == filtered(expected_rows(oracle)[:14], [1])
+
+    @pytest.mark.parametrize("mode", ["FAILFAST", "DROPMALFORMED"])
+    @pytest.mark.parametrize(
+        "read",
+        [
+            lambda file: list(file.scan()),
+            lambda file: file.lookup([1]),
+            lambda file: list(file.search(HashSet(np.array([1], np.int32)))),
+            lambda file: file.select_phy_offset("T#k", 64, 0, 2**62),
+        ],
+        ids=["scan", "lookup", "search", "select_phy_offset"],
+    )
+    def test_a_file_that_is_cut_while_it_is_read_is_refused(self, tmp_path, read, mode):
+        """What was cut off the last page of a mapping reads as zeros, which were entries."""
+        oracle = busy_file()
+        path = write(tmp_path, oracle.data)
+        with IndexFile(path, layout_of(oracle), mode=mode) as file:
+            os.truncate(path, 600)
+            with pytest.raises(CorruptIndexError, match="file_size at byte 600: expected 652"):
+                read(file)
 
     @pytest.mark.parametrize("size", [0, 1, 39])
     def test_less_than_a_header_is_refused_or_read_as_nothing(self, tmp_path, size):
