@@ -14,7 +14,7 @@ unexport PYTHONHOME PYTHONPATH PYTHONSTARTUP VIRTUAL_ENV
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_DIST_CLASSPATH PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON
 unexport PYSPARK_SUBMIT_ARGS HADOOP_CONF_DIR HADOOP_HOME
 
-.PHONY: help demo test lint format docs bench differential broker fuzz cluster audit wheel clean
+.PHONY: help demo test lint format docs bench differential broker fuzz faults cluster audit wheel clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -65,6 +65,11 @@ fuzz: $(VENV)/.fuzz
 broker: $(VENV)/.dev
 	@.ci/check-maven
 	$(BIN)/python -m tests.broker $(BROKER)
+
+## make faults   kill writers 330 times, fill disks, let writers meet (half an hour; Spark)
+faults: $(VENV)/.dev
+	@.ci/check-java
+	$(BIN)/python -m tests.faults $(FAULTS)
 
 ## make cluster  read, write and stream on a Spark cluster of two workers, and kill them
 cluster: $(VENV)/.dev

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import multiprocessing
 import os
@@ -10,16 +9,15 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StructType
 
+from faults.families import family_of, kill
 from pyspark_rmqindex._writer import IndexWriter
 from rmqindex import IndexFile, Layout
 from rmqindex._journal import effective_listing
-from rmqindex._owner import Owner
 
 SCHEMA = (
     StructType()
@@ -156,31 +154,6 @@ df = spark.range(15, 40).selectExpr(
 )
 df.write.format("slow").options(maxHashSlotNum=7, maxIndexNum=11).mode("append").save(sys.argv[1])
 """
-
-
-def family_of(pid):
-    """Return a process and all that came from it, with the names of their commands."""
-    parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            fields = stat.read_text().rpartition(")")[2].split()
-            parents[int(stat.parent.name)] = int(fields[1])
-    found = [pid]
-    for each in found:
-        found += [child for child, parent in parents.items() if parent == each]
-    family = []
-    for each in found:
-        with contextlib.suppress(OSError):
-            command = (Path("/proc") / str(each) / "comm").read_text().strip()
-            family.append((Owner.of_process(each), command))
-    return family
-
-
-def kill(process):
-    """Kill a process, and no other that came to have its id."""
-    if not process.is_gone():
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["everything", "only the JVM"])

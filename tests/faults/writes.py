@@ -1,0 +1,302 @@
+"""Every kind of write, as a function that a process of its own runs to its end, or to its death.
+
+Tasks are processes of their own, as in Spark; there is no Spark here, only its part is played.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd  # noqa: F401  (which PySpark imports late: kills are to fall into the writes)
+import pyarrow as pa
+from pyspark.sql.types import IntegerType, LongType, StructType
+
+import rmqindex
+from pyspark_rmqindex import _stream_writer, _write_index, _writer
+from pyspark_rmqindex._stream_commit import StreamBatch
+from pyspark_rmqindex._stream_writer import IndexStreamWriter
+from pyspark_rmqindex._write_index import write_index
+from pyspark_rmqindex._writer import IndexWriter
+from rmqindex._cli import main
+
+from .processes import in_tasks
+from .states import LAYOUT, SMALL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SCHEMA = (
+    StructType()
+    .add("key_hash", IntegerType())
+    .add("phy_offset", LongType())
+    .add("store_timestamp", LongType())
+)
+GEOMETRY = {"maxHashSlotNum": str(LAYOUT.hash_slot_num), "maxIndexNum": str(LAYOUT.index_num)}
+BEGIN = 1_700_000_000_000
+OLD = range(330)
+ADDED = range(330, 1000)
+BATCHES = 12
+_HASHES = 613
+_TASKS = 3
+# So few rows that tasks stage files and build some themselves.
+_FEW_ROWS = 40
+
+
+@dataclass(frozen=True)
+class Write:
+    """One kind of write.
+
+    Attributes:
+        name: What it is called in the table.
+        run: The write, given a folder; again it must be harmless, and end in the same state.
+        prepare: Makes what is there before, in an empty folder.
+        index: Where the index is in the folder.
+        stages: The states on the way, as arguments of ``run``; by default none but the last.
+        in_place: Whether files grow where they are, so that any beginning of the rows may be seen.
+        queues: Whether it writes ConsumeQueues instead.
+        has_tasks: Whether it has tasks that can be killed alone.
+        is_stream: Whether it leaves a ledger.
+    """
+
+    name: str
+    run: Callable[..., None]
+    prepare: Callable[[Path], None]
+    index: str = "store/index"
+    stages: tuple[int, ...] = field(default=())
+    in_place: bool = False
+    queues: bool = False
+    has_tasks: bool = False
+    is_stream: bool = False
+
+
+def batch_of(offsets):
+    """Return rows whose hashes repeat."""
+    numbers = np.asarray(offsets, np.int64)
+    columns = [
+        pa.array((numbers * 7919 % _HASHES).astype(np.int32)),
+        pa.array(numbers * 100),
+        pa.array(BEGIN + numbers * 700),
+    ]
+    return pa.record_batch(columns, names=SCHEMA.names)
+
+
+def parts_of(offsets):
+    """Deal rows to tasks, in stretches."""
+    cuts = np.linspace(0, len(offsets), _TASKS + 1).astype(int).tolist()
+    return [offsets[start:stop] for start, stop in pairwise(cuts)]
+
+
+def options_of(folder, on_indexed="skip", geometry=GEOMETRY):
+    """Return the options of a write, as Spark passes them."""
+    path = str(folder / "store" / "index")
+    return {"path": path, "timeZone": "UTC", "onIndexed": on_indexed, **geometry}
+
+
+def df_write(folder, offsets=ADDED, *, overwrite=False, run_rows=None, **options):
+    """Play ``df.write.format("rmqindex")``."""
+    if run_rows is not None:
+        _writer._RUN_ROWS = run_rows
+    writer = IndexWriter(SCHEMA, overwrite, options_of(folder, **options))
+    messages = []
+    try:
+        tasks = [partial(writer.write, iter([batch_of(part)])) for part in parts_of(offsets)]
+        messages = in_tasks(tasks)
+        writer.commit(messages)
+    except BaseException:
+        writer.abort(messages)
+        raise
+
+
+class LocalFrame:
+    """What ``write_index`` uses of a DataFrame, without Spark."""
+
+    def __init__(self, parts, schema=SCHEMA):
+        """Hold one record batch a partition."""
+        self.schema = schema
+        self._parts = parts
+        self._function = None
+
+    @property
+    def sparkSession(self):  # noqa: N802  (Spark's name)
+        """What makes a DataFrame of numbers."""
+        return self
+
+    def range(self, start, stop, _step, _parts):
+        """Return numbers, one a partition."""
+        ids = [pa.record_batch([pa.array([n])], names=["id"]) for n in range(start, stop)]
+        return LocalFrame(ids)
+
+    def mapInArrow(self, function, _schema):  # noqa: N802  (Spark's name)
+        """Apply a function to each partition."""
+        mapped = LocalFrame(self._parts, None)
+        mapped._function = function
+        return mapped
+
+    def collect(self):
+        """Run one task a partition."""
+        answers = in_tasks([partial(self._task, part) for part in self._parts])
+        return [(text,) for answer in answers for text in answer]
+
+    def _task(self, part):
+        return [text for b in self._function(iter([part])) for text in b.column(0).to_pylist()]
+
+
+def play_write_index(folder, offsets=ADDED, *, mode="append", few=False, **given):
+    """Play ``write_index``."""
+    if few:
+        _write_index._RUN_ROWS = _FEW_ROWS
+        _write_index._COMMIT_ROWS = 0
+    options = options_of(folder, **given)
+    frame = LocalFrame([batch_of(part) for part in parts_of(offsets)])
+    write_index(frame, options.pop("path"), mode=mode, **options)
+
+
+def stream(folder, until=BATCHES, *, inline=None):
+    """Play a query with a checkpoint: batches from the first that it does not know as done."""
+    if inline is not None:
+        _stream_writer._INLINE_ROWS = inline
+    checkpoint = folder / "commits"
+    done = int(checkpoint.read_text()) if checkpoint.exists() else 0
+    given = options_of(folder, on_indexed="error")
+    for number in range(done, until):
+        _stream_writer.task_batch = lambda number=number: StreamBatch("query", number)
+        writer = IndexStreamWriter(SCHEMA, False, given)
+        tasks = [
+            partial(writer.write, iter([batch_of(part)])) for part in parts_of(rows_in(number))
+        ]
+        messages = in_tasks(tasks)
+        IndexStreamWriter(SCHEMA, False, given).commit(messages, number)
+        (folder / "commits.next").write_text(str(number + 1))
+        (folder / "commits.next").replace(checkpoint)
+
+
+def rows_in(number):
+    """Return the rows of a batch: few in most, many in some."""
+    sizes = [25, 3, 190, 7]
+    start = len(OLD) + sum(sizes[n % 4] for n in range(number))
+    return range(start, start + sizes[number % 4])
+
+
+def command(folder, *arguments):
+    """Run ``rmqindex`` on the folder's store."""
+    name, *rest = arguments
+    sys.argv = ["rmqindex", name, str(folder / "store"), *rest]
+    try:
+        main()
+    except SystemExit as ended:
+        if ended.code:
+            raise
+
+
+def nothing(folder):
+    """Prepare a store without an index."""
+    (folder / "store").mkdir()
+
+
+def some_rows(folder):
+    """Prepare an index of some rows, its last file not full."""
+    df_write(folder, OLD)
+
+
+def logged(folder):
+    """Prepare the sample store, with nothing but its CommitLog."""
+    shutil.copytree(Path(rmqindex.sample_store()) / "commitlog", folder / "store" / "commitlog")
+
+
+def logged_and_indexed(folder):
+    """Prepare the sample store with an index of another geometry."""
+    logged(folder)
+    command(folder, "rebuild", *_geometry(SMALL))
+
+
+def logged_and_begun(folder):
+    """Prepare the sample store with an index of the beginning of its CommitLog."""
+    logged(folder)
+    command(folder, "rebuild", "--to", "20000", *_geometry(LAYOUT))
+
+
+def logged_and_queued(folder):
+    """Prepare the sample store with queues of files of another size."""
+    logged(folder)
+    command(folder, "rebuild-queues", "--file-size", "2000")
+
+
+def _geometry(layout):
+    slots, entries = str(layout.hash_slot_num), str(layout.index_num)
+    return ["--max-hash-slot-num", slots, "--max-index-num", entries, "--time-zone", "UTC"]
+
+
+def rebuild(folder, *options):
+    """Run ``rmqindex rebuild``, or go on with one that died."""
+    command(folder, "rebuild", "--resume", *options, *_geometry(LAYOUT))
+
+
+def rebuild_aside(folder):
+    """Run ``rmqindex rebuild --replace``."""
+    command(folder, "rebuild", "--replace", *_geometry(LAYOUT))
+
+
+def rebuild_range(folder):
+    """Index the CommitLog a range at a time, each behind the one before."""
+    for stop in ("40000", "60000", "9999999"):
+        rebuild(folder, "--to", stop)
+
+
+def relayout(folder):
+    """Run ``rmqindex relayout``."""
+    slots, entries = str(LAYOUT.hash_slot_num), str(LAYOUT.index_num)
+    zone = ["--time-zone", "UTC"]
+    command(folder, "relayout", "--slots", slots, "--entries", entries, *zone)
+
+
+def rebuild_queues(folder):
+    """Run ``rmqindex rebuild-queues``."""
+    command(folder, "rebuild-queues", "--replace", "--file-size", "4000")
+
+
+STAGES = tuple(range(1, BATCHES + 1))
+WRITES = (
+    Write("df.write, append", df_write, some_rows, has_tasks=True),
+    Write(
+        "df.write, append, tasks that build files",
+        partial(df_write, run_rows=_FEW_ROWS),
+        some_rows,
+        has_tasks=True,
+    ),
+    Write("df.write, overwrite", partial(df_write, overwrite=True), some_rows, has_tasks=True),
+    Write("df.write, a new index", df_write, nothing, has_tasks=True),
+    Write("write_index, append", play_write_index, some_rows, has_tasks=True),
+    Write(
+        "write_index, append, tasks that continue a file",
+        partial(play_write_index, few=True),
+        some_rows,
+        has_tasks=True,
+    ),
+    Write(
+        "write_index, overwrite",
+        partial(play_write_index, mode="overwrite"),
+        some_rows,
+        has_tasks=True,
+    ),
+    Write("writeStream", stream, some_rows, stages=STAGES, has_tasks=True, is_stream=True),
+    Write(
+        "writeStream, large batches",
+        partial(stream, inline=0),
+        some_rows,
+        stages=STAGES,
+        has_tasks=True,
+        is_stream=True,
+    ),
+    Write("rmqindex rebuild", rebuild, logged, in_place=True),
+    Write("rmqindex rebuild --resume, ranges", rebuild_range, logged_and_begun, in_place=True),
+    Write("rmqindex rebuild --replace", rebuild_aside, logged_and_indexed),
+    Write("rmqindex relayout", relayout, logged_and_indexed),
+    Write("rmqindex rebuild-queues", rebuild_queues, logged_and_queued, queues=True),
+)
