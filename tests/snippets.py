@@ -22,7 +22,7 @@ _FENCE = re.compile(
     r"^(?P<indent> *)(?P<fence>```+)(?P<language>[^\n`]*)\n(?P<code>.*?)^(?P=indent)(?P=fence) *$",
     re.MULTILINE | re.DOTALL,
 )
-_NOT_RUN = re.compile(r"<!-- not run: (?P<reason>.+?) -->\s*\Z", re.DOTALL)
+_NOT_RUN = re.compile(r"<!-- not run: (?P<reason>(?:(?!-->).)+?) -->\s*\Z", re.DOTALL)
 RUN_LANGUAGES = ("python", "sql", "bash")
 
 

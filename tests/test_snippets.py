@@ -68,3 +68,14 @@ def test_a_traceback_points_into_the_page(tmp_path):
         run_page(page, tmp_path)
     assert caught.traceback[-1].path == page
     assert caught.traceback[-1].lineno + 1 == 5
+
+
+def test_the_reason_of_a_block_is_its_own(tmp_path):
+    """It ends with its comment, and begins there, too."""
+    page = tmp_path / "page.md"
+    blocks = [
+        "<!-- not run: one -->\n\n```bash\na\n```",
+        "<!-- not run: two -->\n\n```bash\nb\n```",
+    ]
+    page.write_text("\n\n".join(blocks) + "\n")
+    assert [found.not_run for found in snippets(page)] == ["one", "two"]

@@ -1,13 +1,15 @@
 """What runs on the cluster, by ``spark-submit --py-files``: reads, writes and streams.
 
-Its arguments are a store, a shared directory for what it writes, and ``all``, ``quick`` or names of
-steps; each step prints its name and what it found, or fails the job.
+Its arguments are a store, a shared directory for what it writes, S3 as JSON, and ``all``, ``quick``
+or names of steps; each step prints its name and what it found, or fails the job.
+Of S3 it is told the ``store``, a ``target`` for what it writes, and the ``options``.
 In the directory, a task that is to die writes the directory of its worker into ``<step>.victim``
 and waits for ``<step>.dead``.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -22,29 +24,30 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-STORE, SHARED = Path(sys.argv[1]), Path(sys.argv[2])
-GEOMETRY = {"maxHashSlotNum": 97, "maxIndexNum": 200, "timeZone": "UTC"}
+STORE, SHARED, FAR = Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
+LAYOUT = {"maxHashSlotNum": 97, "maxIndexNum": 200}
+GEOMETRY = {**LAYOUT, "timeZone": "UTC"}
+WANTED = ["topic", "uniq_key", "keys", "sys_flag", "phy_offset", "store_timestamp"]
 PATIENCE = 120.0
 
 
 def imports(spark: SparkSession) -> str:
-    """Both workers run tasks, and have the package from the archive that Spark sent them."""
+    """Both workers run tasks, and have the package from what Spark sent them."""
 
-    def look(_: object) -> tuple[str, str, str]:
+    def look(_: object) -> tuple[str, str]:
         import rmqindex
 
         time.sleep(0.5)
-        return Path.cwd().parts[-3], sys.executable, rmqindex.__file__
+        here = Path.cwd()
+        return here.parts[-3], str(Path(rmqindex.__file__).absolute().relative_to(here))
 
     workers: set[str] = set()
     end = time.monotonic() + PATIENCE
     while len(workers) < 2:
         assert time.monotonic() < end, workers
         found = spark.sparkContext.parallelize(range(4), 4).map(look).collect()
-        workers |= {worker for worker, _, _ in found}
-    sent = str(SHARED.parent / "rmqindex.zip")
-    assert all(".zip/" in path and not path.startswith(sent) for _, _, path in found), found
-    return f"{sorted(workers)}, rmqindex from {found[0][2]}"
+        workers |= {worker for worker, _ in found}
+    return f"{sorted(workers)}, rmqindex from {found[0][1]}"
 
 
 def load(spark: SparkSession) -> str:
@@ -96,7 +99,7 @@ def overwrite(spark: SparkSession) -> str:
     first.write.format("rmqindex").mode("overwrite").options(**GEOMETRY).save(target)
     rest = rows.where("phy_offset >= 60000").coalesce(1).sortWithinPartitions("phy_offset")
     rest.write.format("rmqindex").mode("append").options(**GEOMETRY).save(target)
-    assert not surplus(spark, target)
+    assert not surplus(spark, spark.read.format("rmqindex").load(target))
     return f"{first.count()} and {rest.count()}"
 
 
@@ -139,8 +142,7 @@ def killed_write(spark: SparkSession) -> str:
     """A worker dies while a task of it stages a file."""
     target = SHARED / "killed"
     rows = spark.read.format("rmqcommitlog").load(str(STORE))
-    wanted = ["topic", "uniq_key", "keys", "sys_flag", "phy_offset", "store_timestamp"]
-    rows = rows.select(wanted).coalesce(1).sortWithinPartitions("phy_offset")
+    rows = rows.select(WANTED).coalesce(1).sortWithinPartitions("phy_offset")
     rows = rows.mapInArrow(dies_once("killed_write"), rows.schema)
     rows.write.format("rmqindex").mode("overwrite").options(**GEOMETRY).save(str(target))
     beside = sorted(path.name for path in SHARED.iterdir() if "killed" in path.name)
@@ -153,12 +155,58 @@ def killed_build(spark: SparkSession) -> str:
     from pyspark_rmqindex import write_index
 
     target = SHARED / "built"
-    rows = spark.read.format("rmqcommitlog").load(str(STORE))
-    wanted = ["topic", "uniq_key", "keys", "sys_flag", "phy_offset", "store_timestamp"]
-    rows = rows.select(wanted)
+    rows = spark.read.format("rmqcommitlog").load(str(STORE)).select(WANTED)
     rows = rows.mapInArrow(dies_once("killed_build"), rows.schema)
     write_index(rows, str(target), **GEOMETRY)
     return same_bytes(target)
+
+
+def s3_read(spark: SparkSession) -> str:
+    """Entries, two keys and messages, whose options travel to the workers."""
+    from pyspark_rmqindex import table
+
+    options = {**FAR["options"], **LAYOUT}
+    entries = spark.read.format("rmqindex").options(**options).load(FAR["store"])
+    assert not surplus(spark, entries)
+    rows = table(spark, FAR["store"], **options)
+    rows = rows.where("topic = 'TopicTest' AND key IN ('BB', 'order-49')")
+    messages = spark.read.format("rmqcommitlog").options(**FAR["options"]).load(FAR["store"])
+    return f"{entries.count()} entries, {rows.count()} of two keys, {messages.count()} messages"
+
+
+def s3_write(spark: SparkSession) -> str:
+    """An index from one, by ``df.write``: two tasks, then one that appends."""
+    target = f"{FAR['target']}/written"
+    options = {**FAR["options"], **GEOMETRY}
+    rows = spark.read.format("rmqindex").load(str(STORE))
+    first = rows.where("phy_offset < 60000").coalesce(1).sortWithinPartitions("phy_offset")
+    first.write.format("rmqindex").mode("overwrite").options(**options).save(target)
+    rest = rows.where("phy_offset >= 60000").coalesce(1).sortWithinPartitions("phy_offset")
+    rest.write.format("rmqindex").mode("append").options(**options).save(target)
+    read = spark.read.format("rmqindex").options(**FAR["options"], **LAYOUT)
+    assert not surplus(spark, read.load(target))
+    return f"{first.count()} and {rest.count()}, {len(objects(target))} objects"
+
+
+def s3_rebuild(spark: SparkSession) -> str:
+    """The broker's own files, from its CommitLog on S3 to an index on S3."""
+    from pyspark_rmqindex import write_index
+
+    target = f"{FAR['target']}/rebuilt"
+    rows = spark.read.format("rmqcommitlog").options(**FAR["options"]).load(FAR["store"])
+    write_index(rows, target, **FAR["options"], **GEOMETRY)
+    return same_objects(target)
+
+
+def s3_killed_write(spark: SparkSession) -> str:
+    """A worker dies while a task of it stages an object."""
+    target = f"{FAR['target']}/killed"
+    rows = spark.read.format("rmqcommitlog").options(**FAR["options"]).load(FAR["store"])
+    rows = rows.select(WANTED).coalesce(1).sortWithinPartitions("phy_offset")
+    rows = rows.mapInArrow(dies_once("s3_killed_write"), rows.schema)
+    write = rows.write.format("rmqindex").mode("overwrite")
+    write.options(**FAR["options"], **GEOMETRY).save(target)
+    return same_objects(target)
 
 
 def dies_once(step: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -187,10 +235,10 @@ def dies_once(step: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
     return run
 
 
-def surplus(spark: SparkSession, target: str) -> list[object]:
+def surplus(spark: SparkSession, entries: DataFrame) -> list[object]:
     """Return the entries that only one of the store and an index has."""
     columns = ["key_hash", "phy_offset"]
-    mine: DataFrame = spark.read.format("rmqindex").load(target).select(columns)
+    mine = entries.select(columns)
     theirs = spark.read.format("rmqindex").load(str(STORE)).select(columns)
     return [*mine.exceptAll(theirs).collect(), *theirs.exceptAll(mine).collect()]
 
@@ -203,7 +251,35 @@ def same_bytes(target: Path) -> str:
     return f"the broker's bytes, {len(found)} files"
 
 
-QUICK = (imports, load, table, messages, rebuild, killed_read)
+def objects(target: str) -> dict[str, bytes]:
+    """Return the objects below a URI, by what follows it."""
+    import pyarrow.fs as pafs
+
+    s3 = pafs.S3FileSystem(
+        access_key=FAR["options"]["fs.s3a.access.key"],
+        secret_key=FAR["options"]["fs.s3a.secret.key"],
+        endpoint_override=FAR["options"]["fs.s3a.endpoint"],
+        region="us-east-1",
+    )
+    prefix = target.removeprefix("s3://")
+    infos = s3.get_file_info(pafs.FileSelector(prefix, recursive=True))
+    found = {}
+    for info in infos:
+        if info.is_file:
+            with s3.open_input_stream(info.path) as stream:
+                found[info.path.removeprefix(f"{prefix}/")] = stream.read()
+    return found
+
+
+def same_objects(target: str) -> str:
+    """Say that the objects are the broker's files and no others, or fail."""
+    found = objects(target)
+    wanted = [path.read_bytes() for path in sorted((STORE / "index").iterdir())]
+    assert [found[name] for name in sorted(found)] == wanted, sorted(found)
+    return f"the broker's bytes, {len(found)} objects"
+
+
+QUICK = (imports, load, table, rebuild, s3_read, s3_rebuild, killed_read)
 STEPS = (
     imports,
     load,
@@ -218,12 +294,16 @@ STEPS = (
     killed_read,
     killed_write,
     killed_build,
+    s3_read,
+    s3_write,
+    s3_rebuild,
+    s3_killed_write,
 )
 
 
 def main() -> None:
     """Run the steps that were asked for."""
-    asked = sys.argv[3:]
+    asked = sys.argv[4:]
     chosen = QUICK if asked == ["quick"] else STEPS
     if asked not in (["quick"], ["all"]):
         chosen = tuple(step for step in STEPS if step.__name__ in asked)

@@ -7,11 +7,15 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import pyspark
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["Cluster"]
 
@@ -29,6 +33,18 @@ _FOREIGN = (
     "PYSPARK_GATEWAY_PORT",
     "PYSPARK_GATEWAY_SECRET",
 )
+
+# What a driver is told, whoever starts it.
+_SETTINGS = {
+    "spark.cores.max": "2",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "512m",
+    "spark.executor.memory": "512m",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+}
 
 
 class Cluster:
@@ -51,6 +67,10 @@ class Cluster:
             "SPARK_NO_DAEMONIZE": "1",
             "PYSPARK_PYTHON": str(python),
         }
+        self._settings = directory / "conf"
+        self._settings.mkdir()
+        lines = "".join(f"{name} {value}\n" for name, value in _SETTINGS.items())
+        (self._settings / "spark-defaults.conf").write_text(lines)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -87,35 +107,30 @@ class Cluster:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
-    def submit(self, packages: Path, *arguments: str) -> subprocess.Popen[str]:
-        """Start ``spark-submit`` in client mode.
+    def start_driver(
+        self, command: Sequence[str | Path], directory: Path, **environment: str
+    ) -> subprocess.Popen[str]:
+        """Start a command that calls ``spark-submit``, which is on its PATH.
 
         Args:
-            packages: What ``--py-files`` sends; the driver has it on its PYTHONPATH as well, since
-                the Python that plans streams gets no ``--py-files``.
-            arguments: The options, the script and its arguments.
+            command: The program and its arguments.
+            directory: Where it runs; it is made if need be.
+            environment: What is set besides.
 
         Returns:
-            The driver; its output is one text.
+            The process; its output is one text.
         """
-        scratch = self._directory / "driver"
-        scratch.mkdir(exist_ok=True)
-        settings = {
-            "spark.cores.max": "2",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.memory": "512m",
-            "spark.executor.memory": "512m",
-            "spark.sql.session.timeZone": "UTC",
-            "spark.sql.shuffle.partitions": "2",
-            "spark.ui.enabled": "false",
-        }
-        confs = [part for item in settings.items() for part in ("--conf", "=".join(item))]
-        submit = [_SPARK_HOME / "bin" / "spark-submit", "--master", self.url]
+        directory.mkdir(exist_ok=True)
+        programs = [str(Path(sys.executable).parent), str(_SPARK_HOME / "bin"), os.environ["PATH"]]
         return subprocess.Popen(
-            [*submit, *confs, "--py-files", str(packages), *arguments],
-            env={**self._environment, "PYTHONPATH": str(packages)},
-            cwd=scratch,
+            command,
+            env={
+                **self._environment,
+                "PATH": os.pathsep.join(programs),
+                "SPARK_CONF_DIR": str(self._settings),
+                **environment,
+            },
+            cwd=directory,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
