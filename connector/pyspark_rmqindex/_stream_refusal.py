@@ -15,7 +15,6 @@ from pyspark.sql.datasource import DataSourceStreamReader
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
-    from pyspark.sql.streaming.datasource import ReadLimit
 
 __all__ = ["RefusedStream", "check_spark_streams"]
 
@@ -45,8 +44,8 @@ class RefusedStream(DataSourceStreamReader):
         """Raise the error."""
         raise self._error
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> NoReturn:  # noqa: ARG002, N802
-        """Raise the error."""
+    def latestOffset(self, *_: object, **__: object) -> NoReturn:  # noqa: N802
+        """Raise the error; PySpark 4.1 calls it without what later ones give."""
         raise self._error
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> NoReturn:  # noqa: ARG002

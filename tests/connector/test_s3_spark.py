@@ -106,6 +106,7 @@ class TestReads:
             queues = spark.read.format("rmqconsumequeue")
             assert rows(queues.options(**only).load(uri)) == rows(queues.load(str(golden)))
 
+    @pytest.mark.spark_streams
     def test_streams(self, spark, far, s3, s3_store, tmp_path):
         """Of entries and of messages, to their ends."""
         for name, options, expected in (
