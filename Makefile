@@ -14,7 +14,7 @@ unexport PYTHONHOME PYTHONPATH PYTHONSTARTUP VIRTUAL_ENV
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_DIST_CLASSPATH PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON
 unexport PYSPARK_SUBMIT_ARGS HADOOP_CONF_DIR HADOOP_HOME
 
-.PHONY: help demo test lint format docs bench differential broker fuzz faults cluster audit wheel clean
+.PHONY: help demo test lint format docs bench differential broker fuzz faults cluster versions audit wheel clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -75,6 +75,12 @@ faults: $(VENV)/.dev
 cluster: $(VENV)/.dev
 	@.ci/check-java
 	$(BIN)/python -m tests.cluster $(CLUSTER)
+
+## make versions  run every test on the lowest and the newest versions of Python and the packages
+versions: | $(BIN)/python
+	@.ci/check-java
+	@.ci/check-node
+	$(BIN)/python -m tests.versions $(VERSIONS)
 
 ## make audit    look up known vulnerabilities of what is installed (asks PyPI)
 audit: $(VENV)/.audit
