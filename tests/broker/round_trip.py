@@ -21,6 +21,7 @@ from .writing import (
     LAYOUT,
     QUEUE_FILE_SIZE,
     Sent,
+    await_delivered,
     await_index,
     consume,
     make_topics,
@@ -227,6 +228,7 @@ class RoundTrip:
     def _kill(self) -> None:
         self._say("the broker is killed, and its files are compared with ours")
         self._cluster.client.ask("stop")
+        await_delivered(self._store)
         self._cluster.kill_broker()
         self._verify("of the killed broker")
         own = truth.files_of(self._store / "index")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
-from rmqindex import CommitLog, Layout
+from rmqindex import CommitLog, ConsumeQueue, Layout
 
 from . import scenario, truth
 
@@ -25,6 +26,7 @@ STORE_SETTINGS: dict[str, object] = {
     "timerWheelEnable": "false",
     "transactionCheckInterval": 3_600_000,
     "transactionOpBatchInterval": 100,
+    "flushDelayOffsetInterval": 500,
 }
 #: So many sendings at once.
 CHUNK = 50
@@ -32,6 +34,7 @@ _SETTLE_SECONDS = 300
 _POLL_SECONDS = 0.05
 # Nothing comes of itself after a longer silence.
 _QUIET_SECONDS = 0.7
+_SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"  # TopicValidator.RMQ_SYS_SCHEDULE_TOPIC
 
 
 def settings_of(layout: Layout) -> dict[str, object]:
@@ -131,3 +134,29 @@ def await_index(store: Path, offset: int) -> None:
         if time.monotonic() > deadline:
             raise RuntimeError(f"{store}: no message at {offset} or later was indexed")
         time.sleep(_POLL_SECONDS)
+
+
+def await_delivered(store: Path) -> None:
+    """Wait until a broker has put down how many delayed messages it has delivered.
+
+    It does so now and then, and what is not put down when it dies it delivers once more.
+    """
+    queues = ConsumeQueue.find(store / "consumequeue" / _SCHEDULE_TOPIC)
+    # ScheduleMessageService.queueId2DelayLevel
+    wanted = {queue.queue_id + 1: queue.max_offset for queue in queues}
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    while (there := _delivered(store)) != wanted:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{store}: delivered until {there}, expected {wanted}, by level")
+        time.sleep(_POLL_SECONDS)
+
+
+def _delivered(store: Path) -> dict[int, int]:
+    path = store / "config" / "delayOffset.json"
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        return {}  # before the first time, and while it is exchanged
+    # No JSON: its keys are numbers.
+    _, _, table = text.partition('"offsetTable"')
+    return {int(level): int(offset) for level, offset in re.findall(r"(\d+):(\d+)", table)}
