@@ -123,7 +123,7 @@ def run_tests(python: Path, directory: Path, arguments: list[str]) -> dict[str, 
         arguments: For pytest.
 
     Returns:
-        The row of the table, by its columns.
+        A column of the table, by its rows.
 
     Raises:
         CalledProcessError: pytest came to no result.
@@ -179,9 +179,11 @@ def main() -> int:
             group = "test" if asked.quick else "dev"
             python = make_environment(interpreter, Path(made) / "venv", pins, group)
             rows.append({"versions": which, **run_tests(python, Path(made), arguments)})
-    print("\n| " + " | ".join(rows[0]) + " |\n|" + "---|" * len(rows[0]))
-    for row in rows:
-        print("| " + " | ".join(row.values()) + " |")
+    print()
+    for number, name in enumerate(rows[0]):
+        print("| " + " | ".join([name, *(row[name] for row in rows)]) + " |")
+        if number == 0:
+            print("|---|" + "--:|" * len(rows))
     return int(any(row["failed"] != "0" for row in rows))
 
 
