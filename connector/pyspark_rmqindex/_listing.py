@@ -21,7 +21,6 @@ from pyspark_rmqindex._patterns import (
 )
 from pyspark_rmqindex._stores import store_of
 from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
-from rmqindex._consume_queue_layout import QUEUE_FOLDER
 from rmqindex._journal import effective_listing
 from rmqindex._layout import FIRST_POSITION
 from rmqindex._paths import (
@@ -33,7 +32,7 @@ from rmqindex._paths import (
 )
 from rmqindex._s3 import carried
 from rmqindex._storage import is_remote, local_path
-from rmqindex._store_layout import COMMITLOG_FOLDER, CONFIG_FOLDER, INDEX_FOLDER
+from rmqindex._store_layout import INDEX_FOLDER, STORE_FOLDERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -46,8 +45,6 @@ __all__ = ["FoundFile", "Listing", "list_files", "list_slices", "open_slice"]
 _REMOTE_THREADS = 16
 # A listing is repeated while a commit changes the directory under it.
 _ATTEMPTS = 20
-# What only a store root has beside index/; none of it holds IndexFiles.
-_STORE_FOLDERS = frozenset({COMMITLOG_FOLDER, QUEUE_FOLDER, CONFIG_FOLDER})
 
 
 class Listing(NamedTuple):
@@ -263,7 +260,7 @@ def _has_no_index(path: str) -> bool:
     entries = entries_or_none(path)
     folders = {entry.name for entry in entries if entry.is_directory}
     return (
-        not folders.isdisjoint(_STORE_FOLDERS)
+        not folders.isdisjoint(STORE_FOLDERS)
         and INDEX_FOLDER not in folders
         and not any(is_index_name(entry.name) for entry in entries)
     )
@@ -287,7 +284,7 @@ def _files_below(directory: str) -> Iterator[FoundFile]:
         if not entry.is_directory and is_index_name(entry.name):
             yield FoundFile(entry.path, listed(directory, entry))
     folders = {entry.name: listed(directory, entry) for entry in entries if entry.is_directory}
-    if INDEX_FOLDER in folders and folders.keys() & _STORE_FOLDERS:
+    if INDEX_FOLDER in folders and folders.keys() & STORE_FOLDERS:
         folders = {INDEX_FOLDER: folders[INDEX_FOLDER]}
     for name, path in sorted(folders.items()):
         if not is_hidden(name):

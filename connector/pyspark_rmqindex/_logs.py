@@ -7,12 +7,9 @@ import os
 from pyspark_rmqindex._options import AUTO
 from rmqindex._paths import exists
 from rmqindex._storage import is_remote, local_path
-from rmqindex._store_layout import COMMITLOG_FOLDER, INDEX_FOLDER
+from rmqindex._store_layout import COMMITLOG_FOLDER, INDEX_FOLDER, MULTI_PATH_SPLITTER
 
 __all__ = ["absolute_log", "find_log", "folder_of", "last_name"]
-
-# StorePathConfigHelper.getStorePathIndex, getStorePathCommitLog.
-_SPLITTER = ","
 
 
 def absolute_log(path: str) -> str:
@@ -20,8 +17,10 @@ def absolute_log(path: str) -> str:
     if is_remote(path):
         return path
     whole = local_path(path)
-    if _SPLITTER in path and not whole.exists():
-        return _SPLITTER.join(absolute_log(part.strip()) for part in path.split(_SPLITTER))
+    if MULTI_PATH_SPLITTER in path and not whole.exists():
+        return MULTI_PATH_SPLITTER.join(
+            absolute_log(part.strip()) for part in path.split(MULTI_PATH_SPLITTER)
+        )
     return os.path.abspath(whole)  # noqa: PTH100  (resolve would follow links)
 
 

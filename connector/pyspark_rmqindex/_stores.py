@@ -16,10 +16,15 @@ from pyspark_rmqindex._logs import absolute_log, folder_of, last_name
 from pyspark_rmqindex._patterns import entries_or_none, expand, has_pattern
 from rmqindex import RmqIndexError
 from rmqindex._commitlog_layout import FILE_NAME_DIGITS
-from rmqindex._consume_queue_layout import QUEUE_FOLDER
 from rmqindex._paths import exists
 from rmqindex._storage import is_remote, local_path
-from rmqindex._store_layout import COMMITLOG_FOLDER, CONFIG_FOLDER, INDEX_FOLDER
+from rmqindex._store_layout import (
+    COMMITLOG_FOLDER,
+    DLEDGER_PREFIX,
+    INDEX_FOLDER,
+    MULTI_PATH_SPLITTER,
+    STORE_FOLDERS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -28,14 +33,11 @@ if TYPE_CHECKING:
 
 __all__ = ["StoreCheck", "StoreLog", "check_one_store", "logs_of", "store_of", "store_of_log"]
 
-# StorePathConfigHelper.getStorePathIndex, getStorePathCommitLog.
 _FOLDERS = frozenset({INDEX_FOLDER, COMMITLOG_FOLDER})
 _LOG_FILE = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
 _ROOT = "/"
 # Folders of a store root (MessageStoreConfig), of which one at least tells that a directory is one.
-_STORE_FOLDERS = frozenset({COMMITLOG_FOLDER, QUEUE_FOLDER, CONFIG_FOLDER, INDEX_FOLDER})
-_DLEDGER_PREFIX = "dledger-"
-_SPLITTER = ","  # MixAll.MULTI_PATH_SPLITTER
+_ROOT_FOLDERS = STORE_FOLDERS | {INDEX_FOLDER}
 
 
 def store_of(file_path: str) -> str:
@@ -97,8 +99,8 @@ def store_of_log(path: str) -> str:
             of several with commas between, the first one counts.
     """
     first = path
-    if _SPLITTER in path and not exists(path):
-        first = path.partition(_SPLITTER)[0].strip()
+    if MULTI_PATH_SPLITTER in path and not exists(path):
+        first = path.partition(MULTI_PATH_SPLITTER)[0].strip()
     return _root_of(folder_of(first) if _LOG_FILE.fullmatch(last_name(first)) else first)
 
 
@@ -119,7 +121,7 @@ def _may_hold_log(path: str) -> bool:
     if _LOG_FILE.fullmatch(last_name(path)):
         return True
     return any(
-        entry.name in _STORE_FOLDERS or entry.name.startswith(_DLEDGER_PREFIX)
+        entry.name in _ROOT_FOLDERS or entry.name.startswith(DLEDGER_PREFIX)
         if entry.is_directory
         else _LOG_FILE.fullmatch(entry.name)
         for entry in entries_or_none(path)

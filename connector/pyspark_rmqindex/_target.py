@@ -39,7 +39,7 @@ __all__ = [
     "write_options",
 ]
 
-_STORE_FOLDERS = (COMMITLOG_FOLDER, QUEUE_FOLDER)
+_MESSAGE_FOLDERS = (COMMITLOG_FOLDER, QUEUE_FOLDER)
 # A broker's names are times; the other stores of a broker have names of 20 digits.
 _NAME_DIGITS = 17
 _TAIL_ENTRIES = 4096
@@ -121,7 +121,7 @@ def _index_directory(path: str) -> Path | str:
     if not local.is_dir():
         raise RmqIndexError(f"{local}: expected an index directory or a store to write to, a file")
     folders = {entry.name for entry in local.iterdir() if entry.is_dir()}
-    if INDEX_FOLDER not in folders and folders.intersection(_STORE_FOLDERS):
+    if INDEX_FOLDER not in folders and folders.intersection(_MESSAGE_FOLDERS):
         return local / INDEX_FOLDER
     return Path(resolve(local).path)
 
@@ -135,7 +135,7 @@ def _remote_directory(path: str) -> str:
     if not exists(path):
         return path
     folders = {entry.name for entry in entries_or_none(path) if entry.is_directory}
-    if INDEX_FOLDER not in folders and folders.intersection(_STORE_FOLDERS):
+    if INDEX_FOLDER not in folders and folders.intersection(_MESSAGE_FOLDERS):
         return child_uri(path, INDEX_FOLDER)
     resolved = resolve(path)
     if resolved.is_file:

@@ -29,6 +29,7 @@ from rmqindex._message_ids import decode_offset_msg_id
 from rmqindex._paths import index_files
 from rmqindex._render import make_console
 from rmqindex._storage import is_remote
+from rmqindex._store_layout import INDEX_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,7 +131,7 @@ def _by_unique_key(path: str, key: str, topics: Sequence[str], log: CommitLog) -
     if not topics or is_remote(path):
         return []
     root = Path(path)
-    store = root if (root / "index").is_dir() else root.parent
+    store = root if (root / INDEX_FOLDER).is_dir() else root.parent
     try:
         files = index_files(store)
     except RmqIndexError:

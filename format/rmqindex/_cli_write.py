@@ -32,7 +32,7 @@ from rmqindex._layout import Layout
 from rmqindex._rebuild import rebuild_index
 from rmqindex._relayout import expire_index, expired_files, relayout_index
 from rmqindex._render import counted
-from rmqindex._store_layout import COMMITLOG_FOLDER
+from rmqindex._store_layout import COMMITLOG_FOLDER, INDEX_FOLDER
 from rmqindex._verify import commit_log_of
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def rebuild(
     rebuild that was stopped is gone on with by --resume.
     """
     layout = layout_of(max_hash_slot_num, max_index_num)
-    target = Path(store) / "index" if out is None else out
+    target = Path(store) / INDEX_FOLDER if out is None else out
     if resume and (replace or from_offset is not None):
         raise typer.BadParameter("not together with --replace or --from", param_hint="--resume")
     if out is None and not (Path(store) / COMMITLOG_FOLDER).is_dir():

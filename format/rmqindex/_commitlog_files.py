@@ -22,7 +22,7 @@ from rmqindex._errors import RmqIndexError
 from rmqindex._layout import INT64_MAX
 from rmqindex._paths import FileEntry, directory_entries
 from rmqindex._storage import is_remote, local_path, open_filesystem, unreadable
-from rmqindex._store_layout import COMMITLOG_FOLDER
+from rmqindex._store_layout import COMMITLOG_FOLDER, DLEDGER_PREFIX, MULTI_PATH_SPLITTER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LogFile", "find_files", "gaps_of", "mapped_file_size_of"]
 
-_SPLITTER = ","  # MixAll.MULTI_PATH_SPLITTER
 _NAME = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
-_DLEDGER_PREFIX = "dledger-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +107,9 @@ def _paths(
     if not isinstance(path, (str, os.PathLike)):
         return list(path)
     text = os.fspath(path)
-    if _SPLITTER not in text or (filesystem is None and _exists_locally(text)):
+    if MULTI_PATH_SPLITTER not in text or (filesystem is None and _exists_locally(text)):
         return [path]
-    return [part.strip() for part in text.split(_SPLITTER) if part.strip()]
+    return [part.strip() for part in text.split(MULTI_PATH_SPLITTER) if part.strip()]
 
 
 def _exists_locally(text: str) -> bool:
@@ -136,7 +134,7 @@ def _files_of(path: PathLike, filesystem: pafs.FileSystem | None) -> list[LogFil
     folders = {entry.name: entry for entry in entries if entry.is_directory}
     if COMMITLOG_FOLDER in folders:
         return _files_of_folder(folders[COMMITLOG_FOLDER].path, filesystem)
-    dledger = sorted(name for name in folders if name.startswith(_DLEDGER_PREFIX))
+    dledger = sorted(name for name in folders if name.startswith(DLEDGER_PREFIX))
     if dledger:
         raise RmqIndexError(
             f"{text}: a DLedger store ({dledger[0]}), whose records have other heads; it is not "

@@ -29,7 +29,7 @@ from rmqindex._own_files import open_regular
 from rmqindex._owner import Owner
 from rmqindex._paths import index_entries, resolve
 from rmqindex._storage import is_remote, local_path
-from rmqindex._store_layout import COMMITLOG_FOLDER
+from rmqindex._store_layout import COMMITLOG_FOLDER, INDEX_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from rmqindex._storage import PathLike
 
 __all__ = ["IndexDirectory", "QueryOffsetResult"]
-
-# StorePathConfigHelper.getStorePathIndex, getStorePathCommitLog.
-_INDEX_NAME = "index"
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,8 +441,8 @@ def _index_directory(path: PathLike, *, writable: bool) -> Path | str:
         local = local_path(path)
         if not local.exists():
             return local
-        if not (local / _INDEX_NAME).exists() and _is_store_root(local):
-            return local / _INDEX_NAME
+        if not (local / INDEX_FOLDER).exists() and _is_store_root(local):
+            return local / INDEX_FOLDER
     resolved = resolve(path)
     if resolved.is_file:
         raise RmqIndexError(f"{path}: expected an index directory or a store root, got a file")

@@ -38,7 +38,12 @@ from rmqindex._storage import (
     open_source,
     unreadable,
 )
-from rmqindex._store_layout import COMMITLOG_FOLDER, CONFIG_FOLDER, INDEX_FOLDER
+from rmqindex._store_layout import (
+    COMMITLOG_FOLDER,
+    DLEDGER_PREFIX,
+    INDEX_FOLDER,
+    STORE_FOLDERS,
+)
 
 if TYPE_CHECKING:
     from rmqindex._storage import ByteSource, PathLike
@@ -59,9 +64,6 @@ __all__ = [
 _QUEUE_FOLDERS = (QUEUE_FOLDER, BATCH_FOLDER)
 # UtilAll.offset2FileName.
 _LOG_NAME = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
-# Folders that only a store root has (MessageStoreConfig, StorePathConfigHelper).
-_STORE_FOLDERS = (COMMITLOG_FOLDER, QUEUE_FOLDER, CONFIG_FOLDER)
-_DLEDGER_PREFIX = "dledger-"
 _TIERED_FOLDER = "tiered_index_file"
 _ROCKSDB_FOLDER = "RocksDBMessageStore"
 _ROCKSDB_FILE = "CURRENT"
@@ -146,7 +148,7 @@ def resolve(path: PathLike) -> ResolvedPath:
         return ResolvedPath(text, is_file=False)
     if INDEX_FOLDER in folders:
         return ResolvedPath(names[INDEX_FOLDER].path, is_file=False)
-    if any(name in folders for name in _STORE_FOLDERS):
+    if any(name in folders for name in STORE_FOLDERS):
         raise RmqIndexError(f"{text}: expected a store with a folder {INDEX_FOLDER}, found none")
     return ResolvedPath(text, is_file=False)
 
@@ -335,7 +337,7 @@ def _folders_beside(path: str) -> set[str]:
 
 def _refuse_dledger(path: str, folders: set[str]) -> None:
     for name in sorted(folders):
-        if name.startswith(_DLEDGER_PREFIX):
+        if name.startswith(DLEDGER_PREFIX):
             raise RmqIndexError(
                 f"{path}: a DLedger store ({name}), whose offsets mean something else, is not "
                 "supported"

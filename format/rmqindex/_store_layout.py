@@ -1,8 +1,17 @@
-"""The folders of a store root (RocketMQ: ``StorePathConfigHelper``)."""
+"""Names of a store root (RocketMQ: ``StorePathConfigHelper``, ``MessageStoreConfig``)."""
 
 from __future__ import annotations
 
-__all__ = ["COMMITLOG_FOLDER", "CONFIG_FOLDER", "INDEX_FOLDER"]
+from rmqindex._consume_queue_layout import QUEUE_FOLDER
+
+__all__ = [
+    "COMMITLOG_FOLDER",
+    "CONFIG_FOLDER",
+    "DLEDGER_PREFIX",
+    "INDEX_FOLDER",
+    "MULTI_PATH_SPLITTER",
+    "STORE_FOLDERS",
+]
 
 #: Where the IndexFiles are.
 INDEX_FOLDER = "index"
@@ -10,3 +19,9 @@ INDEX_FOLDER = "index"
 COMMITLOG_FOLDER = "commitlog"
 #: Where the broker keeps the state of topics and consumers.
 CONFIG_FOLDER = "config"
+#: What only a store root has beside ``index``; none of it holds IndexFiles.
+STORE_FOLDERS = frozenset({COMMITLOG_FOLDER, QUEUE_FOLDER, CONFIG_FOLDER})
+#: How the folder begins that holds the log of a DLedger store.
+DLEDGER_PREFIX = "dledger-"
+#: Between the directories of one CommitLog (RocketMQ: ``MixAll.MULTI_PATH_SPLITTER``).
+MULTI_PATH_SPLITTER = ","
