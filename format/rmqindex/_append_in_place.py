@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rmqindex._append_undo import AppendRecord, AppendUndo
+from rmqindex._append_undo import AppendUndo
 from rmqindex._appender import EntryAppender
 from rmqindex._layout import HEADER_SIZE
 from rmqindex._linking import slot_numbers
@@ -88,11 +88,7 @@ class InPlaceAppend:
         except BaseException:
             self.close()
             raise
-        checksum = AppendUndo.checksum_of(changed, values)
-        record = AppendRecord(
-            path.name, layout.hash_slot_num, layout.index_num, header.hex(), total, *end, checksum
-        )
-        self.undo = AppendUndo(record, changed, values)
+        self.undo = AppendUndo.planned(path.name, layout, header, total, end, changed, values)
 
     def apply(self) -> IndexHeader:
         """Append the entries, and wait until they are on the disk.
@@ -145,19 +141,15 @@ class InPlaceFlush:
             OSError: The file cannot be read.
         """
         self._appender = appender
-        layout, header, was = appender.layout, appender.header, appender.written_header
-        numbers, values = appender.overwritten_slots()
-        record = AppendRecord(
+        header, was = appender.header, appender.written_header
+        self.undo = AppendUndo.planned(
             name,
-            layout.hash_slot_num,
-            layout.index_num,
-            was.to_bytes().hex(),
+            appender.layout,
+            was.to_bytes(),
             header.index_count - was.index_count,
-            header.end_phy_offset,
-            header.end_timestamp,
-            AppendUndo.checksum_of(numbers, values),
+            (header.end_phy_offset, header.end_timestamp),
+            *appender.overwritten_slots(),
         )
-        self.undo = AppendUndo(record, numbers, values)
 
     def apply(self) -> IndexHeader:
         """Flush, and wait until everything is on the disk.

@@ -138,10 +138,33 @@ class AppendUndo:
     numbers: NDArray[np.int32]
     values: NDArray[np.int32]
 
-    @staticmethod
-    def checksum_of(numbers: NDArray[np.int32], values: NDArray[np.int32]) -> int:
-        """Return the checksum that a record of these slots has."""
-        return zlib.crc32(_slot_bytes(numbers, values))
+    @classmethod
+    def planned(
+        cls,
+        name: str,
+        layout: Layout,
+        header: bytes,
+        entries: int,
+        end: tuple[int, int],
+        numbers: NDArray[np.int32],
+        values: NDArray[np.int32],
+    ) -> AppendUndo:
+        """Return the undo of an append that is to come.
+
+        Args:
+            name: The file's name in its directory.
+            layout: Its geometry.
+            header: Its header now, 40 bytes.
+            entries: How many are appended.
+            end: Offset and store time of the last one.
+            numbers: int32, the slots that change, ascending.
+            values: int32, what they hold now.
+        """
+        checksum = zlib.crc32(_slot_bytes(numbers, values))
+        record = AppendRecord(
+            name, layout.hash_slot_num, layout.index_num, header.hex(), entries, *end, checksum
+        )
+        return cls(record, numbers, values)
 
     @classmethod
     def without_slots(cls, record: AppendRecord) -> AppendUndo:
