@@ -210,14 +210,20 @@ def _zone(value: str) -> str:
 _UNITS = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30}
 
 
-def _size(value: str) -> int:
+def _quantity(value: str, units: Mapping[str, int]) -> int:
+    """Return a whole number with one of some units, in the smallest of them; 0 for other text."""
     text = value.strip().lower()
-    digits = text.rstrip("bkmg")
+    digits = text.rstrip("".join(units))
     unit = text[len(digits) :]
     is_number = digits.isdecimal() and len(digits) <= _MOST_DIGITS
-    if not is_number or unit not in _UNITS or int(digits) < 1:
+    return int(digits) * units[unit] if is_number and unit in units else 0
+
+
+def _size(value: str) -> int:
+    size = _quantity(value, _UNITS)
+    if not size:
         raise ValueError("a number of bytes of at least 1, such as 134217728 or 128m")
-    return int(digits) * _UNITS[unit]
+    return size
 
 
 # Hadoop's unit where none is given.
@@ -225,11 +231,7 @@ _DURATIONS = {"": 1, "ms": 1, "s": 1000, "m": 60_000}
 
 
 def _duration(value: str) -> int:
-    text = value.strip().lower()
-    digits = text.rstrip("ms")
-    unit = text[len(digits) :]
-    is_number = digits.isdecimal() and len(digits) <= _MOST_DIGITS
-    time = int(digits) * _DURATIONS[unit] if is_number and unit in _DURATIONS else 0
+    time = _quantity(value, _DURATIONS)
     if not 1 <= time <= INT32_MAX:
         raise ValueError(f"a time from 1 to {INT32_MAX} ms, such as 5000 (milliseconds), 5s or 1m")
     return time
