@@ -32,23 +32,23 @@ def task_name() -> tuple[int, str]:
 
 @contextlib.contextmanager
 def cleaned_up(job: WriteJob, remove: Callable[[], None]) -> Iterator[None]:
-    """Remove what a task staged when it fails, and say so when its job was ended meanwhile.
+    """Let a task leave the staging in the end, and remove what it staged when it fails.
 
     Raises:
-        RmqIndexError: The staging directory is gone.
+        RmqIndexError: The staging directory is gone: the job was ended meanwhile.
     """
     try:
         yield
     except BaseException as error:
         remove()
-        is_ended = isinstance(error, FileNotFoundError) and not job.staging.path.exists()
-        job.staging.leave()
-        if is_ended:
+        if isinstance(error, FileNotFoundError) and not job.staging.path.exists():
             raise RmqIndexError(
                 f"{job.staging.path}: expected the staging directory of this write, got none: the "
                 "write was ended, or this host does not share the file system with the driver"
             ) from error
         raise
+    finally:
+        job.staging.leave()
 
 
 def unindexed(job: WriteJob, rows: EntryRows) -> EntryRows:

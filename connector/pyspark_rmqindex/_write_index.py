@@ -159,7 +159,6 @@ def _stage(
             buffer.add(unindexed(job, shape.read(batch)))
         buffer.finish()
         job.staging.publish([each.name for each in buffer.slices])
-    job.staging.leave()
     yield from ({**asdict(each), "store": stores.store} for each in buffer.slices)
 
 
@@ -175,5 +174,4 @@ def _build(
                 job.staging.fetch([part.name for part in plans[number].slices])
                 built = build_file(job.staging.path, path.name, plans[number])
                 job.staging.publish([path.name])
-            job.staging.leave()
             yield {"number": number, **asdict(built)}

@@ -88,7 +88,6 @@ class IndexWriter(DataSourceArrowWriter):
             result = task.run(iterator)
             self._job.staging.publish([run.name for run in result.runs])
             self._job.staging.publish([file.name for file in result.files])
-        self._job.staging.leave()
         return result
 
     @reaching_s3
