@@ -82,7 +82,7 @@ def committed_listing(
         listing = {name: (each, name) for name, each in found.items()}
         try:
             for name in sorted(found):
-                if name.startswith(STAGING_PREFIX) and name.endswith(_COMMIT_SUFFIX):
+                if _is_record(name):
                     _Record.read(filesystem, f"{inner_path}/{name}").show_in(listing)
         except FileNotFoundError:  # the commit was finished since it was listed
             continue
@@ -270,7 +270,7 @@ class RemoteStaging:
             if not name.startswith(STAGING_PREFIX):
                 continue
             with contextlib.suppress(FileNotFoundError):  # its owner was quicker
-                if name.endswith(_COMMIT_SUFFIX):
+                if _is_record(name):
                     record = _Record.read(filesystem, info.path)
                     if record.owner.is_gone():
                         _finish(filesystem, inner, record, time.monotonic())
@@ -303,10 +303,7 @@ class RemoteStaging:
         infos = {info.path: info for info in filesystem.get_file_info(_within(inner))}
         mine = infos[self._record(inner)]
         for path, info in infos.items():
-            name = info.base_name
-            if path == mine.path or not name.startswith(STAGING_PREFIX):
-                continue
-            if not name.endswith(_COMMIT_SUFFIX):
+            if path == mine.path or not _is_record(info.base_name):
                 continue
             try:
                 other = _Record.read(filesystem, path)
@@ -445,6 +442,11 @@ def _check_lease(started: float) -> None:
 def _store(filesystem: pafs.FileSystem, path: str, data: bytes) -> None:
     with filesystem.open_output_stream(path) as stream:
         stream.write(data)
+
+
+def _is_record(name: str) -> bool:
+    """Tell whether a name is that of a claim or a record."""
+    return name.startswith(STAGING_PREFIX) and name.endswith(_COMMIT_SUFFIX)
 
 
 def _is_there(filesystem: pafs.FileSystem, path: str) -> bool:
