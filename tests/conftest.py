@@ -50,6 +50,15 @@ def golden():
     return GOLDEN
 
 
+@pytest.fixture
+def store(tmp_path):
+    """A copy of the sample store to change."""
+    from rmqindex import sample_store
+
+    shutil.copytree(sample_store(), tmp_path / "store")
+    return tmp_path / "store"
+
+
 @pytest.fixture(scope="session")
 def default_size_file(tmp_path_factory):
     """A sparse file of the default geometry with 300,000 entries, written by RocketMQ itself."""

@@ -13,10 +13,12 @@ Run as a program it appends at a steady rate until its time is over, or it is ki
 from __future__ import annotations
 
 import argparse
+import contextlib
 import mmap
 import os
 import random
 import struct
+import subprocess
 import sys
 import time
 from datetime import datetime
@@ -195,6 +197,56 @@ class LiveStore:
         offset = self.log.append(message, half=half)
         for key in [uniq_key, *keys]:
             self.index.put(java_hash(f"{topic}#{key}"), offset, now)
+
+
+@contextlib.contextmanager
+def started(root, folder, **settings):
+    """Run this as a program; yield its process once there is a file in a folder of the store.
+
+    Args:
+        root: The store.
+        folder: ``index`` or ``commitlog``.
+        **settings: Its options.
+    """
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
+    command = [sys.executable, __file__, root, *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        while not any(Path(root).glob(f"{folder}/*")):
+            assert writer.poll() is None, "it ended without a file"
+            time.sleep(0.01)
+        yield writer
+
+
+def follow(writer, offset, open_stream, limits, next_batch, rows_of):
+    """Read a stream of what a program writes to its end, with readers that die at any moment.
+
+    Args:
+        writer: The program, as of :func:`started`.
+        offset: Where the stream begins.
+        open_stream: Opens a reader, with a limit of its batches or without.
+        limits: The name of such a limit, and values to choose among.
+        next_batch: Returns the end of a reader's next batch behind an offset, and its rows.
+        rows_of: Returns the rows that a reader has between two offsets.
+
+    Returns:
+        The rows of all batches, and how many batches had any.
+    """
+    name, values = limits
+    chance = random.Random()
+    reader, rows, batches = None, [], 0
+    while True:
+        is_over = writer.poll() is not None
+        if reader is None or chance.random() < 0.3:
+            reader = open_stream(**{name: str(chance.choice(values))})
+        end, more = next_batch(reader, offset)
+        if chance.random() < 0.1:
+            # The process died before the batch was done: it is planned again.
+            assert rows_of(open_stream(), offset, end) == more
+        rows += more
+        batches += end != offset
+        if is_over and end == offset:
+            return rows, batches
+        offset = end
 
 
 def main(argv=None):

@@ -1,7 +1,6 @@
 """``rmqindex verify`` and ``rmqindex plot``."""
 
 import json
-import shutil
 import sys
 
 import pytest
@@ -9,13 +8,6 @@ import pytest
 import rmqindex
 
 STORE = rmqindex.sample_store()
-
-
-@pytest.fixture
-def store(tmp_path):
-    """A copy of the sample store to damage."""
-    shutil.copytree(STORE, tmp_path / "store")
-    return tmp_path / "store"
 
 
 def break_a_slot(store):

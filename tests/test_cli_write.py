@@ -14,13 +14,6 @@ GEOMETRY = ("--max-hash-slot-num", 97, "--max-index-num", 200)
 CONTENT = [path.read_bytes() for path in sorted((STORE / "index").iterdir())]
 
 
-@pytest.fixture
-def store(tmp_path):
-    """A copy of the sample store to change."""
-    shutil.copytree(STORE, tmp_path / "store")
-    return tmp_path / "store"
-
-
 def content(directory):
     """Return the bytes of the files, oldest first."""
     return [path.read_bytes() for path in sorted(directory.iterdir())]

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from rmqindex import CommitLog, ConsumeQueue, Layout
+from rmqindex._consume_queue_layout import QUEUE_FOLDER, SCHEDULE_TOPIC
 
 from . import scenario, truth
 
@@ -34,7 +35,6 @@ _SETTLE_SECONDS = 300
 _POLL_SECONDS = 0.05
 # Nothing comes of itself after a longer silence.
 _QUIET_SECONDS = 0.7
-_SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"  # TopicValidator.RMQ_SYS_SCHEDULE_TOPIC
 
 
 def settings_of(layout: Layout) -> dict[str, object]:
@@ -141,7 +141,7 @@ def await_delivered(store: Path) -> None:
 
     It does so now and then, and what is not put down when it dies it delivers once more.
     """
-    queues = ConsumeQueue.find(store / "consumequeue" / _SCHEDULE_TOPIC)
+    queues = ConsumeQueue.find(store / QUEUE_FOLDER / SCHEDULE_TOPIC)
     # ScheduleMessageService.queueId2DelayLevel
     wanted = {queue.queue_id + 1: queue.max_offset for queue in queues}
     deadline = time.monotonic() + _SETTLE_SECONDS

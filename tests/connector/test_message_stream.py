@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import random
-import subprocess
-import sys
 import time
+from functools import partial
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
-import live_broker
 from commitlog_encoder import Message
-from live_broker import LiveLog
+from live_broker import LiveLog, follow, started
 from pyspark_rmqindex._message_reader import MessageReader
 from pyspark_rmqindex._message_stream import MessageStreamReader
 from pyspark_rmqindex._options import message_options
@@ -268,26 +265,12 @@ def test_options_of_loads_that_make_no_sense_are_refused():
 def test_a_writing_process_is_followed_with_readers_that_die_at_any_moment(tmp_path):
     """Thousands of messages a second, some of which stand half written for a moment."""
     root = tmp_path / "store"
-    command = [sys.executable, live_broker.__file__, root, "--seconds", "3", "--rate", "2000"]
-    writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    while not (root / "commitlog").is_dir() or not any((root / "commitlog").iterdir()):
-        time.sleep(0.01)
-    chance = random.Random()
-    reader, rows, batches = open_stream(root), [], 0
-    offset = reader.initialOffset()
-    while True:
-        is_over = writer.poll() is not None
-        if chance.random() < 0.3:
-            reader = open_stream(root, maxMessagesPerTrigger=str(chance.choice([50, 2_000])))
-        end, more = next_batch(reader, offset)
-        if chance.random() < 0.1:
-            assert rows_of(open_stream(root), offset, end) == more
-        rows += more
-        batches += end != offset
-        if is_over and end == offset:
-            break
-        offset = end
-    count = int(writer.communicate()[0])
+    limits = ("maxMessagesPerTrigger", [50, 2_000])
+    with started(root, "commitlog", seconds=3, rate=2000) as writer:
+        offset = open_stream(root).initialOffset()
+        opened = partial(open_stream, root)
+        rows, batches = follow(writer, offset, opened, limits, next_batch, rows_of)
+        count = int(writer.communicate()[0])
     load = MessageReader(message_options({"path": str(root)}), message_schema())
     expected = [
         offset

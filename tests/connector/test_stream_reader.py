@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
-import subprocess
-import sys
-import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles, ReadMaxRows
 from pyspark.sql.types import StructType
 
-import live_broker
-from live_broker import LiveIndex
+from live_broker import LiveIndex, follow, started
 from pyspark_rmqindex._message_source import MessageSource
 from pyspark_rmqindex._options import read_options
 from pyspark_rmqindex._reader import IndexReader
@@ -398,26 +394,9 @@ def test_a_file_that_is_written_anew_after_the_look_at_it_is_refused(index, monk
 def test_a_writing_process_is_followed_with_readers_that_die_at_any_moment(tmp_path):
     """Thousands of entries a second, files that roll, and what the mapping holds at that moment."""
     root = tmp_path / "store"
-    command = [sys.executable, live_broker.__file__, root, "--seconds", "4"]
-    reader, offset, rows, batches = None, {}, [], 0
-    chance = random.Random()
-    with subprocess.Popen([*command, "--rate", "3000", "--index-num", "1500"]) as writer:
-        while not (root / "index").is_dir() or not any((root / "index").iterdir()):
-            time.sleep(0.01)
-        while True:
-            is_over = writer.poll() is not None
-            if reader is None or chance.random() < 0.3:
-                limits = {"maxEntriesPerTrigger": str(chance.choice([100, 2_000, 10_000]))}
-                reader = open_stream(root, **limits)
-            end, more = next_batch(reader, offset)
-            if chance.random() < 0.1:
-                # The process died before the batch was done: it is planned again.
-                assert rows_of(open_stream(root), offset, end) == more
-            rows += more
-            batches += end != offset
-            if is_over and end == offset:
-                break
-            offset = end
+    limits = ("maxEntriesPerTrigger", [100, 2_000, 10_000])
+    with started(root, "index", seconds=4, rate=3000, index_num=1500) as writer:
+        rows, batches = follow(writer, {}, partial(open_stream, root), limits, next_batch, rows_of)
     assert writer.returncode == 0
     assert rows == everything(root / "index", 375)
     assert batches > 10

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 import time
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
-import live_broker
+from live_broker import LiveIndex, started
 
 pytestmark = pytest.mark.spark_streams
 LIMITS = {"rmqindex": "maxEntriesPerTrigger", "rmqcommitlog": "maxMessagesPerTrigger"}
@@ -33,19 +31,16 @@ def start(spark, root, name, **trigger):
 def test_streams_that_are_stopped_at_any_moment_hold_exactly_what_was_written(spark, tmp_path):
     """Entries and messages of a store that is written meanwhile, each once."""
     root = tmp_path / "store"
-    command = [sys.executable, live_broker.__file__, root, "--seconds", "6", "--rate", "2000"]
-    writer = subprocess.Popen(command)
-    while not (root / "index").is_dir() or not any((root / "index").iterdir()):
-        time.sleep(0.01)
     chance = random.Random()
-    while writer.poll() is None:
-        queries = [start(spark, root, name, processingTime="0 seconds") for name in LIMITS]
-        time.sleep(chance.uniform(0.5, 3))
-        for query in queries:
-            query.stop()
-            failure = query.exception()
-            # On a busy machine Spark may not wait long enough for Python: one more restart.
-            assert failure is None or "connect back" in str(failure)
+    with started(root, "index", seconds=6, rate=2000) as writer:
+        while writer.poll() is None:
+            queries = [start(spark, root, name, processingTime="0 seconds") for name in LIMITS]
+            time.sleep(chance.uniform(0.5, 3))
+            for query in queries:
+                query.stop()
+                failure = query.exception()
+                # On a busy machine Spark may not wait long enough for Python: one more restart.
+                assert failure is None or "connect back" in str(failure)
     for name in LIMITS:
         query = start(spark, root, name, availableNow=True)
         query.awaitTermination()
@@ -82,7 +77,7 @@ def test_a_stream_takes_a_schema_and_filters_and_ends_where_nothing_is_new(spark
 
 def test_lost_entries_end_a_stream_with_an_error_that_names_them(spark, tmp_path):
     """The exception of the query carries the file, the position and what to do."""
-    index = live_broker.LiveIndex(tmp_path / "index", 5, 12)
+    index = LiveIndex(tmp_path / "index", 5, 12)
     for number in range(1, 31):
         index.put(number * 7919, number * 100, 1_700_000_000_000 + number)
     stream = spark.readStream.format("rmqindex").option("maxEntriesPerTrigger", 15)

@@ -294,27 +294,34 @@ def _workers(pid):
 
 def run_applications(kind, kills, chance, parent=None):
     """Kill applications of one kind, several in one directory; return the tally."""
-    tally = Tally(f"{kind}, in Spark")
-    while tally.kills.total() < kills and not tally.faults:
-        with Application(kind, chance, tally, parent) as application:
-            while tally.kills.total() < kills and not application.is_done:
-                application.start()
-                application.kill_application()
-            application.finish()
-    return tally
+
+    def kill(application, _left):
+        application.start()
+        application.kill_application()
+
+    return _run(kind, kills, chance, parent, kill)
 
 
 def run_workers(kind, kills, chance, parent=None):
     """Kill Python workers of one kind of write; return the tally."""
+
+    def kill(application, left):
+        if not application.lives:
+            application.start()
+        if application.is_stream:
+            application.kill_workers(left)
+        else:
+            application.kill_worker()
+
+    return _run(kind, kills, chance, parent, kill)
+
+
+def _run(kind, kills, chance, parent, kill):
+    """Kill until there were enough kills or a fault, in new applications as they are needed."""
     tally = Tally(f"{kind}, in Spark")
     while tally.kills.total() < kills and not tally.faults:
         with Application(kind, chance, tally, parent) as application:
             while tally.kills.total() < kills and not application.is_done:
-                if not application.lives:
-                    application.start()
-                if application.is_stream:
-                    application.kill_workers(kills - tally.kills.total())
-                else:
-                    application.kill_worker()
+                kill(application, kills - tally.kills.total())
             application.finish()
     return tally

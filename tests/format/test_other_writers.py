@@ -58,13 +58,6 @@ with staging.exclusive(create=True):
 """
 
 
-@pytest.fixture
-def store(tmp_path):
-    """A copy of the sample store to change."""
-    shutil.copytree(STORE, tmp_path / "store")
-    return tmp_path / "store"
-
-
 def content(directory):
     """Return the bytes of the files, oldest first."""
     return [path.read_bytes() for path in sorted(directory.iterdir())]

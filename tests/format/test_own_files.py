@@ -20,7 +20,6 @@ from rmqindex import (
     cover_index,
     rebuild_consume_queues,
     rebuild_index,
-    sample_store,
 )
 from rmqindex._append_in_place import InPlaceAppend
 from rmqindex._journal import Staging, effective_listing, staging_root
@@ -51,13 +50,6 @@ def elsewhere(tmp_path):
         str(path.relative_to(home)): path.read_bytes() for path in home.rglob("*") if path.is_file()
     }
     assert there == EVERYTHING
-
-
-@pytest.fixture
-def store(tmp_path):
-    """A store of one's own."""
-    shutil.copytree(sample_store(), tmp_path / "store")
-    return tmp_path / "store"
 
 
 @pytest.fixture

@@ -8,20 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqindex import RmqIndexError, sample_store
+from rmqindex import RmqIndexError
 from rmqindex import _paths as paths
 
 
 def names(entries):
     """Return the names of entries."""
     return [entry.name for entry in entries]
-
-
-@pytest.fixture
-def store(tmp_path):
-    """A copy of the sample store."""
-    shutil.copytree(sample_store(), tmp_path / "store")
-    return tmp_path / "store"
 
 
 class TestOtherFiles:

@@ -33,13 +33,6 @@ GOLDEN2 = Path(__file__).parents[1] / "golden2" / "store"
 
 
 @pytest.fixture
-def store(tmp_path):
-    """A copy of the sample store to damage."""
-    shutil.copytree(rmqindex.sample_store(), tmp_path / "store")
-    return tmp_path / "store"
-
-
-@pytest.fixture
 def files(store):
     """Its IndexFiles, oldest first."""
     return sorted((store / "index").iterdir())
