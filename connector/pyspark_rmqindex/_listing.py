@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -109,17 +110,28 @@ def list_slices(options: ReadOptions, stores: frozenset[str] | None = None) -> L
     return Listing(slices, len(before), any(is_remote(each.name_path) for each in before))
 
 
-def open_slice(each: FileSlice, options: ReadOptions) -> IndexFile | None:
-    """Open the file of a slice, and check that it is still the one that was planned.
+@contextlib.contextmanager
+def open_slice(each: FileSlice, options: ReadOptions) -> Iterator[IndexFile | None]:
+    """Open the file of a slice, and check before and after that it is the one that was planned.
 
-    While a commit replaces a file, its old content stands elsewhere for a moment.
-
-    Returns:
+    Yields:
         The open file; None where it is gone and the options ignore missing files.
 
     Raises:
         RmqIndexError: The file is gone, or another one has its name.
     """
+    file = _planned_file(each, options)
+    if file is None:
+        yield None
+        return
+    with file:
+        yield file
+        if not file.matches(each.fingerprint, again=True):
+            raise _gone(each, "written anew")
+
+
+def _planned_file(each: FileSlice, options: ReadOptions) -> IndexFile | None:
+    """Open a planned file; while a commit replaces it, it stands elsewhere for a moment."""
     layout = Layout(each.hash_slot_num, each.index_num)
     problem: RmqIndexError | None = None
     is_replaced = False
@@ -131,12 +143,7 @@ def open_slice(each: FileSlice, options: ReadOptions) -> IndexFile | None:
         except RmqIndexError as error:
             problem = error
             continue
-        header = file.header
-        if (
-            header.begin_timestamp == each.begin_timestamp
-            and header.begin_phy_offset == each.begin_phy_offset
-            and header.index_count >= each.index_count
-        ):
+        if file.matches(each.fingerprint):
             return file
         file.close()
         is_replaced = True
@@ -145,10 +152,14 @@ def open_slice(each: FileSlice, options: ReadOptions) -> IndexFile | None:
             raise problem
         if options.ignore_missing:
             return None
-    raise RmqIndexError(
-        f"{each.name_path}: the file was {'replaced' if is_replaced else 'removed'} since the "
-        "query was planned; run the query again"
-    ) from problem
+    raise _gone(each, "replaced" if is_replaced else "removed") from problem
+
+
+def _gone(each: FileSlice, what: str) -> RmqIndexError:
+    return RmqIndexError(
+        f"{each.name_path}: the file was {what} since the query was planned; run the query again, "
+        "on a fresh DataFrame"
+    )
 
 
 def _whereabouts(each: FileSlice) -> Iterator[str]:
@@ -183,21 +194,20 @@ def _read_headers(files: list[FoundFile], options: ReadOptions) -> list[FileSlic
 
 def _whole_file(file: FoundFile, options: ReadOptions) -> FileSlice | None:
     with IndexFile(file.path, options.layout, mode=options.mode) as index_file:
-        header, layout = index_file.header, index_file.layout
-        limit = index_file.entry_count + FIRST_POSITION
-    if limit <= FIRST_POSITION or layout is None:
+        layout, fingerprint = index_file.layout, index_file.fingerprint()
+        begin_timestamp = index_file.header.begin_timestamp
+    if layout is None or fingerprint is None:
         return None
     return FileSlice(
         path=file.path,
         name_path=file.name_path,
         hash_slot_num=layout.hash_slot_num,
         index_num=layout.index_num,
-        begin_timestamp=header.begin_timestamp,
-        begin_phy_offset=header.begin_phy_offset,
-        index_count=header.index_count,
-        limit=limit,
+        begin_timestamp=begin_timestamp,
+        fingerprint=fingerprint,
+        limit=fingerprint.stop,
         start=FIRST_POSITION,
-        stop=limit,
+        stop=fingerprint.stop,
     )
 
 

@@ -23,6 +23,7 @@ from pyspark_rmqindex._planning import prune
 from pyspark_rmqindex._reader import with_logs
 from pyspark_rmqindex._record import log_plan
 from pyspark_rmqindex._schema import full_schema
+from rmqindex._identity import Fingerprint
 from rmqindex._s3 import using
 from rmqindex._storage import is_remote
 
@@ -234,7 +235,11 @@ def _listed(keys: DataFrame, options: ReadOptions) -> Listing:
     only = keys.sparkSession.range(0, 1, 1, 1)
     answer = only.mapInArrow(partial(_list_in_task, options), "listing STRING").collect()
     slices, total, remote = json.loads(answer[0][0])  # noqa: TID251  (a task of ours)
-    return Listing([FileSlice(**each) for each in slices], total, remote)
+    found = [
+        FileSlice(**{**each, "fingerprint": Fingerprint.from_dict(each["fingerprint"])})
+        for each in slices
+    ]
+    return Listing(found, total, remote)
 
 
 def _list(options: ReadOptions) -> Listing:

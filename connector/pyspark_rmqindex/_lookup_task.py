@@ -143,14 +143,13 @@ class _Answer:
         if not len(wanted) or (verifier is None and not self._may_be_within(each)):
             self._searched["not read"] += 1
             return
-        opened = open_slice(each, self._options)
-        if opened is None:
-            return
         by_scan = self._options.mode == "DROPMALFORMED" or is_scanned(
             len(wanted), each, self._task.strategy, remote=is_remote(each.path)
         )
-        self._searched["scanned" if by_scan else "probed"] += 1
-        with opened as file:
+        with open_slice(each, self._options) as file:
+            if file is None:
+                return
+            self._searched["scanned" if by_scan else "probed"] += 1
             for hits in file.search(wanted, each.limit, by_scan=by_scan):
                 for entries in self._judged(file, each, hits, verifier):
                     yield from self._paired(each, entries)

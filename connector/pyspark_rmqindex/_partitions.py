@@ -11,6 +11,7 @@ from pyspark_rmqindex._filters import EVERYTHING, Range
 
 if TYPE_CHECKING:
     from pyspark_rmqindex._times import LocalTime
+    from rmqindex._identity import Fingerprint
 
 __all__ = ["FileSlice", "IndexPartition", "LocalBound", "Query"]
 
@@ -25,10 +26,8 @@ class FileSlice:
             commit is under way.
         hash_slot_num: Hash slots of the file.
         index_num: Entry places of the file.
-        begin_timestamp: The header's field; with the next two it tells whether the file is still
-            the planned one.
-        begin_phy_offset: The header's field.
-        index_count: The header's field.
+        begin_timestamp: The header's field.
+        fingerprint: What tells in a task whether the file is still the planned one.
         limit: The position after the last entry that was counted.
         start: The first position to read.
         stop: The position after the last one to read.
@@ -40,8 +39,7 @@ class FileSlice:
     hash_slot_num: int
     index_num: int
     begin_timestamp: int
-    begin_phy_offset: int
-    index_count: int
+    fingerprint: Fingerprint
     limit: int
     start: int
     stop: int

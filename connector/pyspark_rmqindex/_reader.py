@@ -177,10 +177,9 @@ class IndexReader(DataSourceReader):
                 )
                 check = _Check(verifier, self._options, times)
             for each in partition.slices:
-                opened = open_slice(each, self._options)
-                if opened is None:
-                    continue
-                with opened as file:
+                with open_slice(each, self._options) as file:
+                    if file is None:
+                        continue
                     if finder is None:
                         yield from _scan(file, each, query, times, builder, check)
                     else:

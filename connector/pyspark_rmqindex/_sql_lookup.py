@@ -125,11 +125,7 @@ class KeyFinder:
             if file is not None:
                 return file.lookup(hash_, each.limit)
             file = PointFile(each.path, Layout(each.hash_slot_num, each.index_num))
-            if (
-                file.header.begin_timestamp != each.begin_timestamp
-                or file.header.begin_phy_offset != each.begin_phy_offset
-                or file.header.index_count < each.index_count
-            ):
+            if not file.matches(each.fingerprint):
                 file.close()
                 return None
             if len(self._files) < self._max_open:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark_rmqindex._listing import FoundFile
     from pyspark_rmqindex._options import ReadOptions
     from pyspark_rmqindex._stream_offsets import StoreOffset
+    from rmqindex._identity import Fingerprint
 
 __all__ = ["Directories", "LiveFile"]
 
@@ -46,12 +47,14 @@ class LiveFile:
         path: Where it is read from.
         name_path: As what it is listed.
         layout: Its geometry.
+        fingerprint: What tells in a task whether it is still the same.
     """
 
     seen: SeenFile
     path: str
     name_path: str
     layout: Layout
+    fingerprint: Fingerprint
 
     def slice_of(self, start: int, stop: int) -> FileSlice:
         """Return what a task needs to read the entries from ``start`` to before ``stop``."""
@@ -61,8 +64,7 @@ class LiveFile:
             hash_slot_num=self.layout.hash_slot_num,
             index_num=self.layout.index_num,
             begin_timestamp=self.seen.begin_timestamp,
-            begin_phy_offset=self.seen.begin_phy_offset,
-            index_count=stop,
+            fingerprint=self.fingerprint,
             limit=stop,
             start=start,
             stop=stop,
@@ -74,6 +76,7 @@ class _Known(NamedTuple):
 
     seen: SeenFile
     layout: Layout
+    fingerprint: Fingerprint
     is_final: bool
 
 
@@ -148,7 +151,9 @@ class Directories:
                 if offset is not None and not is_current and offset.has_begun(known.seen):
                     continue
                 if known.is_final and not is_current:
-                    files[name] = LiveFile(known.seen, file.path, file.name_path, known.layout)
+                    files[name] = LiveFile(
+                        known.seen, file.path, file.name_path, known.layout, known.fingerprint
+                    )
                     continue
             live = self._live_file(file, name, directory)
             if live is not None:
@@ -166,7 +171,9 @@ class Directories:
             max(files.values(), key=lambda file: file.seen.begin).seen.name,
         }
         for name, file in files.items():
-            self._known[file.name_path] = _Known(file.seen, file.layout, name not in names)
+            self._known[file.name_path] = _Known(
+                file.seen, file.layout, file.fingerprint, name not in names
+            )
 
     def _forget(self, listed: list[FoundFile]) -> None:
         there = {file.name_path for file in listed}
@@ -188,9 +195,10 @@ class Directories:
             return None
         # Once more: what tells files apart is only final behind the first entry.
         with IndexFile(file.path, layout, mode=options.mode) as index_file:
-            header = index_file.header
+            header, fingerprint = index_file.header, index_file.fingerprint()
+        assert fingerprint is not None  # there are entries
         seen = SeenFile(name, header.begin_timestamp, header.begin_phy_offset, stop)
-        return LiveFile(seen, file.path, file.name_path, layout)
+        return LiveFile(seen, file.path, file.name_path, layout, fingerprint)
 
     def _layout_of(self, file: FoundFile, directory: str) -> Layout | None:
         """Return the geometry of a file as far as it is known before the file is searched for it.

@@ -23,6 +23,7 @@ from rmqindex._geometry import infer_layout
 from rmqindex._hash_set import HashSet
 from rmqindex._hashing import key_hash
 from rmqindex._header import IndexHeader
+from rmqindex._identity import Fingerprint
 from rmqindex._layout import (
     ENTRY_DTYPE,
     ENTRY_SIZE,
@@ -185,6 +186,36 @@ class IndexFile:
         With ``DROPMALFORMED`` a count beyond what the file can hold is cut to that.
         """
         return self._entry_count
+
+    def fingerprint(self) -> Fingerprint | None:
+        """Return what the file is recognised by later; None for one without entries.
+
+        Raises:
+            CorruptIndexError: The file ends before its last entry.
+            RmqIndexError: The storage failed.
+        """
+        if self._layout is None or not self._entry_count:
+            return None
+        self._check_open()
+        stop = self._entry_count + FIRST_POSITION
+        return Fingerprint.of(self._source, self._layout, stop)
+
+    def matches(self, fingerprint: Fingerprint, *, again: bool = False) -> bool:
+        """Return whether this is the file of a fingerprint, with at least as many entries.
+
+        Args:
+            fingerprint: Taken of this file, or of another one, maybe in another process.
+            again: Ask the storage once more, to prove that what was read meanwhile is of one file.
+
+        Raises:
+            RmqIndexError: The storage failed.
+        """
+        self._check_open()
+        if self._layout is None or self._entry_count + FIRST_POSITION < fingerprint.stop:
+            return False
+        if again and not self._source.is_current():
+            return False
+        return fingerprint.matches(self._source, self._layout)
 
     def scan(
         self,

@@ -39,6 +39,7 @@ from rmqindex._storage import open_source
 if TYPE_CHECKING:
     from typing import Self
 
+    from rmqindex._identity import Fingerprint
     from rmqindex._layout import Layout
     from rmqindex._storage import ByteSource
 
@@ -85,6 +86,16 @@ class PointFile:
         self._layout = layout
         self._entries = layout.entry_offset(0)
         self.header = IndexHeader.from_bytes(self._source.read(0, HEADER_SIZE))
+
+    def matches(self, fingerprint: Fingerprint) -> bool:
+        """Return whether this is the file of a fingerprint, with at least as many entries.
+
+        Raises:
+            RmqIndexError: The storage failed.
+        """
+        return self.header.index_count >= fingerprint.stop and fingerprint.matches(
+            self._source, self._layout
+        )
 
     def lookup(self, key_hash: int, limit: int) -> list[PointEntry] | None:
         """Return the entries of a hash, newest first.

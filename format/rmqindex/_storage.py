@@ -27,8 +27,11 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from rmqindex._errors import CorruptIndexError, RmqIndexError
+from rmqindex._identity import FileIdentity
 from rmqindex._journal import unfinished_append
 from rmqindex._layout import (
+    BEGIN_PHY_OFFSET_OFFSET,
+    BEGIN_TIMESTAMP_OFFSET,
     ENTRY_DTYPE,
     ENTRY_SIZE,
     HEADER_SIZE,
@@ -92,10 +95,12 @@ class ByteSource(ABC):
         path: The file, as errors name it.
         size: Its size in bytes when it was opened; what lies beyond is never read.
         remote: Whether each read is a request to a store elsewhere.
+        identity: Which file it was when it was opened.
     """
 
     path: str
     size: int
+    identity: FileIdentity
     remote: bool = False
 
     @abstractmethod
@@ -158,6 +163,14 @@ class ByteSource(ABC):
         return np.frombuffer(data, ENTRY_DTYPE)
 
     @abstractmethod
+    def is_current(self) -> bool:
+        """Return whether the file can still be the one that was opened, and is not shorter.
+
+        Raises:
+            RmqIndexError: The storage failed.
+        """
+
+    @abstractmethod
     def ensure_uncut(self) -> None:
         """Refuse what was read if the file was cut since it was opened.
 
@@ -200,7 +213,8 @@ class _LocalSource(ByteSource):
             if not stat.S_ISREG(path.stat().st_mode):  # a pipe would keep its reader waiting
                 raise unreadable(self.path, OSError("not a file"))
             with path.open("rb") as file:
-                self.size = os.fstat(file.fileno()).st_size
+                self.identity = FileIdentity.of_stat(os.fstat(file.fileno()))
+                self.size = self.identity.size
                 # An empty file cannot be mapped.
                 self._map = (
                     mmap.mmap(file.fileno(), self.size, access=mmap.ACCESS_READ)
@@ -217,7 +231,11 @@ class _LocalSource(ByteSource):
         """Read the header, to hand out this one from now on; returns its ``index_count``."""
         if self.size < HEADER_SIZE:
             return 0
-        self._header = bytes(self.read(0, HEADER_SIZE))
+        header = bytearray(self.read(0, HEADER_SIZE))
+        # A broker sets these before it counts the first entry: they may be older than the count.
+        for offset in (BEGIN_TIMESTAMP_OFFSET, BEGIN_PHY_OFFSET_OFFSET):
+            header[offset : offset + 8] = self.read(offset, 8)
+        self._header = bytes(header)
         return int(np.frombuffer(self._header, SLOT_DTYPE, 1, INDEX_COUNT_OFFSET)[0])
 
     def header(self) -> bytes | memoryview:
@@ -243,13 +261,19 @@ class _LocalSource(ByteSource):
     def entries(self, layout: Layout, positions: NDArray[np.integer]) -> NDArray[Any]:
         return self._gather(layout.entry_offset(0), ENTRY_DTYPE, positions)
 
+    def is_current(self) -> bool:
+        return self._size_now() >= self.size
+
     def ensure_uncut(self) -> None:
-        # The size of a mapping is asked of its file.
-        size = self.size if self._map is None else self._map.size()
+        size = self._size_now()
         if size < self.size:
             raise CorruptIndexError(
                 self.path, "file_size", size, f"{self.size} bytes, as when it was opened", size
             )
+
+    def _size_now(self) -> int:
+        # The size of a mapping is asked of its file.
+        return self.size if self._map is None else self._map.size()
 
     def close(self) -> None:
         # Views that were handed out keep the mapping alive; without any it goes at once.
@@ -284,14 +308,9 @@ class _RemoteSource(ByteSource):
 
     def __init__(self, path: str, filesystem: pafs.FileSystem, inner_path: str) -> None:
         self.path = path
-        try:
-            # Opening is one request; what stands there instead is asked only after it failed.
-            self._file = filesystem.open_input_file(inner_path)
-            self.size = self._file.size()
-        except (OSError, pa.ArrowException) as error:
-            raise unreadable(
-                path, _reason(filesystem, inner_path, error), expected="the file's size"
-            ) from error
+        self._place = filesystem, inner_path
+        self._file, self.identity = self._opened()
+        self.size = self.identity.size
         self._settings = current_settings()
         self._head = b""
         self._window = 0
@@ -338,6 +357,24 @@ class _RemoteSource(ByteSource):
         if missed:
             self._window = min(max(2 * self._window, _FIRST_WINDOW), _MAX_REQUEST)
         return items
+
+    def _opened(self) -> tuple[pa.NativeFile, FileIdentity]:
+        """Ask the store for the file, which is one request."""
+        filesystem, inner_path = self._place
+        try:
+            file = filesystem.open_input_file(inner_path)
+            return file, FileIdentity.of_object(file.size(), file.metadata())
+        except (OSError, pa.ArrowException) as error:
+            # What stands there instead is asked only now.
+            raise unreadable(
+                self.path, _reason(filesystem, inner_path, error), expected="the file's size"
+            ) from error
+
+    def is_current(self) -> bool:
+        with using(self._settings):
+            file, identity = self._opened()
+        file.close()
+        return self.identity.names_same(identity)
 
     def ensure_uncut(self) -> None:
         """Do nothing: what is not there cannot be read."""
@@ -399,6 +436,7 @@ class _UndoneSource(ByteSource):
         self._undo = undo
         self.path = source.path
         self.size = source.size
+        self.identity = source.identity
 
     def read(self, offset: int, length: int) -> bytes | memoryview:
         record = self._undo.record
@@ -442,6 +480,9 @@ class _UndoneSource(ByteSource):
     def latest_index_count(self) -> int:
         return self._source.latest_index_count()
 
+    def is_current(self) -> bool:
+        return self._source.is_current()
+
     def ensure_uncut(self) -> None:
         self._source.ensure_uncut()
 
@@ -458,6 +499,7 @@ class _ExtendedSource(ByteSource):
         self.path = source.path
         self.size = size
         self.remote = source.remote
+        self.identity = source.identity
 
     def read(self, offset: int, length: int) -> bytes:
         if offset < 0 or offset + length > self.size:
@@ -477,6 +519,9 @@ class _ExtendedSource(ByteSource):
 
     def latest_index_count(self) -> int:
         return self._source.latest_index_count() if self._real >= HEADER_SIZE else 0
+
+    def is_current(self) -> bool:
+        return self._source.is_current()
 
     def ensure_uncut(self) -> None:
         self._source.ensure_uncut()

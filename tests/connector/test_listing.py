@@ -115,20 +115,41 @@ def test_a_far_store_is_listed_matched_and_opened(far):
         list_slices(options("missing"))
     assert list_slices(options("missing", ignoreMissingFiles="true")).total == 0
     (folder / "store" / "index" / "20240102000000000").unlink()
-    with pytest.raises(RmqIndexError, match="was removed since the query was planned"):
-        open_slice(slice_, one)
+    with (
+        pytest.raises(RmqIndexError, match="was removed since the query was planned"),
+        open_slice(slice_, one),
+    ):
+        pass
 
 
-def test_a_file_that_is_replaced_by_a_longer_one_is_read_as_it_was_planned(tmp_path):
-    """A commit that continues the last file replaces it by a copy with more entries."""
+def test_a_longer_copy_that_takes_the_place_of_a_file_is_refused(tmp_path):
+    """Nothing proves that all of its entries are the planned ones."""
     write(tmp_path, "1", 2)
     options = read_options({"path": str(tmp_path)})
     (slice_,) = list_slices(options).slices
     write(tmp_path / "new", "1", 2)
-    with IndexFileWriter(tmp_path / "new" / "1", LAYOUT) as writer:
-        writer.put_many([9], [500], [1_700_000_001_000])
+    append(tmp_path / "new" / "1")
     (tmp_path / "new" / "1").replace(tmp_path / "1")
+    with (
+        pytest.raises(RmqIndexError, match="1: the file was replaced since the query was planned"),
+        open_slice(slice_, options),
+    ):
+        pass
+
+
+def test_a_file_that_grows_where_it_stands_is_read_as_it_was_planned(tmp_path):
+    """A broker appends in place; the entries counted at planning are read, and no others."""
+    write(tmp_path, "1", 2)
+    options = read_options({"path": str(tmp_path)})
+    (slice_,) = list_slices(options).slices
+    append(tmp_path / "1")
     with open_slice(slice_, options) as file:
         assert file.entry_count == 3
         assert slice_.limit == 3
         assert file.lookup([9], slice_.limit).num_rows == 0
+
+
+def append(path):
+    """Append one entry in place."""
+    with IndexFileWriter(path, LAYOUT) as writer:
+        writer.put_many([9], [500], [1_700_000_001_000])

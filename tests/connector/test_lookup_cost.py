@@ -13,11 +13,14 @@ from pyspark_rmqindex._lookup_cost import (
     scan_cost,
 )
 from pyspark_rmqindex._partitions import FileSlice
+from rmqindex._identity import FileIdentity, Fingerprint
 
 
 def file_of(entries, slots):
     """Return a file of so many entries and slots."""
-    return FileSlice("/i/1", "/i/1", slots, 4 * slots, 0, 0, entries + 1, entries + 1, 1, entries)
+    stop = entries + 1
+    fingerprint = Fingerprint(FileIdentity(0), stop, None)
+    return FileSlice("/i/1", "/i/1", slots, 4 * slots, 0, fingerprint, stop, 1, entries)
 
 
 @pytest.mark.parametrize("remote", [False, True])

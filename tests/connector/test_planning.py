@@ -11,6 +11,7 @@ from pyspark_rmqindex._filters import NOTHING, Range, Wanted
 from pyspark_rmqindex._partitions import FileSlice, Query
 from pyspark_rmqindex._planning import Packing, apportion, matching_pairs, prune
 from rmqindex import index_key, key_hash
+from rmqindex._identity import FileIdentity, Fingerprint
 
 
 def a_file(entries, begin_timestamp=1000, name="f"):
@@ -21,8 +22,7 @@ def a_file(entries, begin_timestamp=1000, name="f"):
         hash_slot_num=97,
         index_num=entries + 1,
         begin_timestamp=begin_timestamp,
-        begin_phy_offset=0,
-        index_count=entries + 1,
+        fingerprint=Fingerprint(FileIdentity(0), entries + 1, None),
         limit=entries + 1,
         start=1,
         stop=entries + 1,

@@ -12,6 +12,7 @@ from unittest import mock
 
 import rmqindex  # noqa: F401  (its modules are looked through below)
 from rmqindex import RmqIndexError
+from rmqindex._identity import FileIdentity
 from rmqindex._storage import ByteSource, _ExtendedSource, _LocalSource
 
 # What a decoder may allocate beyond what the process has, bytes: far more than any input holds.
@@ -36,6 +37,7 @@ class MemorySource(_LocalSource):
         """
         self.path = path
         self.size = len(data)
+        self.identity = FileIdentity(self.size)
         self.remote = remote
         self._map = None
         self._data = memoryview(data)

@@ -1,0 +1,181 @@
+"""Telling a file that was planned from another one that took its name since.
+
+A broker appends in place: it leaves the inode, the header's ``begin_*`` fields and every entry that
+was counted as they were.
+Whatever else replaces a file, such as a relayout, an overwrite, a copy that is restored or a
+rewrite in place, changes at least one of them.
+An object store says by itself whether an object is the same: its ETag.
+"""
+
+from __future__ import annotations
+
+import platform
+import zlib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rmqindex._layout import (
+    BEGIN_PHY_OFFSET_OFFSET,
+    BEGIN_TIMESTAMP_OFFSET,
+    ENTRY_SIZE,
+    FIRST_POSITION,
+)
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Mapping
+
+    from rmqindex._layout import Layout
+    from rmqindex._storage import ByteSource
+
+__all__ = ["FileIdentity", "Fingerprint", "checksum_of"]
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+# What stores call the version of an object, the surest first.
+_VERSIONS = ("VersionId", "ETag", "Generation", "Last-Modified")
+# Entries that are compared at either end: a page of each.
+_SAMPLED_ENTRIES = 64
+# Eight bytes each, final once there is an entry.
+_FINAL_FIELDS = (BEGIN_TIMESTAMP_OFFSET, BEGIN_PHY_OFFSET_OFFSET)
+
+
+@dataclass(frozen=True, slots=True)
+class FileIdentity:
+    """Which file a path named when it was looked at.
+
+    Attributes:
+        size: Bytes.
+        version: The store's own mark of a remote object; empty for a local file.
+        machine: Where ``device`` means anything: the boot of a kernel; empty for a remote object.
+        device: The file system.
+        inode: The file's number in it.
+        modified: When its content was changed last, nanoseconds since the epoch.
+        changed: When it, its name or its links were changed last, likewise.
+    """
+
+    size: int
+    version: str = ""
+    machine: str = ""
+    device: int = 0
+    inode: int = 0
+    modified: int = 0
+    changed: int = 0
+
+    @classmethod
+    def of_stat(cls, stat: os.stat_result) -> FileIdentity:
+        """Return the identity of a local file."""
+        return cls(
+            size=stat.st_size,
+            machine=_machine(),
+            device=stat.st_dev,
+            inode=stat.st_ino,
+            modified=stat.st_mtime_ns,
+            changed=stat.st_ctime_ns,
+        )
+
+    @classmethod
+    def of_object(cls, size: int, metadata: Mapping[str, bytes]) -> FileIdentity:
+        """Return the identity of a remote object.
+
+        Args:
+            size: Its size in bytes.
+            metadata: What the store says of it.
+        """
+        found = (f"{name} {metadata[name]!r}" for name in _VERSIONS if metadata.get(name))
+        return cls(size=size, version=next(found, ""))
+
+    def names_same(self, found: FileIdentity) -> bool:
+        """Return whether a file that was found later can be this one.
+
+        A local file may have grown. Device numbers are compared on one machine only, and mounts
+        whose inode numbers change from one opening to the next are told by their times.
+        """
+        if not self.machine or not found.machine:
+            return (self.size, self.version) == (found.size, found.version)
+        if (self.size, self.modified, self.changed) == (found.size, found.modified, found.changed):
+            return True
+        is_same_device = self.machine != found.machine or self.device == found.device
+        return is_same_device and self.inode == found.inode and self.size <= found.size
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What an IndexFile is recognised by; picklable, since planning and tasks are other processes.
+
+    Attributes:
+        identity: The file.
+        stop: The position behind the last entry that was counted.
+        checksum: CRC-32 of what no append changes: the header's ``begin_*`` fields and the first
+            and the last entries below ``stop``. None where the store's own version is proof.
+    """
+
+    identity: FileIdentity
+    stop: int
+    checksum: int | None
+
+    @classmethod
+    def of(cls, source: ByteSource, layout: Layout, stop: int) -> Fingerprint:
+        """Take the fingerprint of an open file.
+
+        Args:
+            source: The file.
+            layout: Its geometry.
+            stop: The position behind the last entry that is counted.
+
+        Raises:
+            CorruptIndexError: The file ends before that.
+            RmqIndexError: The storage failed.
+        """
+        if source.identity.version:
+            return cls(source.identity, stop, None)
+        return cls(source.identity, stop, _checksum(source, layout, stop))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Fingerprint:
+        """Read what ``dataclasses.asdict`` made of one."""
+        return cls(**{**data, "identity": FileIdentity(**data["identity"])})
+
+    def matches(self, source: ByteSource, layout: Layout) -> bool:
+        """Return whether an open file holds what was counted, below ``stop``.
+
+        Raises:
+            RmqIndexError: The storage failed.
+        """
+        if source.identity.size != self.identity.size:
+            return False
+        if not self.identity.names_same(source.identity):
+            return False
+        if layout.entry_offset(self.stop) > source.size:
+            return False
+        return self.checksum is None or self.checksum == _checksum(source, layout, self.stop)
+
+
+def checksum_of(read: Callable[[int, int], bytes | memoryview], start: int, stop: int) -> int:
+    """Return the CRC-32 of the first and the last bytes of a range.
+
+    Args:
+        read: Returns bytes of the file, by offset and length.
+        start: Where the range begins, bytes.
+        stop: Where it ends, bytes.
+    """
+    length = min(_SAMPLED_ENTRIES * ENTRY_SIZE, stop - start)
+    return zlib.crc32(read(stop - length, length), zlib.crc32(read(start, length)))
+
+
+def _checksum(source: ByteSource, layout: Layout, stop: int) -> int:
+    # Read behind the count: a broker sets these fields before it counts the first entry.
+    begin = b"".join(bytes(source.read(offset, 8)) for offset in _FINAL_FIELDS)
+    first = layout.entry_offset(FIRST_POSITION)
+    entries = checksum_of(source.read, first, max(first, layout.entry_offset(stop)))
+    return zlib.crc32(begin, entries)
+
+
+@cache
+def _machine() -> str:
+    """Return what tells this boot of this machine from all others."""
+    try:
+        return _BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return platform.node() or "localhost"
