@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark_rmqindex._runs import RunSet
 from rmqindex import IndexFileWriter, Layout, RmqIndexError
 from rmqindex._append_in_place import InPlaceAppend
-from rmqindex._journal import copy_sparse
+from rmqindex._disk import copy_sparse
 from rmqindex._layout import FIRST_POSITION
 from rmqindex._remote_staging import download
 

@@ -38,7 +38,6 @@ import json
 import os
 import re
 import shutil
-import stat
 import time
 import uuid
 from dataclasses import dataclass
@@ -46,7 +45,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmqindex._append_undo import AppendRecord, AppendUndo
-from rmqindex._disk import naming, sync_directory
+from rmqindex._disk import copy_sparse, sync_directory
 from rmqindex._errors import RmqIndexError
 from rmqindex._layout import SLOT_SIZE
 from rmqindex._own_files import (
@@ -59,6 +58,7 @@ from rmqindex._own_files import (
     write_own,
 )
 from rmqindex._owner import Owner
+from rmqindex._steady import UnsteadyError, read_steady
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -67,7 +67,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Staging",
-    "copy_sparse",
     "effective_listing",
     "recover",
     "staging_root",
@@ -88,16 +87,14 @@ _INDEX_NAME = re.compile(r"[+-]?\d{1,40}")
 
 _LOCK_WAIT_SECONDS = 600.0
 _POLL_SECONDS = 0.02
-# A commit only renames while its journal stands, so a reader does better to wait for its end.
-_READER_WAIT_SECONDS = 3.0
-# A directory's time stamp moves with the kernel's tick: a change is told from another only later.
+# A directory's time stamp moves with the kernel's tick: where it is as old as that, or in the
+# future, the next change gives it another.
 _TICK_NANOSECONDS = 20_000_000
-_LISTING_ATTEMPTS = 100
+_DISTURBED = "a commit began or ended"
 
 _NO_HARD_LINKS = frozenset(
     {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS}
 )
-_COPY_BYTES = 1 << 24
 
 
 def staging_root(directory: str | os.PathLike[str]) -> Path:
@@ -116,30 +113,43 @@ def effective_listing(directory: str | os.PathLike[str]) -> dict[str, Path]:
         the journal of an unfinished commit stands, among the files which that commit set aside.
 
     Raises:
-        FileNotFoundError: No such directory.
+        FileNotFoundError: No such directory, or one that an unfinished commit has made.
         NotADirectoryError: A file.
-        RmqIndexError: A journal that cannot be understood.
+        RmqIndexError: A journal that cannot be understood, files that a commit set aside are gone,
+            or commits began and ended for ten seconds without a pause.
     """
-    directory = Path(directory)
-    root = staging_root(directory)
-    deadline = time.monotonic() + _READER_WAIT_SECONDS
-    listing: dict[str, Path] = {}
-    for _ in range(_LISTING_ATTEMPTS):
-        journal = _Journal.read(root)
-        if journal is not None and time.monotonic() < deadline and _is_locked(root):
-            time.sleep(_POLL_SECONDS)
-            continue
-        staged = root.exists()
-        changed = directory.stat().st_mtime_ns
-        listing = {path.name: path for path in directory.iterdir()}
-        if journal is not None:
-            listing = journal.old_state(root, listing)
-        steady = directory.stat().st_mtime_ns == changed and _Journal.read(root) == journal
-        if steady and journal is None and (staged or root.exists()):
-            steady = time.time_ns() - changed > _TICK_NANOSECONDS
-        if steady:
-            break
-        time.sleep(_POLL_SECONDS)
+    path = Path(directory)
+    root = staging_root(path)
+    return read_steady(path, lambda: _list_once(path, root))
+
+
+def _list_once(directory: Path, root: Path) -> dict[str, Path]:
+    """List a directory once.
+
+    The journal is an undo log: while it stands, it tells the old state at once, however long the
+    commit takes or waits.
+
+    Raises:
+        UnsteadyError: A commit began or ended meanwhile.
+    """
+    journal = _Journal.read(root)
+    staged = root.exists()
+    asked = time.time_ns()
+    changed = directory.stat().st_mtime_ns
+    listing = _listing(directory)
+    if journal is not None:
+        listing, lost = journal.old_state(root, listing)
+        if _Journal.read(root) != journal:
+            raise UnsteadyError(_DISTURBED)
+        if lost:
+            raise journal.lost_error(root, lost)
+        if journal.created and not listing:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(directory))
+        return listing
+    if directory.stat().st_mtime_ns != changed or _Journal.read(root) is not None:
+        raise UnsteadyError(_DISTURBED)
+    if (staged or root.exists()) and abs(asked - changed) <= _TICK_NANOSECONDS:
+        raise UnsteadyError("the directory had just changed")
     return listing
 
 
@@ -153,19 +163,23 @@ def unfinished_append(path: str | os.PathLike[str]) -> AppendUndo | None:
         How the file was before; None where no such commit is under way.
 
     Raises:
-        RmqIndexError: A journal that cannot be understood.
+        RmqIndexError: A journal that cannot be understood, or one commit after the other appended
+            to the file for ten seconds.
     """
     directory, name = os.path.split(path)
     root = staging_root(directory)
-    journal = _Journal.read(root)
-    while journal is not None and journal.append is not None and journal.append.name == name:
+
+    def read() -> AppendUndo | None:
+        journal = _Journal.read(root)
+        if journal is None or journal.append is None or journal.append.name != name:
+            return None
         undo = journal.read_undo(root)
-        again = _Journal.read(root)
-        if again == journal:
-            # Without its undo, a commit died before it changed anything.
-            return undo or AppendUndo.without_slots(journal.append)
-        journal = again
-    return None
+        if _Journal.read(root) != journal:
+            raise UnsteadyError("an append to it began or ended")
+        # Without its undo, a commit died before it changed anything.
+        return undo or AppendUndo.without_slots(journal.append)
+
+    return read_steady(path, read)
 
 
 def recover(directory: str | os.PathLike[str]) -> bool:
@@ -274,20 +288,36 @@ class _Journal:
         ensure_directory(root / self.job / _OLD)
         return root / self.job / _OLD
 
-    def old_state(self, root: Path, listing: dict[str, Path]) -> dict[str, Path]:
-        """Return what a directory held before the commit, given what it holds now."""
+    def old_state(self, root: Path, listing: dict[str, Path]) -> tuple[dict[str, Path], list[str]]:
+        """Return what a directory held before the commit, given what it holds now.
+
+        Also returned are the names of the files that it held and that are nowhere any more.
+        """
         saved = self._saved(root)
         state = {name: path for name, path in listing.items() if name not in self.new}
         for name in self.old:
             if (saved / name).exists():
                 state[name] = saved / name
-            elif name in listing:
-                state[name] = listing[name]
-        return state
+        return state, [name for name in self.old if name not in state]
+
+    def lost_error(self, root: Path, lost: list[str]) -> RmqIndexError:
+        """Return the error of a commit whose old state cannot be had."""
+        return RmqIndexError(
+            f"{self._saved(root) / lost[0]}: expected the file as it was before the commit of "
+            f"{root / _JOURNAL}, got none; put it back, or remove the journal to accept the index "
+            "as it is and run rmqindex verify"
+        )
+
+    def _ensure_saved(self, root: Path, directory: Path) -> None:
+        """Refuse to restore an old state that cannot be had."""
+        _, lost = self.old_state(root, _listing(directory) if directory.exists() else {})
+        if lost:
+            raise self.lost_error(root, lost)
 
     def undo(self, root: Path, directory: Path) -> None:
         """Restore the old state; may die and be repeated at any point."""
         job, saved = root / self.job, self._saved(root)
+        self._ensure_saved(root, directory)
         if self.append is not None:
             undo = self.read_undo(root) or AppendUndo.without_slots(self.append)
             if (directory / self.append.name).exists():
@@ -545,42 +575,6 @@ class Staging:
             yield
 
 
-def copy_sparse(source: Path, target: Path) -> None:
-    """Copy a file without filling its holes; the copy is synced to disk.
-
-    Its mode is kept, and, where this process may do that, its owner: a broker must still be able
-    to open it.
-
-    Args:
-        source: The file to copy.
-        target: A path at which nothing exists yet.
-    """
-    with naming(target), source.open("rb") as reader, target.open("xb") as writer:
-        status = os.fstat(reader.fileno())
-        os.fchmod(writer.fileno(), stat.S_IMODE(status.st_mode))
-        with contextlib.suppress(PermissionError):
-            os.fchown(writer.fileno(), status.st_uid, status.st_gid)
-        size = status.st_size
-        writer.truncate(size)
-        position = 0
-        while position < size:
-            try:
-                start = os.lseek(reader.fileno(), position, os.SEEK_DATA)
-            except OSError as error:
-                if error.errno == errno.ENXIO:  # nothing but a hole follows
-                    break
-                raise
-            stop = os.lseek(reader.fileno(), start, os.SEEK_HOLE)
-            while start < stop:
-                data = os.pread(reader.fileno(), min(_COPY_BYTES, stop - start), start)
-                if not data:
-                    break
-                os.pwrite(writer.fileno(), data, start)
-                start += len(data)
-            position = stop
-        os.fsync(writer.fileno())
-
-
 @contextlib.contextmanager
 def _lock(root: Path, *, create: bool) -> Iterator[bool]:
     """Hold the lock of a staging root; yields False where the root is gone.
@@ -597,18 +591,23 @@ def _lock(root: Path, *, create: bool) -> Iterator[bool]:
             ensure_directory(root)
             descriptor = open_regular(path, os.O_RDWR | os.O_CREAT)
         except FileNotFoundError:
-            if create:
-                continue
-            yield False
-            return
-        try:
-            if _try_lock(descriptor) and _has_name(descriptor, path):
-                yield True
+            if not create:
+                yield False
                 return
-        finally:
-            os.close(descriptor)
+            if not root.parent.exists():
+                raise
+        else:
+            try:
+                if _try_lock(descriptor) and _has_name(descriptor, path):
+                    yield True
+                    return
+            finally:
+                os.close(descriptor)
         if time.monotonic() > deadline:
-            raise RmqIndexError(f"{path}: another write has been committing for ten minutes")
+            raise RmqIndexError(
+                f"{path}: another write has been committing for ten minutes; end it, or run this "
+                "again when it is done"
+            )
         time.sleep(_POLL_SECONDS)
 
 
@@ -625,21 +624,6 @@ def _has_name(descriptor: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(descriptor), path.lstat())
     except FileNotFoundError:
         return False
-
-
-def _is_locked(root: Path) -> bool:
-    """Tell whether a living process commits or recovers."""
-    try:
-        descriptor = open_regular(root / _LOCK, os.O_RDONLY)
-    except (OSError, RmqIndexError):
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def _recover(root: Path, directory: Path) -> None:
@@ -665,8 +649,12 @@ def _root_beside(real: Path) -> Path:
     return real.parent / f".{real.name}.rmqindex"
 
 
+def _listing(directory: Path) -> dict[str, Path]:
+    return {path.name: path for path in directory.iterdir()}
+
+
 def _names(directory: Path) -> set[str]:
-    return {path.name for path in directory.iterdir()}
+    return set(_listing(directory))
 
 
 def _names_in(fields: Mapping[str, Any], field: str) -> tuple[str, ...]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,8 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from rmqindex import RmqIndexError, _journal
-from rmqindex._journal import Staging, copy_sparse, effective_listing, staging_root
+from rmqindex import RmqIndexError, _journal, _steady
+from rmqindex._disk import copy_sparse
+from rmqindex._journal import Staging, effective_listing, staging_root
 from rmqindex._owner import Owner
 
 OLD = {"100": b"one", "200": b"two", "300": b"three"}
@@ -287,6 +290,14 @@ class TestJobs:
         ):
             pass
 
+    def test_a_writer_whose_store_is_gone_ends(self, directory, monkeypatch):
+        """Where the lock cannot be made any more, it is an error and no endless loop."""
+        staging = Staging.create(directory, Owner.current())
+        shutil.rmtree(directory.parent)
+        monkeypatch.setattr(Path, "mkdir", lambda *_, **__: None)
+        with pytest.raises(FileNotFoundError), staging.exclusive(create=True):
+            pass
+
 
 class TestListing:
     """What readers see."""
@@ -300,27 +311,85 @@ class TestListing:
         with pytest.raises(FileNotFoundError):
             effective_listing(tmp_path / "nowhere")
 
-    def test_a_reader_waits_for_a_commit_that_lives(self, directory, monkeypatch):
-        """A reader that meets a commit half way gets the new state when it ends soon."""
+    def test_a_reader_has_the_old_state_while_a_commit_lives(self, directory, monkeypatch):
+        """The journal tells the old state at once, so that nobody waits for the commit's end."""
         staging = Staging.create(directory, Owner.current())
         staged = stage(staging, CHANGES)
         original = Path.unlink
         listings = []
-        threads = []
 
-        def slow_unlink(path, *, missing_ok=False):
+        def look_and_unlink(path, *, missing_ok=False):
             if path.parent == directory:
-                threads.append(threading.Thread(target=lambda: listings.append(seen(directory))))
-                threads[0].start()
-                time.sleep(0.3)
+                listings.append(seen(directory))
             original(path, missing_ok=missing_ok)
 
-        monkeypatch.setattr(Path, "unlink", slow_unlink)
+        monkeypatch.setattr(Path, "unlink", look_and_unlink)
         with staging.exclusive():
             staging.commit(staged, REMOVED)
-        threads[0].join(timeout=30)
         staging.discard()
-        assert listings == [NEW]
+        assert listings == [OLD]
+        assert seen(directory) == NEW
+
+    def test_a_directory_that_a_commit_makes_is_not_there_before_its_end(
+        self, tmp_path, monkeypatch
+    ):
+        """Before the first commit there is no index, which is not the same as an empty one."""
+        directory = tmp_path / "index"
+        staging = Staging.create(directory, Owner.current())
+        staged = stage(staging, {"1": b"x"})
+        original = Staging._apply
+        refusals = []
+
+        def apply_and_look(self, new, removed):
+            original(self, new, removed)
+            with pytest.raises(FileNotFoundError) as refused:
+                effective_listing(directory)
+            refusals.append(refused.value.filename)
+
+        monkeypatch.setattr(Staging, "_apply", apply_and_look)
+        with staging.exclusive():
+            staging.commit(staged, [])
+        assert refusals == [str(directory)]
+        assert seen(directory) == {"1": b"x"}
+
+    def test_commits_without_a_pause_are_an_error_that_names_the_directory(
+        self, directory, monkeypatch
+    ):
+        """A listing that is disturbed each time is refused, and never returned as it came."""
+        monkeypatch.setattr(_steady, "_PATIENCE_SECONDS", 0.05)
+        numbers = itertools.count()
+        original = Path.iterdir
+
+        def iterate_and_commit(path):
+            names = list(original(path))
+            if path == directory:
+                (directory / f"{next(numbers)}").touch()
+            return iter(names)
+
+        monkeypatch.setattr(Path, "iterdir", iterate_and_commit)
+        with pytest.raises(RmqIndexError, match=r"index: expected one reading .*stop what writes"):
+            effective_listing(directory)
+        assert next(numbers) >= 5
+
+    def test_a_time_stamp_in_the_future_is_no_reason_to_wait(self, directory):
+        """A directory that was copied from a clock ahead is listed at once."""
+        staging_root(directory).mkdir()
+        ahead = time.time() + 3600
+        os.utime(directory, (ahead, ahead))
+        assert seen(directory) == OLD
+
+    def test_old_files_that_are_gone_are_an_error_by_name(self, directory):
+        """Without what a dead commit set aside, readers and writers refuse its old state."""
+        assert not in_process(run_job_without_commit_point, directory)
+        (saved,) = staging_root(directory).glob("job-*/old/300")
+        assert seen(directory) == OLD
+        saved.unlink()
+        for act in (effective_listing, _journal.recover):
+            with pytest.raises(RmqIndexError, match=r"old/300: expected the file .*journal\.json"):
+                act(directory)
+        (staging_root(directory) / "journal.json").unlink()
+        _journal.recover(directory)
+        assert seen(directory) == NEW
 
     @pytest.mark.parametrize(
         "text",
@@ -366,21 +435,33 @@ class TestSparseCopies:
         assert (tmp_path / "target").stat().st_mode == source.stat().st_mode
 
 
-def kill_before(fatal):
-    """Have this process killed just before its n-th call that changes the file system."""
+# Not fsync: a killed process loses nothing that it wrote.
+STEPS = ("replace", "rename", "link", "unlink", "rmdir", "mkdir", "ftruncate", "open")
+
+
+def before_each_step(act):
+    """Call a function before each call of this process that changes files, with its number."""
     calls = itertools.count(1)
 
-    def deadly(function):
+    def heard(function):
         def call(*arguments, **options):
-            if next(calls) == fatal:
-                os.kill(os.getpid(), signal.SIGKILL)
+            act(next(calls))
             return function(*arguments, **options)
 
         return call
 
-    # Not fsync: a killed process loses nothing that it wrote.
-    for name in ("replace", "rename", "link", "unlink", "rmdir", "mkdir", "ftruncate", "open"):
-        setattr(os, name, deadly(getattr(os, name)))
+    for name in STEPS:
+        setattr(os, name, heard(getattr(os, name)))
+
+
+def kill_before(fatal):
+    """Have this process killed just before its n-th call that changes the file system."""
+
+    def die(number):
+        if number == fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    before_each_step(die)
 
 
 def run_killed_job(directory, fatal):
@@ -442,6 +523,45 @@ def test_a_process_killed_at_any_step_leaves_the_old_state_or_the_new_one(tmp_pa
     assert not outcomes[0]
     assert outcomes[-1]
     assert len(outcomes) > 20
+
+
+def run_stopping_job(directory):
+    """Run the job in this process, which stops before each of its steps."""
+    before_each_step(lambda _: os.kill(os.getpid(), signal.SIGSTOP))
+    run_job(directory)
+
+
+def is_stopped(process):
+    """Wait until a process has stopped or ended; return whether it has stopped."""
+    stat = Path(f"/proc/{process.pid}/stat")
+    while process.is_alive():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            if stat.read_text().rpartition(")")[2].split()[0] == "T":
+                return True
+        time.sleep(0.001)
+    return False
+
+
+def test_a_reader_beside_a_stopped_writer_has_the_old_state_or_the_new_one(directory):
+    """However long a writer stops, and before whichever step: never fewer files, and no wait."""
+    context = multiprocessing.get_context("forkserver")
+    process = context.Process(target=run_stopping_job, args=(directory,))
+    process.start()
+    outcomes = []
+    while is_stopped(process):
+        try:
+            state = seen(directory)
+            assert state in (OLD, NEW), f"stopped before step {len(outcomes) + 1}"
+            outcomes.append(state == NEW)
+        finally:
+            os.kill(process.pid, signal.SIGCONT)
+    process.join(timeout=60)
+    assert process.exitcode == 0
+    assert outcomes == sorted(outcomes), "once the new state is seen it stays"
+    assert not outcomes[0]
+    assert outcomes[-1]
+    assert len(outcomes) > 20
+    assert seen(directory) == on_disk(directory) == NEW
 
 
 def test_a_recovery_killed_at_any_step_is_finished_by_the_next(tmp_path):

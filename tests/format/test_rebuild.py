@@ -12,7 +12,6 @@ from rmqindex import (
     IndexFile,
     IndexFileWriter,
     Layout,
-    _journal,
     _rebuild,
     rebuild_index,
     sample_store,
@@ -92,7 +91,6 @@ def test_readers_find_a_beginning_of_the_entries_at_every_moment_of_a_rebuild(
         assert found == wanted[: len(found)]
         counts.append(len(found))
 
-    monkeypatch.setattr(_journal, "_READER_WAIT_SECONDS", 0)
     monkeypatch.setattr(_rebuild, "_FLUSH_ENTRIES", flush_entries)
     with monkeypatch.context() as during:
         watch(during, look)
