@@ -30,6 +30,7 @@ from rmqindex._errors import RmqIndexError
 from rmqindex._journal import effective_listing
 from rmqindex._layout import INT64_MAX, INT64_MIN
 from rmqindex._remote_staging import committed_listing
+from rmqindex._steady import UnsteadyError, read_steady
 from rmqindex._storage import (
     child_uri,
     is_remote,
@@ -285,14 +286,20 @@ def directory_entries(directory: PathLike) -> list[FileEntry]:
 
 
 def _local_directory(path: str) -> list[FileEntry]:
+    return read_steady(path, lambda: _local_entries(path))
+
+
+def _local_entries(path: str) -> list[FileEntry]:
     entries = []
     for name, place in effective_listing(path).items():
         try:
             status = place.stat()
         except FileNotFoundError:
-            if place.is_symlink():  # opening it will tell what is missing
-                entries.append(FileEntry(str(place), name, 0))
-            continue  # else gone since it was listed
+            if not place.is_symlink():
+                # Perhaps a commit ended, and the file is listed elsewhere now.
+                raise UnsteadyError(f"{name} was listed and then gone") from None
+            entries.append(FileEntry(str(place), name, 0))  # opening it will tell what is missing
+            continue
         is_directory = stat.S_ISDIR(status.st_mode)
         size = 0 if is_directory else status.st_size
         entries.append(FileEntry(str(place), name, size, is_directory=is_directory))

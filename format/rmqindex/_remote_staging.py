@@ -38,6 +38,7 @@ import pyarrow.fs as pafs
 
 from rmqindex._errors import RmqIndexError
 from rmqindex._owner import Owner
+from rmqindex._steady import UnsteadyError, read_steady
 from rmqindex._storage import child_uri, open_filesystem, unreadable
 
 if TYPE_CHECKING:
@@ -54,7 +55,6 @@ _COPY_BYTES = 1 << 23
 _LEASE_SECONDS = 1800.0
 # When the jobs whose commit this process has begun did so.
 _CLAIMED: dict[str, float] = {}
-_LISTING_ATTEMPTS = 100
 
 T = TypeVar("T")
 
@@ -74,24 +74,27 @@ def committed_listing(
 
     Raises:
         OSError: The storage failed, or there is no such directory.
-        RmqIndexError: A record that cannot be understood.
+        RmqIndexError: A record that cannot be understood, or commits ended during every listing of
+            ten seconds.
     """
-    for _ in range(_LISTING_ATTEMPTS):
-        there = filesystem.get_file_info(pafs.FileSelector(inner_path))
-        found = {each.base_name: each for each in there}
-        listing = {name: (each, name) for name, each in found.items()}
-        try:
-            for name in sorted(found):
-                if _is_record(name):
-                    _Record.read(filesystem, f"{inner_path}/{name}").show_in(listing)
-        except FileNotFoundError:  # the commit was finished since it was listed
-            continue
-        return [
-            (each, place)
-            for name, (each, place) in listing.items()
-            if not name.startswith(STAGING_PREFIX)
-        ]
-    raise OSError("commits came and went while it was listed")
+    return read_steady(inner_path, lambda: _list_once(filesystem, inner_path))
+
+
+def _list_once(filesystem: pafs.FileSystem, inner_path: str) -> list[tuple[pafs.FileInfo, str]]:
+    there = filesystem.get_file_info(pafs.FileSelector(inner_path))
+    found = {each.base_name: each for each in there}
+    listing = {name: (each, name) for name, each in found.items()}
+    for name in sorted(found):
+        if _is_record(name):
+            try:
+                _Record.read(filesystem, f"{inner_path}/{name}").show_in(listing)
+            except FileNotFoundError:
+                raise UnsteadyError("a commit ended") from None
+    return [
+        (each, place)
+        for name, (each, place) in listing.items()
+        if not name.startswith(STAGING_PREFIX)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

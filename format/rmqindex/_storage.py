@@ -40,6 +40,7 @@ from rmqindex._layout import (
     SLOT_SIZE,
 )
 from rmqindex._s3 import SCHEMES, S3Settings, check_no_secret, connect, current_settings, using
+from rmqindex._steady import UnsteadyError, read_steady
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -603,15 +604,24 @@ def open_found(path: PathLike, size: int, filesystem: pafs.FileSystem | None = N
 
 def _open_local(path: Path) -> ByteSource:
     """Open a file; its header is not that of an append which is not finished, or was undone."""
-    while True:
-        undo = unfinished_append(path)
-        source = _LocalSource(path)
-        if undo is not None:
-            return _UndoneSource(source, undo)
+    return read_steady(path, lambda: _open_once(path))
+
+
+def _open_once(path: Path) -> ByteSource:
+    undo = unfinished_append(path)
+    source = _LocalSource(path)
+    try:
         count = source.keep_header()
-        if unfinished_append(path) is None and count <= source.latest_index_count():
+        now = unfinished_append(path)
+        if undo is not None and now is not None and now.record == undo.record:
+            return _UndoneSource(source, undo)
+        if undo is None and now is None and count <= source.latest_index_count():
             return source
+    except BaseException:
         source.close()
+        raise
+    source.close()
+    raise UnsteadyError("an append to it began or ended")
 
 
 def is_remote(path: PathLike) -> bool:

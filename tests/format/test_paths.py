@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqindex import RmqIndexError
+from rmqindex import RmqIndexError, _steady
 from rmqindex import _paths as paths
 
 
@@ -213,6 +213,24 @@ class TestListing:
         set_aside.write_bytes(b"the old state")
         monkeypatch.setattr(paths, "effective_listing", lambda _: {"100": set_aside})
         assert paths.list_index_files(index) == [paths.FileEntry(str(set_aside), "100", 13)]
+
+    def test_a_file_that_a_commit_moves_after_it_was_listed_is_listed_where_it_is(
+        self, tmp_path, monkeypatch
+    ):
+        """What a commit had set aside is gone with its end, and not left out of the list."""
+        (tmp_path / "100").write_bytes(b"now")
+        places = iter([tmp_path / "gone" / "100", tmp_path / "100"])
+        monkeypatch.setattr(paths, "effective_listing", lambda _: {"100": next(places)})
+        assert paths.list_index_files(tmp_path) == [
+            paths.FileEntry(str(tmp_path / "100"), "100", 3)
+        ]
+
+    def test_a_file_that_is_listed_and_not_there_is_an_error(self, tmp_path, monkeypatch):
+        """Where it is never found, the listing is refused by name."""
+        monkeypatch.setattr(_steady, "_PATIENCE_SECONDS", 0.05)
+        monkeypatch.setattr(paths, "effective_listing", lambda _: {"100": tmp_path / "100"})
+        with pytest.raises(RmqIndexError, match=r"expected one reading .* 100 was listed"):
+            paths.list_index_files(tmp_path)
 
     def test_no_such_directory_is_an_error(self, tmp_path):
         """It names the path."""
