@@ -32,6 +32,7 @@ from rmqindex._paths import (
     resolve,
 )
 from rmqindex._s3 import carried
+from rmqindex._steady import UnsteadyError, read_steady
 from rmqindex._storage import is_remote, local_path
 from rmqindex._store_layout import INDEX_FOLDER, STORE_FOLDERS
 
@@ -44,8 +45,6 @@ __all__ = ["FoundFile", "Listing", "list_files", "list_slices", "open_slice"]
 
 # Requests to a remote store wait more than they work.
 _REMOTE_THREADS = 16
-# A listing is repeated while a commit changes the directory under it.
-_ATTEMPTS = 20
 
 
 class Listing(NamedTuple):
@@ -91,23 +90,24 @@ def list_slices(options: ReadOptions, stores: frozenset[str] | None = None) -> L
 
     Raises:
         RmqIndexError: A path is missing, a store of another kind, or a file that is not an
-            IndexFile.
+            IndexFile; or files came and went during every listing of ten seconds.
     """
-    failure: RmqIndexError | None = None
-    before = list_files(options)
-    for _ in range(_ATTEMPTS):
+
+    def read() -> Listing:
+        files = list_files(options)
+        failure: RmqIndexError | None = None
+        slices: list[FileSlice] = []
         try:
-            slices = _read_headers(_of_stores(before, stores), options)
-            failure = None
+            slices = _read_headers(_of_stores(files, stores), options)
         except RmqIndexError as error:
             failure = error
-        after = list_files(options)
-        if after == before:
-            break
-        before = after
-    if failure is not None:
-        raise failure
-    return Listing(slices, len(before), any(is_remote(each.name_path) for each in before))
+        if list_files(options) != files:
+            raise UnsteadyError("files came or went") from failure
+        if failure is not None:
+            raise failure
+        return Listing(slices, len(files), any(is_remote(each.name_path) for each in files))
+
+    return read_steady(", ".join(options.paths), read)
 
 
 @contextlib.contextmanager
@@ -170,7 +170,7 @@ def _whereabouts(each: FileSlice) -> Iterator[str]:
         directory, name = os.path.split(each.name_path)
         try:
             listed = effective_listing(directory).get(name)
-        except (OSError, RmqIndexError):
+        except OSError:
             return
         if listed is not None:
             yield str(listed)
@@ -283,7 +283,7 @@ def _set_aside(path: str) -> str | None:
     directory, name = os.path.split(path)
     try:
         listed = effective_listing(directory).get(name)
-    except (OSError, RmqIndexError):  # no directory, so nothing that a commit could change
+    except OSError:  # no directory, so nothing that a commit could change
         return None
     return None if listed is None or str(listed) == path else str(listed)
 

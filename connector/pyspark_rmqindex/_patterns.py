@@ -25,6 +25,7 @@ __all__ = [
     "matcher",
 ]
 
+_NO_DIRECTORY = (FileNotFoundError, NotADirectoryError, PermissionError)
 _PATTERN = re.compile(r"[*?\[{]")
 _REMOTE_PATTERN = re.compile(r"[*\[{]")  # a question mark begins the query of a URI
 
@@ -88,11 +89,18 @@ def matcher(pattern: str) -> Callable[[str], object]:
 
 
 def entries_or_none(directory: str) -> list[FileEntry]:
-    """Return what stands in a directory; nothing where none is."""
+    """Return what stands in a directory; nothing where none is, or one that this user cannot list.
+
+    Raises:
+        RmqIndexError: The listing is refused, and might hold what is looked for: writes change the
+            directory all the time, a journal is damaged, or the storage failed.
+    """
     try:
         return directory_entries(directory)
-    except RmqIndexError:  # nothing, or a file in the place of a directory, fits no pattern
-        return []
+    except RmqIndexError as error:
+        if isinstance(error.__cause__, _NO_DIRECTORY):
+            return []
+        raise
 
 
 def listed(directory: str, entry: FileEntry) -> str:

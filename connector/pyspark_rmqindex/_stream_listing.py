@@ -10,7 +10,6 @@ So a count is final where it was read after a later file with entries was listed
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +20,7 @@ from pyspark_rmqindex._stream_offsets import SeenFile
 from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
 from rmqindex._geometry import fits_layout
 from rmqindex._layout import FIRST_POSITION
+from rmqindex._steady import UnsteadyError, read_steady
 from rmqindex._storage import open_source
 
 if TYPE_CHECKING:
@@ -33,9 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Directories", "LiveFile"]
 
-# A look is repeated while files come and go under it.
-_ATTEMPTS = 20
-_PAUSE_SECONDS = 0.01
+# A broker needs a moment to make a file.
+_MOST_FAILURES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,22 +102,27 @@ class Directories:
 
         Raises:
             RmqIndexError: A path is missing, a store of another kind, or a file that is not an
-                IndexFile.
+                IndexFile; or files came and went during every look of ten seconds.
         """
-        for attempt in range(_ATTEMPTS):
+        failures = 0
+
+        def read() -> dict[str, dict[str, LiveFile]]:
+            nonlocal failures
             listed = list_files(self._options)
             try:
                 found = self._read(listed, offsets)
-            except RmqIndexError:
+            except RmqIndexError as error:
                 # Most likely a file that is being made, or was deleted since it was listed.
-                if attempt == _ATTEMPTS - 1:
+                failures += 1
+                if failures == _MOST_FAILURES:
                     raise
-                time.sleep(_PAUSE_SECONDS)
-                continue
-            if list_files(self._options) == listed:
-                break
-        self._forget(listed)
-        return found
+                raise UnsteadyError("a file could not be read") from error
+            if list_files(self._options) != listed:
+                raise UnsteadyError("files came or went")
+            self._forget(listed)
+            return found
+
+        return read_steady(", ".join(self._options.paths), read)
 
     def phy_offset_at(self, file: LiveFile, position: int) -> int | None:
         """Return the ``phy_offset`` of an entry; None where it is malformed, and that is no error.

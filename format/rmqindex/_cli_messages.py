@@ -20,7 +20,6 @@ from rmqindex._cli_common import (
 )
 from rmqindex._commitlog import CommitLog
 from rmqindex._consume_queue_paths import queue_topics
-from rmqindex._errors import RmqIndexError
 from rmqindex._hashing import index_key, key_hash
 from rmqindex._index_file import IndexFile
 from rmqindex._judge import Judge
@@ -132,10 +131,9 @@ def _by_unique_key(path: str, key: str, topics: Sequence[str], log: CommitLog) -
         return []
     root = Path(path)
     store = root if (root / INDEX_FOLDER).is_dir() else root.parent
-    try:
-        files = index_files(store)
-    except RmqIndexError:
+    if not (store / INDEX_FOLDER).is_dir():
         return []
+    files = index_files(store)
     hashes = [key_hash(index_key(each, key)) for each in topics]
     found: list[int] = []
     for entry in reversed(files):

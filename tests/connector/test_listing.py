@@ -7,9 +7,11 @@ import shutil
 import pyarrow.fs as pafs
 import pytest
 
-from pyspark_rmqindex._listing import list_slices, open_slice
+from pyspark_rmqindex import _listing, _stream_listing
+from pyspark_rmqindex._listing import list_files, list_slices, open_slice
 from pyspark_rmqindex._options import read_options
-from rmqindex import IndexFileWriter, Layout, RmqIndexError, _storage
+from rmqindex import IndexFileWriter, Layout, RmqIndexError, _steady, _storage
+from rmqindex._journal import staging_root
 
 LAYOUT = Layout(97, 200)
 
@@ -153,3 +155,69 @@ def append(path):
     """Append one entry in place."""
     with IndexFileWriter(path, LAYOUT) as writer:
         writer.put_many([9], [500], [1_700_000_001_000])
+
+
+@pytest.fixture
+def hurried(monkeypatch):
+    """Let readings be refused after a moment."""
+    monkeypatch.setattr(_steady, "_PATIENCE_SECONDS", 0.05)
+
+
+def always_changing(monkeypatch, module, folder):
+    """Put one more file into a folder whenever a module has listed it; return the listings."""
+    original, listings = list_files, []
+
+    def list_and_add(options):
+        listings.append(original(options))
+        write(folder, str(len(listings)))
+        return listings[-1]
+
+    monkeypatch.setattr(module, "list_files", list_and_add)
+    return listings
+
+
+@pytest.mark.usefixtures("hurried")
+def test_files_that_come_all_the_time_are_an_error_that_names_the_path(tmp_path, monkeypatch):
+    """A listing that is never the same twice is refused, and not returned as it came last."""
+    listings = always_changing(monkeypatch, _listing, tmp_path)
+    with pytest.raises(RmqIndexError, match=rf"{tmp_path}: expected one reading .* files came"):
+        list_slices(read_options({"path": str(tmp_path)}))
+    assert len(listings) >= 5
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_stream_refuses_files_that_come_all_the_time(tmp_path, monkeypatch):
+    """Its look at the directories is never the same twice, and is not returned as it came last."""
+    write(tmp_path, "0")
+    listings = always_changing(monkeypatch, _stream_listing, tmp_path)
+    with pytest.raises(RmqIndexError, match=rf"{tmp_path}: expected one reading .* files came"):
+        _stream_listing.Directories(read_options({"path": str(tmp_path)})).look({})
+    assert len(listings) >= 5
+
+
+@pytest.mark.parametrize("form", ["index", "index/1", "in*", "in*/1"])
+def test_a_refused_listing_is_never_taken_for_an_empty_one(tmp_path, form):
+    """Be it of a directory, of the directory of a file, or of what fits a pattern."""
+    write(tmp_path / "index", "1")
+    root = staging_root(tmp_path / "index")
+    root.mkdir()
+    (root / "journal.json").write_text("damaged")
+    options = read_options({"path": str(tmp_path / form), "ignoreMissingFiles": "true"})
+    with pytest.raises(RmqIndexError, match=r"journal\.json: expected the journal of a write"):
+        list_slices(options)
+
+
+def test_a_planned_file_is_not_missing_where_its_listing_is_refused(tmp_path):
+    """A task that finds neither the file nor a listing that can be trusted fails by name."""
+    write(tmp_path / "index", "1")
+    options = read_options({"path": str(tmp_path / "index"), "ignoreMissingFiles": "true"})
+    (slice_,) = list_slices(options).slices
+    (tmp_path / "index" / "1").unlink()
+    root = staging_root(tmp_path / "index")
+    root.mkdir()
+    (root / "journal.json").write_text("damaged")
+    with (
+        pytest.raises(RmqIndexError, match=r"journal\.json: expected the journal of a write"),
+        open_slice(slice_, options),
+    ):
+        pass
