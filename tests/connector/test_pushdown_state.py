@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import time
@@ -212,3 +213,23 @@ class TestDirectory:
         record_plan({"path": "x"}, ScanPlan(None, None, (), 1, 1, 1, 1))
         assert plan_from_schema(plan_schema({"path": "x"})) is None
         assert not list((shared / "elsewhere").iterdir())
+
+
+def test_a_planning_that_never_ends_is_an_error_for_the_others(state, monkeypatch):
+    """Nobody waits for ever for the lock of a process that has stopped."""
+    monkeypatch.setattr(_pushdown_state, "_LOCK_WAIT_SECONDS", 0.05)
+    with (
+        locked_state(state, time.monotonic()),
+        pytest.raises(ValueError, match="another query of it has been planning for ten minutes"),
+    ):
+        plan(state, pair("a"))
+
+
+def test_a_planning_waits_only_a_moment_whatever_the_clock_said(state):
+    """A record of before the host's last start has times of another clock."""
+    plan(state, pair("a"))
+    text = json.loads(Path(state).read_text())
+    Path(state).write_text(json.dumps({**text, "finished": time.monotonic() + 3600}))
+    began = time.monotonic()
+    plan(state, pair("b"))
+    assert time.monotonic() - began < 60
