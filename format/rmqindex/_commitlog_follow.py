@@ -197,6 +197,7 @@ class _Following:
     def _follow_file(self, source: ByteSource, file: LogFile, *, is_last: bool) -> bool:
         """Pass over the records of a file; say whether the log goes on in the next."""
         stop = file.size if self._stop is None else min(file.size, self._stop - file.start)
+        tried = -1
         while True:
             for records in walk(source, file, self.at - file.start, stop, _BLOCK_RECORDS):
                 if not self._pass(records, source, file, is_last=is_last):
@@ -208,9 +209,11 @@ class _Following:
             if end.kind in (EndKind.BLANK, EndKind.FULL):
                 return True
             resume = self._resume(source, file, end, is_last=is_last)
-            if resume is None:
-                # Of a file that others follow, nothing is left; of the last, this is the log's end.
+            if resume is None or resume == tried:
+                # Of a file that others follow, nothing is left; of the last, this is the log's end,
+                # as is a record that was found where the walk finds none again.
                 return not is_last
+            tried = resume
             self.at = file.start + resume
 
     def _pass(self, records: Records, source: ByteSource, file: LogFile, *, is_last: bool) -> bool:

@@ -11,6 +11,8 @@ import pytest
 from commitlog_encoder import Log, Message, properties_text
 from rmqindex import CommitLog, CorruptCommitLogError, _commitlog_follow
 from rmqindex._commitlog_follow import LastRecord, ends_with, follow
+from rmqindex._commitlog_records import Fault
+from rmqindex._commitlog_walk import End, EndKind
 
 NOW = time.time_ns() // 1_000_000
 FILE_SIZE = 4096
@@ -189,3 +191,15 @@ def test_an_empty_log_is_followed_to_where_it_begins(tmp_path):
     (tmp_path / f"{0:020d}").write_bytes(bytes(FILE_SIZE))
     assert follow(CommitLog(tmp_path), 0).end == 0
     assert follow(CommitLog(tmp_path), 0, stop=0).last is None
+
+
+def test_a_record_that_is_found_where_the_walk_finds_none_is_the_end(log, tmp_path, monkeypatch):
+    """It is tried once more, since a broker may have been writing it, and then left."""
+    opened = written(log, tmp_path)
+    walks = []
+    monkeypatch.setattr(_commitlog_follow, "walk", lambda *_: iter(walks.append(1) or ()))
+    fault = Fault("total_size", 0, "a size", 0)
+    monkeypatch.setattr(_commitlog_follow, "end_at", lambda *_: End(EndKind.FAULT, 0, fault))
+    monkeypatch.setattr(_commitlog_follow, "find_record", lambda *_, **__: 1)
+    assert follow(opened, opened.files[-1].start).end == opened.files[-1].start
+    assert len(walks) == 2
