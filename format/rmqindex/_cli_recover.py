@@ -33,8 +33,9 @@ def recover_store(
 ) -> None:
     """Undo what a killed write left half done, as the next write would do by itself.
 
-    Readers of this project need no such thing. Run it before a broker starts on a store on which a
-    write was killed, and no other write has come since.
+    Readers of an index need no such thing; those of ConsumeQueues refuse them until it, or the next
+    rebuild of them, has run. Run it before a broker starts on a store on which a write was killed,
+    and no other write has come since.
     """
     given = Path(os.path.abspath(store))  # noqa: PTH100  (links stay)
     index = given / INDEX_FOLDER if (given / INDEX_FOLDER).is_dir() else given

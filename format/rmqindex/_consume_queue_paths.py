@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote
 
 from rmqindex._consume_queue_layout import BATCH_FOLDER, FILE_NAME_DIGITS, QUEUE_FOLDER
 from rmqindex._errors import RmqIndexError
 from rmqindex._layout import INT32_MAX
 from rmqindex._paths import directory_entries, exists
+from rmqindex._queue_staging import is_exchanging
+from rmqindex._steady import UnsteadyError, read_steady
 from rmqindex._storage import is_remote, local_path
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rmqindex._paths import FileEntry
     from rmqindex._storage import PathLike
 
 __all__ = ["FoundQueue", "QueueFile", "find_queues", "queue_topics"]
+
+T = TypeVar("T")
 
 _FILE_NAME = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
 _QUEUE_ID = re.compile(r"[0-9]{1,10}")
@@ -63,9 +70,66 @@ def find_queues(path: PathLike) -> list[FoundQueue]:
         path: As :meth:`ConsumeQueue.find` takes it.
 
     Raises:
-        RmqIndexError: Nothing is there, or no ConsumeQueue.
+        RmqIndexError: Nothing is there, or no ConsumeQueue; or a rebuild exchanges the queues, or
+            died while it did.
     """
-    text = str(path) if is_remote(path) else str(local_path(path).absolute())
+    if is_remote(path):
+        return _find(str(path))
+    local = local_path(path).absolute()
+    return _unexchanged(_store_root(local), lambda: _find(str(local)))
+
+
+def _unexchanged(root: Path, read: Callable[[], T]) -> T:
+    """Read a store while no folder of its queues is exchanged for a new one.
+
+    Raises:
+        RmqIndexError: A rebuild exchanges them, or died while it did; or what the reading raises.
+    """
+
+    def read_once() -> T:
+        before = _folder_ids(root)
+        outcome: T | RmqIndexError
+        try:
+            outcome = read()
+        except RmqIndexError as error:
+            outcome = error
+        if is_exchanging(root):
+            raise RmqIndexError(
+                f"{root}: expected no exchange of ConsumeQueues under way, got one; run this again "
+                "when rmqindex rebuild-queues has ended, or, if it died, run rmqindex recover "
+                f"{root}"
+            )
+        if _folder_ids(root) != before:
+            raise UnsteadyError("a folder of queues was exchanged")
+        if isinstance(outcome, RmqIndexError):
+            raise outcome
+        return outcome
+
+    return read_steady(root, read_once)
+
+
+def _store_root(path: Path) -> Path:
+    """Return the store of a path that is a store, or lies in one."""
+    for folder in (path, *path.parents):
+        if folder.name in (QUEUE_FOLDER, BATCH_FOLDER):
+            return folder.parent
+    return path
+
+
+def _folder_ids(root: Path) -> list[tuple[int, int] | None]:
+    """Return what tells the folders of queues from others of the same names."""
+    ids: list[tuple[int, int] | None] = []
+    for name in (QUEUE_FOLDER, BATCH_FOLDER):
+        try:
+            status = (root / name).stat()
+        except OSError:
+            ids.append(None)
+        else:
+            ids.append((status.st_dev, status.st_ino))
+    return ids
+
+
+def _find(text: str) -> list[FoundQueue]:
     if not exists(text):
         raise RmqIndexError(f"{text}: no such file or directory")
     parts = _parts(text) or [""]
@@ -94,14 +158,24 @@ def find_queues(path: PathLike) -> list[FoundQueue]:
 
 
 def queue_topics(path: str) -> list[str]:
-    """Return the topics that have a ConsumeQueue in a local store, or beside its ``commitlog``."""
+    """Return the topics that have a ConsumeQueue in a local store, or beside its ``commitlog``.
+
+    Raises:
+        RmqIndexError: A rebuild exchanges the queues, or died while it did.
+    """
     root = Path(path)
     for store in (root, root.parent):
-        folders = [store / name for name in (QUEUE_FOLDER, BATCH_FOLDER)]
-        there = [folder for folder in folders if folder.is_dir()]
-        if there:
-            return sorted({each.name for folder in there for each in folder.iterdir()})
+        topics = _unexchanged(store, partial(_topics_in, store))
+        if topics is not None:
+            return topics
     return []
+
+
+def _topics_in(store: Path) -> list[str] | None:
+    """Return the topics of a store; None where it has no folder of queues."""
+    folders = [store / name for name in (QUEUE_FOLDER, BATCH_FOLDER)]
+    there = [folder for folder in folders if folder.is_dir()]
+    return sorted({each.name for folder in there for each in folder.iterdir()}) if there else None
 
 
 def _queues_of_folder(entries: list[FileEntry], *, is_batch: bool) -> list[FoundQueue]:

@@ -17,10 +17,19 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-__all__ = ["QueueStaging"]
+__all__ = ["QueueStaging", "is_exchanging"]
 
 _FOLDERS = (QUEUE_FOLDER, BATCH_FOLDER)
 _UNDO = "undo.json"
+
+
+def is_exchanging(root: Path) -> bool:
+    """Return whether folders of a store root are being exchanged, or the exchange died."""
+    return os.path.lexists(_home(root) / _UNDO)
+
+
+def _home(root: Path) -> Path:
+    return root / f".{QUEUE_FOLDER}.rmqindex"
 
 
 class QueueStaging:
@@ -40,7 +49,7 @@ class QueueStaging:
             root: The local store root.
         """
         self._root = root
-        self._home = root / f".{QUEUE_FOLDER}.rmqindex"
+        self._home = _home(root)
         self._old = self._home / "old"
         self.path = self._home / "new"
         self._lock = -1
@@ -84,7 +93,7 @@ class QueueStaging:
     @property
     def is_unfinished(self) -> bool:
         """Whether an exchange is under way, or died."""
-        return (self._home / _UNDO).exists()
+        return is_exchanging(self._root)
 
     def there(self) -> list[Path]:
         """Return the folders in the root that have queues."""

@@ -21,8 +21,10 @@ from rmqindex import (
     ConsumeQueue,
     CorruptCommitLogError,
     RmqIndexError,
+    _consume_queue_paths,
     rebuild_consume_queues,
 )
+from rmqindex._consume_queue_paths import queue_topics
 from rmqindex._dispatch import parse_delay_levels
 from rmqindex._hashing import string_hash_codes
 from rmqindex._queue_staging import QueueStaging
@@ -418,3 +420,49 @@ def test_what_a_dead_rebuild_left_and_cannot_be_removed_is_named(tmp_path, monke
     with pytest.raises(OSError, match="Read-only") as caught, QueueStaging(tmp_path):
         pass
     assert caught.value.filename == str(left)
+
+
+@pytest.fixture
+def exchanged(tmp_path):
+    """Return a store whose exchange of ConsumeQueues died before its last step."""
+    shutil.copytree(STORE / "consumequeue", tmp_path / "consumequeue")
+    staging = QueueStaging(tmp_path)
+    shutil.copytree(STORE / "consumequeue" / "TopicTest", staging.path / "consumequeue" / "Other")
+    staging._forget = lambda: None
+    staging.exchange()
+    return tmp_path
+
+
+@pytest.mark.parametrize("place", ["", "consumequeue", "consumequeue/Other/0"])
+def test_queues_that_are_being_exchanged_are_refused(exchanged, place):
+    """New folders may still go back, so that neither they nor their absence is an answer."""
+    with pytest.raises(RmqIndexError, match=r"exchange of ConsumeQueues .* rmqindex recover"):
+        ConsumeQueue.find(exchanged / place)
+    with pytest.raises(RmqIndexError, match="exchange of ConsumeQueues"):
+        queue_topics(str(exchanged))
+    with QueueStaging(exchanged):
+        pass
+    assert {queue.topic for queue in ConsumeQueue.find(exchanged)} != {"Other"}
+    assert "Other" not in queue_topics(str(exchanged))
+
+
+def test_queues_that_are_exchanged_while_they_are_listed_are_listed_again(tmp_path, monkeypatch):
+    """So that topics of the old folder and files of the new one never meet."""
+    shutil.copytree(STORE / "consumequeue", tmp_path / "consumequeue")
+    original, listings = _consume_queue_paths.directory_entries, []
+
+    def list_and_exchange(path):
+        entries = original(path)
+        listings.append(path)
+        if len(listings) == 1:
+            with QueueStaging(tmp_path) as staging:
+                shutil.copytree(
+                    STORE / "consumequeue" / "TopicTest",
+                    staging.path / "consumequeue" / "TopicTest",
+                )
+                staging.exchange()
+        return entries
+
+    monkeypatch.setattr(_consume_queue_paths, "directory_entries", list_and_exchange)
+    assert {queue.topic for queue in ConsumeQueue.find(tmp_path)} == {"TopicTest"}
+    assert listings.count(str(tmp_path)) == 2
