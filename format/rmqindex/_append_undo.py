@@ -9,6 +9,7 @@ those slots.
 from __future__ import annotations
 
 import os
+import re
 import zlib
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ from rmqindex._layout import (
     FIRST_POSITION,
     HEADER_SIZE,
     INT32_MAX,
+    INT64_MAX,
+    INT64_MIN,
     SLOT_DTYPE,
     SLOT_SIZE,
     Layout,
@@ -31,15 +34,17 @@ from rmqindex._own_files import open_regular
 
 if TYPE_CHECKING:
     import io
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from rmqindex._records import Fields
+
 __all__ = ["AppendRecord", "AppendUndo"]
 
 _ZEROS = bytes(1 << 20)
-_TEXTS = frozenset({"name", "header"})
+_HEADER_TEXT = re.compile(f"[0-9a-f]{{{2 * HEADER_SIZE}}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,26 +72,28 @@ class AppendRecord:
     checksum: int
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, object]) -> AppendRecord:
+    def of(cls, fields: Fields) -> AppendRecord:
         """Rebuild a record from :meth:`to_dict`.
 
         Raises:
-            KeyError: A field is missing.
-            ValueError: A field is not what it should be.
+            ValueError: A field is missing, or not what it should be.
         """
-        numbers: dict[str, int] = {}
-        for name in cls.__slots__:
-            value = fields[name]
-            if type(value) is not (str if name in _TEXTS else int):
-                raise ValueError(f"{name}: expected another type, got {value!r}")
-            if isinstance(value, int):
-                numbers[name] = value
-        record = cls(name=str(fields["name"]), header=str(fields["header"]), **numbers)
-        if record.layout.file_size > INT32_MAX:
-            raise ValueError(f"hash_slot_num: expected that of a file, got {record.hash_slot_num}")
-        if len(record.old_bytes) != HEADER_SIZE:
-            raise ValueError(f"header: expected {HEADER_SIZE} bytes, got {record.header!r}")
-        if record.entries < 0 or record.index_count > min(record.layout.index_num, INT32_MAX):
+        record = cls(
+            name=fields.text("name"),
+            hash_slot_num=fields.integer("hash_slot_num", 0, INT32_MAX),
+            index_num=fields.integer("index_num", 0, INT32_MAX),
+            header=fields.text("header"),
+            entries=fields.integer("entries", 0, INT32_MAX),
+            end_phy_offset=fields.integer("end_phy_offset", INT64_MIN, INT64_MAX),
+            end_timestamp=fields.integer("end_timestamp", INT64_MIN, INT64_MAX),
+            checksum=fields.integer("checksum", 0, 2**32 - 1),
+        )
+        if not _HEADER_TEXT.fullmatch(record.header):
+            raise ValueError(
+                f"header: expected {HEADER_SIZE} bytes in hexadecimal digits, "
+                f"got {len(record.header)} characters"
+            )
+        if record.index_count > min(record.layout.index_num, INT32_MAX):
             raise ValueError(f"entries: expected as many as fit, got {record.entries}")
         return record
 
@@ -177,12 +184,13 @@ class AppendUndo:
 
     @classmethod
     def of(cls, record: AppendRecord, slots: bytes) -> AppendUndo | None:
-        """Join a record with its slots; None where these are others than the record's."""
+        """Join a record with its slots; None where these are not the ones that it was made of."""
         if zlib.crc32(slots) != record.checksum or len(slots) % (2 * SLOT_SIZE):
             return None
         both = np.frombuffer(slots, SLOT_DTYPE).astype(np.int32)
         numbers, values = both[: len(both) // 2], both[len(both) // 2 :]
-        if len(numbers) and not 0 <= numbers[0] <= numbers[-1] < record.hash_slot_num:
+        inside = (numbers >= 0) & (numbers < record.hash_slot_num)
+        if not inside.all() or not (numbers[1:] > numbers[:-1]).all():
             return None
         return cls(record, numbers, values)
 

@@ -34,36 +34,37 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import json
 import os
-import re
 import shutil
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NoReturn
 
 from rmqindex._append_undo import AppendRecord, AppendUndo
 from rmqindex._disk import copy_sparse, sync_directory
 from rmqindex._errors import RmqIndexError
 from rmqindex._layout import SLOT_SIZE
 from rmqindex._own_files import (
+    INDEX_NAME,
     ensure_directory,
     is_plain_name,
     open_directory,
     open_regular,
     read_own,
-    read_own_json,
     write_own,
 )
-from rmqindex._owner import Owner
+from rmqindex._owner import OWNER_RECORD
+from rmqindex._records import RecordKind
 from rmqindex._steady import UnsteadyError, read_steady
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from rmqindex._append_in_place import InPlaceAppend, InPlaceFlush
+    from rmqindex._owner import Owner
+    from rmqindex._records import Fields
 
 __all__ = [
     "Staging",
@@ -79,11 +80,11 @@ _NEXT_JOURNAL = "journal.next"
 _UNDO = "undo"
 _LEDGER = "ledger.json"
 _OWNER = "owner.json"
+_NEXT_OWNER = "owner.next"
 _OLD = "old"
 _TRASH = ".trash"
-_A_JOURNAL = "the journal of a write"
-# What an index directory holds; a journal names nothing else.
-_INDEX_NAME = re.compile(r"[+-]?\d{1,40}")
+_AN_UNDO = "the old slots of the file that a write continues"
+_UNDO_REMEDY = "restore it from a backup, or remove the index and rebuild it"
 
 _LOCK_WAIT_SECONDS = 600.0
 _POLL_SECONDS = 0.02
@@ -176,8 +177,7 @@ def unfinished_append(path: str | os.PathLike[str]) -> AppendUndo | None:
         undo = journal.read_undo(root)
         if _Journal.read(root) != journal:
             raise UnsteadyError("an append to it began or ended")
-        # Without its undo, a commit died before it changed anything.
-        return undo or AppendUndo.without_slots(journal.append)
+        return undo or journal.refuse_undo(root)
 
     return read_steady(path, read)
 
@@ -221,33 +221,25 @@ class _Journal:
 
     @classmethod
     def read(cls, root: Path, file: str = _JOURNAL) -> _Journal | None:
-        path = root / file
-        fields = read_own_json(path, _A_JOURNAL)
-        return None if fields is None else cls.of(path, fields)
+        return (_JOURNAL_RECORD if file == _JOURNAL else _LEDGER_RECORD).read(root / file)
 
     @classmethod
-    def of(cls, path: Path, fields: Mapping[str, Any]) -> _Journal:
-        try:
-            return cls._of(fields)
-        except (ValueError, KeyError, TypeError) as error:
-            raise RmqIndexError(f"{path}: expected {_A_JOURNAL}, got {error}") from error
-
-    @classmethod
-    def _of(cls, fields: Mapping[str, Any]) -> _Journal:
-        job, created, append, ledger = (
-            fields["job"], fields["created"], fields.get("append"), fields.get("ledger")
-        )  # fmt: skip
-        if not isinstance(job, str) or not is_plain_name(job):
+    def of(cls, fields: Fields) -> _Journal:
+        append, ledger = fields.inner("append"), fields.inner("ledger")
+        job = fields.text("job")
+        if not is_plain_name(job):
             raise ValueError(f"job: expected a name, got {job!r}")
-        if not isinstance(created, bool):
-            raise TypeError(f"created: expected true or false, got {created!r}")
-        if not isinstance(ledger, dict | None) or not isinstance(append, dict | None):
-            raise TypeError("append, ledger: expected objects")
-        record = None if append is None else AppendRecord.from_dict(append)
-        old, new = _names_in(fields, "old"), _names_in(fields, "new")
-        if record is not None and not _INDEX_NAME.fullmatch(record.name):
+        record = None if append is None else AppendRecord.of(append)
+        if record is not None and not INDEX_NAME.fullmatch(record.name):
             raise ValueError(f"append: expected the name of an IndexFile, got {record.name!r}")
-        return cls(job, created, old, new, record, ledger)
+        return cls(
+            job,
+            fields.flag("created"),
+            fields.names("old", INDEX_NAME, "names of IndexFiles"),
+            fields.names("new", INDEX_NAME, "names of IndexFiles"),
+            record,
+            None if ledger is None else ledger.values,
+        )
 
     def write(self, root: Path) -> None:
         fields = {
@@ -258,7 +250,7 @@ class _Journal:
             "append": None if self.append is None else self.append.to_dict(),
             "ledger": self.ledger,
         }
-        write_own(root / _NEXT_JOURNAL, json.dumps(fields, indent=1).encode())
+        write_own(root / _NEXT_JOURNAL, _JOURNAL_RECORD.encode(str(root / _JOURNAL), fields))
         (root / _NEXT_JOURNAL).replace(root / _JOURNAL)
         sync_directory(root)
 
@@ -275,11 +267,21 @@ class _Journal:
         sync_directory(root)
 
     def read_undo(self, root: Path) -> AppendUndo | None:
-        """Read the old slots of the file that is continued; None where they are not there."""
+        """Read the old slots of the file that is continued; None where they are others."""
         if self.append is None:
             return None
-        slots = read_own(root / _UNDO, 2 * SLOT_SIZE * self.append.hash_slot_num)
-        return None if slots is None else AppendUndo.of(self.append, slots)
+        limit = 2 * SLOT_SIZE * self.append.hash_slot_num
+        slots = read_own(root / _UNDO, limit, _AN_UNDO, _UNDO_REMEDY)
+        if slots is None:  # the commit died before it changed anything
+            return AppendUndo.without_slots(self.append)
+        return AppendUndo.of(self.append, slots)
+
+    def refuse_undo(self, root: Path) -> NoReturn:
+        """Raise since the slots that are there are not those of the journal."""
+        raise RmqIndexError(
+            f"{root / _UNDO}: expected {_AN_UNDO}, got others than {root / _JOURNAL} says; "
+            f"{_UNDO_REMEDY}"
+        )
 
     def _saved(self, root: Path) -> Path:
         """Return where the old files are, if they are there."""
@@ -319,7 +321,7 @@ class _Journal:
         job, saved = root / self.job, self._saved(root)
         self._ensure_saved(root, directory)
         if self.append is not None:
-            undo = self.read_undo(root) or AppendUndo.without_slots(self.append)
+            undo = self.read_undo(root) or self.refuse_undo(root)
             if (directory / self.append.name).exists():
                 try:
                     undo.restore(directory / self.append.name)
@@ -342,6 +344,19 @@ class _Journal:
         if directory.exists():
             sync_directory(directory)
         self.remove(root)
+
+
+_JOURNAL_RECORD = RecordKind(
+    "the journal of a write",
+    _Journal.of,
+    "restore it from a backup, or remove it and rebuild the index: without it, the write that it "
+    "belongs to cannot be undone",
+)
+_LEDGER_RECORD = replace(
+    _JOURNAL_RECORD,
+    remedy="restore it from a backup; a ledger that is removed forgets which batches of streams "
+    "are in the index",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,7 +447,10 @@ class Staging:
         ensure_directory(self.path)
         if not self.path.exists():
             self.path.mkdir()
-            write_own(self.path / _OWNER, json.dumps(owner.to_dict(), indent=1).encode())
+            # Whole or not at all: who dies here leaves no half of it, which nobody could judge.
+            data = OWNER_RECORD.encode(str(self.path / _OWNER), owner.to_dict())
+            write_own(self.path / _NEXT_OWNER, data)
+            (self.path / _NEXT_OWNER).replace(self.path / _OWNER)
 
     @contextlib.contextmanager
     def exclusive(self, *, create: bool = False) -> Iterator[None]:
@@ -561,7 +579,7 @@ class Staging:
 
     def _check_owner(self) -> None:
         """Notice, at the last moment, that nobody waits for this commit any more."""
-        owner = _read_owner(self.path)
+        owner = OWNER_RECORD.read(self.path / _OWNER)
         if owner is None or owner.is_gone():
             raise RmqIndexError(f"{self.directory}: the application ended before the commit")
 
@@ -638,11 +656,8 @@ def _recover(root: Path, directory: Path) -> None:
             continue
         if path.name.endswith(_TRASH):
             _remove_tree(path)
-        elif path.is_dir():
-            owner = _read_owner(path)
-            # A job without an owner died while it was made, since that happens under the lock.
-            if owner is None or owner.is_gone():
-                _remove_job(path)
+        elif path.is_dir() and _is_void(path):
+            _remove_job(path)
 
 
 def _root_beside(real: Path) -> Path:
@@ -657,22 +672,14 @@ def _names(directory: Path) -> set[str]:
     return set(_listing(directory))
 
 
-def _names_in(fields: Mapping[str, Any], field: str) -> tuple[str, ...]:
-    names = fields[field]
-    if not isinstance(names, list):
-        raise TypeError(f"{field}: expected a list, got {names!r}")
-    for name in names:
-        if not isinstance(name, str) or not _INDEX_NAME.fullmatch(name):
-            raise ValueError(f"{field}: expected names of IndexFiles, got {name!r}")
-    return tuple(names)
-
-
-def _read_owner(job: Path) -> Owner | None:
+def _is_void(job: Path) -> bool:
+    """Tell whether nobody works on a job any more; one whose owner is unreadable may be alive."""
     try:
-        fields = read_own_json(job / _OWNER, "the owner of a job")
-        return None if fields is None else Owner.from_dict(fields)
-    except (OSError, RmqIndexError, ValueError, KeyError, TypeError):
-        return None
+        owner = OWNER_RECORD.read(job / _OWNER)
+    except (OSError, RmqIndexError):
+        return False
+    # A job without an owner died while it was made, since that happens under the lock.
+    return owner is None or owner.is_gone()
 
 
 def _remove_job(path: Path) -> None:

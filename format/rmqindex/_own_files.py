@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import re
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rmqindex._disk import naming
 from rmqindex._errors import RmqIndexError
@@ -23,20 +22,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
+    "INDEX_NAME",
+    "check_size",
     "ensure_directory",
     "is_plain_name",
     "open_directory",
     "open_regular",
     "open_to_read",
-    "parse_own_json",
     "read_own",
-    "read_own_json",
     "write_own",
 ]
 
-# What is written of all names of a directory stays far below; a larger file is none of ours.
-_MAX_JSON_SIZE = 16 * 1024 * 1024
 _SAFE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+#: What an index directory holds; a record of ours names nothing else in it.
+INDEX_NAME = re.compile(r"[+-]?\d{1,40}")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
 
@@ -120,12 +119,14 @@ def open_regular(path: str | os.PathLike[str], flags: int, mode: int = 0o666) ->
     return _regular(path, descriptor)
 
 
-def read_own(path: Path, limit: int) -> bytes | None:
+def read_own(path: Path, limit: int, what: str, remedy: str) -> bytes | None:
     """Read a file of ours whole.
 
     Args:
         path: The file.
         limit: The most bytes that it can have.
+        what: What it should be, in words.
+        remedy: What to do about one that is larger.
 
     Returns:
         Its bytes; None where nothing is there.
@@ -138,45 +139,31 @@ def read_own(path: Path, limit: int) -> bytes | None:
         descriptor = open_regular(path, os.O_RDONLY)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    with os.fdopen(descriptor, "rb") as file:
+    with naming(path), os.fdopen(descriptor, "rb") as file:
+        check_size(path, os.fstat(file.fileno()).st_size, limit, what, remedy)
         data = file.read(limit + 1)
-    if len(data) > limit:
-        raise RmqIndexError(f"{path}: expected at most {limit} bytes, got more")
+    check_size(path, len(data), limit, what, remedy)
     ensure_directory(path.parent)
     return data
 
 
-def read_own_json(path: Path, what: str) -> dict[str, Any] | None:
-    """Read a JSON object that we wrote; what its fields hold is for the caller to check.
+def check_size(name: object, size: int, limit: int, what: str, remedy: str) -> None:
+    """Refuse a file or object that is larger than one of ours can be, before it is read.
 
     Args:
-        path: The file.
+        name: The path or URI that the error names.
+        size: Its size, bytes.
+        limit: The most bytes that it can have.
         what: What it should be, in words.
-
-    Returns:
-        The object; None where nothing is there.
+        remedy: What to do about one that is larger.
 
     Raises:
-        RmqIndexError: Another document, or no file.
-        OSError: It cannot be read.
+        RmqIndexError: It is larger.
     """
-    data = read_own(path, _MAX_JSON_SIZE)
-    return None if data is None else parse_own_json(path, data, what)
-
-
-def parse_own_json(path: Path, data: bytes, what: str) -> dict[str, Any]:
-    """Do what :func:`read_own_json` does with the bytes of a file.
-
-    Raises:
-        RmqIndexError: Another document.
-    """
-    try:
-        document = json.loads(data)  # noqa: TID251  (bounded, and checked by who asks)
-    except (ValueError, RecursionError) as error:
-        raise RmqIndexError(f"{path}: expected {what}, got {error}") from error
-    if not isinstance(document, dict):
-        raise RmqIndexError(f"{path}: expected {what}, got {type(document).__name__}")
-    return document
+    if size > limit:
+        raise RmqIndexError(
+            f"{name}: expected {what} of at most {limit:,} bytes, got {size:,} bytes; {remedy}"
+        )
 
 
 def write_own(path: Path, data: bytes) -> None:

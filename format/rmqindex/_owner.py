@@ -10,8 +10,15 @@ import os
 import socket
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["Owner"]
+from rmqindex._layout import INT32_MAX, INT64_MAX
+from rmqindex._records import RecordKind
+
+if TYPE_CHECKING:
+    from rmqindex._records import Fields
+
+__all__ = ["OWNER_RECORD", "Owner"]
 
 _PROC = Path("/proc")
 _BOOT_ID = _PROC / "sys/kernel/random/boot_id"
@@ -73,19 +80,18 @@ class Owner:
         return cls.current()
 
     @classmethod
-    def from_dict(cls, fields: dict[str, object]) -> Owner:
+    def of(cls, fields: Fields) -> Owner:
         """Rebuild an owner from :meth:`to_dict`.
 
         Raises:
-            KeyError: A field is missing.
-            ValueError: A field that should be a number is none.
+            ValueError: A field is missing, or no owner's.
         """
         return cls(
-            host=str(fields["host"]),
-            boot_id=str(fields["boot_id"]),
-            namespace=str(fields["namespace"]),
-            pid=int(str(fields["pid"])),
-            start_time=int(str(fields["start_time"])),
+            host=fields.text("host"),
+            boot_id=fields.text("boot_id"),
+            namespace=fields.text("namespace"),
+            pid=fields.integer("pid", 1, INT32_MAX),
+            start_time=fields.integer("start_time", 0, INT64_MAX),
         )
 
     def to_dict(self) -> dict[str, object]:
@@ -110,6 +116,15 @@ class Owner:
             or fields[_STATE] in _GONE_STATES
             or int(fields[_START_TIME]) != self.start_time
         )
+
+
+#: What ``owner.json`` holds.
+OWNER_RECORD = RecordKind(
+    "the owner of a job",
+    Owner.of,
+    "once no write to the index runs, remove its directory, which holds what the job staged",
+    limit=64 * 1024,
+)
 
 
 def _place() -> tuple[str, str, str]:

@@ -307,7 +307,6 @@ def _local_entries(path: str) -> list[FileEntry]:
 
 
 def _remote_directory(path: str) -> list[FileEntry]:
-    filesystem, inner_path = open_filesystem(path)
     return [
         FileEntry(
             child_uri(path, place),
@@ -315,7 +314,7 @@ def _remote_directory(path: str) -> list[FileEntry]:
             info.size or 0,
             is_directory=info.type == pafs.FileType.Directory,
         )
-        for info, place in committed_listing(filesystem, inner_path)
+        for info, place in committed_listing(path)
     ]
 
 

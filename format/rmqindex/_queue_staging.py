@@ -3,24 +3,50 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
+import re
 import shutil
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from rmqindex._consume_queue_layout import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex._disk import sync_directory, sync_tree
 from rmqindex._errors import RmqIndexError
-from rmqindex._own_files import ensure_directory, read_own_json, write_own
+from rmqindex._own_files import ensure_directory, write_own
+from rmqindex._records import RecordKind
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    from rmqindex._records import Fields
+
 __all__ = ["QueueStaging", "is_exchanging"]
 
 _FOLDERS = (QUEUE_FOLDER, BATCH_FOLDER)
 _UNDO = "undo.json"
+_FOLDER_NAME = re.compile("|".join(_FOLDERS))
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """An exchange under way: which folders were there, and which come."""
+
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+
+    @classmethod
+    def of(cls, fields: Fields) -> _Note:
+        what = f"names of {' and '.join(_FOLDERS)}"
+        return cls(*(fields.names(name, _FOLDER_NAME, what) for name in ("old", "new")))
+
+
+_NOTE = RecordKind(
+    "the note of an exchange",
+    _Note.of,
+    "restore it from a backup, or remove it and rebuild the ConsumeQueues",
+    limit=64 * 1024,
+)
 
 
 def is_exchanging(root: Path) -> bool:
@@ -113,7 +139,7 @@ class QueueStaging:
         sync_tree(self._home)
         sync_directory(self._root)
         note = self._home / f"{_UNDO}.part"
-        write_own(note, json.dumps({"old": old, "new": new}).encode())
+        write_own(note, _NOTE.encode(str(note), {"old": old, "new": new}))
         note.replace(self._home / _UNDO)
         sync_directory(self._home)
         for name in old:
@@ -136,19 +162,13 @@ class QueueStaging:
         for place in (self._home, self._old, self.path):
             ensure_directory(place)
         note = self._home / _UNDO
-        was = read_own_json(note, "the note of an exchange")
+        was = _NOTE.read(note)
         if was is None:
             return
-        old, new = was.get("old"), was.get("new")
-        for names in (old, new):
-            if not isinstance(names, list) or any(name not in _FOLDERS for name in names):
-                raise RmqIndexError(
-                    f"{note}: expected lists of {' and '.join(_FOLDERS)}, got {names!r}"
-                )
-        for name in was["new"]:
+        for name in was.new:
             if not (self.path / name).exists():
                 (self._root / name).rename(self.path / name)
-        for name in was["old"]:
+        for name in was.old:
             if os.path.lexists(self._old / name):
                 (self._old / name).rename(self._root / name)
         self._sync_moves()

@@ -23,7 +23,6 @@ a lease, by the clock of the store; its owner has then stopped by itself.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import tempfile
@@ -36,19 +35,17 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from rmqindex._commit_record import COMMIT_SUFFIX, STAGING_PREFIX, CommitRecord, is_record
 from rmqindex._errors import RmqIndexError
-from rmqindex._owner import Owner
+from rmqindex._owner import OWNER_RECORD, Owner
 from rmqindex._steady import UnsteadyError, read_steady
 from rmqindex._storage import child_uri, open_filesystem, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["STAGING_PREFIX", "RemoteStaging", "committed_listing", "download"]
+__all__ = ["RemoteStaging", "committed_listing", "download"]
 
-#: How the names of everything begin that is no part of an index.
-STAGING_PREFIX = ".rmqindex-"
-_COMMIT_SUFFIX = ".commit"
 _OWNER = "owner.json"
 _COPY_BYTES = 1 << 23
 # A commit stops by itself after this time, and counts as abandoned after twice as much, seconds.
@@ -59,14 +56,11 @@ _CLAIMED: dict[str, float] = {}
 T = TypeVar("T")
 
 
-def committed_listing(
-    filesystem: pafs.FileSystem, inner_path: str
-) -> list[tuple[pafs.FileInfo, str]]:
+def committed_listing(directory: str) -> list[tuple[pafs.FileInfo, str]]:
     """List a directory of a remote store as its last commit left it.
 
     Args:
-        filesystem: The store.
-        inner_path: The directory in it.
+        directory: Its URI.
 
     Returns:
         What stands there, and where, below the directory, its bytes are: under its name, or, while
@@ -77,17 +71,20 @@ def committed_listing(
         RmqIndexError: A record that cannot be understood, or commits ended during every listing of
             ten seconds.
     """
-    return read_steady(inner_path, lambda: _list_once(filesystem, inner_path))
+    filesystem, inner_path = open_filesystem(directory)
+    return read_steady(directory, lambda: _list_once(filesystem, inner_path, directory))
 
 
-def _list_once(filesystem: pafs.FileSystem, inner_path: str) -> list[tuple[pafs.FileInfo, str]]:
+def _list_once(
+    filesystem: pafs.FileSystem, inner_path: str, directory: str
+) -> list[tuple[pafs.FileInfo, str]]:
     there = filesystem.get_file_info(pafs.FileSelector(inner_path))
     found = {each.base_name: each for each in there}
     listing = {name: (each, name) for name, each in found.items()}
     for name in sorted(found):
-        if _is_record(name):
+        if is_record(found[name]):
             try:
-                _Record.read(filesystem, f"{inner_path}/{name}").show_in(listing)
+                CommitRecord.read(filesystem, inner_path, name, directory).show_in(listing)
             except FileNotFoundError:
                 raise UnsteadyError("a commit ended") from None
     return [
@@ -95,60 +92,6 @@ def _list_once(filesystem: pafs.FileSystem, inner_path: str) -> list[tuple[pafs.
         for name, (each, place) in listing.items()
         if not name.startswith(STAGING_PREFIX)
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class _Record:
-    """A claim, or what a commit changes."""
-
-    job: str
-    owner: Owner
-    new: tuple[tuple[str, str, int], ...] = ()
-    removed: tuple[str, ...] = ()
-    committed: bool = False
-
-    @classmethod
-    def read(cls, filesystem: pafs.FileSystem, path: str) -> _Record:
-        with filesystem.open_input_file(path) as file:
-            text = file.read()
-        try:
-            fields = json.loads(text)  # noqa: TID251  (checked below)
-            record = cls(
-                str(fields["job"]),
-                Owner.from_dict(fields["owner"]),
-                tuple((str(a), str(b), int(c)) for a, b, c in fields["new"]),
-                tuple(map(str, fields["removed"])),
-                bool(fields["committed"]),
-            )
-        except (ValueError, KeyError, TypeError) as error:
-            raise RmqIndexError(f"{path}: expected the record of a commit, got {error}") from error
-        names = [each for staged, name, _ in record.new for each in (staged, name)]
-        for name in (record.job, *names, *record.removed):
-            if not name or "/" in name or name in {".", ".."}:
-                raise RmqIndexError(f"{path}: expected names in the directory, got {name!r}")
-        return record
-
-    def to_bytes(self) -> bytes:
-        return json.dumps(
-            {
-                "job": self.job,
-                "owner": self.owner.to_dict(),
-                "new": self.new,
-                "removed": self.removed,
-                "committed": self.committed,
-            },
-            indent=1,
-        ).encode()
-
-    def show_in(self, listing: dict[str, tuple[pafs.FileInfo, str]]) -> None:
-        """Change a listing as the commit changes the directory."""
-        if not self.committed:
-            return
-        for name in self.removed:
-            listing.pop(name, None)
-        for staged, name, size in self.new:
-            info = pafs.FileInfo(name, pafs.FileType.File, size=size)
-            listing[name] = (info, f"{STAGING_PREFIX}{self.job}/{staged}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,20 +216,26 @@ class RemoteStaging:
             if not name.startswith(STAGING_PREFIX):
                 continue
             with contextlib.suppress(FileNotFoundError):  # its owner was quicker
-                if _is_record(name):
-                    record = _Record.read(filesystem, info.path)
+                if is_record(info):
+                    record = CommitRecord.read(filesystem, inner, info.base_name, self.directory)
                     if record.owner.is_gone():
                         _finish(filesystem, inner, record, time.monotonic())
-                elif _is_there(filesystem, f"{info.path}/{_OWNER}"):
-                    with filesystem.open_input_file(f"{info.path}/{_OWNER}") as file:
-                        text = file.read()
-                    owner = Owner.from_dict(json.loads(text))  # noqa: TID251  (fields checked)
-                    committing = f"{info.path}{_COMMIT_SUFFIX}"
-                    if owner.is_gone() and not _is_there(filesystem, committing):
-                        filesystem.delete_dir(info.path)
-        _store(
-            filesystem, f"{self._staged(inner)}/{_OWNER}", json.dumps(self.owner.to_dict()).encode()
-        )
+                elif self._is_void(filesystem, info):
+                    filesystem.delete_dir(info.path)
+        data = OWNER_RECORD.encode(self._staged_uri(_OWNER), self.owner.to_dict())
+        _store(filesystem, f"{self._staged(inner)}/{_OWNER}", data)
+
+    def _is_void(self, filesystem: pafs.FileSystem, info: pafs.FileInfo) -> bool:
+        """Tell whether what a job staged can go; where its owner is unreadable, it may be alive."""
+        inner = f"{info.path}/{_OWNER}"
+        uri = child_uri(self.directory, f"{info.base_name}/{_OWNER}")
+        if not _is_there(filesystem, inner):
+            return False
+        try:
+            owner = OWNER_RECORD.read_object(filesystem, inner, uri)
+        except RmqIndexError:
+            return False
+        return owner.is_gone() and not _is_there(filesystem, f"{info.path}{COMMIT_SUFFIX}")
 
     def _publish(self, names: Sequence[str]) -> None:
         filesystem, inner = open_filesystem(self.directory)
@@ -302,14 +251,16 @@ class RemoteStaging:
 
     def _claim(self) -> None:
         filesystem, inner = open_filesystem(self.directory)
-        _store(filesystem, self._record(inner), _Record(self.job, self.owner).to_bytes())
+        self._store_own_record(filesystem, inner, CommitRecord(self.job, self.owner))
         infos = {info.path: info for info in filesystem.get_file_info(_within(inner))}
-        mine = infos[self._record(inner)]
-        for path, info in infos.items():
-            if path == mine.path or not _is_record(info.base_name):
+        mine = infos.get(self._record(inner))
+        if mine is None:
+            raise FileNotFoundError("the claim of the commit is not listed: the write was ended")
+        for info in infos.values():
+            if info.path == mine.path or not is_record(info):
                 continue
             try:
-                other = _Record.read(filesystem, path)
+                other = CommitRecord.read(filesystem, inner, info.base_name, self.directory)
             except FileNotFoundError:
                 continue
             age = (mine.mtime - info.mtime).total_seconds()
@@ -325,7 +276,7 @@ class RemoteStaging:
         """Take the claim back, unless the commit counts; return whether it does."""
         filesystem, inner = open_filesystem(self.directory)
         try:
-            record = _Record.read(filesystem, self._record(inner))
+            record = self._own_record(filesystem, inner)
         except FileNotFoundError:
             return False
         if not record.committed:
@@ -349,7 +300,7 @@ class RemoteStaging:
         for info in infos:
             if info.type != pafs.FileType.File:
                 raise FileNotFoundError(f"{info.path} is not there: the write was ended")
-        record = _Record(
+        record = CommitRecord(
             self.job,
             self.owner,
             tuple(
@@ -359,11 +310,11 @@ class RemoteStaging:
             tuple(removed),
             committed=True,
         )
-        _store(filesystem, self._record(inner), record.to_bytes())
+        self._store_own_record(filesystem, inner, record)
 
     def _finish_own(self) -> None:
         filesystem, inner = open_filesystem(self.directory)
-        record = _Record.read(filesystem, self._record(inner))
+        record = self._own_record(filesystem, inner)
         _finish(filesystem, inner, record, _CLAIMED[self.job])
 
     def _discard(self) -> None:
@@ -377,7 +328,16 @@ class RemoteStaging:
         return f"{inner}/{STAGING_PREFIX}{self.job}"
 
     def _record(self, inner: str) -> str:
-        return f"{self._staged(inner)}{_COMMIT_SUFFIX}"
+        return f"{inner}/{CommitRecord.name_of(self.job)}"
+
+    def _own_record(self, filesystem: pafs.FileSystem, inner: str) -> CommitRecord:
+        name = CommitRecord.name_of(self.job)
+        return CommitRecord.read(filesystem, inner, name, self.directory)
+
+    def _store_own_record(
+        self, filesystem: pafs.FileSystem, inner: str, record: CommitRecord
+    ) -> None:
+        _store(filesystem, self._record(inner), record.encode(self.directory))
 
     def _staged_uri(self, name: str) -> str:
         return child_uri(child_uri(self.directory, f"{STAGING_PREFIX}{self.job}"), name)
@@ -419,7 +379,7 @@ def download(uri: str, path: Path) -> None:
         target.truncate(size)
 
 
-def _finish(filesystem: pafs.FileSystem, inner: str, record: _Record, started: float) -> None:
+def _finish(filesystem: pafs.FileSystem, inner: str, record: CommitRecord, started: float) -> None:
     """Do what a commit has recorded, or what is left of it, and remove what it staged."""
     staged = f"{inner}/{STAGING_PREFIX}{record.job}"
     if record.committed:
@@ -431,7 +391,7 @@ def _finish(filesystem: pafs.FileSystem, inner: str, record: _Record, started: f
         for name in record.removed:
             if name not in names and _is_there(filesystem, f"{inner}/{name}"):
                 filesystem.delete_file(f"{inner}/{name}")
-    filesystem.delete_file(f"{staged}{_COMMIT_SUFFIX}")
+    filesystem.delete_file(f"{staged}{COMMIT_SUFFIX}")
     with contextlib.suppress(FileNotFoundError):
         filesystem.delete_dir(staged)
 
@@ -445,11 +405,6 @@ def _check_lease(started: float) -> None:
 def _store(filesystem: pafs.FileSystem, path: str, data: bytes) -> None:
     with filesystem.open_output_stream(path) as stream:
         stream.write(data)
-
-
-def _is_record(name: str) -> bool:
-    """Tell whether a name is that of a claim or a record."""
-    return name.startswith(STAGING_PREFIX) and name.endswith(_COMMIT_SUFFIX)
 
 
 def _is_there(filesystem: pafs.FileSystem, path: str) -> bool:

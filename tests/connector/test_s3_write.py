@@ -22,9 +22,10 @@ from pyspark_rmqindex._stream_writer import IndexStreamWriter
 from pyspark_rmqindex._target import write_options
 from pyspark_rmqindex._writer import IndexWriter
 from rmqindex import IndexFile, Layout, RmqIndexError
+from rmqindex._commit_record import STAGING_PREFIX
 from rmqindex._owner import Owner
 from rmqindex._paths import index_files
-from rmqindex._remote_staging import STAGING_PREFIX, RemoteStaging
+from rmqindex._remote_staging import RemoteStaging
 from s3_server import BUCKET, SECRETS
 
 pytestmark = pytest.mark.usefixtures("s3_environment")

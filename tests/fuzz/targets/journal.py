@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from pathlib import Path
 
-from rmqindex._journal import _Journal
-from rmqindex._own_files import parse_own_json
-from rmqindex._owner import Owner
+from rmqindex._journal import _JOURNAL_RECORD
+from rmqindex._owner import OWNER_RECORD
+from rmqindex._records import Fields
 
 from ..json_bytes import mutate_json, text_of
 from ..outcome import outcome
@@ -27,7 +26,7 @@ _APPEND = {
     "checksum": 0,
 }
 _OWNER = {"host": "a", "boot_id": "b", "namespace": "pid:[1]", "pid": 7, "start_time": 9}
-_FILE = Path("journal.json")
+_FILE = "journal.json"
 _NOWHERE = Path("/nonexistent/.index.rmqindex")
 _LISTING = {name: _NOWHERE / name for name in ("20231114221320000", "20231114221320001", "x")}
 
@@ -49,16 +48,13 @@ def mutate(data, random):
 
 
 def check(data):
-    """Read a journal, and what it says the directory held."""
-    fields = outcome(parse_own_json, _FILE, data[1:], "a journal")
-    if not fields.is_value:
+    """Read a journal, and what it says the directory held; or an owner."""
+    kind = OWNER_RECORD if data[:1] == b"\1" else _JOURNAL_RECORD
+    found = outcome(kind.parse, _FILE, data[1:])
+    if not found.is_value:
         return
     if data[:1] == b"\1":
-        with suppress(KeyError, TypeError, ValueError):
-            Owner.from_dict(fields.value).is_gone()
-        return
-    found = outcome(_Journal.of, _FILE, fields.value)
-    if not found.is_value:
+        found.value.is_gone()
         return
     journal = found.value
     state = outcome(journal.old_state, _NOWHERE, _LISTING)
@@ -66,6 +62,6 @@ def check(data):
     assert set(state.value) <= set(_LISTING)
     if journal.append is not None:
         record = journal.append
-        assert type(record).from_dict(json.loads(json.dumps(record.to_dict()))) == record
+        assert type(record).of(Fields(json.loads(json.dumps(record.to_dict())))) == record
         assert record.index_count <= record.layout.index_num
         assert record.explains(record.old_bytes)

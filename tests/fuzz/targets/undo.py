@@ -10,6 +10,7 @@ import numpy as np
 
 from rmqindex import IndexFile, IndexHeader, _index_file
 from rmqindex._append_undo import AppendRecord, AppendUndo
+from rmqindex._records import Fields
 from rmqindex._storage import _UndoneSource
 
 from ..index_bytes import MAX_LENGTH as FILE_LENGTH
@@ -67,7 +68,7 @@ def check(data):
         "end_timestamp": 0,
         "checksum": zlib.crc32(slots) ^ (odd >> 1 & 1),
     }
-    record = outcome(AppendRecord.from_dict, json.loads(json.dumps(fields)), refuses=True)
+    record = outcome(AppendRecord.of, Fields(json.loads(json.dumps(fields))), refuses=True)
     if not record.is_value:
         return
     undo = AppendUndo.of(record.value, slots)
