@@ -48,6 +48,7 @@ class S3Server:
     before_change: Callable[[], None] | None = None
     _faults: list[tuple[str, str, str]] = field(default_factory=list)
     _lost: tuple[str, int] | None = None
+    _sizes: dict[str, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self):
@@ -157,12 +158,21 @@ class S3Server:
         """Do what the n-th storing of a key with this in it asks, and answer with a failure."""
         self._lost = (part, number)
 
+    @contextmanager
+    def pretending(self, key, size):
+        """Say meanwhile that an object has another size, and refuse to send any of it."""
+        self._sizes[f"/{BUCKET}/{key}"] = size
+        yield
+        self._sizes.clear()
+
     def recover(self):
         """Fail no more."""
         self._faults.clear()
         self._lost = None
 
     def _fault(self, environ):
+        if environ["REQUEST_METHOD"] == "GET" and environ["PATH_INFO"] in self._sizes:
+            return "403"
         with self._lock:
             for place, (how, method, part) in enumerate(self._faults):
                 if method in environ["REQUEST_METHOD"] and part in environ["PATH_INFO"]:
@@ -186,6 +196,10 @@ class S3Server:
 
         def started(status, headers, exc_info=None):
             nonlocal sent
+            if environ["REQUEST_METHOD"] == "HEAD" and environ["PATH_INFO"] in self._sizes:
+                size = str(self._sizes[environ["PATH_INFO"]])
+                headers = [each for each in headers if each[0].lower() != "content-length"]
+                headers.append(("Content-Length", size))
             sent = int(dict(headers).get("Content-Length", 0))
             return start_response(status, headers, exc_info)
 

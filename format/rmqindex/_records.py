@@ -251,11 +251,11 @@ def _fields(data: bytes) -> Fields:
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{shortened(twice)}: expected this field once, got it again")
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"{shortened(name)}: expected this field once, got it again")
+        found[name] = value
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pickle
 import signal
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
+from damage import DAMAGES, damaged
 from pyspark_rmqindex import _writer
 from pyspark_rmqindex._stream_writer import IndexStreamWriter
 from pyspark_rmqindex._target import write_options
@@ -166,6 +168,109 @@ class TestRefused:
         assert len(objects(s3, prefix)) == 1
         write(uri, (10, 20))
         assert offsets(uri) == list(range(20))
+
+
+class TestDamaged:
+    """Records in the directory that are not what a job stored."""
+
+    @pytest.fixture
+    def staged(self, uri, prefix):
+        """The prefix of what another job has staged; its owner is dead."""
+        write(uri, (0, 10))
+        owner = Owner(**{**Owner.current().to_dict(), "start_time": 1})
+        return f"{prefix}/index/{STAGING_PREFIX}{RemoteStaging.create(uri, owner).job}"
+
+    def test_a_job_of_a_dead_owner_is_removed(self, s3, uri, prefix, staged):
+        """As long as the owner can be read."""
+        assert s3.keys(staged) == {"owner.json": len(s3.read(f"{staged}/owner.json"))}
+        write(uri, (10, 20))
+        assert s3.keys(staged) == {}
+        assert len(objects(s3, prefix)) == 1
+
+    @pytest.mark.parametrize("how", DAMAGES)
+    def test_a_job_whose_owner_is_damaged_stays(self, s3, uri, staged, how):
+        """It may be alive; a later write goes on, and nobody downloads more than a record has."""
+        store(s3, f"{staged}/owner.json", damaged(Owner.current().to_dict(), how))
+        with s3.counted() as seen:
+            write(uri, (10, 20))
+        assert offsets(uri) == list(range(20))
+        assert s3.keys(staged).keys() == {"owner.json"}
+        fetched = [each for each in seen if each.method == "GET" and each.key.startswith(staged)]
+        assert sum(each.sent for each in fetched) <= 64 * 1024 * len(fetched)
+
+    @pytest.mark.parametrize("record", ["owner.json", ".commit"])
+    def test_a_record_of_1_gib_is_not_fetched(self, s3, uri, prefix, staged, record):
+        """Its size says enough; what refuses it has asked for no byte of it."""
+        store(s3, f"{staged}/owner.json", b"{}")
+        key = f"{staged}/owner.json" if record == "owner.json" else f"{staged}.commit"
+        store(s3, key, b"{}")
+        with s3.pretending(key, 1 << 30), s3.counted() as seen:
+            if record == "owner.json":
+                write(uri, (10, 20))
+            else:
+                expected = r"\.commit: expected the record of a commit .* got 1,073,741,824 bytes"
+                for act in (offsets, lambda uri: write(uri, (10, 20))):
+                    with pytest.raises(RmqIndexError, match=expected):
+                        act(uri)
+        asked = [each for each in seen if each.key == key]
+        assert {each.method for each in asked} == {"HEAD"}
+        assert sum(each.sent for each in asked) == 0
+        assert any(each.key.startswith(f"{prefix}/index") for each in seen)
+
+    @pytest.mark.parametrize("how", DAMAGES)
+    def test_a_damaged_record_of_a_commit_stops_readers_and_writers(self, s3, uri, staged, how):
+        """What is committed is not known without it; nothing is deleted."""
+        store(s3, f"{staged}.commit", damaged(commit_record(staged), how))
+        before = s3.keys(staged.rpartition("/")[0])
+        expected = rf"{STAGING_PREFIX}\w*\.commit: expected the record of a commit.* remove it"
+        for act in (offsets, lambda uri: write(uri, (10, 20))):
+            with pytest.raises(RmqIndexError, match=f"^{uri}/{expected}"):
+                act(uri)
+        assert s3.keys(staged.rpartition("/")[0]) == before
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"job": "another"},
+            {"job": "../j"},
+            {"owner": {}},
+            {"owner": None},
+            {"new": [["a/b", "1", 8]]},
+            {"new": [["staged", "../1", 8]]},
+            {"new": [["staged", "1", "8"]]},
+            {"new": [["staged", "1", True]]},
+            {"new": [["staged", "1", -1]]},
+            {"new": [["staged", "1"]]},
+            {"removed": ["commitlog/1"]},
+            {"removed": "12"},
+            {"committed": 1},
+        ],
+    )
+    def test_a_record_changes_index_files_of_its_own_job_alone(self, s3, uri, staged, change):
+        """It is checked as a local journal is."""
+        store(s3, f"{staged}.commit", json.dumps({**commit_record(staged), **change}).encode())
+        for act in (offsets, lambda uri: write(uri, (10, 20))):
+            with pytest.raises(RmqIndexError, match=r"\.commit: expected the record of a commit"):
+                act(uri)
+
+    def test_a_folder_is_no_record(self, s3, uri, staged):
+        """Whatever its name ends with."""
+        store(s3, f"{staged}.commit/owner.json", b"")
+        write(uri, (10, 20))
+        assert offsets(uri) == list(range(20))
+
+
+def store(s3, key, data):
+    """Put an object."""
+    with s3.fs.open_output_stream(f"{BUCKET}/{key}") as stream:
+        stream.write(data)
+
+
+def commit_record(staged):
+    """Return the record of a commit that changes nothing, of a job."""
+    job = staged.rpartition("/")[2].removeprefix(STAGING_PREFIX)
+    owner = Owner.current().to_dict()
+    return {"job": job, "owner": owner, "new": [], "removed": [], "committed": True}
 
 
 class TestFailures:

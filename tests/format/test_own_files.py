@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import struct
+import zlib
 from pathlib import Path
 
 import pytest
 
+from damage import DAMAGES, damaged
 from rmqindex import (
     CommitLog,
     IndexDirectory,
@@ -22,7 +25,8 @@ from rmqindex import (
     rebuild_index,
 )
 from rmqindex._append_in_place import InPlaceAppend
-from rmqindex._journal import Staging, effective_listing, staging_root
+from rmqindex._append_undo import AppendRecord, AppendUndo
+from rmqindex._journal import Staging, effective_listing, recover, staging_root
 from rmqindex._live_store import ensure_not_live
 from rmqindex._own_files import is_plain_name, write_own
 from rmqindex._owner import Owner
@@ -242,6 +246,106 @@ class TestJournal:
         with pytest.raises(RmqIndexError, match="file size: expected at least"):
             Staging.create(index, Owner.current())
         assert (index / name).read_bytes() == before
+
+
+class TestDamaged:
+    """Records of dead and living writes that are not what was written."""
+
+    @pytest.fixture
+    def job(self, index):
+        """What a job of another writer has staged; the writer is dead."""
+        staging = Staging.create(index, Owner(**{**Owner.current().to_dict(), "start_time": 1}))
+        (staging.path / "staged").write_bytes(b"of another")
+        return staging.path
+
+    def test_a_job_of_a_dead_owner_is_removed(self, index, job):
+        """As long as the owner can be read."""
+        commit(index)
+        assert not job.exists()
+
+    @pytest.mark.parametrize("how", DAMAGES)
+    def test_a_job_whose_owner_is_damaged_stays(self, index, job, how):
+        """It may be alive, and is nothing to other writes; a recovery leaves it as well."""
+        (job / "owner.json").write_bytes(damaged(Owner.current().to_dict(), how))
+        commit(index)
+        recover(index)
+        assert (job / "staged").read_bytes() == b"of another"
+        assert (index / "29991120182605197").exists()
+
+    @pytest.mark.parametrize("how", DAMAGES)
+    def test_a_write_whose_own_owner_is_damaged_is_refused(self, index, how):
+        """Nobody can tell whether its application still runs."""
+        staging = Staging.create(index, Owner.current())
+        (staging.path / "owner.json").write_bytes(damaged(Owner.current().to_dict(), how))
+        expected = r"owner\.json: expected the owner of a job"
+        with pytest.raises(RmqIndexError, match=expected), staging.exclusive():
+            staging.commit([], [])
+        staging.discard()
+
+    def test_who_dies_while_a_job_is_made_leaves_no_half_of_an_owner(self, index, monkeypatch):
+        """What has the name is whole; the next write removes the job."""
+        monkeypatch.setattr(Path, "replace", lambda *_: 1 / 0)
+        monkeypatch.setattr(Staging, "discard", lambda _: None)
+        with pytest.raises(ZeroDivisionError):
+            Staging.create(index, Owner.current())
+        monkeypatch.undo()
+        (job,) = staging_root(index).glob("job-*")
+        assert not (job / "owner.json").exists()
+        commit(index)
+        assert not job.exists()
+
+    @pytest.mark.parametrize("how", DAMAGES)
+    def test_a_damaged_journal_stops_readers_and_writers(self, index, how):
+        """The old state is not known without it."""
+        staging_root(index).mkdir()
+        (staging_root(index) / "journal.json").write_bytes(damaged(TestJournal.FIELDS, how))
+        for act in (effective_listing, commit, recover):
+            with pytest.raises(
+                RmqIndexError, match=r"journal\.json: expected the journal .* remove"
+            ):
+                act(index)
+
+    @pytest.mark.parametrize("how", DAMAGES)
+    def test_a_damaged_ledger_stops_streams(self, index, how):
+        """A batch would be written twice."""
+        staging_root(index).mkdir()
+        (staging_root(index) / "ledger.json").write_bytes(damaged(TestJournal.FIELDS, how))
+        staging = Staging.at(index, "stream-a-0")
+        expected = r"ledger\.json: expected .* a ledger that is removed forgets"
+        with pytest.raises(RmqIndexError, match=expected), staging.exclusive(create=True):
+            staging.ledger()
+
+    @pytest.mark.parametrize("how", DAMAGES)
+    def test_a_damaged_note_stops_a_rebuild_of_queues(self, store, how):
+        """Which folders were moved is not known without it."""
+        home = store / ".consumequeue.rmqindex"
+        home.mkdir()
+        (home / "undo.json").write_bytes(damaged({"old": ["consumequeue"], "new": []}, how))
+        with pytest.raises(RmqIndexError, match=r"undo\.json: expected the note .* remove"):
+            rebuild_consume_queues(store, store, replace=True)
+
+    @pytest.mark.parametrize("data", [b"\0" * 7, b"\0" * 8, b"\0" * 800])
+    def test_damaged_old_slots_stop_readers_and_writers(self, index, data):
+        """Undoing without them would leave slots that lead to nothing."""
+        name = min(path.name for path in index.iterdir())
+        before = (index / name).read_bytes()
+        append = {**TestJournal.APPEND, "name": name, "header": before[:40].hex()}
+        append = {**append, "entries": 0, "checksum": 97}
+        staging_root(index).mkdir()
+        text = json.dumps({**TestJournal.FIELDS, "append": append})
+        (staging_root(index) / "journal.json").write_text(text)
+        (staging_root(index) / "undo").write_bytes(data)
+        for act in (lambda _: IndexFile(index / name, LAYOUT), commit, recover):
+            with pytest.raises(RmqIndexError, match=r"undo: expected the old slots of the file"):
+                act(index)
+        assert (index / name).read_bytes() == before
+
+    @pytest.mark.parametrize("numbers", [(5, -1, 6), (5, 2**31 - 1, 6), (5, 5), (6, 5), (97,)])
+    def test_old_slots_are_in_the_file(self, numbers):
+        """Also those between the first and the last: nothing is written behind its end."""
+        slots = struct.pack(f">{2 * len(numbers)}i", *numbers, *numbers)
+        append = {**TestJournal.APPEND, "checksum": zlib.crc32(slots)}
+        assert AppendUndo.of(AppendRecord(**append), slots) is None
 
 
 class TestIndexFiles:
