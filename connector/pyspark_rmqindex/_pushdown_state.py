@@ -24,16 +24,19 @@ import os
 import stat
 import time
 import uuid
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
 from pyspark_rmqindex._filters import MAX_PAIRS, Wanted
 from rmqindex import RmqIndexError
+from rmqindex._records import RecordKind, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from rmqindex._records import Fields
 
 __all__ = [
     "RelationState",
@@ -54,6 +57,30 @@ _MISSING = (
     "the record of this table()'s earlier queries is not at {path}: {error}. Without it, answers "
     "could be incomplete; make a fresh table()"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What the file of a relation holds."""
+
+    wanted: Wanted | None
+    finished: float | None
+    generation: int
+
+    @classmethod
+    def of(cls, fields: Fields) -> _Kept:
+        wanted, finished = fields.inner("wanted"), fields.get("finished")
+        if not isinstance(finished, float | None):
+            raise ValueError(f"finished: expected seconds, got {shortened(finished)}")  # noqa: TRY004
+        try:
+            found = None if wanted is None else Wanted.from_json(wanted.values)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"wanted: expected other fields: {error}") from error
+        return cls(found, finished, fields.integer("generation", 0, 2**63 - 1))
+
+
+# As many pairs as can be asked for, with keys of the greatest length.
+_STATE = RecordKind("the queries of a table()", _Kept.of, "make a fresh table()", limit=1 << 28)
 
 
 def state_directory() -> Path:
@@ -153,18 +180,15 @@ def locked_state(path: str, arrival: float) -> Iterator[RelationState]:
     try:
         _lock(descriptor, path)
         try:
-            text = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
-            data = json.loads(text)  # noqa: TID251  (from a directory of this user alone)
-            wanted = None if data["wanted"] is None else Wanted.from_json(data["wanted"])
-            finished, generation = data["finished"], data["generation"]
-        except (ValueError, KeyError, TypeError) as error:
+            size = min(os.fstat(descriptor).st_size, _STATE.limit + 1)
+            kept = _STATE.parse(path, os.pread(descriptor, size, 0))
+        except RmqIndexError as error:
             raise ValueError(_MISSING.format(path=path, error="damaged")) from error
-        overlapping = finished is not None and arrival < finished
-        state = RelationState(path, wanted, generation)
+        state = RelationState(path, kept.wanted, kept.generation)
         yield state
-        if overlapping:
+        if kept.finished is not None and arrival < kept.finished:
             # Never longer, whatever the file says.
-            time.sleep(min(_SETTLING, max(0.0, finished + _SETTLING - time.monotonic())))
+            time.sleep(min(_SETTLING, max(0.0, kept.finished + _SETTLING - time.monotonic())))
         fresh = json.dumps(
             {
                 "wanted": None if state.wanted is None else state.wanted.to_json(),

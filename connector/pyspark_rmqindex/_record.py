@@ -18,10 +18,13 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_rmqindex._pushdown_state import state_directory
 from rmqindex import RmqIndexError
+from rmqindex._records import RecordKind, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from rmqindex._records import Fields
 
 __all__ = [
     "ScanPlan",
@@ -119,10 +122,19 @@ def plan_schema(options: Mapping[str, str]) -> StructType:
     """Return a schema that carries the last plan of a relation with these options, if any.
 
     A schema is what a planning process can say to the driver without a job.
+
+    Raises:
+        RmqIndexError: The file that holds the plan is damaged.
+        OSError: It cannot be read.
     """
-    metadata = {}
-    with contextlib.suppress(FileNotFoundError, RmqIndexError):
-        metadata = {_METADATA: _record_path(options).read_text()}
+    plan = None
+    try:
+        path = _record_path(options)
+    except RmqIndexError:  # another user's directory, where no plan was written
+        pass
+    else:
+        plan = _PLAN.read(path)
+    metadata = {} if plan is None else {_METADATA: json.dumps(asdict(plan))}
     return StructType([StructField(_METADATA, StringType(), metadata=metadata)])
 
 
@@ -131,11 +143,33 @@ def plan_from_schema(schema: StructType) -> ScanPlan | None:
     text = schema[_METADATA].metadata.get(_METADATA)
     if text is None:
         return None
-    data = json.loads(text)  # noqa: TID251  (what plan_schema put there)
-    for name in ("pairs", "key_hashes", "filters"):
-        if data[name] is not None:
-            data[name] = tuple(tuple(x) if isinstance(x, list) else x for x in data[name])
-    return ScanPlan(**data)
+    return _PLAN.parse("the schema of last_plan()", text.encode())
+
+
+def _plan_of(fields: Fields) -> ScanPlan:
+    pairs, key_hashes, filters = (fields.get(name) for name in ("pairs", "key_hashes", "filters"))
+    if pairs is not None:
+        pairs = tuple(tuple(_texts("pairs", pair)) for pair in fields.items("pairs"))
+    if key_hashes is not None:
+        key_hashes = tuple(fields.items("key_hashes"))
+        if any(type(each) is not int for each in key_hashes):
+            raise ValueError("key_hashes: expected integers")
+    counts = ("files_kept", "files_total", "entries", "partitions")
+    return ScanPlan(
+        pairs,
+        key_hashes,
+        tuple(_texts("filters", filters)),
+        *(fields.integer(name, 0, 2**63 - 1) for name in counts),
+    )
+
+
+def _texts(name: str, value: object) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ValueError(f"{name}: expected texts, got {shortened(value)}")
+    return value
+
+
+_PLAN = RecordKind("the plan of a scan", _plan_of, "run the query again", limit=1 << 28)
 
 
 def log_plan(plan: ScanPlan | str, level: str | None) -> None:

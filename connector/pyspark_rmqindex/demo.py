@@ -31,6 +31,7 @@ __all__ = ["main", "run_steps"]
 TOPIC, KEY = "TopicTest", "order-49"
 NEW_MESSAGES = 1_000
 LOG_LINES_SHOWN = 40
+_LOG_BYTES_SHOWN = 1 << 20
 
 _console = Console(highlight=False)
 
@@ -167,7 +168,7 @@ def _standard_error_to(log: IO[bytes]) -> Iterator[None]:
 
 
 def _show_log(log: IO[bytes]) -> None:
-    log.seek(0)
+    log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_BYTES_SHOWN))
     lines = log.read().decode(errors="replace").splitlines()
     for line in lines[-LOG_LINES_SHOWN:]:
         sys.stderr.write(f"{line}\n")

@@ -8,7 +8,6 @@ A cell is ``ok``, ``FAIL``, or ``-`` where the vector asks nothing of the class.
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import tempfile
@@ -28,6 +27,7 @@ from rmqindex._index_file import IndexFile
 from rmqindex._layout import HEADER_SIZE, Layout
 from rmqindex._message import message_keys
 from rmqindex._paths import is_index_name
+from rmqindex._records import RecordKind
 from rmqindex._render import make_console
 from rmqindex._writer import IndexFileWriter
 
@@ -83,6 +83,8 @@ class _Vector:
     fields: dict[str, Any]
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401  (JSON)
+        if name not in self.fields:
+            raise RmqIndexError(f"{self.path}: {name}: expected this field, got none")
         return self.fields[name]
 
     @property
@@ -98,6 +100,9 @@ class _Vector:
         return self.path.with_suffix("")
 
 
+_VECTOR = RecordKind("a test vector", lambda fields: fields.values, "take it from the spec again")
+
+
 def run(directory: Path) -> list[Report]:
     """Run every vector below a directory.
 
@@ -109,11 +114,13 @@ def run(directory: Path) -> list[Report]:
 
     Raises:
         ValueError: No vectors there, or one of an unknown kind.
+        RmqIndexError: A vector is damaged, or lacks a field.
     """
     reports = []
     for path in sorted(directory.rglob("*.json")):
-        text = path.read_text(encoding="ascii")
-        vector = _Vector(path, json.loads(text))  # noqa: TID251  (vectors that the caller names)
+        with path.open("rb") as file:
+            data = file.read(_VECTOR.limit + 1)
+        vector = _Vector(path, _VECTOR.parse(str(path), data))
         run_kind = _KINDS.get(vector["kind"])
         if run_kind is None:
             known = ", ".join(_KINDS)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import pytest
 
+from damage import DAMAGES, damaged
 from pyspark_rmqindex._patterns import expand, matcher
+from pyspark_rmqindex._pushdown_state import locked_state
+from pyspark_rmqindex._record import ScanPlan, plan_from_schema, plan_schema, record_plan
 from pyspark_rmqindex._stream_commit import StreamBatch, commit_batch, staging_of
 from pyspark_rmqindex._stream_offsets import offsets_from_json
 from pyspark_rmqindex._target import write_options
@@ -111,3 +115,55 @@ def test_a_pattern_does_not_leave_its_directory(tmp_path):
     (tmp_path / "secret").touch()
     assert [hit.path for hit in expand(f"{tmp_path}/a/*")] == []
     assert [hit.path for hit in expand(f"{tmp_path}/a/{{..,.}}*")] == []
+
+
+class TestOwnState:
+    """What plannings of one relation leave to each other."""
+
+    @pytest.mark.parametrize("how", DAMAGES)
+    def test_a_damaged_state_asks_for_a_fresh_table(self, tmp_path, how):
+        """A part of what was asked for could be missing in it."""
+        path = tmp_path / "relation.json"
+        path.write_bytes(damaged({"generation": 0, "wanted": None, "finished": None}, how))
+        if how == "huge":
+            with path.open("r+b") as file:
+                file.truncate(1 << 40)
+        with (
+            pytest.raises(ValueError, match=rf"{path}: damaged.* make a fresh table\(\)"),
+            locked_state(str(path), 0.0),
+        ):
+            pass
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"wanted": []},
+            {"wanted": {"pairs": 1}},
+            {"finished": "1"},
+            {"generation": None},
+            {"generation": -1},
+        ],
+    )
+    def test_a_state_has_its_own_fields(self, tmp_path, change):
+        """Each is checked."""
+        path = tmp_path / "relation.json"
+        fields = {"wanted": None, "finished": None, "generation": 0, **change}
+        path.write_text(json.dumps(fields))
+        with pytest.raises(ValueError, match="damaged"), locked_state(str(path), 0.0):
+            pass
+
+    @pytest.mark.parametrize("how", DAMAGES)
+    def test_a_damaged_plan_is_named(self, tmp_path, monkeypatch, how):
+        """last_plan() has no other to show."""
+        monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+        plan = ScanPlan((("t", "k"),), (7,), ("position >= 1",), 1, 2, 3, 4)
+        record_plan({"path": "x"}, plan)
+        assert plan_from_schema(plan_schema({"path": "x", "lastPlan": "true"})) == plan
+        assert plan_from_schema(plan_schema({"path": "y"})) is None
+        (path,) = (tmp_path / "rmqindex").iterdir()
+        path.write_bytes(damaged(asdict(plan), how))
+        if how == "huge":
+            with path.open("r+b") as file:
+                file.truncate(1 << 40)
+        with pytest.raises(RmqIndexError, match=f"^{path}: expected the plan of a scan"):
+            plan_schema({"path": "x"})
