@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from tests.versions import QUICK, ROOT, SHOWN, find_python, lower_bounds, project, supported_pythons
 
+from pyspark_rmqindex._spark_version import _LOWEST
+
 
 def columns_of(page: Path) -> dict[str, dict[str, str]]:
     """Return the columns of the table of versions, by their names."""
@@ -28,6 +30,11 @@ def test_the_lowest_versions_that_were_run_are_the_bounds():
     assert set(SHOWN) == set(bounds)
     for name, bound in bounds.items():
         assert (RUNS["lowest"][name] + ".0.0").startswith(bound + "."), name
+
+
+def test_the_lowest_pyspark_is_that_of_its_refusal():
+    """Whoever raises the bound raises what the sentence says."""
+    assert ".".join(map(str, _LOWEST)) == lower_bounds()["pyspark"]
 
 
 def test_the_pythons_that_were_run_are_the_oldest_and_the_newest():

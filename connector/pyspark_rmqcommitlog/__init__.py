@@ -2,6 +2,22 @@
 
 from __future__ import annotations
 
-from pyspark_rmqindex._message_source import MessageSource as DefaultSource
+from typing import TYPE_CHECKING, Any
+
+from pyspark_rmqindex._spark_version import source_class
+
+if TYPE_CHECKING:
+    from pyspark_rmqindex._message_source import MessageSource as DefaultSource
 
 __all__ = ["DefaultSource"]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401  (a module attribute can be anything)
+    """Import the data source when it is asked for.
+
+    Raises:
+        ImportError: PySpark has no data sources in Python, or is not there.
+    """
+    if name == "DefaultSource":
+        return source_class("_message_source", "MessageSource")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

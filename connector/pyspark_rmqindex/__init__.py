@@ -1,7 +1,8 @@
 """Apache RocketMQ IndexFiles as a Spark data source.
 
 Spark imports every top-level module whose name begins with ``pyspark_`` to find data sources, and
-one that fails hides all the others; so this module imports nothing until a name is asked for.
+one that fails hides all the others; so this module imports nothing of Spark until a name is asked
+for.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import os
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from pyspark_rmqindex._spark_version import check_spark, source_class
 
 if TYPE_CHECKING:
     from pyspark_rmqindex._lookup import lookup
@@ -33,8 +36,15 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  (a module attribute can be anything)
-    """Import a public name when it is first asked for."""
+    """Import a public name when it is first asked for.
+
+    Raises:
+        ImportError: PySpark is older than 4.1, or not there.
+    """
+    if name == "DefaultSource":
+        return source_class(_HOMES[name], name)
     if name in _HOMES:
+        check_spark()
         return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

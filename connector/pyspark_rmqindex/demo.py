@@ -17,8 +17,9 @@ from typing import IO, TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+import pyspark_rmqindex
 import rmqindex
-from pyspark_rmqindex import last_plan, table, write_index
+from pyspark_rmqindex._spark_version import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +39,9 @@ _console = Console(highlight=False)
 
 def main() -> None:
     """Run every step, or show Spark's log and fail."""
+    told = refusal()
+    if told is not None:
+        sys.exit(told)
     started = time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="rmqindex-demo-") as directory,
@@ -95,10 +99,10 @@ def _look_up(spark: SparkSession, store: Path) -> None:
         "2. Find a key's messages by its hash slot, in SQL",
         f"table(spark, store).createOrReplaceTempView('messages')\n{query}",
     )
-    messages = table(spark, store)
+    messages = pyspark_rmqindex.table(spark, store)
     messages.createOrReplaceTempView("messages")
     spark.sql(query).show(truncate=False)
-    _say(f"What Spark was told to read: {last_plan(messages)}")
+    _say(f"What Spark was told to read: {pyspark_rmqindex.last_plan(messages)}")
     _say("phy_offset is where the message starts in the CommitLog, in bytes.")
 
 
@@ -117,7 +121,9 @@ def _write_and_read_back(spark: SparkSession, index: Path) -> None:
                1700000000000 + id * 20 AS store_timestamp
         FROM range({NEW_MESSAGES})
     """)  # noqa: S608  (a number of this module)
-    write_index(messages, index, maxHashSlotNum=499, maxIndexNum=600, timeZone="UTC")
+    pyspark_rmqindex.write_index(
+        messages, index, maxHashSlotNum=499, maxIndexNum=600, timeZone="UTC"
+    )
     for path in sorted(index.iterdir()):
         with rmqindex.IndexFile(path) as file:
             _say(f"{path.name}  {path.stat().st_size} bytes, {file.entry_count} entries")
@@ -126,7 +132,8 @@ def _write_and_read_back(spark: SparkSession, index: Path) -> None:
         "table(spark, index).where(\"topic = 'Orders' AND key = 'customer-3'\").count()",
     )
     written = spark.read.format("rmqindex").load(str(index)).count()
-    found = table(spark, index).where("topic = 'Orders' AND key = 'customer-3'").count()
+    customer = pyspark_rmqindex.table(spark, index).where("topic = 'Orders' AND key = 'customer-3'")
+    found = customer.count()
     expected = len(range(3, NEW_MESSAGES, 7))
     _say(f"{written} entries in all (each message has three keys), {found} of customer-3")
     if (written, found) != (3 * NEW_MESSAGES, expected):
