@@ -5,6 +5,7 @@ RocketMQ: ``ConsumeQueue``, ``BatchConsumeQueue``.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,8 @@ __all__ = ["ConsumeQueue", "read_units"]
 
 # Units a batch holds at most.
 _BATCH_UNITS = 65_536
+# Units that are read at once: a whole file of the broker's own size, and of no larger one.
+_BLOCK_UNITS = 8 * _BATCH_UNITS
 
 
 class ConsumeQueue:
@@ -93,11 +96,11 @@ class ConsumeQueue:
     def max_offset(self) -> int | None:
         """The queue offset that the next message would get; None without any."""
         for file in reversed(self.files):
-            units = _written(_units_of(file, is_batch=self.is_batch), is_batch=self.is_batch)
-            if len(units):
+            blocks = deque(_written_blocks(file, is_batch=self.is_batch), maxlen=1)
+            for first, units in blocks:
                 if self.is_batch:
                     return int(units["msg_base_offset"][-1]) + int(units["batch_size"][-1])
-                return file.start // self.unit_size + len(units)
+                return file.start // self.unit_size + first + len(units)
         return None
 
     def scan(self, *, blanks: bool = False) -> Iterator[pa.RecordBatch]:
@@ -143,19 +146,19 @@ def read_units(
         is_batch: Whether it is of a batch queue.
         blanks: Whether blank units are given, too.
     """
-    units = _written(_units_of(file, is_batch=is_batch), is_batch=is_batch)
-    for start in range(0, len(units), _BATCH_UNITS):
-        part = units[start : start + _BATCH_UNITS]
-        if is_batch:
-            offsets = part["msg_base_offset"].astype(np.int64)
-        else:
-            first = file.start // UNIT_DTYPE.itemsize + start
-            offsets = np.arange(first, first + len(part), dtype=np.int64)
-            if not blanks:
-                real = _is_real(part)
-                part, offsets = part[real], offsets[real]
-        if len(part):
-            yield _batch(part, offsets, (topic, queue_id, file.path))
+    for begin, units in _written_blocks(file, is_batch=is_batch):
+        for start in range(0, len(units), _BATCH_UNITS):
+            part = units[start : start + _BATCH_UNITS]
+            if is_batch:
+                offsets = part["msg_base_offset"].astype(np.int64)
+            else:
+                first = file.start // UNIT_DTYPE.itemsize + begin + start
+                offsets = np.arange(first, first + len(part), dtype=np.int64)
+                if not blanks:
+                    real = _is_real(part)
+                    part, offsets = part[real], offsets[real]
+            if len(part):
+                yield _batch(part, offsets, (topic, queue_id, file.path))
 
 
 def _is_real(units: NDArray[Any]) -> NDArray[np.bool_]:
@@ -163,11 +166,24 @@ def _is_real(units: NDArray[Any]) -> NDArray[np.bool_]:
     return ~blank
 
 
-def _units_of(file: QueueFile, *, is_batch: bool) -> NDArray[Any]:
+def _written_blocks(file: QueueFile, *, is_batch: bool) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Yield the units of a file up to the first place without one, and where each block begins.
+
+    The file is opened for each block: it may be cut while the caller is busy.
+    """
     dtype = unit_dtype(is_batch=is_batch)
-    with open_found(file.path, file.size) as source:
-        count = source.size // dtype.itemsize
-        return np.frombuffer(source.read(0, count * dtype.itemsize), dtype).copy()
+    first, total = 0, 1
+    while first < total:
+        with open_found(file.path, file.size) as source:
+            total = source.size // dtype.itemsize
+            count = min(_BLOCK_UNITS, total - first)
+            data = source.read(first * dtype.itemsize, count * dtype.itemsize)
+            units = _written(np.frombuffer(data, dtype).copy(), is_batch=is_batch)
+        if len(units):
+            yield first, units
+        if len(units) < count:
+            return
+        first += count
 
 
 def _written(units: NDArray[Any], *, is_batch: bool) -> NDArray[Any]:

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ from rmqindex import (
     ConsumeQueue,
     CorruptCommitLogError,
     RmqIndexError,
+    _consume_queue,
     _consume_queue_paths,
     rebuild_consume_queues,
 )
@@ -158,6 +160,47 @@ class TestReading:
         (queue,) = ConsumeQueue.find(tmp_path)
         assert units(queue) == []
         assert (queue.min_offset, queue.max_offset) == (None, None)
+
+
+def column(queue, name):
+    """Return the values of a column of all units."""
+    return [value for batch in queue.scan() for value in batch[name].to_pylist()]
+
+
+class TestBounded:
+    """A file is read in pieces, whatever size another program gave it."""
+
+    @pytest.fixture
+    def queue(self, tmp_path):
+        """A queue of one file, which has seven units and then a hole of 1 TiB."""
+        path = tmp_path / "consumequeue" / "topic" / "0" / f"{0:020d}"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"".join(struct.pack(">qiq", 10 * n, 10, n) for n in range(7)))
+        with path.open("r+b") as file:
+            file.truncate(1 << 40)
+        (found,) = ConsumeQueue.find(tmp_path)
+        return found
+
+    def test_no_more_is_read_than_units_are_there(self, queue):
+        """The rest is a hole; all of it would not fit into the memory."""
+        assert column(queue, "queue_offset") == list(range(7))
+        assert (queue.min_offset, queue.max_offset) == (0, 7)
+
+    @pytest.mark.parametrize("size", [1, 2, 3, 7, 8])
+    def test_pieces_of_any_size_give_the_same(self, queue, monkeypatch, size):
+        """Their ends are no ends of the queue."""
+        monkeypatch.setattr(_consume_queue, "_BLOCK_UNITS", size)
+        assert column(queue, "phy_offset") == list(range(0, 70, 10))
+        assert queue.max_offset == 7
+
+    def test_a_file_that_is_cut_between_two_pieces_is_an_error(self, queue, monkeypatch):
+        """What was there when it was found must be there."""
+        monkeypatch.setattr(_consume_queue, "_BLOCK_UNITS", 2)
+        batches = queue.scan()
+        next(batches)
+        os.truncate(queue.files[0].path, 60)
+        with pytest.raises(RmqIndexError, match="the file was cut meanwhile"):
+            list(batches)
 
 
 class TestRebuild:
