@@ -8,14 +8,13 @@ What is needed to undo it is known before anything changes; the journal keeps it
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rmqindex._append_undo import AppendUndo
 from rmqindex._appender import EntryAppender
-from rmqindex._layout import HEADER_SIZE
+from rmqindex._header import read_header
 from rmqindex._linking import slot_numbers
 from rmqindex._slot_repair import repair_slots, stale_slots
 
@@ -75,7 +74,7 @@ class InPlaceAppend:
         self._entries = entries
         numbers, total = _touched(key_hashes, layout.hash_slot_num)
         with path.open("rb", buffering=0) as file:
-            header = os.pread(file.fileno(), HEADER_SIZE, 0)
+            header = read_header(path, file.fileno())
         self._appender = EntryAppender.resume(path, layout, numbers if trusted else None)
         if total > self._appender.free:
             self.close()

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from rmqindex._disk import naming
-from rmqindex._header import IndexHeader
+from rmqindex._header import IndexHeader, read_header
 from rmqindex._layout import (
     ENTRY_DTYPE,
     ENTRY_SIZE,
@@ -131,7 +131,7 @@ class EntryAppender:
             OSError: The file cannot be opened.
         """
         with _closed_on_error(open(path, "r+b", buffering=0, opener=open_regular)) as file:
-            header = IndexHeader.from_bytes(os.pread(file.fileno(), HEADER_SIZE, 0))
+            header = IndexHeader.from_bytes(read_header(path, file.fileno()))
             appender = cls(file, layout, header)
             if numbers is None:
                 appender._read_slots(0, layout.hash_slot_num)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import astuple, dataclass
 
 import numpy as np
 
+from rmqindex._errors import RmqIndexError
 from rmqindex._layout import HEADER_DTYPE, HEADER_SIZE
 
-__all__ = ["IndexHeader"]
+__all__ = ["IndexHeader", "read_header"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +58,19 @@ class IndexHeader:
             OverflowError: A field beyond its 64 or 32 bits.
         """
         return np.array([astuple(self)], dtype=HEADER_DTYPE).tobytes()
+
+
+def read_header(path: str | os.PathLike[str], descriptor: int) -> bytes:
+    """Return the bytes of the header of an open local file.
+
+    Raises:
+        RmqIndexError: The file is shorter.
+        OSError: It cannot be read.
+    """
+    data = os.pread(descriptor, HEADER_SIZE, 0)
+    if len(data) < HEADER_SIZE:
+        raise RmqIndexError(
+            f"{os.fspath(path)}: expected a header of {HEADER_SIZE} bytes, got {len(data)}: the "
+            "file was cut"
+        )
+    return data

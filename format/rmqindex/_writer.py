@@ -11,9 +11,8 @@ from rmqindex._appender import EntryAppender
 from rmqindex._arrays import int_array
 from rmqindex._errors import CorruptIndexError
 from rmqindex._hashing import key_hash
-from rmqindex._header import IndexHeader
+from rmqindex._header import IndexHeader, read_header
 from rmqindex._layout import (
-    HEADER_SIZE,
     INDEX_COUNT_OFFSET,
     INT32_MAX,
     INT64_MAX,
@@ -252,7 +251,7 @@ def _check_resumable(path: Path, layout: Layout) -> None:
         size = os.fstat(file.fileno()).st_size
         if size != layout.file_size:
             raise CorruptIndexError(path, "file_size", size, f"{layout.file_size} bytes", size)
-        index_count = IndexHeader.from_bytes(file.read(HEADER_SIZE)).index_count
+        index_count = IndexHeader.from_bytes(read_header(path, file.fileno())).index_count
     if index_count > layout.index_num:
         raise CorruptIndexError(
             path, "index_count", INDEX_COUNT_OFFSET, f"at most {layout.index_num}", index_count

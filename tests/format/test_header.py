@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqindex import IndexHeader
+from rmqindex import IndexHeader, Layout, RmqIndexError
+from rmqindex._append_in_place import InPlaceAppend
+from rmqindex._appender import EntryAppender
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -55,3 +57,16 @@ def test_numbers_that_do_not_fit_are_refused():
     """Instead of being cut."""
     with pytest.raises(OverflowError):
         IndexHeader(begin_timestamp=2**63).to_bytes()
+
+
+@pytest.mark.parametrize("size", [0, 1, 39])
+def test_a_file_without_a_whole_header_is_named(tmp_path, size):
+    """By whatever opens it for writing."""
+    layout = Layout(97, 64)
+    path = tmp_path / "100"
+    path.write_bytes(bytes(size))
+    expected = f"{path}: expected a header of 40 bytes, got {size}: the file was cut"
+    with pytest.raises(RmqIndexError, match=expected):
+        EntryAppender.resume(path, layout)
+    with pytest.raises(RmqIndexError, match=expected):
+        InPlaceAppend(path, layout, [], list, (0, 0))

@@ -16,6 +16,7 @@ import make_figures
 import make_vectors
 import oracle
 import spectext
+from damage import DAMAGES, damaged
 from rmqindex import (
     IndexDirectory,
     IndexFile,
@@ -250,3 +251,12 @@ def test_whatever_the_bytes_every_reader_ends_with_an_answer_or_its_own_error(
             file.open_strictly(len(data))
             file.scan(strict=True, size=len(data))
             file.lookup_strictly(384181109)
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_damaged_vector_is_named(tmp_path: Path, how: str) -> None:
+    """It is a file like others."""
+    path = tmp_path / "vector.json"
+    path.write_bytes(damaged({"name": "a", "kind": "file"}, how))
+    with pytest.raises((RmqIndexError, ValueError), match=f"{path}: .*expected"):
+        conformance.run(tmp_path)
