@@ -86,6 +86,7 @@ class CommitLog:
             path: A store root that has ``commitlog/``, a directory of log files, one such file,
                 or several of them: a sequence, or one text with commas as in RocketMQ's
                 ``storePathCommitLog``.
+                A file that several of them name counts once.
                 Local, ``file:`` URIs, or other URIs that ``pyarrow.fs`` knows.
                 Files that were found before (:attr:`files`) are taken as they are, so that another
                 process need not list them again.

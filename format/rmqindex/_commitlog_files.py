@@ -66,15 +66,17 @@ def find_files(
         filesystem: Where the paths lie, instead of what they say themselves.
 
     Returns:
-        The files by offset; empty ones, which the broker deletes, are left out.
+        The files by offset; one that several paths name counts once, and empty ones, which the
+        broker deletes, are left out.
 
     Raises:
         RmqIndexError: Nothing is there, a store of another kind, files that overlap.
     """
-    files: list[LogFile] = []
+    found: dict[str, LogFile] = {}
     for one in _paths(path, filesystem):
-        files.extend([one] if isinstance(one, LogFile) else _files_of(one, filesystem))
-    files.sort(key=lambda file: (file.start, file.path))
+        for file in [one] if isinstance(one, LogFile) else _files_of(one, filesystem):
+            found.setdefault(_whole_path(file.path, filesystem), file)
+    files = sorted(found.values(), key=lambda file: (file.start, file.path))
     for before, after in pairwise(files):
         if before.stop > after.start:
             raise RmqIndexError(
@@ -82,6 +84,13 @@ def find_files(
                 f"{before.path} ends, got {after.start}"
             )
     return tuple(files)
+
+
+def _whole_path(path: str, filesystem: pafs.FileSystem | None) -> str:
+    """Return what tells files apart: the path, whole; links are not followed."""
+    if filesystem is not None or is_remote(path):
+        return path
+    return os.path.abspath(local_path(path))  # noqa: PTH100
 
 
 def mapped_file_size_of(files: Sequence[LogFile]) -> int | None:

@@ -379,3 +379,24 @@ class TestPaths:
         (tmp_path / "commitlog" / second.name).write_bytes(data)
         assert sorted(row.phy_offset for row in planned.collect()) == every[:-10]
         assert offsets(load(spark, tmp_path)) == every
+
+
+def test_a_file_that_several_paths_name_counts_once(spark):
+    """A store, its log and a file of it; copies that stand for one store are refused."""
+    store = sample_store()
+    first = min((store / "commitlog").iterdir())
+    expected = offsets(load(spark, store))
+    for paths in ([store, store / "commitlog"], [store, first], [first, store / "commitlog"]):
+        frame = spark.read.format("rmqcommitlog").load([str(path) for path in paths])
+        assert offsets(frame) == expected
+
+
+def test_milliseconds_at_both_ends_are_no_bounds(spark):
+    """Of a read that knows nothing of clocks, and of one that leaves out files by them."""
+    least, most = str(-(2**63)), str(2**63 - 1)
+    expected = load(spark, sample_store()).count()
+    for options in ({}, {"maxClockStep": "0"}):
+        wide = load(spark, sample_store(), beginTimestamp=least, endTimestamp=most, **options)
+        assert wide.count() == expected
+        for bound in ({"beginTimestamp": most}, {"endTimestamp": least}):
+            assert load(spark, sample_store(), **bound, **options).count() == 0

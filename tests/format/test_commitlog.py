@@ -226,6 +226,31 @@ class TestFiles:
         assert CommitLog([folder, other]).gaps == ()
         assert CommitLog(folder).gaps
 
+    def test_a_file_that_several_paths_name_counts_once(self, log, folder, monkeypatch):
+        """However it is written, so that a store and what is in it can be given together."""
+        first = folder / f"{0:020d}"
+        monkeypatch.chdir(folder.parent)
+        for paths in (
+            [folder.parent, folder],
+            [folder, first, first.as_uri()],
+            ["commitlog", folder, f"{folder}/../commitlog/"],
+            f"{folder},{folder.parent}",
+            [*CommitLog(folder).files, folder],
+        ):
+            assert scanned(paths) == log.offsets
+            assert len(CommitLog(paths).files) == len(CommitLog(folder).files)
+
+    @pytest.mark.parametrize("kind", ["copy", "link"])
+    def test_two_files_of_one_place_are_refused(self, folder, tmp_path, kind):
+        """A copy, and a link too: what a path leads to is not looked at, as elsewhere."""
+        other = tmp_path / "other"
+        if kind == "copy":
+            shutil.copytree(folder, other)
+        else:
+            other.symlink_to(folder)
+        with pytest.raises(RmqIndexError, match="expected a file that starts at 4096 or later"):
+            CommitLog([folder, other])
+
     def test_files_found_before_are_not_listed_again(self, log, folder):
         """They are small and can be pickled."""
         files = pickle.loads(pickle.dumps(CommitLog(folder).files))
