@@ -64,18 +64,18 @@ class AuditReader(DataSourceReader):
         Raises:
             RmqIndexError: A path is missing, a pattern fits nothing, or a store of another kind.
         """
-        planned = []
+        units: dict[tuple[type, str], StoreUnit | AuditUnit] = {}
         for path in self._options.paths:
             whole = path if is_remote(path) else os.path.abspath(local_path(path))  # noqa: PTH100
             for each in _stood_for(whole):
                 where = self._log_of(each)
                 log = None if where is None else CommitLog(where)
-                planned += [
-                    AuditPartition(unit) for unit in plan_audit(each, log, self._options.layout)
-                ]
+                for unit in plan_audit(each, log, self._options.layout):
+                    # What several paths name is looked at once.
+                    units.setdefault((type(unit), unit.place), unit)
                 if log is not None:
                     log.close()
-        return planned
+        return [AuditPartition(unit) for unit in units.values()]
 
     def _log_of(self, path: str) -> str | None:
         commit_log = self._options.commit_log

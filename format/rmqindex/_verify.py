@@ -181,6 +181,11 @@ class StoreUnit:
     members: tuple[_Member, ...]
     log_files: tuple[LogFile, ...] | None
 
+    @property
+    def place(self) -> str:
+        """Where what is looked at lies."""
+        return self.directory
+
 
 @dataclass(frozen=True, slots=True)
 class AuditUnit:
@@ -203,6 +208,11 @@ class AuditUnit:
     others: tuple[tuple[str, Layout], ...]
     span: LogRange | None
     log_files: tuple[LogFile, ...] | None
+
+    @property
+    def place(self) -> str:
+        """Where what is looked at lies."""
+        return self.path
 
 
 def plan_audit(

@@ -83,3 +83,11 @@ def test_a_missing_path_is_an_error(spark, tmp_path):
     """It names the path."""
     with pytest.raises(Exception, match="no such file or directory"):
         audit(spark, tmp_path / "gone").collect()
+
+
+def test_what_several_paths_name_is_looked_at_once(spark, store):
+    """As everywhere else: a store and what is in it, given together, count once."""
+    expected = sorted(map(str, audit(spark, store).collect()))
+    paths = [str(store), f"{store}/index", str(min((store / "index").iterdir()))]
+    frame = spark.read.format("rmqindex").option("audit", "true").load(paths)
+    assert sorted(map(str, frame.collect())) == expected
