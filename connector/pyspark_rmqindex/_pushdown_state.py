@@ -126,14 +126,13 @@ def create_state() -> str:
 class RelationState:
     """The state of one relation while its lock is held."""
 
-    def __init__(self, path: str, wanted: Wanted | None, generation: int) -> None:
+    def __init__(self, wanted: Wanted | None, generation: int) -> None:
         """Start from what earlier plannings asked for; None before the first."""
-        self._path = path
         self.wanted = wanted
         self.generation = generation
 
     def widen(self, wanted: Wanted) -> Wanted:
-        """Return what this planning and all earlier ones ask for, and keep it.
+        """Return what this planning and all earlier ones ask for; kept if the planning succeeds.
 
         Raises:
             ValueError: Too many pairs.
@@ -148,8 +147,6 @@ class RelationState:
             # Reading everything is right as well, only slower.
             widened = replace(widened, pairs=None, key_hashes=None)
         if widened != self.wanted:
-            if self.generation and not _mark(self._path, self.generation, "seen").exists():
-                _mark(self._path, self.generation, "doubtful").touch()
             self.generation += 1
             self.wanted = widened
         return widened
@@ -171,7 +168,8 @@ def locked_state(path: str, arrival: float) -> Iterator[RelationState]:
         The state; the lock is released at the end of the block.
 
     Raises:
-        ValueError: The file is missing or damaged, or another planning has held it for ten minutes.
+        ValueError: The file is missing or damaged, cannot be written, or another planning has held
+            it for ten minutes.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -181,10 +179,11 @@ def locked_state(path: str, arrival: float) -> Iterator[RelationState]:
         _lock(descriptor, path)
         try:
             size = min(os.fstat(descriptor).st_size, _STATE.limit + 1)
-            kept = _STATE.parse(path, os.pread(descriptor, size, 0))
+            text = os.pread(descriptor, size, 0)
+            kept = _STATE.parse(path, text)
         except RmqIndexError as error:
             raise ValueError(_MISSING.format(path=path, error="damaged")) from error
-        state = RelationState(path, kept.wanted, kept.generation)
+        state = RelationState(kept.wanted, kept.generation)
         yield state
         if kept.finished is not None and arrival < kept.finished:
             # Never longer, whatever the file says.
@@ -196,8 +195,18 @@ def locked_state(path: str, arrival: float) -> Iterator[RelationState]:
                 "generation": state.generation,
             }
         ).encode()
-        os.pwrite(descriptor, fresh, 0)
-        os.ftruncate(descriptor, len(fresh))
+        doubtful = _mark(path, kept.generation, "doubtful")
+        is_wider = 0 < kept.generation < state.generation
+        try:
+            if is_wider and not _mark(path, kept.generation, "seen").exists():
+                doubtful.touch()
+            _overwrite(descriptor, fresh, len(text))
+        except OSError as error:
+            doubtful.unlink(missing_ok=True)
+            raise ValueError(
+                f"the record of this table()'s queries cannot be written to {path}: "
+                f"{error.strerror}; make room there, or name another place with spark.local.dir"
+            ) from error
     finally:
         os.close(descriptor)  # which releases the lock
 
@@ -217,6 +226,17 @@ def _lock(descriptor: int, path: str) -> None:
         else:
             return
         time.sleep(_POLL_SECONDS)
+
+
+def _overwrite(descriptor: int, data: bytes, size: int) -> None:
+    """Replace the content of a file, which on a full disk stays as it is."""
+    try:
+        os.posix_fallocate(descriptor, 0, len(data))
+    except OSError:
+        os.ftruncate(descriptor, size)
+        raise
+    os.pwrite(descriptor, data, 0)
+    os.ftruncate(descriptor, len(data))
 
 
 def check_generation(path: str, generation: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
 import os
@@ -150,6 +151,31 @@ def test_a_plan_that_was_overtaken_before_it_ran_is_refused(state):
     check_generation(state, second)
     with pytest.raises(ValueError, match="two of its queries were planned at the same time"):
         check_generation(state, first)
+
+
+def test_a_planning_that_fails_makes_no_earlier_plan_doubtful(state):
+    """What is not recorded overtakes nothing."""
+    first = generation(state, pair("a"))
+    with pytest.raises(FileNotFoundError):
+        refused(state, pair("b"))
+    check_generation(state, first)
+    assert generation(state, pair("a")) == first
+
+
+@pytest.mark.parametrize("call", ["posix_fallocate", "touch"])
+def test_a_full_disk_is_an_error_of_one_planning_alone(state, monkeypatch, call):
+    """The record stays as it was, and the next planning goes on from it."""
+    first = generation(state, pair("a"))
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*((os, call) if call == "posix_fallocate" else (Path, call)), full)
+        with pytest.raises(ValueError, match=r"cannot be written to .*No space left on device"):
+            plan(state, pair("b"))
+    check_generation(state, first)
+    assert plan(state, pair("c")).pairs == {("t", "a"), ("t", "c")}
 
 
 def test_a_plan_that_widens_nothing_is_no_new_generation(state):
