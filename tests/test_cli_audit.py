@@ -88,6 +88,16 @@ class TestPlot:
         code, _, _ = run("plot", tmp_path, "--out", tmp_path / "empty.png")
         assert code == 0
 
+    @pytest.mark.parametrize("stored", [-(2**63), 2**50, 2**63 - 1])
+    def test_times_beyond_the_calendar_leave_one_picture_empty(self, run, tmp_path, stored):
+        """The others are drawn."""
+        with rmqindex.IndexFileWriter(
+            tmp_path / "20231114221320000", rmqindex.Layout(7, 28)
+        ) as file:
+            file.put("T#a", 0, stored)
+        code, out, err = run("plot", tmp_path, "--out", tmp_path / "index.png")
+        assert (code, out, err) == (0, f"Wrote {tmp_path / 'index.png'}\n", "")
+
     def test_another_suffix_is_bad_usage(self, run, tmp_path):
         """The message lists those that are known."""
         code, _, err = run("plot", STORE, "--out", tmp_path / "index.bmp")

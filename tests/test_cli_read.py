@@ -43,6 +43,18 @@ class TestScan:
         _, out, _ = run("scan", STORE, "--json", "--begin", 1700000004511, "--end", 1700000004511)
         assert {row["store_timestamp"] for row in lines(out)} == {1700000004511}
 
+    def test_times_finer_than_milliseconds_are_rounded_into_the_range(self, run):
+        """An entry of 04.511 is neither after 04.5110001 nor within an end of 04.5109999."""
+        zone = "2023-11-14T22:13:24"
+        bounds = ("--begin", f"{zone}.511000", "--end", f"{zone}.511999")
+        _, out, _ = run("scan", STORE, "--json", *bounds)
+        assert {row["store_timestamp"] for row in lines(out)} == {1700000004511}
+        for bounds in (
+            ("--begin", f"{zone}.511001", "--end", f"{zone}.511999"),
+            ("--begin", f"{zone}.510001", "--end", f"{zone}.510999"),
+        ):
+            assert run("scan", STORE, "--json", *bounds)[1] == ""
+
     def test_one_hash_and_a_limit(self, run):
         """Hash and limit narrow what is printed."""
         _, out, _ = run("scan", STORE, "--json", "--key-hash", 870421146, "--limit", 3)

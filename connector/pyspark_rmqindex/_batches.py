@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from pyspark_rmqindex._schema import ENTRY_COLUMNS, KEY_COLUMNS, STORE_COLUMN, arrow_schema
 from pyspark_rmqindex._stores import store_of
-from pyspark_rmqindex._times import MILLISECOND
 from rmqindex import CorruptIndexError, RmqIndexError
-from rmqindex._layout import BEGIN_TIMESTAMP_OFFSET, INT64_MAX
+from rmqindex._layout import BEGIN_TIMESTAMP_OFFSET
+from rmqindex._time_units import LAST_MILLISECOND, to_microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +30,6 @@ _MAX_BYTES = 64 * 1024 * 1024
 
 _FILE_PATH = "file_path"
 _STORE_TIMESTAMP = "store_timestamp"
-_LAST_MILLISECOND = INT64_MAX // MILLISECOND
 
 
 class BatchBuilder:
@@ -98,16 +97,16 @@ class BatchBuilder:
 
 def _to_timestamps(milliseconds: pa.Array, file_path: str, type_: pa.DataType) -> pa.Array:
     values = milliseconds.to_numpy()
-    if len(values) and max(int(values.max()), -int(values.min())) > _LAST_MILLISECOND:
-        worst = int(values[np.argmax(np.abs(values))])
+    micros, beyond = to_microseconds(values)
+    if beyond is not None:
         raise CorruptIndexError(
             file_path,
             "begin_timestamp",
             BEGIN_TIMESTAMP_OFFSET,
-            f"store times within {_LAST_MILLISECOND} ms of 1970, the range of TIMESTAMP",
-            worst,
+            f"store times within {LAST_MILLISECOND} ms of 1970, the range of TIMESTAMP",
+            int(values[np.flatnonzero(beyond)[0]]),
         )
-    return pa.array(values * MILLISECOND).view(type_)
+    return pa.array(micros).view(type_)
 
 
 def check_not_null(schema: pa.Schema, arrays: Sequence[pa.Array]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pyspark import TaskContext
 
 from pyspark_rmqindex._partitions import LocalBound
-from pyspark_rmqindex._times import MILLISECOND, LocalTime, system_zone
+from pyspark_rmqindex._times import LocalTime, system_zone
+from rmqindex._time_units import to_milliseconds
 
 __all__ = ["EXECUTION_ID", "planned_bound", "task_bound"]
 
@@ -24,7 +25,7 @@ def planned_bound(bound: int | LocalTime | None, *, up: bool) -> int | LocalBoun
     if bound is None:
         return None
     if isinstance(bound, int):
-        return _whole(bound, up=up)
+        return to_milliseconds(bound, up=up)
     zone = system_zone()
     return LocalBound(bound, None if zone is None else bound.in_zone(zone))
 
@@ -44,7 +45,7 @@ def task_bound(bound: LocalBound | None, *, up: bool) -> int | None:
     context = TaskContext.get()
     name = context.getLocalProperty(_TIME_ZONE_CONF) if context is not None else None
     if name is not None:
-        return _whole(bound.time.in_zone(name), up=up)
+        return to_milliseconds(bound.time.in_zone(name), up=up)
     # Without the conf a session has the JVM's zone; that is the host's if nobody changed it, and
     # if the properties were passed to this task at all.
     if (
@@ -60,9 +61,4 @@ def task_bound(bound: LocalBound | None, *, up: bool) -> int | None:
             f"here, so {bound.time.text!r} has no meaning; give the option 'timeZone', a zone in "
             f"the text, or epoch milliseconds, or set {_TIME_ZONE_CONF}"
         )
-    return _whole(bound.in_system_zone, up=up)
-
-
-def _whole(micros: int, *, up: bool) -> int:
-    """Return whole milliseconds: the next ones up or down."""
-    return -(-micros // MILLISECOND) if up else micros // MILLISECOND
+    return to_milliseconds(bound.in_system_zone, up=up)

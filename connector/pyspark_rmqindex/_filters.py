@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pyspark.sql.datasource import (
     EqualNullSafe,
@@ -28,7 +28,8 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from pyspark_rmqindex._times import MILLISECOND
+from pyspark_rmqindex._times import microseconds_of
+from rmqindex._time_units import to_milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -48,9 +49,6 @@ __all__ = [
 MAX_PAIRS = 4096
 
 T = TypeVar("T")
-
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_MICROSECOND = dt.timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,40 +263,54 @@ def _range_of(
 
 
 def _integers(filter_: Filter) -> Range | None:
-    return _compare(filter_, _integer, unit=1)
+    return _compare(filter_, _integer)
 
 
 def _milliseconds(filter_: Filter) -> Range | None:
-    return _compare(filter_, _micros, unit=MILLISECOND)
+    return _compare(filter_, _around)
 
 
-def _integer(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+class _Around(NamedTuple):
+    """The column's values next to a literal: the same where the column can hold it."""
+
+    floor: int
+    ceiling: int
+
+    @property
+    def equal(self) -> Range:
+        """What equals the literal."""
+        return Range(self.floor, self.floor) if self.floor == self.ceiling else NOTHING
 
 
-def _micros(value: object) -> int | None:
+def _integer(value: object) -> _Around | None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return _Around(value, value)
+
+
+def _around(value: object) -> _Around | None:
     if not isinstance(value, dt.datetime) or value.tzinfo is None:
         return None
-    return (value - _EPOCH) // _MICROSECOND
+    micros = microseconds_of(value)
+    return _Around(to_milliseconds(micros, up=False), to_milliseconds(micros, up=True))
 
 
-def _compare(filter_: Filter, number: Callable[[object], int | None], *, unit: int) -> Range | None:
-    """Return the column's values, which are multiples of ``unit``, that pass, divided by it."""
+def _compare(filter_: Filter, around: Callable[[object], _Around | None]) -> Range | None:
+    """Return the column's values that pass; None where the filter is not understood."""
     if isinstance(filter_, In):
-        ranges = [_equal(number(value), unit) for value in filter_.value if value is not None]
-        if any(each is None for each in ranges):
-            return None
+        known = [around(literal) for literal in filter_.value if literal is not None]
         hull = NOTHING
-        for each in ranges:
-            hull = hull if each is None else hull.hull(each)
+        for each in known:
+            hull = EVERYTHING if each is None else hull.hull(each.equal)
         return hull
-    value = number(getattr(filter_, "value", None))
+    value = around(getattr(filter_, "value", None))
     if value is None:
         return None
-    floor, ceiling = value // unit, -(-value // unit)
+    floor, ceiling = value
+    found: Range | None
     match filter_:
         case EqualTo() | EqualNullSafe():
-            found = _equal(value, unit)
+            found = value.equal
         case GreaterThan():
             found = Range(low=floor + 1)
         case GreaterThanOrEqual():
@@ -310,9 +322,3 @@ def _compare(filter_: Filter, number: Callable[[object], int | None], *, unit: i
         case _:
             found = None
     return found
-
-
-def _equal(value: int | None, unit: int) -> Range | None:
-    if value is None:
-        return None
-    return NOTHING if value % unit else Range(value // unit, value // unit)

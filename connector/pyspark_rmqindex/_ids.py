@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_rmqindex._times import MILLISECOND
+from pyspark_rmqindex._times import microseconds_of
 from rmqindex._message_ids import host_text
+from rmqindex._time_units import to_microseconds, to_milliseconds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,8 +31,6 @@ _ADDRESS_SIZES = {16: 4, 28: 16}
 _GRPC_SIZE = 17
 _GRPC_VERSION = 1
 _GRPC_EPOCH = 1_609_459_200  # 2021-01-01T00:00Z, seconds
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_MICRO = dt.timedelta(microseconds=1)
 
 
 def decode_uniq_keys(
@@ -67,7 +66,7 @@ def decode_uniq_keys(
         pids[rows] = _unsigned(ids, address_size, 2)
         within = _unsigned(ids, address_size + 6, 4)
         times, known = _nearest(within, store_timestamps[rows], zone)
-        micros[rows], has_time[rows] = times * MILLISECOND, known
+        micros[rows], has_time[rows] = to_microseconds(times)[0], known
         counters[rows] = _unsigned(ids, address_size + 10, 2)
     rows, ids = _from_hex(uniq_keys, np.flatnonzero(lengths == 2 * _GRPC_SIZE), _GRPC_SIZE)
     mine = ids[:, 0] == _GRPC_VERSION
@@ -153,4 +152,5 @@ def _nearest(
 def _month_start(month: int, zone: dt.tzinfo) -> int:
     """Return the start of a month, counted from January 1970, in epoch milliseconds."""
     year, number = divmod(month + 1970 * 12, 12)
-    return (dt.datetime(year, number + 1, 1, tzinfo=zone) - _EPOCH) // _MICRO // MILLISECOND
+    start = dt.datetime(year, number + 1, 1, tzinfo=zone)
+    return to_milliseconds(microseconds_of(start), up=False)

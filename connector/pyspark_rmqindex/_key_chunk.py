@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_rmqindex._batches import MAX_ROWS, united
-from pyspark_rmqindex._times import MILLISECOND
 from rmqindex import HashSet, index_key_hashes
-from rmqindex._layout import INT64_MAX
+from rmqindex._layout import INT64_MAX, INT64_MIN
+from rmqindex._time_units import to_milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Bounds", "KeyChunk", "KeyColumns", "Limits"]
 
-_ALWAYS = {"begin": -INT64_MAX - 1, "end": INT64_MAX}
+_ALWAYS = {"begin": INT64_MIN, "end": INT64_MAX}
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +332,5 @@ def _milliseconds(times: pa.Array, name: str) -> NDArray[np.int64]:
     """Return bounds as milliseconds within which whole milliseconds must lie; NULL is no bound."""
     missing = times.is_null().to_numpy(zero_copy_only=False)
     micros = times.cast(pa.int64()).fill_null(0).to_numpy()
-    up = name == "begin"
-    milliseconds = -(-micros // MILLISECOND) if up else micros // MILLISECOND
+    milliseconds = to_milliseconds(micros, up=name == "begin")
     return np.where(missing, _ALWAYS[name], milliseconds)

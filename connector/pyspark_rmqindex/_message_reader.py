@@ -7,12 +7,12 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_rmqindex._batches import check_not_null
+from pyspark_rmqindex._batches import check_not_null, keep
 from pyspark_rmqindex._bounds import planned_bound, task_bound
+from pyspark_rmqindex._filters import Range
 from pyspark_rmqindex._messages import Messages, in_halves, log_columns
 from pyspark_rmqindex._partitions import LocalBound
 from pyspark_rmqindex._reaching import reaching_s3
@@ -127,11 +127,9 @@ class MessageReader(DataSourceReader):
             task_bound(bound, up=up) if isinstance(bound, LocalBound) else bound
             for bound, up in ((partition.begin, True), (partition.end, False))
         )
-        yield from iterated_with(self._s3, self._of_partition(partition, (begin, end)))
+        yield from iterated_with(self._s3, self._of_partition(partition, Range(begin, end)))
 
-    def _of_partition(
-        self, partition: MessagePartition, times: tuple[int | None, int | None]
-    ) -> Iterator[pa.RecordBatch]:
+    def _of_partition(self, partition: MessagePartition, times: Range) -> Iterator[pa.RecordBatch]:
         with CommitLog(partition.files) as log:
             for offsets in partition.ranges:
                 yield from self._messages(log, partition.store, offsets, times)
@@ -141,7 +139,7 @@ class MessageReader(DataSourceReader):
         log: CommitLog,
         store: str,
         offsets: tuple[int, int],
-        times: tuple[int | None, int | None],
+        times: Range,
     ) -> Iterator[pa.RecordBatch]:
         options = self._options
         # Spark compares the batches with this very schema.
@@ -150,10 +148,10 @@ class MessageReader(DataSourceReader):
         columns = set(log_columns(names, decompress=options.decompress_body))
         first, behind = options.begin_offset, options.end_offset
         by_offset = offsets[0] < first or (behind is not None and behind < offsets[1])
-        by_time = times != (None, None)
-        columns |= ({"phy_offset"} if by_offset else set()) | (
-            {"store_timestamp"} if by_time else set()
-        )
+        ranges = {"store_timestamp": times} if not times.is_everything else {}
+        if by_offset:
+            ranges["phy_offset"] = Range(first, None if behind is None else behind - 1)
+        columns |= ranges.keys()
         for scanned in log.scan(
             *offsets,
             sorted(columns) or ["size"],
@@ -162,12 +160,7 @@ class MessageReader(DataSourceReader):
             at_boundaries=True,
             max_records=_MAX_MESSAGES,
         ):
-            batch = scanned
-            if by_offset:
-                batch = _within(batch, "phy_offset", first, None if behind is None else behind - 1)
-            if by_time:
-                batch = _within(batch, "store_timestamp", *times)
-            if batch.num_rows:
+            for batch in keep(scanned, ranges):
                 yield from in_halves(batch, partial(self._built, log, store, schema))
             if by_offset and behind is not None and _last(scanned) >= behind:
                 return
@@ -232,16 +225,6 @@ class MessageReader(DataSourceReader):
 
 def _last(batch: pa.RecordBatch) -> int:
     return int(batch.column("phy_offset")[-1].as_py())
-
-
-def _within(batch: pa.RecordBatch, name: str, low: int | None, high: int | None) -> pa.RecordBatch:
-    values = batch.column(name).to_numpy()
-    kept = np.ones(len(values), bool)
-    if low is not None:
-        kept &= values >= low
-    if high is not None:
-        kept &= values <= high
-    return batch if kept.all() else batch.take(pa.array(np.flatnonzero(kept)))
 
 
 def packed(parts: Sequence[LogPart], max_bytes: int) -> Iterator[list[LogPart]]:

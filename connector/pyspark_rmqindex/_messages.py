@@ -11,11 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_rmqindex._ids import decode_uniq_keys
-from pyspark_rmqindex._times import MILLISECOND
 from rmqindex import COMMITLOG_SCHEMA, RmqIndexError, decompress_bodies, decompress_body
 from rmqindex._commitlog_bodies import MAX_BODY_SIZE, UnpackedSizeError
-from rmqindex._layout import INT64_MAX
 from rmqindex._members import BadInnerBatchError, member_keys
+from rmqindex._time_units import to_microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -31,7 +30,6 @@ __all__ = ["TIMES", "Messages", "as_timestamps", "ensure_fits", "in_halves", "lo
 TIMES = frozenset({"born_timestamp", "store_timestamp"})
 # So many bytes of unpacked bodies a batch may hold, unless it is of one message.
 _MAX_UNPACKED = 256 * 1024 * 1024
-_LAST_MILLISECOND = INT64_MAX // MILLISECOND
 # What columns that the format has not are made of; the bodies of inner batches are read apart.
 _MADE_OF = {
     "member_keys": ("all_uniq_keys", "all_keys", "sys_flag", "phy_offset"),
@@ -221,10 +219,5 @@ def ensure_fits(bodies: pa.Array, rows: NDArray[np.int64]) -> None:
 
 def as_timestamps(milliseconds: pa.Array, type_: pa.DataType) -> pa.Array:
     """Return times as TIMESTAMP; null where that type cannot hold them."""
-    values = milliseconds.to_numpy(zero_copy_only=False)
-    beyond = (values > _LAST_MILLISECOND) | (values < -_LAST_MILLISECOND)
-    if beyond.any():
-        micros = pa.array(np.where(beyond, 0, values) * MILLISECOND, mask=beyond)
-    else:
-        micros = pa.array(values * MILLISECOND)
-    return micros.view(type_)
+    micros, beyond = to_microseconds(milliseconds.to_numpy(zero_copy_only=False))
+    return pa.array(micros, mask=beyond).view(type_)

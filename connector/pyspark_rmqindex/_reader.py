@@ -26,10 +26,10 @@ from pyspark_rmqindex._reaching import reaching_s3
 from pyspark_rmqindex._record import ScanPlan, log_plan, record_plan
 from pyspark_rmqindex._schema import EXTRA_MESSAGE_COLUMNS, KEY_COLUMNS, MATCH_COLUMN
 from pyspark_rmqindex._stores import store_of, store_of_log
-from pyspark_rmqindex._times import MILLISECOND
 from pyspark_rmqindex._verify import NEEDED, VERIFIED, Verifier, may_hold, settled
 from rmqindex import CommitLog, index_key_hashes
 from rmqindex._s3 import iterated_with
+from rmqindex._time_units import to_milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -96,7 +96,7 @@ def plan_files(
         time=wanted.time
         & Range(
             begin if isinstance(begin, int) else None,
-            -(-end.time.latest // MILLISECOND) if isinstance(end, LocalBound) else end,
+            to_milliseconds(end.time.latest, up=False) if isinstance(end, LocalBound) else end,
         ),
     )
     query = Query(

@@ -30,16 +30,13 @@ from pyspark_rmqindex._schema import (
 )
 from pyspark_rmqindex._stores import StoreCheck
 from rmqindex import expand_messages, index_key_hashes
-from rmqindex._layout import INT32_MAX
+from rmqindex._layout import INT32_MAX, INT64_MAX
+from rmqindex._time_units import LAST_MILLISECOND, to_milliseconds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MAX_STORE_TIMESTAMP", "BadRowError", "EntryRows", "InputShape"]
-
-# The last millisecond that a TIMESTAMP, which counts microseconds in 64 bits, can name.
-MAX_STORE_TIMESTAMP = (2**63 - 1) // 1000
-_MICROSECONDS = 1000
+__all__ = ["BadRowError", "EntryRows", "InputShape"]
 
 _SHAPES = (
     "phy_offset BIGINT, store_timestamp TIMESTAMP (or BIGINT milliseconds), and one of: "
@@ -165,7 +162,7 @@ class InputShape:
             BadRowError: A NULL or a value out of range where that is not allowed; a key and a
                 ``key_hash`` that do not agree; a space in an element of ``keys``.
         """
-        offsets = self._integers(batch, "phy_offset", 2**63 - 1)
+        offsets = self._integers(batch, "phy_offset", INT64_MAX)
         timestamps = self._timestamps(batch)
         if self.kind == "message":
             rows, ordinals, hashes = self._expand(batch)
@@ -211,15 +208,16 @@ class InputShape:
         column = self._column(batch, "store_timestamp")
         values: NDArray[np.int64]
         if pa.types.is_timestamp(column.type):
-            values = column.cast(pa.int64()).to_numpy(zero_copy_only=False) // _MICROSECONDS
+            micros = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+            values = to_milliseconds(micros, up=False)
         else:
             values = column.to_numpy(zero_copy_only=False)
-        if values.size and (values.min() < 0 or values.max() > MAX_STORE_TIMESTAMP):
-            place = int(np.flatnonzero((values < 0) | (values > MAX_STORE_TIMESTAMP))[0])
+        if values.size and (values.min() < 0 or values.max() > LAST_MILLISECOND):
+            place = int(np.flatnonzero((values < 0) | (values > LAST_MILLISECOND))[0])
             raise self._bad_row(
                 batch,
                 place,
-                f"store_timestamp: expected 0 to {MAX_STORE_TIMESTAMP} milliseconds since 1970, "
+                f"store_timestamp: expected 0 to {LAST_MILLISECOND} milliseconds since 1970, "
                 f"got {values[place]}",
             )
         return values

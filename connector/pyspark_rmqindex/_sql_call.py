@@ -27,8 +27,9 @@ from pyspark_rmqindex._listing import list_slices
 from pyspark_rmqindex._options import AUTO, OPTIONS, option_text, read_options
 from pyspark_rmqindex._reader import with_logs
 from pyspark_rmqindex._schema import full_schema
-from pyspark_rmqindex._times import MILLISECOND
+from pyspark_rmqindex._times import microseconds_of
 from rmqindex._s3 import using
+from rmqindex._time_units import to_milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,8 +73,6 @@ _OPTIONS = tuple(
 )
 _HOW = "how"
 _INNER, _LEFT = "inner", "left"
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_MICROSECOND = dt.timedelta(microseconds=1)
 
 
 @dataclass
@@ -192,18 +191,12 @@ def time_range(begin: dt.datetime | int | None, end: dt.datetime | int | None) -
         begin: The earliest one, as Spark passes TIMESTAMP or BIGINT; None for no bound.
         end: The latest one, likewise.
     """
-    low, high = (
-        _micros(bound) if isinstance(bound, dt.datetime) else bound for bound in (begin, end)
-    )
-    return Range(
-        -(-low // MILLISECOND) if isinstance(begin, dt.datetime) and low is not None else low,
-        high // MILLISECOND if isinstance(end, dt.datetime) and high is not None else high,
-    )
-
-
-def _micros(time: dt.datetime) -> int:
     # Spark passes the time of the worker's own zone; of a repeated hour, ``fold`` tells which.
-    return (time.astimezone(dt.UTC) - _EPOCH) // _MICROSECOND
+    low, high = (
+        to_milliseconds(microseconds_of(bound), up=up) if isinstance(bound, dt.datetime) else bound
+        for bound, up in ((begin, True), (end, False))
+    )
+    return Range(low, high)
 
 
 def _check_type(

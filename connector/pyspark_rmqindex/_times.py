@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rmqindex._names import zone_of
+from rmqindex._time_units import MILLISECOND
 
-__all__ = ["MILLISECOND", "LocalTime", "parse_time", "system_zone"]
-
-MILLISECOND = 1000  # microseconds
+__all__ = ["LocalTime", "microseconds_of", "parse_time", "system_zone"]
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
+# The calendar repeats itself, and with it the rules of zones.
+_CYCLE = dt.timedelta(days=146_097)
 # The widest offsets are -18:00 and +18:00 in Java; a little more covers a gap at the end of one.
 _WIDEST_OFFSET = 20 * 3600 * 1_000_000
 
@@ -58,10 +59,7 @@ class LocalTime:
         """
         tzinfo = zone_of(zone)
         naive = _EPOCH.replace(tzinfo=None) + dt.timedelta(microseconds=self.micros)
-        try:
-            return (naive.replace(tzinfo=tzinfo) - _EPOCH) // _MICROSECOND
-        except OverflowError:  # year 1 or 9999, pushed out of range by the zone's offset
-            return self.micros
+        return microseconds_of(naive.replace(tzinfo=tzinfo))
 
     @property
     def earliest(self) -> int:
@@ -72,6 +70,21 @@ class LocalTime:
     def latest(self) -> int:
         """Microseconds since the epoch that no zone's reading comes after."""
         return self.micros + _WIDEST_OFFSET
+
+
+def microseconds_of(time: dt.datetime) -> int:
+    """Return microseconds since the epoch, for every datetime there is.
+
+    Args:
+        time: One without a zone is of this process's own.
+    """
+    if time.tzinfo is not None:
+        return (time - _EPOCH) // _MICROSECOND
+    try:
+        return (time.astimezone(dt.UTC) - _EPOCH) // _MICROSECOND
+    except (OverflowError, ValueError):  # in UTC it lies outside the years 1 to 9999
+        moved = _CYCLE if time.year == dt.MINYEAR else -_CYCLE
+        return ((time + moved).astimezone(dt.UTC) - _EPOCH - moved) // _MICROSECOND
 
 
 def parse_time(text: str) -> int | LocalTime:
@@ -106,7 +119,7 @@ def parse_time(text: str) -> int | LocalTime:
         )
     except ValueError as error:
         raise ValueError(_EXPECTED) from error
-    local = LocalTime(text, (naive - _EPOCH.replace(tzinfo=None)) // _MICROSECOND)
+    local = LocalTime(text, microseconds_of(naive.replace(tzinfo=dt.UTC)))
     if parts["zone"] is None:
         return local
     try:

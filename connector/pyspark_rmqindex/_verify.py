@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 from pyspark_rmqindex._logs import folder_of
 from pyspark_rmqindex._messages import Messages, ensure_fits, in_halves, log_columns
 from pyspark_rmqindex._schema import EXTRA_MESSAGE_COLUMNS, MATCH_COLUMN
-from pyspark_rmqindex._times import MILLISECOND
 from rmqindex import MATCH_STATES, CommitLog, IndexFile, RmqIndexError, index_key_hashes
+from rmqindex._decoding import MILLISECONDS
 from rmqindex._judge import STATE_OF_LOG
-from rmqindex._layout import INT32_MAX
+from rmqindex._layout import INT32_MAX, INT64_MAX, INT64_MIN
 from rmqindex._members import indexed_keys
 from rmqindex._message import indexed_tags
 from rmqindex._paths import list_index_files
@@ -237,10 +237,16 @@ def may_hold(entries: pa.RecordBatch, times: Range) -> pa.RecordBatch:
     diff = entries.column("time_diff").to_numpy()
     kept = np.ones(len(read), bool)
     if times.low is not None:
-        kept &= (read > times.low - MILLISECOND) | (diff == INT32_MAX) | (read <= 0)
+        earliest = _in_64_bits(times.low - MILLISECONDS)
+        kept &= (read > earliest) | (diff == INT32_MAX) | (read <= 0)
     if times.high is not None:
-        kept &= (read <= times.high) | (diff == 0)
+        kept &= (read <= _in_64_bits(times.high)) | (diff == 0)
     return entries if kept.all() else entries.take(pa.array(np.flatnonzero(kept)))
+
+
+def _in_64_bits(number: int) -> int:
+    """Return the nearest number that NumPy can compare with."""
+    return min(max(number, INT64_MIN), INT64_MAX)
 
 
 def settled(entries: pa.RecordBatch, each: FileSlice, options: ReadOptions) -> pa.RecordBatch:

@@ -189,10 +189,10 @@ def zone_named(name: str) -> tzinfo:
         raise typer.BadParameter(str(error), param_hint="--time-zone") from error
 
 
-def time_of(text: str, zone: tzinfo, option: str) -> int:
-    """Return an option's time as epoch milliseconds."""
+def time_of(text: str, zone: tzinfo, option: str, *, up: bool) -> int:
+    """Return an option's time as epoch milliseconds, rounded up or down."""
     try:
-        return parse_millis(text, zone)
+        return parse_millis(text, zone, up=up)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=option) from error
 

@@ -72,8 +72,8 @@ def explain(
         path,
         topic,
         key,
-        None if begin is None else time_of(begin, zone, "--begin"),
-        None if end is None else time_of(end, zone, "--end"),
+        None if begin is None else time_of(begin, zone, "--begin", up=True),
+        None if end is None else time_of(end, zone, "--end", up=False),
         commit_log_argument(commit_log),
         layout_of(max_hash_slot_num, max_index_num),
     )

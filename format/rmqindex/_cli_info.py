@@ -141,8 +141,8 @@ def scan(
     zone = zone_named(zone_name)
     ranges = {
         "store_timestamp": (
-            INT64_MIN if begin is None else time_of(begin, zone, "--begin"),
-            INT64_MAX if end is None else time_of(end, zone, "--end"),
+            INT64_MIN if begin is None else time_of(begin, zone, "--begin", up=True),
+            INT64_MAX if end is None else time_of(end, zone, "--end", up=False),
         ),
         "phy_offset": (from_offset or INT64_MIN, INT64_MAX if to_offset is None else to_offset - 1),
     }

@@ -107,8 +107,8 @@ def lookup(
     layout = layout_of(max_hash_slot_num, max_index_num)
     zone = zone_named(zone_name)
     key = tag_key(key) if tag else key
-    first = None if begin is None else time_of(begin, zone, "--begin")
-    last = None if end is None else time_of(end, zone, "--end")
+    first = None if begin is None else time_of(begin, zone, "--begin", up=True)
+    last = None if end is None else time_of(end, zone, "--end", up=False)
     question: dict[str, object] = {
         "path": path,
         "topic": topic,

@@ -131,7 +131,13 @@ def _draw_times(axes: Any, counts: IndexCounts, zone: tzinfo, zone_name: str) ->
     if not len(counts.edges):
         axes.set_title("No entries", fontsize=10)
         return
-    moments = [(_EPOCH + timedelta(milliseconds=edge)).astimezone(zone) for edge in counts.edges]
+    try:
+        moments = [
+            (_EPOCH + timedelta(milliseconds=edge)).astimezone(zone) for edge in counts.edges
+        ]
+    except OverflowError:
+        axes.set_title("No plot of store times outside the years 1 to 9999", fontsize=10)
+        return
     # Local times are shown as they are, whatever zone matplotlib would put them in.
     local = [moment.replace(tzinfo=None) for moment in moments]
     few = len(counts.names) <= _MOST_COLOURS

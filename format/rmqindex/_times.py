@@ -5,39 +5,49 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 
+from rmqindex._layout import INT64_MAX, INT64_MIN
+from rmqindex._time_units import to_milliseconds
+
 __all__ = ["format_millis", "parse_millis"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
-_MILLIS = re.compile(r"[+-]?[0-9]+")
+_MICROSECOND = timedelta(microseconds=1)
+_MILLIS = re.compile(r"[+-]?[0-9]{1,19}")
 
 
-def parse_millis(text: str, zone: tzinfo) -> int:
+def parse_millis(text: str, zone: tzinfo, *, up: bool) -> int:
     """Read a time as epoch milliseconds.
 
     Args:
         text: Digits are epoch milliseconds; anything else is ISO 8601, such as ``2023-11-14``,
             ``2023-11-14T22:13:20.5`` or ``2023-11-14T22:13:20+08:00``.
         zone: The time zone of a text that names none.
+        up: Whether what is finer than a millisecond is rounded up, as for the earliest time that
+            is asked for, or down, as for the latest.
 
     Returns:
-        Epoch milliseconds; what is finer is cut off.
+        Epoch milliseconds.
 
     Raises:
         ValueError: Neither of the two.
     """
+    expected = (
+        f"expected epoch milliseconds of 64 bits or an ISO 8601 time such as 2023-11-14T22:13:20, "
+        f"got {text!r}"
+    )
     if _MILLIS.fullmatch(text):
-        return int(text)
+        millis = int(text)
+        if not INT64_MIN <= millis <= INT64_MAX:
+            raise ValueError(expected)
+        return millis
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(
-            f"expected epoch milliseconds or an ISO 8601 time such as 2023-11-14T22:13:20, "
-            f"got {text!r}"
-        ) from None
+        raise ValueError(expected) from None
     if time.tzinfo is None:
         time = time.replace(tzinfo=zone)
-    return (time - _EPOCH) // _MILLISECOND
+    return to_milliseconds((time - _EPOCH) // _MICROSECOND, up=up)
 
 
 def format_millis(millis: int, zone: tzinfo) -> str:

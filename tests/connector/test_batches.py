@@ -19,8 +19,10 @@ from pyspark.sql.types import (
 
 from pyspark_rmqindex._batches import MAX_ROWS, BatchBuilder, keep, merge
 from pyspark_rmqindex._filters import NOTHING, Range
+from pyspark_rmqindex._messages import as_timestamps
 from pyspark_rmqindex._schema import arrow_schema, full_schema
 from rmqindex import CorruptIndexError
+from rmqindex._time_units import LAST_MILLISECOND
 
 TIMES = [1_700_000_000_123, -1, 0]
 
@@ -141,3 +143,26 @@ def test_an_unknown_column_never_reaches_a_batch():
     """check_schema refuses it before; the builder only meets known ones."""
     builder = BatchBuilder(StructType([StructField("position", IntegerType())]))
     assert builder.build(entries(position=[7]), "/f").column(0).to_pylist() == [7]
+
+
+BEYOND = [-(2**63), -LAST_MILLISECOND - 1, LAST_MILLISECOND + 1, 2**63 - 1]
+
+
+@pytest.mark.parametrize("stored", [-LAST_MILLISECOND, LAST_MILLISECOND, *BEYOND])
+def test_store_times_are_exact_or_refused(stored):
+    """Up to the ends of TIMESTAMP, and nothing beyond them wraps around."""
+    builder = BatchBuilder(StructType([StructField("store_timestamp", TimestampType())]))
+    batch = entries(store_timestamp=[0, stored])
+    if stored in BEYOND:
+        with pytest.raises(CorruptIndexError, match=f"got {stored}"):
+            builder.build(batch, "/f")
+    else:
+        built = builder.build(batch, "/f").column(0).cast(pa.int64())
+        assert built.to_pylist() == [0, stored * 1000]
+
+
+def test_times_of_messages_are_exact_or_null():
+    """A client can send any time."""
+    values = pa.array([*BEYOND, -LAST_MILLISECOND, 0, LAST_MILLISECOND])
+    times = as_timestamps(values, pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
+    assert times == [None] * 4 + [-LAST_MILLISECOND * 1000, 0, LAST_MILLISECOND * 1000]

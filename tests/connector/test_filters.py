@@ -33,6 +33,8 @@ from pyspark_rmqindex._filters import (
 TOPIC, KEY, HASH = ("topic",), ("key",), ("key_hash",)
 TIME, OFFSET, POSITION = ("store_timestamp",), ("phy_offset",), ("position",)
 T_1 = EqualTo(TOPIC, "t")
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+ENDS = [end.replace(tzinfo=dt.UTC) for end in (dt.datetime.min, dt.datetime.max)]  # noqa: DTZ901
 NOON = dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)
 NOON_MS = 1704110400000
 BOUND = [T_1, EqualTo(KEY, "k")]
@@ -215,3 +217,31 @@ def test_what_is_wanted_survives_its_json(wanted):
 def test_filters_are_shown_as_people_write_them(filter_, text):
     """For the log line and ``last_plan``."""
     assert filter_text(filter_) == text
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_times_at_the_ends_of_the_calendar_are_exact_bounds(end):
+    """Which Spark pushes where they stand for no bound."""
+    micros = (end - EPOCH) // dt.timedelta(microseconds=1)
+    ceiling, floor = -(-micros // 1000), micros // 1000
+    for filter_, expected in (
+        (GreaterThanOrEqual(TIME, end), Range(ceiling, None)),
+        (GreaterThan(TIME, end), Range(floor + 1, None)),
+        (LessThanOrEqual(TIME, end), Range(None, floor)),
+        (LessThan(TIME, end), Range(None, ceiling - 1)),
+    ):
+        assert filters_to_wanted([filter_], keys=False).time == expected
+
+
+@pytest.mark.parametrize("value", [-(2**63), -1, 0, 2**31, 2**63 - 1])
+@pytest.mark.parametrize("column", [OFFSET, POSITION])
+def test_numbers_at_both_ends_are_exact_bounds(column, value):
+    """Also those that no entry has."""
+    name = column[0]
+    for filter_, expected in (
+        (EqualTo(column, value), Range(value, value)),
+        (In(column, [value, None]), Range(value, value)),
+        (GreaterThan(column, value), Range(value + 1, None)),
+        (LessThan(column, value), Range(None, value - 1)),
+    ):
+        assert getattr(filters_to_wanted([filter_], keys=False), name) == expected

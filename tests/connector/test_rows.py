@@ -19,9 +19,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_rmqindex._rows import MAX_STORE_TIMESTAMP, BadRowError, InputShape
+from pyspark_rmqindex._rows import BadRowError, InputShape
 from pyspark_rmqindex._schema import full_schema
 from rmqindex import index_key, key_hash
+from rmqindex._time_units import LAST_MILLISECOND
 
 KEY = "topic STRING, key STRING, phy_offset BIGINT, store_timestamp TIMESTAMP"
 HASH = "key_hash INT, phy_offset BIGINT, store_timestamp BIGINT"
@@ -158,7 +159,7 @@ class TestEntries:
     def test_narrow_and_wide_integers_are_taken(self):
         """INT offsets and BIGINT hashes are common where literals make columns."""
         ddl = "key_hash BIGINT, phy_offset INT, store_timestamp BIGINT"
-        rows = read(ddl, [(2**31 - 1, 2**31 - 1, MAX_STORE_TIMESTAMP), (0, 0, 0)])
+        rows = read(ddl, [(2**31 - 1, 2**31 - 1, LAST_MILLISECOND), (0, 0, 0)])
         assert rows.key_hash.tolist() == [2**31 - 1, 0]
         assert rows.phy_offset.tolist() == [2**31 - 1, 0]
         assert rows.key_hash.dtype == np.int32
@@ -217,7 +218,7 @@ class TestBadRows:
             (HASH, (1, 2, -1), "store_timestamp: expected 0 to 9223372036854775 milliseconds"),
             (
                 HASH,
-                (1, 2, MAX_STORE_TIMESTAMP + 1),
+                (1, 2, LAST_MILLISECOND + 1),
                 "milliseconds since 1970, got 9223372036854776",
             ),
             (HASH, (None, 2, 5), "key_hash: expected a value, got NULL"),
@@ -268,3 +269,19 @@ class TestBadRows:
         batch = batch.set_column(3, "store_timestamp", batch[3].cast(pa.timestamp("us", "UTC")))
         with pytest.raises(BadRowError, match="1152921504606846976 microseconds"):
             shape_of(KEY).read(batch)
+
+
+@pytest.mark.parametrize("value", [-(2**63), -1, 2**63 - 1])
+def test_a_time_at_an_end_of_64_bits_is_refused_or_exact(value):
+    """Of both types: milliseconds beyond what TIMESTAMP holds are named, and none wrap around."""
+    micros = pa.array([value], pa.int64()).view(pa.timestamp("us", "UTC"))
+    batch = pa.record_batch(
+        [pa.array(["T"]), pa.array(["k"]), pa.array([1]), micros], names=schema_of(KEY).names
+    )
+    if value > 0:
+        assert shape_of(KEY).read(batch).store_timestamp.tolist() == [LAST_MILLISECOND]
+    else:
+        with pytest.raises(BadRowError, match=f"got {value // 1000}, in the row"):
+            shape_of(KEY).read(batch)
+    with pytest.raises(BadRowError, match=f"got {value}, in the row"):
+        read(HASH, [(1, 2, value)])

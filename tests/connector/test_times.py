@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+import datetime as dt
+import time
 
-from pyspark_rmqindex._times import LocalTime, parse_time, system_zone
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from pyspark_rmqindex._bounds import planned_bound
+from pyspark_rmqindex._times import LocalTime, microseconds_of, parse_time, system_zone
+from rmqindex._layout import INT64_MAX, INT64_MIN
 
 DAY = 1704067200  # 2024-01-01 in UTC
 
@@ -73,3 +80,37 @@ def test_the_system_zone_is_none_where_java_may_have_another(monkeypatch):
     monkeypatch.delenv("JAVA_TOOL_OPTIONS")
     monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
     assert system_zone() is None
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Shanghai", "America/New_York", "Pacific/Kiritimati"])
+def test_a_time_without_a_zone_is_this_processs_own_in_the_first_and_the_last_year_too(
+    zone, monkeypatch
+):
+    """Where the calendar ends within a zone's offset, Python's own conversion fails."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        for day in (dt.datetime.min, dt.datetime.max, dt.datetime(2024, 7, 1, 12)):  # noqa: DTZ001, DTZ901
+            expected = parse_time(f"{day.isoformat()} {zone}")
+            assert microseconds_of(day) == expected
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@given(st.datetimes(timezones=st.just(dt.UTC)))
+@example(dt.datetime.min.replace(tzinfo=dt.UTC))
+@example(dt.datetime.max.replace(tzinfo=dt.UTC))
+def test_a_time_with_a_zone_is_exact(moment):
+    """To the microsecond, in every year."""
+    back = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(
+        microseconds=microseconds_of(moment)
+    )
+    assert back == moment
+
+
+@pytest.mark.parametrize("millis", [INT64_MIN, -1, 0, 1, INT64_MAX])
+def test_milliseconds_in_options_come_through_at_both_ends(millis):
+    """As a bound of a scan, they are what was given."""
+    for up in (True, False):
+        assert planned_bound(parse_time(str(millis)), up=up) == millis
