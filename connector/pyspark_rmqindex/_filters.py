@@ -29,6 +29,7 @@ from pyspark.sql.datasource import (
 )
 
 from pyspark_rmqindex._times import microseconds_of
+from rmqindex._layout import INT32_MAX
 from rmqindex._time_units import to_milliseconds
 
 if TYPE_CHECKING:
@@ -173,6 +174,8 @@ def filters_to_wanted(filters: Iterable[Filter], *, keys: bool) -> Wanted:
     )
     if not keys:
         hashes = _bound_values("key_hash", filters, int)
+        if hashes is not None:  # no entry has another one
+            hashes = frozenset(each for each in hashes if 0 <= each <= INT32_MAX)
         return replace(wanted, key_hashes=hashes)
     bound = {name: _bound_values(name, filters, str) for name in ("topic", "key")}
     topics, bound_keys = bound["topic"], bound["key"]

@@ -233,6 +233,21 @@ def test_times_at_the_ends_of_the_calendar_are_exact_bounds(end):
         assert filters_to_wanted([filter_], keys=False).time == expected
 
 
+@pytest.mark.parametrize(
+    ("filters", "hashes"),
+    [
+        ([EqualTo(HASH, -5)], set()),
+        ([EqualNullSafe(HASH, -1)], set()),
+        ([In(HASH, [-5, 5, None, 2**31])], {5}),
+        ([EqualTo(HASH, 2**31 - 1)], {2**31 - 1}),
+        ([IsNull(HASH)], set()),
+    ],
+)
+def test_key_hashes_that_no_entry_has_are_not_looked_up(filters, hashes):
+    """They are no rows, and no error in the task."""
+    assert filters_to_wanted(filters, keys=False).key_hashes == hashes
+
+
 @pytest.mark.parametrize("value", [-(2**63), -1, 0, 2**31, 2**63 - 1])
 @pytest.mark.parametrize("column", [OFFSET, POSITION])
 def test_numbers_at_both_ends_are_exact_bounds(column, value):
