@@ -101,6 +101,9 @@ class DefaultSource(DataSource):
         _check_paths(options)
         if not options.pushdown:
             return IndexReader(options, schema, dict(self.options))
+        from pyspark_rmqindex._literals import explain_distant_times  # noqa: PLC0415
+
+        explain_distant_times()
         return PushdownReader(options, schema, dict(self.options), self._relation_state)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)

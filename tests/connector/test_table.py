@@ -7,6 +7,8 @@ the sample store with each of its known keys.
 from __future__ import annotations
 
 import contextlib
+import re
+import shutil
 import threading
 import time
 
@@ -408,3 +410,82 @@ def test_the_sql_recipe_resolves_anew_for_each_statement(spark, store, truth):
     finally:
         spark.sql("DROP VIEW lookups")
         spark.sql("DROP TABLE lookups_base")
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "key_hash = -5",
+        "key_hash <=> -5",
+        "key_hash IN (-5, -6)",
+        "key_hash <=> NULL",
+        "key_hash < 0",
+        "slot = -1",
+        "position = -7 AND position >= 1",
+        "position = 2147483647",
+        "prev_position = -1",
+        "phy_offset = -9223372036854775808",
+        "phy_offset > 9223372036854775806",
+        "time_diff = -1",
+        "store_timestamp < TIMESTAMP '0001-01-01 00:00:00 UTC'",
+        "store_timestamp > TIMESTAMP '9999-12-31 23:59:59.999999 UTC'",
+        "store_timestamp = TIMESTAMP '2023-11-14 22:13:20.0001'",
+    ],
+)
+def test_a_value_that_no_entry_has_is_no_rows_and_spoils_nothing(spark, store, where):
+    """Of every column and kind of filter; the same table() answers on."""
+    frame = table(spark, store, keys=False)
+    assert frame.where(where).collect() == []
+    assert frame.where("key_hash >= 0 AND phy_offset >= 0").count() == 959
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["NULL", "''", "cast(X'ff' AS STRING)", "cast(X'eda080' AS STRING)", "repeat('k', 70000)"],
+)
+def test_a_key_that_no_message_has_is_no_rows_and_spoils_nothing(spark, store, key):
+    """NULL, nothing, bytes that are no text, and a key longer than any."""
+    frame = table(spark, store)
+    for where in (f"key = {key}", f"key <=> {key}", f"key IN ({key}, 'absent')"):
+        assert frame.where(f"topic = 'TopicTest' AND {where}").collect() == []
+    assert frame.where(A).count() > 0
+
+
+def test_a_planning_that_fails_leaves_nothing_behind(spark, store, tmp_path):
+    """A file that is no IndexFile, or one that is gone, is an error of the moment."""
+    copy = tmp_path / "store"
+    shutil.copytree(store, copy)
+    frame = table(spark, copy)
+    before = frame.where(A).collect()
+    bad = copy / "index" / "20991231235959999"
+    bad.write_bytes(b"no index")
+    with pytest.raises(AnalysisException, match="20991231235959999"):
+        frame.where(B).collect()
+    bad.unlink()
+    (copy / "index").rename(copy / "away")
+    with pytest.raises(AnalysisException, match="expected a store with a folder index"):
+        frame.where(B).collect()
+    (copy / "away").rename(copy / "index")
+    assert sorted(map(str, frame.where(A).collect())) == sorted(map(str, before))
+    assert last_plan(frame).pairs == (("TopicTest", "order-49"),)
+
+
+@pytest.mark.parametrize(
+    ("literal", "micros"),
+    [
+        ("0000-12-31 23:59:59.999999", -62135596800000001),
+        ("-0001-03-01 00:00:00", -62193657600000000),
+        ("+10000-01-01 00:00:00", 253402300800000000),
+        ("+294247-01-10 04:00:54.775807", 2**63 - 1),
+    ],
+)
+def test_a_time_beyond_pythons_is_refused_by_name_with_what_to_write(spark, store, literal, micros):
+    """Spark itself cannot hand it over; what the message says to write gives the rows."""
+    frame = table(spark, store, keys=False)
+    shown = re.escape(f"got TIMESTAMP '{literal if '.' in literal else literal + '.000000'} UTC'")
+    with pytest.raises(AnalysisException, match=shown) as caught:
+        frame.where(f"store_timestamp >= TIMESTAMP '{literal} UTC'").count()
+    assert f"compare unix_micros(store_timestamp) with {micros}" in str(caught.value)
+    count = frame.where(f"unix_micros(store_timestamp) >= {micros}").count()
+    assert count == (959 if micros < 0 else 0)
+    assert frame.count() == 959
