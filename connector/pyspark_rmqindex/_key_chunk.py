@@ -18,10 +18,10 @@ from typing import IO, TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyspark_rmqindex._batches import MAX_ROWS, united
-from rmqindex import HashSet, index_key_hashes
+from pyspark_rmqindex._key_hashes import hash_known
+from rmqindex import HashSet
 from rmqindex._layout import INT64_MAX, INT64_MIN
 from rmqindex._time_units import to_milliseconds
 
@@ -124,20 +124,18 @@ class KeyChunk:
         return self.rows >= self._limits.rows or self._size >= self._limits.size
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows; those whose topic or key is NULL match nothing."""
+        """Take rows; those whose topic or key is NULL or not UTF-8 match nothing."""
         if not batch.num_rows:
             return
-        topics, keys = batch.column(self._columns.topic), batch.column(self._columns.key)
+        columns = self._columns
+        hashes, known = hash_known(batch.column(columns.topic), batch.column(columns.key))
         places = np.arange(self.rows, self.rows + batch.num_rows, dtype=np.uint64)
-        if topics.null_count or keys.null_count:
-            known = pc.and_(topics.is_valid(), keys.is_valid())
-            topics, keys = topics.filter(known), keys.filter(known)
+        if known is not None:
             places = places[known.to_numpy(zero_copy_only=False)]
-        hashes = index_key_hashes(topics, keys).astype(np.uint64)
-        self._hashes.append(hashes << np.uint64(32) | places)
+        self._hashes.append(hashes.astype(np.uint64) << np.uint64(32) | places)
         for place, bounds, name in (
-            (self._columns.begin, self._begins, "begin"),
-            (self._columns.end, self._ends, "end"),
+            (columns.begin, self._begins, "begin"),
+            (columns.end, self._ends, "end"),
         ):
             if place is not None:
                 bounds.append(_milliseconds(batch.column(place), name))

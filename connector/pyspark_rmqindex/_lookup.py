@@ -83,7 +83,8 @@ def lookup(
     Each row of ``keys`` is answered by the entries of its ``topic`` and ``key``, one row for each,
     with the columns of ``keys`` before those of the entry, as :func:`table` has them.
     Rows come in no order.
-    ``topic`` and ``key`` must be STRING; a NULL in either matches nothing.
+    ``topic`` and ``key`` must be STRING; a NULL in either, or bytes that are not UTF-8, match
+    nothing.
     Where ``keys`` has ``begin`` or ``end``, TIMESTAMP, a row takes only entries stored at
     ``begin`` or later and at ``end`` or earlier; NULL is no bound.
 

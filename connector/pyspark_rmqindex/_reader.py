@@ -30,6 +30,7 @@ from pyspark_rmqindex._verify import NEEDED, VERIFIED, Verifier, may_hold, settl
 from rmqindex import CommitLog, index_key_hashes
 from rmqindex._s3 import iterated_with
 from rmqindex._time_units import to_milliseconds
+from rmqindex._utf8 import is_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -90,6 +91,10 @@ def plan_files(
         ValueError: One log is given for several stores that have their own.
     """
     begin, end = planned_bound(options.begin, up=True), planned_bound(options.end, up=False)
+    if wanted.pairs is not None:  # no STRING holds another key
+        wanted = replace(
+            wanted, pairs=frozenset(pair for pair in wanted.pairs if is_utf8("".join(pair)))
+        )
     # A local time may lie anywhere within the widest zones, as far as is known here.
     wanted = replace(
         wanted,

@@ -32,6 +32,7 @@ from pyspark_rmqindex._stores import StoreCheck
 from rmqindex import expand_messages, index_key_hashes
 from rmqindex._layout import INT32_MAX, INT64_MAX
 from rmqindex._time_units import LAST_MILLISECOND, to_milliseconds
+from rmqindex._utf8 import bytes_at, not_utf8
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,6 +49,8 @@ _MESSAGE_COLUMNS = frozenset({"uniq_key", "keys", "sys_flag"})
 _READABLE = frozenset({*ENTRY_COLUMNS, *KEY_COLUMNS, *EXTRA_MESSAGE_COLUMNS, MATCH_COLUMN})
 _MEMBER_KEYS = "member_keys"
 _TAGS = "tags"
+# Columns whose texts are hashed.
+_TEXTS = frozenset({*KEY_COLUMNS, "uniq_key", "keys", _MEMBER_KEYS, _TAGS})
 _INTEGER: tuple[type[DataType], ...] = (IntegerType, LongType)
 _TYPES: dict[str, tuple[tuple[type[DataType], ...], str]] = {
     "phy_offset": (_INTEGER, "BIGINT"),
@@ -177,6 +180,7 @@ class InputShape:
             return EntryRows(hashes, offsets, timestamps, np.zeros(len(hashes), np.int32))
         ordinals = self._integers(batch, "position", INT32_MAX).astype(np.int32, copy=False)
         self._refuse_nulls(batch, "file_path")
+        self._refuse_bytes(batch, "file_path")
         return EntryRows(hashes, offsets, timestamps, ordinals, self._column(batch, "file_path"))
 
     def _column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
@@ -190,6 +194,19 @@ class InputShape:
         if column.null_count:
             place = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
             raise self._bad_row(batch, place, f"{name}: expected a value, got NULL")
+
+    def _refuse_bytes(self, batch: pa.RecordBatch, name: str) -> None:
+        """Refuse strings, or lists of them, that are not UTF-8."""
+        column = self._column(batch, name)
+        is_list = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
+        texts = column.flatten() if is_list else column
+        found = not_utf8(texts)
+        if found is None or not found.any():
+            return
+        first = int(np.flatnonzero(found)[0])
+        place = pc.list_parent_indices(column)[first].as_py() if is_list else first
+        reason = f"{name}: expected UTF-8, got {bytes_at(texts, first)!r}"
+        raise self._bad_row(batch, place, reason)
 
     def _integers(self, batch: pa.RecordBatch, name: str, highest: int) -> NDArray[Any]:
         """Return a column without nulls, whose values lie in 0 to ``highest``."""
@@ -223,12 +240,15 @@ class InputShape:
         return values
 
     def _hash(self, batch: pa.RecordBatch) -> NDArray[np.int32]:
-        self._refuse_nulls(batch, "topic")
-        self._refuse_nulls(batch, "key")
+        for name in KEY_COLUMNS:
+            self._refuse_nulls(batch, name)
+            self._refuse_bytes(batch, name)
         return index_key_hashes(self._column(batch, "topic"), self._column(batch, "key"))
 
     def _compare(self, batch: pa.RecordBatch, hashes: NDArray[np.int32]) -> None:
         """Refuse rows whose key, where they have one, has another hash than they say."""
+        for name in KEY_COLUMNS:
+            self._refuse_bytes(batch, name)
         topics, keys = self._column(batch, "topic"), self._column(batch, "key")
         named = pc.and_(topics.is_valid(), keys.is_valid())
         places = np.flatnonzero(named.to_numpy(zero_copy_only=False))
@@ -284,6 +304,8 @@ class InputShape:
             try:
                 self._expanded(batch.slice(place, 1))
             except ValueError as error:
+                for name in self.columns.keys() & _TEXTS:
+                    self._refuse_bytes(batch.slice(place, 1), name)
                 reason = str(error).replace(" at 0", "", 1)  # its place among one
                 return self._bad_row(batch, place, reason)
         raise AssertionError("a batch fails only where one of its rows does")
@@ -332,11 +354,16 @@ def _kind(columns: dict[str, int]) -> Literal["key", "hash", "message"]:
 
 
 def _text(scalar: pa.Scalar) -> str:
-    """Show a value; one that Python's own types cannot hold, such as a year 12000, as a number."""
+    """Show a value; a time that Python cannot hold as a number, what is not UTF-8 as bytes."""
     if not scalar.is_valid:
         return "NULL"
     try:
         value = scalar.as_py()
+    except UnicodeDecodeError:
+        values = getattr(scalar, "values", None)
+        if values is not None:
+            return f"[{', '.join(map(_text, values))}]"
+        return repr(scalar.as_buffer().to_pybytes())
     except (ValueError, OverflowError):
         return f"{scalar.cast(pa.int64()).as_py()} microseconds since 1970"
     return repr(value) if isinstance(value, (str, int, list)) else str(value)

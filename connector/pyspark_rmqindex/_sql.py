@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 from pyspark.sql.functions import udtf
 from pyspark.sql.pandas.functions import arrow_udf
 
+from pyspark_rmqindex._key_hashes import hash_known
 from pyspark_rmqindex._registration import register_sources
 from pyspark_rmqindex._sql_call import bind, check_path, plan_call, plan_files_of, time_range
 from pyspark_rmqindex._sql_hash import UNITS, hash_of_units
 from pyspark_rmqindex._sql_lookup import KeyFinder
-from rmqindex import index_key_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,12 +87,11 @@ def register(spark: SparkSession) -> None:
 
 
 def _key_hashes(topics: pa.Array, keys: pa.Array) -> pa.Array:
-    """Hash a batch of columns; NULL gives NULL."""
-    known = pc.and_(topics.is_valid(), keys.is_valid())
-    hashes = pa.array(index_key_hashes(topics.filter(known), keys.filter(known)))
-    if len(hashes) == len(known):
-        return hashes
-    return pc.replace_with_mask(pa.nulls(len(known), pa.int32()), known, hashes)
+    """Hash a batch of columns; NULL, and what is not UTF-8, gives NULL."""
+    hashes, known = hash_known(topics, keys)
+    if known is None:
+        return pa.array(hashes)
+    return pc.replace_with_mask(pa.nulls(len(known), pa.int32()), known, pa.array(hashes))
 
 
 class _Lookup:

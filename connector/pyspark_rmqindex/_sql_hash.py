@@ -26,8 +26,9 @@ _NIBBLES = 4
 #: Up to how many UTF-16 code units of ``topic#key`` the hash is known when a query is planned.
 MAX_FOLDED_UNITS = _DIGITS * _CHUNKS
 
-#: The code units of ``topic#key`` as SQL, four hexadecimal digits each.
-UNITS = "hex(encode(concat(topic, '#', key), 'UTF-16BE'))"
+#: The code units of ``topic#key`` as SQL, four hexadecimal digits each; NULL where one of the two
+#: is not UTF-8, for which ``encode`` would take U+FFFD.
+UNITS = "hex(encode(concat(try_validate_utf8(topic), '#', try_validate_utf8(key)), 'UTF-16BE'))"
 
 
 def hash_of_units() -> str:

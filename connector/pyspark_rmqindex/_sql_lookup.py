@@ -43,6 +43,8 @@ _MAX_OPEN = 4096
 # Values of match_state.
 _NO_LOG = "no_log"
 _EXPIRED = "unverified"
+# What Java makes of bytes that are not UTF-8.
+_REPLACEMENT = "\ufffd"
 
 
 class KeyFinder:
@@ -78,6 +80,7 @@ class KeyFinder:
         Raises:
             CorruptIndexError: Malformed bytes, in the mode ``FAILFAST``.
             RmqIndexError: A file is not the planned one any more.
+            ValueError: Entries were found for a text that may stand for another.
         """
         if times.is_empty:
             return []
@@ -87,6 +90,12 @@ class KeyFinder:
             for each in slices:
                 found = self._plain_rows(each, topic, key, hash_, times)
                 rows += self._all_rows(each, topic, key, times) if found is None else found
+        if rows and _REPLACEMENT in topic + key:
+            raise ValueError(
+                f"rmq_lookup: topic {topic!r} and key {key!r}: expected text without U+FFFD, as "
+                "which Spark also hands over bytes that are not UTF-8, so that these entries may "
+                "not be what was asked for; use table() or lookup()"
+            )
         return rows
 
     def close(self) -> None:
@@ -217,13 +226,20 @@ class KeyFinder:
         return [
             row
             for batch in self._reader.read(partition)
-            for row in zip(*(_values(batch.column(name)) for name in names), strict=True)
+            for row in zip(*(_values(each, batch, name) for name in names), strict=True)
         ]
 
 
-def _values(column: pa.Array) -> list[Any]:
+def _values(each: FileSlice, batch: pa.RecordBatch, name: str) -> list[Any]:
     """Return the values as Spark takes them from Python, maps as dictionaries."""
-    values: list[Any] = column.to_pylist()
+    column = batch.column(name)
+    try:
+        values: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError) as error:
+        raise RmqIndexError(
+            f"{each.name_path}: column {name!r}: expected times of the years 1 to 9999, got "
+            "others; read it with table() or load()"
+        ) from error
     if pa.types.is_map(column.type):
         return [pairs if pairs is None else dict(pairs) for pairs in values]
     return values

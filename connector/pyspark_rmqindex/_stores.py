@@ -25,6 +25,7 @@ from rmqindex._store_layout import (
     MULTI_PATH_SPLITTER,
     STORE_FOLDERS,
 )
+from rmqindex._utf8 import bytes_at, not_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -153,11 +154,17 @@ class StoreCheck:
         """Look at rows; NULL names no store.
 
         Raises:
-            ValueError: They are of another store than those before, or of several.
+            ValueError: They are of another store than those before, or of several; or of one whose
+                name is not UTF-8.
         """
         if self._column is None or not batch.num_rows:
             return
-        found = pc.unique(batch.column(self._column)).to_pylist()
+        distinct = pc.unique(batch.column(self._column))
+        strange = not_utf8(distinct)
+        if strange is not None:
+            name = bytes_at(distinct, int(strange.argmax()))
+            raise ValueError(f"column 'store': expected UTF-8, got {name!r}")
+        found = distinct.to_pylist()
         self.store = check_one_store([self.store, *found])
 
 

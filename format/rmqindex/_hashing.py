@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from rmqindex._utf8 import check_utf8, not_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +80,7 @@ def key_hashes(index_keys: pa.Array | pa.ChunkedArray | Sequence[str]) -> NDArra
         int32, one hash a key, 0 to 2**31 - 1 (``IndexFile.indexKeyHashMethod``).
 
     Raises:
-        ValueError: A null, with its place.
+        ValueError: A null, or a string that is not UTF-8, with its place.
         TypeError: Not strings.
     """
     codes, _ = _hash_codes(index_keys, "index_keys")
@@ -98,7 +101,7 @@ def index_key_hashes(
         int32, one hash a pair; equal to ``key_hash(index_key(topic, key))``.
 
     Raises:
-        ValueError: A null, or another number of topics than of keys.
+        ValueError: A null, a string that is not UTF-8, or another number of topics than of keys.
         TypeError: Not strings.
     """
     key_codes, key_lengths = _hash_codes(keys, "keys")
@@ -206,11 +209,18 @@ def _hash_codes_of_arrow(
     offsets -= offsets[0]
     if text.size == 0 or text.max() < _ASCII_LIMIT:
         return _polynomials(text, offsets), np.diff(offsets)
+    check_utf8(name, array)
     return _hash_codes_of_utf8(text, offsets)
 
 
 def _used_dictionary(array: pa.DictionaryArray, name: str) -> pa.Array:
-    """Return the dictionary, refusing entries that are null."""
+    """Return the dictionary, refusing entries that are null or not UTF-8 where they are used."""
+    check_utf8(name, array)
+    unused = not_utf8(array.dictionary)
+    if unused is not None:
+        array = pa.DictionaryArray.from_arrays(
+            array.indices, pc.if_else(pa.array(unused), "", array.dictionary)
+        )
     if array.dictionary.null_count:
         used = array.dictionary.is_null().to_numpy(zero_copy_only=False)[
             array.indices.to_numpy(zero_copy_only=False)

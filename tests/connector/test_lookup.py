@@ -205,3 +205,35 @@ def test_files_are_listed_where_tasks_see_them_if_the_client_may_not(spark, stor
     options = read_options({"path": str(store), "commitLog": "auto"})
     client = SimpleNamespace(sparkSession=spark)  # a DataFrame of Spark Connect has no _jdf
     assert _listed(client, options) == _list(options)
+
+
+@pytest.mark.parametrize("log", ["none", "auto"])
+def test_the_ends_of_timestamp_are_no_bounds(spark, store, log):
+    """Neither in columns nor, as milliseconds, in options."""
+    least, most = (f"timestamp_micros({number})" for number in (-(2**63), 2**63 - 1))
+    one = "'TopicTest' AS topic, 'BB' AS key"
+    count = lookup(spark.sql(f"SELECT {one}"), store, commitLog=log).count()
+    keys = spark.sql(f"SELECT {one}, {least} AS begin, {most} AS end")
+    assert count == lookup(keys, store, commitLog=log).count() > 10
+    options = {"beginTimestamp": -(2**63), "endTimestamp": 2**63 - 1}
+    assert lookup(keys, store, commitLog=log, **options).count() == count
+    loaded = spark.read.format("rmqindex").options(topic="TopicTest", key="BB", commitLog=log)
+    assert loaded.options(**options).load(str(store)).count() == count
+    nothing = spark.sql(f"SELECT {one}, {most} AS begin, {least} AS end")
+    assert lookup(nothing, store, commitLog=log).count() == 0
+
+
+@pytest.mark.parametrize("log", ["none", "auto"])
+def test_a_key_or_a_topic_that_is_no_text_matches_nothing(spark, store, log):
+    """The other rows of its batch are answered, and the row itself comes back as it is."""
+    keys = spark.sql("""
+        SELECT * FROM VALUES ('TopicTest', 'BB'), ('TopicTest', cast(X'ff' AS STRING)),
+        (cast(X'eda080' AS STRING), 'BB') AS keys(topic, key)
+    """)
+    counts = [lookup(keys, store, how=how, commitLog=log).count() for how in ("inner", "left")]
+    assert counts[1] == counts[0] + 2 > 12
+    anti = lookup(keys, store, how="anti", commitLog=log)
+    assert {tuple(row) for row in anti.selectExpr("hex(topic)", "hex(key)").collect()} == {
+        ("546F70696354657374", "FF"),
+        ("EDA080", "4242"),
+    }

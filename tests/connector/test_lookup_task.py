@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import tempfile
 from collections import Counter
@@ -18,7 +19,13 @@ from pyspark_rmqindex._listing import list_slices
 from pyspark_rmqindex._lookup_task import LookupTask
 from pyspark_rmqindex._options import read_options
 from pyspark_rmqindex._schema import full_schema
-from rmqindex import CorruptIndexError, IndexFile, IndexFileWriter, Layout, RmqIndexError
+from rmqindex import (
+    CorruptIndexError,
+    IndexFile,
+    IndexFileWriter,
+    Layout,
+    RmqIndexError,
+)
 from twin import java_hash
 
 BEGIN = 1_700_000_000_000
@@ -246,3 +253,44 @@ def test_a_task_says_what_it_is_in_a_plan():
     fields = StructType([StructField("a", StringType()), StructField("b", TimestampType())])
     task = LookupTask((), read_options({"path": "/x"}), KeyColumns(0, 1), fields, "left", name="n")
     assert task.__name__ == "n"
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "anti"])
+def test_bounds_at_the_ends_of_timestamp_are_no_bounds(index, how):
+    """The least TIMESTAMP as ``begin`` takes everything, and as ``end`` nothing."""
+    directory, entries = index
+    least, most = -(2**63), 2**63 - 1
+    bounds = [(least, most), (least, None), (None, most), (most, None), (None, least), (None, None)]
+    rows = [("T", "a", number, *each) for number, each in enumerate(bounds)]
+    found = Counter()
+    for batch in task_of(directory, how)([keys_batch(rows)]):
+        is_entry = [True] * batch.num_rows
+        if how != "anti":
+            is_entry = batch.column("position").is_valid().to_pylist()
+        found.update(itertools.compress(batch.column("number").to_pylist(), is_entry))
+    matches = sum(entry[0] == java_hash("T#a") for entry in entries)
+    answers = [0, 0, 0, 1, 1, 0] if how == "anti" else [matches] * 3 + [0, 0, matches]
+    assert [found[number] for number in range(len(bounds))] == answers
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "anti"])
+@pytest.mark.parametrize("strategy", ["probe", "scan"])
+def test_a_key_that_is_not_utf_8_matches_nothing(index, how, strategy):
+    """No broker stores one; the row comes back as it is where rows without a match do."""
+    directory, entries = index
+    strange = [b"\xff", b"\xc3", b"\xed\xa0\x80", b"a\xff", b"\xf0\x9f"]
+    rows = [("T", "订单", 0, None, None), *(("T", "x", n + 1, None, None) for n in range(5))]
+    batch = keys_batch(rows)
+    keys = pa.array(["订单".encode(), *strange], pa.large_binary()).view(pa.large_string())
+    batch = batch.set_column(1, "key", keys)
+    expected_rows = expected([rows[0], *((None, None, *row[2:]) for row in rows[1:])], entries, how)
+    results = list(task_of(directory, how, strategy)([batch]))
+    numbers = Counter(number for each in results for number in each.column("number").to_pylist())
+    assert numbers == Counter(row[0] for row in expected_rows.elements())
+    if how != "inner":
+        returned = {
+            each.column("number")[place].as_py(): each.column("key")[place].as_buffer().to_pybytes()
+            for each in results
+            for place in range(each.num_rows)
+        }
+        assert [returned[n + 1] for n in range(5)] == strange

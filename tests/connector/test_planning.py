@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from dataclasses import replace
 
+import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyspark_rmqindex._batches import keep
 from pyspark_rmqindex._filters import NOTHING, Range, Wanted
+from pyspark_rmqindex._options import read_options
 from pyspark_rmqindex._partitions import FileSlice, Query
 from pyspark_rmqindex._planning import Packing, apportion, matching_pairs, prune
+from pyspark_rmqindex._reader import plan_files, wanted_by
+from pyspark_rmqindex._verify import may_hold
 from rmqindex import index_key, key_hash
 from rmqindex._identity import FileIdentity, Fingerprint
 
@@ -107,3 +115,37 @@ def test_a_slice_travels_with_what_tells_its_file_apart():
     file = replace(a_file(5), start=2)
     assert pickle.loads(pickle.dumps(file)) == file
     assert len(pickle.dumps(file)) < 300
+
+
+@pytest.mark.parametrize("pair", [("T", "\ud800"), ("\udfff", "k"), ("T", "a\udcff")])
+def test_a_pair_that_no_string_can_hold_is_not_looked_up(pair):
+    """Options in JSON can name lone surrogates, and columns cannot carry them."""
+    options = read_options({"path": "/x", "topic": pair[0], "keys": json.dumps([pair[1], "k", ""])})
+    planned = plan_files(options, wanted_by(options), [a_file(5)], remote=False)
+    expected = {each for each in ((pair[0], "k"), (pair[0], "")) if pair[0] == "T"}
+    assert set(planned.query.pairs) == expected
+    assert len(planned.partitions) == (1 if expected else 0)
+
+
+ENDS = [-(2**63), -(2**63) + 1, -1, 0, 1, 2**63 - 1]
+BOUNDS = st.none() | st.sampled_from(ENDS) | st.integers(-(2**66), 2**66)
+
+
+@given(st.lists(st.sampled_from(ENDS) | st.integers(-(2**63), 2**63 - 1)), BOUNDS, BOUNDS)
+def test_no_bound_leaves_out_an_entry_that_may_be_within(times, low, high):
+    """Also beyond 64 bits, which NumPy does not compare with exactly."""
+    batch = pa.record_batch(
+        [pa.array(times, pa.int64()), pa.array([1] * len(times), pa.int32())],
+        names=["store_timestamp", "time_diff"],
+    )
+    inside = [
+        each for each in times if (low is None or low <= each) and (high is None or each <= high)
+    ]
+    held = may_hold(batch, Range(low, high)).column(0).to_pylist()
+    assert not Counter(inside) - Counter(held)
+    kept = [
+        each
+        for part in keep(batch, {"store_timestamp": Range(low, high)})
+        for each in part.column(0).to_pylist()
+    ]
+    assert kept == inside

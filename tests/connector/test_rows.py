@@ -271,6 +271,69 @@ class TestBadRows:
             shape_of(KEY).read(batch)
 
 
+BAD = b"x\xff"
+
+
+class TestBytes:
+    """Spark's STRING holds any bytes; a key is UTF-8."""
+
+    @pytest.mark.parametrize(
+        ("name", "ddl"),
+        [
+            ("topic", KEY),
+            ("key", KEY),
+            ("key", f"{KEY}, key_hash INT"),
+            ("topic", MESSAGE),
+            ("uniq_key", MESSAGE),
+            ("keys", MESSAGE),
+            ("keys", MESSAGE.replace("keys STRING", "keys ARRAY<STRING>")),
+            ("file_path", f"{HASH}, position INT, file_path STRING"),
+        ],
+    )
+    def test_what_is_no_text_is_an_error_of_its_row(self, name, ddl):
+        """The error names the column and shows the bytes."""
+        good = {
+            "topic": "T",
+            "key": "é",
+            "key_hash": key_hash("T#é"),
+            "phy_offset": 1,
+            "store_timestamp": 1,
+            "uniq_key": "é",
+            "keys": "é",
+            "sys_flag": 0,
+            "position": 1,
+            "file_path": "é",
+        }
+        arrays = []
+        schema = schema_of(ddl)
+        for field in schema:
+            values = [good[field.name], BAD if field.name == name else good[field.name]]
+            if isinstance(field.dataType, StringType):
+                texts = [value.encode() if isinstance(value, str) else value for value in values]
+                array = pa.array(texts, pa.binary()).view(pa.string())
+            elif isinstance(field.dataType, ArrayType):
+                texts = [value.encode() if isinstance(value, str) else value for value in values]
+                inner = pa.array(texts, pa.binary()).view(pa.string())
+                array = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), inner)
+            else:
+                array = pa.array(values, ARROW[field.dataType.simpleString()])
+            arrays.append(array)
+        batch = pa.record_batch(arrays, names=schema.names)
+        expected = r"expected UTF-8, got b'x\\xff', in the row \(.*" + f"{name}=\\[?b'x"
+        with pytest.raises(BadRowError, match=f"^{name}: {expected}"):
+            shape_of(ddl).read(batch)
+
+    def test_a_message_that_is_not_indexed_may_hold_any_bytes(self):
+        """As its keys are not hashed."""
+        rolled_back = 3 << 2
+        keys = pa.array([BAD], pa.binary()).view(pa.string())
+        batch = pa.record_batch(
+            [pa.array(["T"]), keys, keys, pa.array([rolled_back], pa.int32()), [1], [5]],
+            names=schema_of(MESSAGE).names,
+        )
+        assert len(shape_of(MESSAGE).read(batch).key_hash) == 0
+
+
 @pytest.mark.parametrize("value", [-(2**63), -1, 2**63 - 1])
 def test_a_time_at_an_end_of_64_bits_is_refused_or_exact(value):
     """Of both types: milliseconds beyond what TIMESTAMP holds are named, and none wrap around."""

@@ -187,3 +187,26 @@ class TestKeyHash:
         assert [row[0] for row in both] == [*expected, None, None]
         assert [row[1] for row in both] == [*expected, None, None]
         assert sql("SELECT rmq_key_hash('T', NULL)").collect()[0][0] is None
+
+    def test_bytes_that_are_no_text_have_no_hash(self, spark, sql, store):
+        """Constant or from a column; a filter with it finds nothing."""
+        found = sql("""
+            SELECT rmq_key_hash(topic, key), rmq_key_hashes(topic, key)
+            FROM VALUES ('T', cast(X'ff' AS STRING)), (cast(X'c3' AS STRING), 'k'), ('T', 'é')
+            AS asked(topic, key)
+        """).collect()
+        (known,) = index_key_hashes(["T"], ["é"]).tolist()
+        assert [tuple(row) for row in found] == [(None, None), (None, None), (known, known)]
+        frame = pyspark_rmqindex.table(spark, str(store), keys=False)
+        assert frame.where("key_hash = rmq_key_hash('T', cast(X'ff' AS STRING))").collect() == []
+
+
+def test_a_lookup_of_bytes_that_are_no_text_finds_nothing(sql, store):
+    """Constant or by LATERAL."""
+    found = sql(f"SELECT * FROM rmq_lookup('{store}', 'TopicTest', cast(X'ff' AS STRING))")
+    assert found.collect() == []
+    found = sql(f"""
+        SELECT a.key FROM VALUES ('BB'), (cast(X'ff' AS STRING)) AS a(key),
+        LATERAL rmq_lookup('{store}', 'TopicTest', a.key)
+    """)
+    assert {row[0] for row in found.collect()} == {"BB"}

@@ -131,6 +131,7 @@ class TestArguments:
         """Rounded to the milliseconds within."""
         assert time_range(None, None) == EVERYTHING
         assert time_range(5, 7) == Range(5, 7)
+        assert time_range(-(2**63), 2**63 - 1) == Range(-(2**63), 2**63 - 1)
         local = dt.datetime(2023, 11, 14, 22, 13, 20, 1500).astimezone()
         milliseconds = int(local.timestamp()) * 1000
         naive = local.replace(tzinfo=None)
@@ -226,3 +227,29 @@ def test_a_path_must_be_one():
             check_path(path)
     check_path("a")
     check_path(["a", "b"])
+
+
+@pytest.mark.parametrize("mode", ["FAILFAST", "DROPMALFORMED"])
+def test_entries_of_a_text_that_may_stand_for_other_bytes_are_refused(tmp_path, mode):
+    """Spark hands over U+FFFD for what is not UTF-8; without entries that matters to nobody."""
+    with IndexFileWriter(tmp_path / "20231114221320000", Layout(7, 20)) as writer:
+        writer.put("T#\ufffd", 5, 1_700_000_000_000)
+    plan = call(str(tmp_path), "T", "k", commitLog="none", mode=mode)
+    finder = KeyFinder(plan.options, plan.schema)
+    everything = time_range(-(2**63), 2**63 - 1)
+    with pytest.raises(ValueError, match=r"text without U\+FFFD, .*; use table\(\) or lookup\(\)"):
+        finder.rows(plan.slices, "T", "\ufffd", everything)
+    assert finder.rows(plan.slices, "T", "a\ufffd", everything) == []
+    finder.close()
+
+
+@pytest.mark.parametrize("mode", ["FAILFAST", "DROPMALFORMED"])
+def test_a_time_that_a_function_cannot_return_is_an_error_of_ours(tmp_path, mode):
+    """TIMESTAMP reaches further than Python's calendar."""
+    with IndexFileWriter(tmp_path / "20231114221320000", Layout(7, 20)) as writer:
+        writer.put("T#a", 5, 2**50)
+    plan = call(str(tmp_path), "T", "a", commitLog="none", mode=mode)
+    finder = KeyFinder(plan.options, plan.schema)
+    with pytest.raises(RmqIndexError, match=r"of the years 1 to 9999, got .*; read it with table"):
+        finder.rows(plan.slices, "T", "a", EVERYTHING)
+    finder.close()

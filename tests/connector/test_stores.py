@@ -162,6 +162,12 @@ class TestOneStoreInAnIndex:
         with pytest.raises(ValueError, match="'/a' and '/b'"):
             check_one_store(["/b", None, "/a"])
 
+    def test_a_store_that_is_no_text_is_refused(self):
+        """Spark's STRING holds any bytes."""
+        store = pa.array([b"a", b"\xff"], pa.binary()).view(pa.string())
+        with pytest.raises(ValueError, match=r"column 'store': expected UTF-8, got b'\\xff'"):
+            StoreCheck(0).see(pa.record_batch([store], names=["store"]))
+
     def test_rows_that_do_not_say_it_are_accepted(self):
         """Nothing is known of them."""
         check = StoreCheck(None)

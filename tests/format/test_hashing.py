@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -135,3 +136,51 @@ def test_topics_and_keys_must_be_as_many():
     """The message says how many were expected."""
     with pytest.raises(ValueError, match="topics: expected 1, as many as keys, got 2"):
         index_key_hashes(["a", "b"], ["c"])
+
+
+STRANGE = [b"\xff", b"\xc3", b"\xe8\xae", b"\xed\xa0\x80", b"\xc0\x80", b"a\xf0\x9f\x98"]
+
+
+def any_bytes(values, arrow_type):
+    """Return bytes as Arrow strings, as Spark hands them over."""
+    return pa.array(values, pa.large_binary()).view(pa.large_string()).cast(arrow_type)
+
+
+@pytest.mark.parametrize("arrow_type", [pa.string(), pa.large_string(), pa.string_view()])
+@pytest.mark.parametrize("strange", STRANGE)
+def test_arrow_strings_that_are_not_utf_8_are_refused_with_their_place(strange, arrow_type):
+    """They have no code units, so no hash: not a wrong one, and no error of NumPy."""
+    keys = any_bytes([b"a", None, "é".encode(), strange], arrow_type)
+    message = "keys: expected UTF-8 at 1, got " + re.escape(repr(strange))
+    with pytest.raises(ValueError, match=message):
+        key_hashes(keys.slice(2))
+    with pytest.raises(ValueError, match=message):
+        index_key_hashes("T", keys.slice(2))
+    with pytest.raises(ValueError, match="topics: expected UTF-8 at 1"):
+        index_key_hashes(keys.slice(2), ["a", "b"])
+    assert key_hashes(keys.slice(2, 1)).tolist() == [java_hash("é")]
+
+
+@pytest.mark.parametrize("strange", STRANGE)
+def test_a_dictionary_is_refused_where_it_uses_what_is_not_utf_8(strange):
+    """An entry that no index names does no harm."""
+    dictionary = any_bytes([b"a", strange, "é".encode()], pa.string())
+    used, unused = ([0, 2, 1], [2, 0, 2])
+    with pytest.raises(ValueError, match="expected UTF-8 at 2"):
+        key_hashes(pa.DictionaryArray.from_arrays(used, dictionary))
+    hashes = key_hashes(pa.DictionaryArray.from_arrays(unused, dictionary))
+    assert hashes.tolist() == [java_hash(text) for text in "éaé"]
+
+
+@given(st.lists(st.binary(max_size=8)))
+def test_any_bytes_are_hashed_as_text_or_refused(values):
+    """Never anything else."""
+    try:
+        texts = [value.decode() for value in values]
+    except UnicodeDecodeError:
+        with pytest.raises(ValueError, match="expected UTF-8 at"):
+            key_hashes(any_bytes(values, pa.string()))
+    else:
+        assert key_hashes(any_bytes(values, pa.string())).tolist() == [
+            java_hash(text) for text in texts
+        ]
