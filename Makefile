@@ -66,7 +66,7 @@ broker: $(VENV)/.dev
 	@.ci/check-maven
 	$(BIN)/python -m tests.broker $(BROKER)
 
-## make faults   kill writers 330 times, fill disks, let writers meet (half an hour; Spark)
+## make faults   kill writers 330 times, stop them at each step, fill disks, let writers meet (an hour; Spark)
 faults: $(VENV)/.dev
 	@.ci/check-java
 	$(BIN)/python -m tests.faults $(FAULTS)

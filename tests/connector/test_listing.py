@@ -195,7 +195,7 @@ def test_a_stream_refuses_files_that_come_all_the_time(tmp_path, monkeypatch):
     assert len(listings) >= 5
 
 
-@pytest.mark.parametrize("form", ["index", "index/1", "in*", "in*/1"])
+@pytest.mark.parametrize("form", ["index", "index/1", "in*", "in*/1", "index/*"])
 def test_a_refused_listing_is_never_taken_for_an_empty_one(tmp_path, form):
     """Be it of a directory, of the directory of a file, or of what fits a pattern."""
     write(tmp_path / "index", "1")

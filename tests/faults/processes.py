@@ -1,14 +1,14 @@
-"""Processes that are killed at a moment: the driver of a write, its tasks, or all of them."""
+"""Processes that are killed at a moment, or stopped: the driver of a write, its tasks, or all."""
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import pickle
 import signal
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,13 +62,7 @@ def run(function, *arguments, log, moment=None):
         log: A file for what it prints.
         moment: When; None for not at all.
     """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__.replace("processes", "writes")])
-    told, tell = context.Pipe(duplex=False)
-    process = context.Process(target=_main, args=(tell, log, moment, function, *arguments))
-    process.start()
-    tell.close()
-    _heard(told)
+    process, told = _started(_main, log, moment, function, *arguments)
     start = time.monotonic()
     killed = False
     if moment is not None and moment.seconds is not None:
@@ -85,6 +79,56 @@ def run(function, *arguments, log, moment=None):
         _kill(process.pid, "driver and tasks")
     error = Path(log).read_text(errors="replace")
     return Outcome(killed, process.exitcode, seconds, steps or 0, error)
+
+
+def stops(function, *arguments, log):
+    """Run a function in a process of its own that stops before each of its steps.
+
+    Yields:
+        The number of the step, while the process stands still; it goes on when the next is asked
+        for.
+
+    Raises:
+        AssertionError: The function failed, or neither stopped nor ended.
+    """
+    process, _ = _started(_main_with_stops, log, function, *arguments)
+    try:
+        step = 0
+        while _is_stopped(process):
+            step += 1
+            yield step
+            os.kill(process.pid, signal.SIGCONT)
+        process.join()
+        assert not process.exitcode, Path(log).read_text(errors="replace")[-2000:]
+    finally:
+        if process.exitcode is None:
+            _kill(process.pid, "driver and tasks")
+            process.join()
+
+
+def _started(main, log, *arguments):
+    """Start a process; return it, and where it is heard, once its function is about to begin."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__.replace("processes", "writes")])
+    told, tell = context.Pipe(duplex=False)
+    process = context.Process(target=main, args=(tell, log, *arguments))
+    process.start()
+    tell.close()
+    _heard(told)
+    return process, told
+
+
+def _is_stopped(process):
+    """Wait until a process has stopped, or ended; say whether it has stopped."""
+    until = time.monotonic() + _LONGEST
+    stat = Path(f"/proc/{process.pid}/stat")
+    while process.is_alive():
+        with contextlib.suppress(OSError):  # it has just ended
+            if stat.read_text().rpartition(")")[2].split()[0] == "T":
+                return True
+        assert time.monotonic() < until, f"still runs after {_LONGEST} s"
+        time.sleep(_POLL_SECONDS)
+    return False
 
 
 def _heard(connection):
@@ -129,15 +173,27 @@ def _sent(kill, pid):
 
 
 def _main(tell, log, moment, function, *arguments):
+    def before(step):
+        if moment is not None and step == moment.step:
+            _kill(os.getpid(), moment.who)
+
+    steps = _begin(tell, log, before)
+    function(*arguments)
+    tell.send(steps.count)
+
+
+def _main_with_stops(tell, log, function, *arguments):
+    _begin(tell, log, lambda _: os.kill(os.getpid(), signal.SIGSTOP))
+    function(*arguments)
+
+
+def _begin(tell, log, before):
     os.setpgid(0, 0)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(output, 1)
     os.dup2(output, 2)
     tell.send(None)
-    fatal = None if moment is None else moment.step
-    steps = Steps(fatal, partial(_kill, os.getpid(), "driver" if fatal is None else moment.who))
-    function(*arguments)
-    tell.send(steps.count)
+    return Steps(before)
 
 
 def in_tasks(functions):

@@ -9,7 +9,7 @@ from rmqindex._journal import effective_listing, staging_root
 
 SMALL = Layout(31, 90)
 LAYOUT = Layout(97, 200)
-_LAYOUTS = {layout.file_size: layout for layout in (SMALL, LAYOUT)}
+LAYOUTS = {layout.file_size: layout for layout in (SMALL, LAYOUT)}
 _COLUMNS = ["key_hash", "phy_offset", "store_timestamp", "position", "prev_position"]
 _OF_STREAMS = {"lock", "ledger.json"}
 
@@ -25,7 +25,7 @@ def seen(directory):
     found = []
     for _, path in sorted(effective_listing(directory).items()):
         size = path.stat().st_size
-        with IndexFile(path, _LAYOUTS.get(size)) as file:
+        with IndexFile(path, LAYOUTS.get(size)) as file:
             rows = [
                 tuple(row.values()) for b in file.scan(columns=_COLUMNS) for row in b.to_pylist()
             ]

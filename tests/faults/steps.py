@@ -1,4 +1,4 @@
-"""The calls by which this process changes files, counted, and its end before one of them.
+"""The calls by which this process changes files, counted, and what is to be done before them.
 
 No write of ours goes through a mapping, so that what a kill leaves differs from one such call to
 the next and in no other moment.
@@ -20,16 +20,14 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 class Steps:
     """Counts from the moment it is made; children of this process are not counted."""
 
-    def __init__(self, fatal, die):
+    def __init__(self, before):
         """Begin to count.
 
         Args:
-            fatal: Before which step ``die`` is called, from 1; None for none.
-            die: Ends this process.
+            before: Called before each step with its number, from 1.
         """
         self.count = 0
-        self._fatal = fatal
-        self._die = die
+        self._before = before
         self._pid = os.getpid()
         sys.addaudithook(self._hear)
         for name in _NAMES:
@@ -54,5 +52,4 @@ class Steps:
         if os.getpid() != self._pid:
             return
         self.count += 1
-        if self.count == self._fatal:
-            self._die()
+        self._before(self.count)

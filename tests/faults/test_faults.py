@@ -12,6 +12,8 @@ import pytest
 
 from .disks import mounting
 from .kills import run_trial
+from .readers import QUICK
+from .stops import COMMAND, IN_COMMITS, run_stops
 from .two_writers import PAIRS, run_pair
 from .writes import WRITES
 
@@ -63,3 +65,18 @@ def test_a_full_or_read_only_disk_leaves_the_old_state_and_an_error_that_names_t
 def test_a_full_disk_fails_a_write_of_spark_with_its_name():
     """And changes nothing."""
     assert in_name_space("spark_disk", "df.write, append") == [[]]
+
+
+STOPPED = ("df.write, overwrite", "write_index, append, tasks that continue a file")
+
+
+@pytest.mark.parametrize("name", STOPPED)
+def test_readers_beside_a_stopped_writer_find_the_old_state_or_the_new_one(name, tmp_path):
+    """Whatever step it stopped before, and however they read: never fewer rows, never a hang."""
+    tally = run_stops(WRITE[name], tmp_path, commands=(2, 6))
+    assert not tally.faults
+    assert tally.kills[IN_COMMITS] >= 6
+    assert tally.found[f"{COMMAND}: old"]
+    for reader in QUICK:
+        assert tally.found[f"{reader}: old"]
+        assert tally.found[f"{reader}: new"]

@@ -5,7 +5,9 @@ Tasks are processes of their own, as in Spark; there is no Spark here, only its 
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import sys
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,6 +27,7 @@ from pyspark_rmqindex._stream_writer import IndexStreamWriter
 from pyspark_rmqindex._write_index import write_index
 from pyspark_rmqindex._writer import IndexWriter
 from rmqindex._cli import main
+from rmqindex._journal import _Journal
 
 from .processes import in_tasks
 from .states import LAYOUT, SMALL
@@ -261,6 +264,30 @@ def rebuild_queues(folder):
     command(folder, "rebuild-queues", "--replace", "--file-size", "4000")
 
 
+def expire(folder):
+    """Run ``rmqindex expire``."""
+    command(folder, "expire", "--before", "60000")
+
+
+def some_rows_and_a_dead_commit(folder):
+    """Prepare an index of some rows, and an overwrite of it that died before its last step."""
+    some_rows(folder)
+    pid = os.fork()
+    if not pid:
+        _Journal.finish = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            df_write(folder, overwrite=True)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(pid, 0)
+    assert os.WIFSIGNALED(status)
+
+
+def recover(folder):
+    """Run ``rmqindex recover``."""
+    command(folder, "recover")
+
+
 STAGES = tuple(range(1, BATCHES + 1))
 WRITES = (
     Write("df.write, append", df_write, some_rows, has_tasks=True),
@@ -298,5 +325,11 @@ WRITES = (
     Write("rmqindex rebuild --resume, ranges", rebuild_range, logged_and_begun, in_place=True),
     Write("rmqindex rebuild --replace", rebuild_aside, logged_and_indexed),
     Write("rmqindex relayout", relayout, logged_and_indexed),
+    Write("rmqindex expire", expire, logged_and_indexed),
     Write("rmqindex rebuild-queues", rebuild_queues, logged_and_queued, queues=True),
+)
+# What undoes a commit that died.
+RECOVERIES = (
+    Write("rmqindex recover", recover, some_rows_and_a_dead_commit),
+    Write("df.write, append, after a commit that died", df_write, some_rows_and_a_dead_commit),
 )
