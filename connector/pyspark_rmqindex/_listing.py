@@ -34,7 +34,8 @@ from rmqindex._paths import (
 from rmqindex._s3 import carried
 from rmqindex._steady import UnsteadyError, read_steady
 from rmqindex._storage import is_remote, local_path
-from rmqindex._store_layout import INDEX_FOLDER, STORE_FOLDERS
+from rmqindex._store_contents import refuse_rocksdb_index
+from rmqindex._store_layout import INDEX_FOLDER, ROCKSDB_STORE_FOLDER, STORE_FOLDERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -266,14 +267,21 @@ def _files_at(path: str, options: ReadOptions) -> Iterator[FoundFile]:
 
 
 def _has_no_index(path: str) -> bool:
-    """Tell whether a path is a store whose broker has made no index."""
+    """Return whether a path is a store whose broker has made no index.
+
+    Raises:
+        RmqIndexError: It has made one in RocksDB.
+    """
     entries = entries_or_none(path)
     folders = {entry.name for entry in entries if entry.is_directory}
-    return (
-        not folders.isdisjoint(STORE_FOLDERS)
-        and INDEX_FOLDER not in folders
-        and not any(is_index_name(entry.name) for entry in entries)
-    )
+    if (
+        folders.isdisjoint(STORE_FOLDERS)
+        or INDEX_FOLDER in folders
+        or any(is_index_name(entry.name) for entry in entries)
+    ):
+        return False
+    refuse_rocksdb_index(path)
+    return True
 
 
 def _set_aside(path: str) -> str | None:
@@ -296,6 +304,8 @@ def _files_below(directory: str) -> Iterator[FoundFile]:
     folders = {entry.name: listed(directory, entry) for entry in entries if entry.is_directory}
     if INDEX_FOLDER in folders and folders.keys() & STORE_FOLDERS:
         folders = {INDEX_FOLDER: folders[INDEX_FOLDER]}
+    elif ROCKSDB_STORE_FOLDER in folders:
+        refuse_rocksdb_index(directory)
     for name, path in sorted(folders.items()):
         if not is_hidden(name):
             yield from _files_below(path)

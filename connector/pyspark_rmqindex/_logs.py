@@ -7,6 +7,7 @@ import os
 from pyspark_rmqindex._options import AUTO
 from rmqindex._paths import exists
 from rmqindex._storage import is_remote, local_path
+from rmqindex._store_contents import dledger_data
 from rmqindex._store_layout import COMMITLOG_FOLDER, INDEX_FOLDER, MULTI_PATH_SPLITTER
 
 __all__ = ["absolute_log", "find_log", "folder_of", "last_name"]
@@ -32,7 +33,8 @@ def find_log(file_path: str, commit_log: str) -> str | None:
         commit_log: The option: a path, or ``auto`` for the sibling of the directory ``index``.
 
     Returns:
-        A path that ``CommitLog`` takes; None where ``auto`` finds nothing.
+        A path that ``CommitLog`` takes; None where ``auto`` finds nothing, or a log that goes on in
+        DLedger.
     """
     if commit_log != AUTO:
         return absolute_log(commit_log)
@@ -41,7 +43,7 @@ def find_log(file_path: str, commit_log: str) -> str | None:
         return None
     base, mark, query = _parts(folder_of(directory))
     found = f"{base.rstrip('/')}/{COMMITLOG_FOLDER}{mark}{query}"
-    return found if exists(found) else None
+    return found if exists(found) and dledger_data(folder_of(directory)) is None else None
 
 
 def folder_of(path: str) -> str:

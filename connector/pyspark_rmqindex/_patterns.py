@@ -7,8 +7,7 @@ import re
 from fnmatch import translate
 from typing import TYPE_CHECKING, NamedTuple
 
-from rmqindex import RmqIndexError
-from rmqindex._paths import FileEntry, directory_entries, exists
+from rmqindex._directories import FileEntry, entries_or_none, exists
 from rmqindex._storage import child_uri, is_remote
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ __all__ = [
     "matcher",
 ]
 
-_NO_DIRECTORY = (FileNotFoundError, NotADirectoryError, PermissionError)
 _PATTERN = re.compile(r"[*?\[{]")
 _REMOTE_PATTERN = re.compile(r"[*\[{]")  # a question mark begins the query of a URI
 
@@ -86,21 +84,6 @@ def matcher(pattern: str) -> Callable[[str], object]:
     """
     alternatives = [translate(each.replace("[^", "[!")) for each in _braces(pattern)]
     return re.compile("|".join(alternatives)).match
-
-
-def entries_or_none(directory: str) -> list[FileEntry]:
-    """Return what stands in a directory; nothing where none is, or one that this user cannot list.
-
-    Raises:
-        RmqIndexError: The listing is refused, and might hold what is looked for: writes change the
-            directory all the time, a journal is damaged, or the storage failed.
-    """
-    try:
-        return directory_entries(directory)
-    except RmqIndexError as error:
-        if isinstance(error.__cause__, _NO_DIRECTORY):
-            return []
-        raise
 
 
 def listed(directory: str, entry: FileEntry) -> str:

@@ -20,6 +20,7 @@ from rmqindex._paths import exists, list_index_files, resolve
 from rmqindex._remote_staging import RemoteStaging
 from rmqindex._s3 import SCHEMES, S3Settings, using
 from rmqindex._storage import child_uri, is_remote, local_path, open_source
+from rmqindex._store_contents import refuse_target
 from rmqindex._store_layout import COMMITLOG_FOLDER, INDEX_FOLDER
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def write_options(raw: Mapping[str, str]) -> WriteOptions:
 
     Raises:
         ValueError: An unknown option, a bad value, no path, or one neither local nor on S3.
-        RmqIndexError: The path is a file, or a store of another kind.
+        RmqIndexError: The path is a file, a store of another kind, or a directory of other files.
     """
     values = parse_options(raw, "write")
     if values["path"] is None:
@@ -94,6 +95,7 @@ def write_options(raw: Mapping[str, str]) -> WriteOptions:
     settings = s3_settings_of(values)
     with using(settings):
         directory = _index_directory(values["path"])
+        refuse_target(str(directory))
     if is_remote(directory) and values["checkpoint"]:
         raise ValueError("option 'checkpoint': only for a local store")
     return WriteOptions(
@@ -123,7 +125,7 @@ def _index_directory(path: str) -> Path | str:
     folders = {entry.name for entry in local.iterdir() if entry.is_dir()}
     if INDEX_FOLDER not in folders and folders.intersection(_MESSAGE_FOLDERS):
         return local / INDEX_FOLDER
-    return Path(resolve(local).path)
+    return Path(resolve(local, to_write=True).path)
 
 
 def _remote_directory(path: str) -> str:
@@ -137,7 +139,7 @@ def _remote_directory(path: str) -> str:
     folders = {entry.name for entry in entries_or_none(path) if entry.is_directory}
     if INDEX_FOLDER not in folders and folders.intersection(_MESSAGE_FOLDERS):
         return child_uri(path, INDEX_FOLDER)
-    resolved = resolve(path)
+    resolved = resolve(path, to_write=True)
     if resolved.is_file:
         raise RmqIndexError(f"{path}: expected an index directory or a store to write to, a file")
     return resolved.path

@@ -21,8 +21,8 @@ from rmqindex._layout import (
     SLOT_SIZE,
 )
 from rmqindex._linking import LINK_BATCH
-from rmqindex._paths import refuse_tiered_file
 from rmqindex._storage import open_source
+from rmqindex._store_contents import refuse_tiered_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -111,6 +111,11 @@ def _print(explained: LookupExplanation, zone: tzinfo, zone_name: str) -> None:
         kind = "messages" if other.is_verified else "candidates"
         offsets = ", ".join(map(str, other.phy_offsets[:_SHOWN]))
         lines.append(f"Under the topic {other.topic}: {kind} with this key at {offsets}")
+    if not explained.has_group_topics:
+        lines.append(
+            "Retry and dead letter topics were not looked at: the ConsumeQueues, whose folders "
+            "name them, are in RocksDB"
+        )
     lines.append(
         f"{counted(len(explained.hits), 'entry', 'entries')} of hash {explained.key_hash} "
         f"{'answers' if len(explained.hits) == 1 else 'answer'} the query."

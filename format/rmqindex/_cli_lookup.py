@@ -41,7 +41,7 @@ from rmqindex._paths import index_files
 from rmqindex._render import make_console, print_broker_answer, print_hits
 from rmqindex._search import search
 from rmqindex._storage import is_remote, local_path
-from rmqindex._verify import commit_log_of
+from rmqindex._verify import commit_log_of, refuse_sibling_dledger
 
 if TYPE_CHECKING:
     from rmqindex._commitlog import CommitLog
@@ -128,6 +128,7 @@ def lookup(
             if log is not None:
                 stack.enter_context(log)
             elif with_message:
+                refuse_sibling_dledger(path)
                 raise typer.BadParameter("needs a CommitLog, found none", param_hint="--message")
             every_hit = search(
                 index_files(path),

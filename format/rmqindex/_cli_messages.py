@@ -20,6 +20,7 @@ from rmqindex._cli_common import (
 )
 from rmqindex._commitlog import CommitLog
 from rmqindex._consume_queue_paths import queue_topics
+from rmqindex._errors import RmqIndexError
 from rmqindex._hashing import index_key, key_hash
 from rmqindex._index_file import IndexFile
 from rmqindex._judge import Judge
@@ -28,6 +29,7 @@ from rmqindex._message_ids import decode_offset_msg_id
 from rmqindex._paths import index_files
 from rmqindex._render import make_console
 from rmqindex._storage import is_remote
+from rmqindex._store_contents import refuse_rocksdb_index
 from rmqindex._store_layout import INDEX_FOLDER
 
 if TYPE_CHECKING:
@@ -121,19 +123,33 @@ def _offsets(path: str, message: str, topic: str | None, log: CommitLog) -> list
         (row,) = read_messages(log, [decoded.phy_offset])
         if row["state"] in _READABLE and row["msg_id"] == message.upper():
             return [decoded.phy_offset]
-    topics = [topic] if topic is not None else queue_topics(path)
-    return _by_unique_key(path, message, topics, log)
+    return _by_unique_key(path, message, _topics(path) if topic is None else [topic], log)
+
+
+def _topics(path: str) -> list[str]:
+    try:
+        return queue_topics(path)
+    except RmqIndexError as error:
+        raise typer.BadParameter(f"needed. {error}", param_hint="--topic") from error
+
+
+def _indexed_store(path: Path) -> Path:
+    """Return the store of a root or a ``commitlog``, by the index that finds unique keys."""
+    for store in (path, path.parent):
+        if (store / INDEX_FOLDER).is_dir():
+            return store
+        refuse_rocksdb_index(str(store))
+    raise RmqIndexError(
+        f"{path}: expected a folder {INDEX_FOLDER}, by which a unique key is found, found none. "
+        "Give the message's offset"
+    )
 
 
 def _by_unique_key(path: str, key: str, topics: Sequence[str], log: CommitLog) -> list[int]:
     """Find a unique key under any of some topics, in the index beside the log."""
     if not topics or is_remote(path):
         return []
-    root = Path(path)
-    store = root if (root / INDEX_FOLDER).is_dir() else root.parent
-    if not (store / INDEX_FOLDER).is_dir():
-        return []
-    files = index_files(store)
+    files = index_files(_indexed_store(Path(path)))
     hashes = [key_hash(index_key(each, key)) for each in topics]
     found: list[int] = []
     for entry in reversed(files):

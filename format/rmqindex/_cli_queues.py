@@ -28,6 +28,7 @@ from rmqindex._consume_queue_layout import (
 )
 from rmqindex._rebuild_queues import rebuild_consume_queues
 from rmqindex._render import counted
+from rmqindex._store_contents import refuse_dledger_log
 from rmqindex._store_layout import COMMITLOG_FOLDER
 from rmqindex._visible import visible
 
@@ -102,6 +103,7 @@ def rebuild_queues(
     stopped leaves what was there, and is begun anew.
     """
     if out is None and not (Path(store) / COMMITLOG_FOLDER).is_dir():
+        refuse_dledger_log(store)
         raise typer.BadParameter("needed unless STORE is a store root", param_hint="--out")
     root = Path(store) if out is None else out
     with CommitLog(store) as log, progress_bar("rebuild") as report:

@@ -32,8 +32,9 @@ from rmqindex._layout import Layout
 from rmqindex._rebuild import rebuild_index
 from rmqindex._relayout import expire_index, expired_files, relayout_index
 from rmqindex._render import counted
+from rmqindex._store_contents import refuse_dledger_log
 from rmqindex._store_layout import COMMITLOG_FOLDER, INDEX_FOLDER
-from rmqindex._verify import commit_log_of
+from rmqindex._verify import commit_log_of, refuse_sibling_dledger
 
 if TYPE_CHECKING:
     from rmqindex._errors import CorruptCommitLogError
@@ -106,6 +107,7 @@ def rebuild(
     if resume and (replace or from_offset is not None):
         raise typer.BadParameter("not together with --replace or --from", param_hint="--resume")
     if out is None and not (Path(store) / COMMITLOG_FOLDER).is_dir():
+        refuse_dledger_log(store)
         raise typer.BadParameter("needed unless STORE is a store root", param_hint="--out")
 
     def damaged(error: CorruptCommitLogError) -> None:
@@ -184,6 +186,7 @@ def expire(
     if before is None:
         log = commit_log_of(store, commit_log_argument(commit_log))
         if log is None or not log.files:
+            refuse_sibling_dledger(store)
             raise typer.BadParameter("needed without a CommitLog", param_hint="--before")
         before = log.min_offset
     if dry_run:

@@ -22,7 +22,8 @@ from rmqindex._errors import RmqIndexError
 from rmqindex._layout import INT64_MAX
 from rmqindex._paths import FileEntry, directory_entries
 from rmqindex._storage import is_remote, local_path, open_filesystem, unreadable
-from rmqindex._store_layout import COMMITLOG_FOLDER, DLEDGER_PREFIX, MULTI_PATH_SPLITTER
+from rmqindex._store_contents import refuse_dledger_file, refuse_dledger_log
+from rmqindex._store_layout import COMMITLOG_FOLDER, MULTI_PATH_SPLITTER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,22 +134,19 @@ def _files_of(path: PathLike, filesystem: pafs.FileSystem | None) -> list[LogFil
             raise RmqIndexError(
                 f"{text}: expected a file named by {FILE_NAME_DIGITS} digits, got {name!r}"
             )
+        refuse_dledger_file(text, filesystem)
         return _log_files([FileEntry(text, name, size)])
     if kind != pafs.FileType.Directory:
         raise RmqIndexError(f"{text}: no such file or directory")
     entries = _entries(text, filesystem)
-    found = [entry for entry in entries if not entry.is_directory and _NAME.fullmatch(entry.name)]
+    found = _log_entries(entries)
     if found:
+        refuse_dledger_file(min(found, key=lambda entry: entry.name).path, filesystem)
         return _log_files(found)
     folders = {entry.name: entry for entry in entries if entry.is_directory}
+    refuse_dledger_log(text, lambda folder: _entries(folder, filesystem))
     if COMMITLOG_FOLDER in folders:
-        return _files_of_folder(folders[COMMITLOG_FOLDER].path, filesystem)
-    dledger = sorted(name for name in folders if name.startswith(DLEDGER_PREFIX))
-    if dledger:
-        raise RmqIndexError(
-            f"{text}: a DLedger store ({dledger[0]}), whose records have other heads; it is not "
-            "supported"
-        )
+        return _log_files(_log_entries(_entries(folders[COMMITLOG_FOLDER].path, filesystem)))
     if entries:
         raise RmqIndexError(
             f"{text}: expected log files or a folder {COMMITLOG_FOLDER}, found neither"
@@ -156,14 +154,8 @@ def _files_of(path: PathLike, filesystem: pafs.FileSystem | None) -> list[LogFil
     return []
 
 
-def _files_of_folder(text: str, filesystem: pafs.FileSystem | None) -> list[LogFile]:
-    return _log_files(
-        [
-            entry
-            for entry in _entries(text, filesystem)
-            if not entry.is_directory and _NAME.fullmatch(entry.name)
-        ]
-    )
+def _log_entries(entries: list[FileEntry]) -> list[FileEntry]:
+    return [entry for entry in entries if not entry.is_directory and _NAME.fullmatch(entry.name)]
 
 
 def _log_files(entries: list[FileEntry]) -> list[LogFile]:

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote
 
 from rmqindex._consume_queue_layout import BATCH_FOLDER, FILE_NAME_DIGITS, QUEUE_FOLDER
+from rmqindex._directories import directory_entries, exists, parent
 from rmqindex._errors import RmqIndexError
 from rmqindex._layout import INT32_MAX
-from rmqindex._paths import directory_entries, exists
 from rmqindex._queue_staging import is_exchanging
 from rmqindex._steady import UnsteadyError, read_steady
 from rmqindex._storage import is_remote, local_path
+from rmqindex._store_contents import refuse_database, refuse_rocksdb_queues
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rmqindex._paths import FileEntry
+    from rmqindex._directories import FileEntry
     from rmqindex._storage import PathLike
 
 __all__ = ["FoundQueue", "QueueFile", "find_queues", "queue_topics"]
@@ -70,8 +71,8 @@ def find_queues(path: PathLike) -> list[FoundQueue]:
         path: As :meth:`ConsumeQueue.find` takes it.
 
     Raises:
-        RmqIndexError: Nothing is there, or no ConsumeQueue; or a rebuild exchanges the queues, or
-            died while it did.
+        RmqIndexError: Nothing is there, no ConsumeQueue, or ConsumeQueues in RocksDB alone; or a
+            rebuild exchanges the queues, or died while it did.
     """
     if is_remote(path):
         return _find(str(path))
@@ -139,16 +140,17 @@ def _find(text: str) -> list[FoundQueue]:
     if any(not each.is_directory and _FILE_NAME.fullmatch(each.name) for each in entries):
         return [_queue(text, parts)]
     if parts[-1] in (QUEUE_FOLDER, BATCH_FOLDER):
-        return _queues_of_folder(entries, is_batch=parts[-1] == BATCH_FOLDER)
-    folders = [each for each in entries if each.name in (QUEUE_FOLDER, BATCH_FOLDER)]
+        queues = _queues_of_folder(entries, is_batch=parts[-1] == BATCH_FOLDER)
+        if not queues and parts[-1] == QUEUE_FOLDER:
+            refuse_rocksdb_queues(parent(text))
+        return queues
+    folders = {each.name: each for each in entries if each.name in (QUEUE_FOLDER, BATCH_FOLDER)}
+    plain = _queues_in(folders.get(QUEUE_FOLDER))
+    if not plain:
+        refuse_rocksdb_queues(text)
     if folders:
-        return [
-            queue
-            for folder in sorted(folders, key=lambda each: each.name, reverse=True)
-            for queue in _queues_of_folder(
-                directory_entries(folder.path), is_batch=folder.name == BATCH_FOLDER
-            )
-        ]
+        return [*plain, *_queues_in(folders.get(BATCH_FOLDER))]
+    refuse_database(text, entries)
     if len(parts) > 1 and parts[-2] in (QUEUE_FOLDER, BATCH_FOLDER):
         return _queues_of_topic(parts[-1], entries, is_batch=parts[-2] == BATCH_FOLDER)
     raise RmqIndexError(
@@ -161,7 +163,8 @@ def queue_topics(path: str) -> list[str]:
     """Return the topics that have a ConsumeQueue in a local store, or beside its ``commitlog``.
 
     Raises:
-        RmqIndexError: A rebuild exchanges the queues, or died while it did.
+        RmqIndexError: A rebuild exchanges the queues, or died while it did; or they are in
+            RocksDB, whose topics are not known.
     """
     root = Path(path)
     for store in (root, root.parent):
@@ -175,7 +178,17 @@ def _topics_in(store: Path) -> list[str] | None:
     """Return the topics of a store; None where it has no folder of queues."""
     folders = [store / name for name in (QUEUE_FOLDER, BATCH_FOLDER)]
     there = [folder for folder in folders if folder.is_dir()]
-    return sorted({each.name for folder in there for each in folder.iterdir()}) if there else None
+    topics = {each.name for folder in there for each in folder.iterdir() if each.is_dir()}
+    if not topics:
+        refuse_rocksdb_queues(str(store))
+    return sorted(topics) if there else None
+
+
+def _queues_in(folder: FileEntry | None) -> list[FoundQueue]:
+    if folder is None:
+        return []
+    is_batch = folder.name == BATCH_FOLDER
+    return _queues_of_folder(directory_entries(folder.path), is_batch=is_batch)
 
 
 def _queues_of_folder(entries: list[FileEntry], *, is_batch: bool) -> list[FoundQueue]:

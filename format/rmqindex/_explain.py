@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rmqindex._consume_queue_layout import QUEUE_FOLDER
+from rmqindex._directories import entries_or_none, parent
 from rmqindex._errors import RmqIndexError
 from rmqindex._hashing import index_key, key_hash
 from rmqindex._index_file import IndexFile
@@ -23,8 +24,9 @@ from rmqindex._layout import (
     INT64_MAX,
     INVALID_INDEX,
 )
-from rmqindex._paths import directory_entries, exists, index_files
+from rmqindex._paths import index_files
 from rmqindex._storage import open_source
+from rmqindex._store_contents import rocksdb_queues
 from rmqindex._verify import beside_index, commit_log_of
 
 if TYPE_CHECKING:
@@ -166,6 +168,8 @@ class LookupExplanation:
         end: The latest store time asked for, epoch milliseconds.
         files: One explanation a file, newest first, as the broker goes.
         other_topics: Where else the key is.
+        has_group_topics: Whether retry and dead letter topics were looked at. They were not where
+            the ConsumeQueues are in RocksDB, since only folders of ConsumeQueues name them.
     """
 
     topic: str
@@ -175,6 +179,7 @@ class LookupExplanation:
     end: int
     files: tuple[FileExplanation, ...]
     other_topics: tuple[OtherTopic, ...]
+    has_group_topics: bool = True
 
     @property
     def hits(self) -> tuple[HitExplanation, ...]:
@@ -225,12 +230,20 @@ def explain_lookup(
         judge = Judge(log, topic, key)
         broker = _Broker(window, text, max_msgs_num_batch)
         files = [_explain_file(entry, layout, broker, judge) for entry in _newest_first(path)]
-        others = _other_topics(path, topic, key, layout, log)
+        group_topics = _group_topics(path)
+        others = _other_topics(path, topic, key, layout, log, group_topics or ())
     finally:
         if log is not None and log is not commit_log:
             log.close()
     return LookupExplanation(
-        topic, key, key_hash(text), window.begin, window.end, tuple(files), others
+        topic,
+        key,
+        key_hash(text),
+        window.begin,
+        window.end,
+        tuple(files),
+        others,
+        has_group_topics=group_topics is not None,
     )
 
 
@@ -367,10 +380,15 @@ def _chain_hashes(path: str, layout: Layout, slot: int, count: int) -> list[int]
 
 
 def _other_topics(
-    path: PathLike, topic: str, key: str, layout: Layout | None, log: CommitLog | None
+    path: PathLike,
+    topic: str,
+    key: str,
+    layout: Layout | None,
+    log: CommitLog | None,
+    group_topics: Sequence[str],
 ) -> tuple[OtherTopic, ...]:
     """Look the key up under the topics in which a broker keeps messages of other topics."""
-    topics = [each for each in (*_SYSTEM_TOPICS, *_group_topics(path)) if each != topic]
+    topics = [each for each in (*_SYSTEM_TOPICS, *group_topics) if each != topic]
     hashes = [key_hash(index_key(each, key)) for each in topics]
     offsets: dict[str, list[int]] = {each: [] for each in topics}
     for entry in _newest_first(path):
@@ -400,11 +418,13 @@ def _other_topics(
     return tuple(others)
 
 
-def _group_topics(path: PathLike) -> list[str]:
-    """Return the retry and dead letter topics of a store, by its queues' folders."""
+def _group_topics(path: PathLike) -> list[str] | None:
+    """Return the retry and dead letter topics of a store, by its queues' folders.
+
+    None where the queues are in RocksDB, so that no folder names a topic.
+    """
     queues = beside_index(path, QUEUE_FOLDER)
-    if not exists(queues):
-        return []
-    return sorted(
-        entry.name for entry in directory_entries(queues) if entry.name.startswith(_GROUP_PREFIXES)
-    )
+    folders = [entry.name for entry in entries_or_none(queues) if entry.is_directory]
+    if not folders and rocksdb_queues(parent(queues)) is not None:
+        return None
+    return sorted(name for name in folders if name.startswith(_GROUP_PREFIXES))

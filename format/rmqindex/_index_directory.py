@@ -22,13 +22,13 @@ from rmqindex._layout import (
     INT64_MIN,
     Layout,
 )
-from rmqindex._live_store import ensure_not_live
 from rmqindex._message import TAG_INDEX_TYPE, message_keys, tag_key
 from rmqindex._names import next_names, zone_of
 from rmqindex._own_files import open_regular
 from rmqindex._owner import Owner
 from rmqindex._paths import index_entries, resolve
 from rmqindex._storage import is_remote, local_path
+from rmqindex._store_contents import ensure_writable
 from rmqindex._store_layout import COMMITLOG_FOLDER, INDEX_FOLDER
 
 if TYPE_CHECKING:
@@ -131,8 +131,7 @@ class IndexDirectory:
         self._closed = False
         self._files: list[IndexFile] = []
         if writable:
-            if not allow_live_store:
-                ensure_not_live(self._path)
+            ensure_writable(Path(self._path), allow_live_store=allow_live_store)
             Path(self._path).mkdir(parents=True, exist_ok=True)
             _finish_writes(Path(self._path))
         paths, self._load_result = _loadable(self._path, writable=writable)
@@ -443,7 +442,7 @@ def _index_directory(path: PathLike, *, writable: bool) -> Path | str:
             return local
         if not (local / INDEX_FOLDER).exists() and _is_store_root(local):
             return local / INDEX_FOLDER
-    resolved = resolve(path)
+    resolved = resolve(path, to_write=writable)
     if resolved.is_file:
         raise RmqIndexError(f"{path}: expected an index directory or a store root, got a file")
     return resolved.path if is_remote(resolved.path) else Path(resolved.path)

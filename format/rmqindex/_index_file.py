@@ -33,9 +33,9 @@ from rmqindex._layout import (
     INT32_MAX,
     Layout,
 )
-from rmqindex._paths import refuse_tiered_file
 from rmqindex._select import select_phy_offset
 from rmqindex._storage import is_remote, local_path, open_source
+from rmqindex._store_contents import refuse_tiered_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -15,7 +15,14 @@ from pathlib import Path
 from rmqindex._errors import RmqIndexError
 from rmqindex._own_files import open_to_read
 
-__all__ = ["ABORT_NAME", "LOCK_NAME", "ensure_not_live", "ensure_not_locked", "lock_holder"]
+__all__ = [
+    "ABORT_NAME",
+    "LOCK_NAME",
+    "ensure_not_live",
+    "ensure_not_locked",
+    "lock_holder",
+    "store_roots",
+]
 
 # StorePathConfigHelper.getLockFile, getAbortFile.
 LOCK_NAME = "lock"
@@ -39,7 +46,7 @@ def ensure_not_live(index_directory: str | os.PathLike[str]) -> None:
         RmqIndexError: The lock is held, or ``abort`` is there.
     """
     ensure_not_locked(index_directory)
-    for root in _store_roots(index_directory):
+    for root in store_roots(index_directory):
         if (root / ABORT_NAME).exists():
             raise RmqIndexError(
                 f"{root / ABORT_NAME}: expected no such file, got one: a broker runs on this "
@@ -57,7 +64,7 @@ def ensure_not_locked(index_directory: str | os.PathLike[str]) -> None:
     Raises:
         RmqIndexError: The lock is held.
     """
-    for root in _store_roots(index_directory):
+    for root in store_roots(index_directory):
         holder = lock_holder(root / LOCK_NAME)
         if holder is not None:
             raise RmqIndexError(
@@ -66,7 +73,8 @@ def ensure_not_locked(index_directory: str | os.PathLike[str]) -> None:
             )
 
 
-def _store_roots(index_directory: str | os.PathLike[str]) -> list[Path]:
+def store_roots(index_directory: str | os.PathLike[str]) -> list[Path]:
+    """Return the parents of a directory: where it is, and where a symbolic link leads."""
     # The broker's own path is tried first; abspath, unlike resolve, keeps links.
     link = Path(os.path.abspath(index_directory))  # noqa: PTH100
     return list(dict.fromkeys((link.parent, link.resolve().parent)))

@@ -14,6 +14,7 @@ from rmqindex._disk import sync_directory, sync_tree
 from rmqindex._errors import RmqIndexError
 from rmqindex._own_files import ensure_directory, write_own
 from rmqindex._records import RecordKind
+from rmqindex._store_contents import refuse_rocksdb_queues
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,8 +85,9 @@ class QueueStaging:
         """Lock the root, undo an exchange that died, and begin with an empty directory.
 
         Raises:
-            RmqIndexError: Another rebuild is under way, or what stands in the place of our
-                directory, or of the note in it, is none of ours.
+            RmqIndexError: Another rebuild is under way; an old one set ConsumeQueues of RocksDB
+                aside; or what stands in the place of our directory, or of the note in it, is none
+                of ours.
             OSError: The disk is full or broken.
         """
         self._root.mkdir(parents=True, exist_ok=True)
@@ -122,7 +124,12 @@ class QueueStaging:
         return is_exchanging(self._root)
 
     def there(self) -> list[Path]:
-        """Return the folders in the root that have queues."""
+        """Return the folders in the root that have queues.
+
+        Raises:
+            RmqIndexError: The root has ConsumeQueues in RocksDB, which are never replaced.
+        """
+        refuse_rocksdb_queues(str(self._root))
         folders = [self._root / name for name in _FOLDERS]
         return [folder for folder in folders if folder.is_dir() and any(folder.iterdir())]
 
@@ -130,8 +137,10 @@ class QueueStaging:
         """Put the new folders into the place of those that are there, once they are on the disk.
 
         Raises:
+            RmqIndexError: A broker has begun to keep ConsumeQueues in RocksDB meanwhile.
             OSError: A folder cannot be moved, or the disk is full or broken.
         """
+        refuse_rocksdb_queues(str(self._root))
         old = [name for name in _FOLDERS if os.path.lexists(self._root / name)]
         new = [name for name in _FOLDERS if (self.path / name).exists()]
         ensure_directory(self._home)
@@ -152,6 +161,7 @@ class QueueStaging:
     def _clear(self) -> None:
         """Remove what a rebuild that died had half built."""
         if os.path.lexists(self._home):
+            refuse_rocksdb_queues(str(self._old))
             try:
                 shutil.rmtree(self._home)
             except OSError as error:

@@ -22,11 +22,11 @@ from rmqindex._geometry import infer_layout
 from rmqindex._index_file import IndexFile
 from rmqindex._journal import Staging
 from rmqindex._layout import FIRST_POSITION, Layout
-from rmqindex._live_store import ensure_not_live
 from rmqindex._message import expand_messages
 from rmqindex._names import zone_of
 from rmqindex._owner import Owner
 from rmqindex._snapshot import Snapshot
+from rmqindex._store_contents import ensure_writable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -143,8 +143,7 @@ def rebuild_index(
     if resume and (replace or start is not None):
         raise ValueError("resume: not together with replace or start")
     target = Path(os.path.abspath(directory))  # noqa: PTH100  (links stay)
-    if not allow_live_store:
-        ensure_not_live(target)
+    ensure_writable(target, allow_live_store=allow_live_store)
     with ExitStack() as stack:
         staging = stack.enter_context(_aside(target) if replace else _in_place(target))
         there = Snapshot.of(target) if replace else _without_unfinished(target)

@@ -30,8 +30,8 @@ from rmqindex._disk import naming
 from rmqindex._dispatch import DISPATCH_COLUMNS, Dispatcher, parse_delay_levels
 from rmqindex._errors import CorruptCommitLogError, RmqIndexError
 from rmqindex._layout import INT64_MAX
-from rmqindex._live_store import ensure_not_live
 from rmqindex._queue_staging import QueueStaging
+from rmqindex._store_contents import ensure_writable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -118,9 +118,10 @@ def rebuild_consume_queues(
         What was done.
 
     Raises:
-        RmqIndexError: ConsumeQueues are there and ``replace`` is not asked for, a broker holds the
-            store, another rebuild is under way, or the log is damaged: a message's topic cannot
-            name a folder, or its queue offset is beyond what the log has room for.
+        RmqIndexError: ConsumeQueues are there and ``replace`` is not asked for, the store has
+            them in RocksDB or is one of DLedger, a broker holds it, another rebuild is under way,
+            or the log is damaged: a message's topic cannot name a folder, or its queue offset is
+            beyond what the log has room for.
         ValueError: A file size that is no multiple of a unit's, or bad delay levels.
         OSError: The disk is full or broken.
     """
@@ -130,8 +131,7 @@ def rebuild_consume_queues(
         parse_delay_levels(delay_levels), batch_topics, multi_dispatch=multi_dispatch
     )
     root = Path(os.path.abspath(store))  # noqa: PTH100  (links stay)
-    if not allow_live_store:
-        ensure_not_live(root / QUEUE_FOLDER)
+    ensure_writable(root / QUEUE_FOLDER, allow_live_store=allow_live_store)
     log = commit_log if isinstance(commit_log, CommitLog) else CommitLog(commit_log)
     with ExitStack() as stack:
         if log is not commit_log:

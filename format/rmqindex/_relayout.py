@@ -23,12 +23,12 @@ from rmqindex._header import IndexHeader
 from rmqindex._index_file import IndexFile
 from rmqindex._journal import Staging
 from rmqindex._layout import HEADER_SIZE
-from rmqindex._live_store import ensure_not_live
 from rmqindex._names import zone_of
 from rmqindex._owner import Owner
 from rmqindex._paths import list_index_files, resolve
 from rmqindex._snapshot import Snapshot
 from rmqindex._storage import is_remote, open_source
+from rmqindex._store_contents import ensure_writable
 from rmqindex._verify import commit_log_of
 
 if TYPE_CHECKING:
@@ -108,8 +108,7 @@ def relayout_index(
     if not layout.capacity:
         raise ValueError(f"index_num: expected at least 2 to index messages, got {layout}")
     directory = _local_directory(path)
-    if not allow_live_store:
-        ensure_not_live(directory)
+    ensure_writable(directory, allow_live_store=allow_live_store)
     log = commit_log_of(path, commit_log)
     exact = 0
     staging = Staging.create(directory, Owner.current())
@@ -209,8 +208,7 @@ def expire_index(path: PathLike, offset: int, *, allow_live_store: bool = False)
         OSError: A file cannot be deleted.
     """
     directory = _local_directory(path)
-    if not allow_live_store:
-        ensure_not_live(directory)
+    ensure_writable(directory, allow_live_store=allow_live_store)
     if not expired_files(path, offset):
         return []
     staging = Staging.create(directory, Owner.current())

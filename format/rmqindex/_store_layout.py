@@ -10,7 +10,10 @@ __all__ = [
     "DLEDGER_PREFIX",
     "INDEX_FOLDER",
     "MULTI_PATH_SPLITTER",
+    "ROCKSDB_QUEUE_FOLDER",
+    "ROCKSDB_STORE_FOLDER",
     "STORE_FOLDERS",
+    "TIERED_FOLDERS",
 ]
 
 #: Where the IndexFiles are.
@@ -23,5 +26,11 @@ CONFIG_FOLDER = "config"
 STORE_FOLDERS = frozenset({COMMITLOG_FOLDER, QUEUE_FOLDER, CONFIG_FOLDER})
 #: How the folder begins that holds the log of a DLedger store.
 DLEDGER_PREFIX = "dledger-"
+#: Where RocksDB keeps index, timers and transactions; a broker from 5.4.0 on always makes it.
+ROCKSDB_STORE_FOLDER = "rocksdbstore"
+#: Where RocksDB keeps ConsumeQueues with ``useSeparateStorePathForRocksdbCQ``, else in theirs.
+ROCKSDB_QUEUE_FOLDER = "consumequeue_rocksdb"
+#: Where the tiered storage keeps its index files before they are uploaded.
+TIERED_FOLDERS = frozenset({"tiered_index_file", "compacting"})
 #: Between the directories of one CommitLog (RocketMQ: ``MixAll.MULTI_PATH_SPLITTER``).
 MULTI_PATH_SPLITTER = ","

@@ -20,12 +20,14 @@ from rmqindex._audit_rules import FINDING_SCHEMA, Findings
 from rmqindex._audit_store import audit_barrier, audit_files, audit_names, audit_state
 from rmqindex._audited import open_audited, whole_entries
 from rmqindex._commitlog import CommitLog
+from rmqindex._directories import exists, parent
 from rmqindex._errors import RmqIndexError
 from rmqindex._geometry import infer_layout
 from rmqindex._header import IndexHeader
 from rmqindex._layout import FIRST_POSITION, HEADER_SIZE, Layout
-from rmqindex._paths import exists, index_entries, resolve
+from rmqindex._paths import index_entries, resolve
 from rmqindex._storage import is_remote, open_source
+from rmqindex._store_contents import dledger_data, refuse_dledger_log
 from rmqindex._store_layout import COMMITLOG_FOLDER
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ __all__ = [
     "beside_index",
     "commit_log_of",
     "plan_audit",
+    "refuse_sibling_dledger",
     "run_audit",
     "sibling_log",
     "verify",
@@ -99,13 +102,24 @@ def verify(
 
 
 def sibling_log(path: PathLike) -> str | None:
-    """Return the ``commitlog`` beside the ``index`` that a path stands for, if it is there.
+    """Return the ``commitlog`` beside the ``index`` that a path stands for, if it can be read.
+
+    None where it is missing, or goes on in DLedger.
 
     Raises:
         RmqIndexError: The path is not there.
     """
     log = beside_index(path, COMMITLOG_FOLDER)
-    return log if exists(log) else None
+    return log if exists(log) and dledger_data(parent(log)) is None else None
+
+
+def refuse_sibling_dledger(path: PathLike) -> None:
+    """Refuse an index whose store has its CommitLog in DLedger, where a plain one is needed.
+
+    Raises:
+        RmqIndexError: It has, or the path is not there.
+    """
+    refuse_dledger_log(parent(beside_index(path, COMMITLOG_FOLDER)))
 
 
 def beside_index(path: PathLike, name: str) -> str:

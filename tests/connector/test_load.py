@@ -247,12 +247,16 @@ def test_a_numeric_name_that_is_no_index_file_is_an_error(spark, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
-    [("dledger-n0", "a DLedger store"), ("tiered_index_file", "tiered storage is not supported")],
+    ("name", "data", "message"),
+    [
+        ("rocksdbstore/000013.sst", b"rocksdb.column.family.namedefault", "an index in RocksDB"),
+        ("tiered_index_file/1700000000000", b"\xbc\xc5\x02\x89" + bytes(40), "tiered storage"),
+    ],
 )
-def test_stores_of_other_kinds_are_told(spark, tmp_path, name, message):
-    """By their layout."""
-    (tmp_path / name).mkdir()
+def test_stores_of_other_kinds_are_told(spark, tmp_path, name, data, message):
+    """By what is in their files."""
+    (tmp_path / name).parent.mkdir()
+    (tmp_path / name).write_bytes(data)
     with pytest.raises(AnalysisException, match=message):
         reader(spark).load(str(tmp_path)).count()
 

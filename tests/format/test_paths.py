@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqindex import RmqIndexError, _steady
+from rmqindex import RmqIndexError, _directories, _steady
 from rmqindex import _paths as paths
 
 
@@ -136,33 +136,37 @@ class TestResolve:
         with pytest.raises(RmqIndexError, match="expected a store with a folder index, found none"):
             paths.resolve(store)
 
-    def test_a_dledger_store_is_refused(self, store):
-        """By its root, its index and a file of it: the offsets there mean something else."""
+    def test_the_index_of_a_dledger_store_is_read(self, store):
+        """By its root, its index and a file of it: its offsets lead to records as any other's."""
         (store / "dledger-n0").mkdir()
-        for path in (store, store / "index", next((store / "index").iterdir())):
-            with pytest.raises(RmqIndexError, match=r"a DLedger store \(dledger-n0\)"):
-                paths.resolve(path)
+        file = min((store / "index").iterdir())
+        assert paths.resolve(store) == paths.resolve(store / "index")
+        assert paths.resolve(file).path == str(file)
 
     def test_a_tiered_index_is_refused(self, tmp_path):
-        """By its folder's name."""
-        (tmp_path / "tiered_index_file" / "compacting").mkdir(parents=True)
-        for path in (tmp_path, tmp_path / "tiered_index_file"):
-            with pytest.raises(RmqIndexError, match="tiered storage is not supported"):
+        """By the magic number of its files."""
+        folder = tmp_path / "tiered_index_file" / "compacting"
+        folder.mkdir(parents=True)
+        assert paths.resolve(tmp_path).path == str(tmp_path)
+        (folder / "1700000000000").write_bytes(bytes.fromhex("bcc50285").ljust(40, b"\0"))
+        for path in (tmp_path, folder.parent, folder):
+            with pytest.raises(RmqIndexError, match="tiered storage, which is not supported"):
                 paths.resolve(path)
 
-    def test_a_rocksdb_index_is_refused(self, tmp_path):
-        """By its folder's name, or by RocksDB's own files."""
-        database = tmp_path / "RocksDBMessageStore"
+    def test_a_rocksdb_database_is_refused(self, tmp_path):
+        """By RocksDB's own files; its folder's name says nothing."""
+        database = tmp_path / "rocksdbstore"
         database.mkdir()
+        assert paths.resolve(tmp_path).path == str(tmp_path)
         (database / "CURRENT").touch()
         (database / "MANIFEST-000004").touch()
-        for path in (tmp_path, database):
-            with pytest.raises(RmqIndexError, match="kept in RocksDB is not supported"):
-                paths.resolve(path)
+        with pytest.raises(RmqIndexError, match=r"a RocksDB database .* is not supported"):
+            paths.resolve(database)
 
     def test_other_indexes_beside_the_files_do_no_harm(self, store):
         """A broker may keep several."""
-        (store / "RocksDBMessageStore").mkdir()
+        (store / "rocksdbstore").mkdir()
+        (store / "rocksdbstore" / "000013.sst").write_bytes(b"rocksdb.column.family.namedefault")
         (store / "tiered_index_file").mkdir()
         assert paths.resolve(store).path == str(store / "index")
 
@@ -211,7 +215,7 @@ class TestListing:
         (index / "200").write_bytes(b"only in the new state")
         set_aside = tmp_path / "old"
         set_aside.write_bytes(b"the old state")
-        monkeypatch.setattr(paths, "effective_listing", lambda _: {"100": set_aside})
+        monkeypatch.setattr(_directories, "effective_listing", lambda _: {"100": set_aside})
         assert paths.list_index_files(index) == [paths.FileEntry(str(set_aside), "100", 13)]
 
     def test_a_file_that_a_commit_moves_after_it_was_listed_is_listed_where_it_is(
@@ -220,7 +224,7 @@ class TestListing:
         """What a commit had set aside is gone with its end, and not left out of the list."""
         (tmp_path / "100").write_bytes(b"now")
         places = iter([tmp_path / "gone" / "100", tmp_path / "100"])
-        monkeypatch.setattr(paths, "effective_listing", lambda _: {"100": next(places)})
+        monkeypatch.setattr(_directories, "effective_listing", lambda _: {"100": next(places)})
         assert paths.list_index_files(tmp_path) == [
             paths.FileEntry(str(tmp_path / "100"), "100", 3)
         ]
@@ -228,7 +232,7 @@ class TestListing:
     def test_a_file_that_is_listed_and_not_there_is_an_error(self, tmp_path, monkeypatch):
         """Where it is never found, the listing is refused by name."""
         monkeypatch.setattr(_steady, "_PATIENCE_SECONDS", 0.05)
-        monkeypatch.setattr(paths, "effective_listing", lambda _: {"100": tmp_path / "100"})
+        monkeypatch.setattr(_directories, "effective_listing", lambda _: {"100": tmp_path / "100"})
         with pytest.raises(RmqIndexError, match=r"expected one reading .* 100 was listed"):
             paths.list_index_files(tmp_path)
 
@@ -275,8 +279,12 @@ class TestRemote:
         with pytest.raises(RmqIndexError, match="no such file or directory"):
             paths.resolve(remote.format("none"))
 
-    def test_a_dledger_store_is_refused(self, remote, store):
-        """Its folder stands beside the index."""
+    def test_an_index_in_rocksdb_alone_is_refused(self, remote, store):
+        """By a table in its database; a DLedger log beside the index does no harm."""
         (store / "dledger-n0").mkdir()
-        with pytest.raises(RmqIndexError, match="a DLedger store"):
-            paths.resolve(remote.format("index"))
+        assert paths.resolve(remote.format("index")).path == remote.format("index")
+        shutil.rmtree(store / "index")
+        (store / "rocksdbstore").mkdir()
+        (store / "rocksdbstore" / "000013.sst").write_bytes(b"rocksdb.column.family.namedefault")
+        with pytest.raises(RmqIndexError, match="an index in RocksDB"):
+            paths.resolve("store://root?region=x")

@@ -11,7 +11,7 @@ import pytest
 
 import oracle
 import spectext
-from rmqindex import _checkpoint, _hashing, _layout, _message, _paths
+from rmqindex import _checkpoint, _hashing, _layout, _message, _store_contents
 from rmqindex._layout import ENTRY_DTYPE, HEADER_DTYPE, SLOT_DTYPE
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def test_the_files_of_another_format_are_told_by_the_bytes_in_the_spec() -> None
     """The magic numbers of tiered storage are the same in the spec and in the code."""
     text = (spectext.SPEC / "introduction.md").read_text(encoding="utf-8")
     magics = re.findall(r"`((?:[0-9a-f]{2} ){3}[0-9a-f]{2})`", text)
-    assert tuple(bytes.fromhex(magic) for magic in magics) == _paths._TIERED_MAGICS
+    assert tuple(bytes.fromhex(magic) for magic in magics) == _store_contents.TIERED_MAGICS
 
 
 def test_the_header_table_is_the_header_of_the_code() -> None:
