@@ -6,11 +6,20 @@ RocketMQ's own classes wrote the stores, and said what is in them; see ``tests/g
 import shutil
 import struct
 
+import pyarrow.fs as pafs
 import pytest
 from tests.store_kinds import KINDS, bytes_of, copy_store, told, units_of
 
 import rmqindex
-from rmqindex import CommitLog, ConsumeQueue, IndexDirectory, IndexFile, Layout, RmqIndexError
+from rmqindex import (
+    CommitLog,
+    ConsumeQueue,
+    IndexDirectory,
+    IndexFile,
+    Layout,
+    RmqIndexError,
+    _storage,
+)
 
 ROCKSDB_QUEUES = ("rocksdb_queue", "separate_path", "rocksdb_alone", "rocksdb_killed")
 NO_INDEX_FILES = ("rocksdb_index_alone", "rocksdb_alone", "rocksdb_killed")
@@ -265,6 +274,26 @@ class TestConsumeQueues:
         assert ("an index in RocksDB" in err) == (kind in INDEX_IN_ROCKSDB)
         assert run("cat", store, "0", "--raw") == (0, "body 0", "")
 
+    def test_topics_that_nothing_names_are_asked_for(self, run, kept):
+        """Instead of answering that there is no such message."""
+        store = kept("plain")
+        shutil.rmtree(store / "consumequeue")
+        code, _, err = run("cat", store, "UNIQ0003")
+        assert (code, "--topic" in err) == (2, True)
+
+    def test_a_unique_key_is_not_looked_up_in_a_remote_store(self, run, kept, monkeypatch):
+        """Instead of answering that there is no such message."""
+        store = kept("plain")
+
+        def connect(folder, _query):
+            inner = folder.removeprefix("store://root").strip("/")
+            return pafs.SubTreeFileSystem(str(store), pafs.LocalFileSystem()), inner
+
+        monkeypatch.setattr(_storage, "_filesystem", connect)
+        assert run("cat", "store://root/commitlog", "0", "--raw") == (0, "body 0", "")
+        code, _, err = run("cat", "store://root/commitlog", "UNIQ0003")
+        assert (code, "unique keys are found in local stores alone" in err) == (2, True)
+
     def test_an_explanation_says_which_topics_it_could_not_look_at(self, run, kept):
         """Retry and dead letter topics are named by folders of queues alone."""
         _, out, _ = run("explain", kept("rocksdb_queue"), "TopicTest", "order-3")
@@ -330,6 +359,8 @@ class TestCommitLogs:
             assert (code, WRITE_REFUSAL in err) == (2, True), command
         with pytest.raises(RmqIndexError, match=WRITE_REFUSAL):
             IndexDirectory(store, writable=True, allow_live_store=True)
+        with pytest.raises(RmqIndexError, match=WRITE_REFUSAL):
+            rmqindex.cover_index(store)
         with pytest.raises(RmqIndexError, match=WRITE_REFUSAL):
             rmqindex.rebuild_index(rmqindex.sample_store(), store / "index", replace=True)
         with pytest.raises(RmqIndexError, match=WRITE_REFUSAL):

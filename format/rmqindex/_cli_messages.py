@@ -123,14 +123,23 @@ def _offsets(path: str, message: str, topic: str | None, log: CommitLog) -> list
         (row,) = read_messages(log, [decoded.phy_offset])
         if row["state"] in _READABLE and row["msg_id"] == message.upper():
             return [decoded.phy_offset]
+    if is_remote(path):
+        raise RmqIndexError(
+            f"{path}: expected an offset or an offset message id, got {message!r}: unique keys are "
+            "found in local stores alone; 'rmqindex lookup' finds them in remote ones"
+        )
     return _by_unique_key(path, message, _topics(path) if topic is None else [topic], log)
 
 
 def _topics(path: str) -> list[str]:
+    """Return the topics under which a unique key is looked up."""
     try:
-        return queue_topics(path)
+        topics = queue_topics(path)
     except RmqIndexError as error:
         raise typer.BadParameter(f"needed. {error}", param_hint="--topic") from error
+    if not topics:
+        raise typer.BadParameter("needed: no ConsumeQueue tells the topics", param_hint="--topic")
+    return topics
 
 
 def _indexed_store(path: Path) -> Path:
@@ -147,8 +156,6 @@ def _indexed_store(path: Path) -> Path:
 
 def _by_unique_key(path: str, key: str, topics: Sequence[str], log: CommitLog) -> list[int]:
     """Find a unique key under any of some topics, in the index beside the log."""
-    if not topics or is_remote(path):
-        return []
     files = index_files(_indexed_store(Path(path)))
     hashes = [key_hash(index_key(each, key)) for each in topics]
     found: list[int] = []

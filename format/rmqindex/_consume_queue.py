@@ -73,7 +73,8 @@ class ConsumeQueue:
             The queues by topic and number.
 
         Raises:
-            RmqIndexError: Nothing is there, or no ConsumeQueue.
+            RmqIndexError: Nothing is there, no ConsumeQueue, or ConsumeQueues that are in RocksDB
+                alone.
         """
         return [
             cls(found.topic, found.queue_id, found.files, is_batch=found.is_batch)

@@ -16,6 +16,7 @@ from rmqindex._header import IndexHeader
 from rmqindex._live_store import ensure_not_locked
 from rmqindex._paths import list_index_files
 from rmqindex._storage import open_source
+from rmqindex._store_contents import refuse_target
 from rmqindex._store_layout import COMMITLOG_FOLDER, INDEX_FOLDER
 
 __all__ = ["cover_index", "ensure_coverable", "raise_checkpoint"]
@@ -54,13 +55,14 @@ def ensure_coverable(index: Path) -> None:
         index: The directory, there or not.
 
     Raises:
-        RmqIndexError: It is no part of a store, or a broker runs on it.
+        RmqIndexError: It is no part of a store, or of one of DLedger, or a broker runs on it.
     """
     store = index.parent
     if not (store / CHECKPOINT_NAME).exists() and not (store / COMMITLOG_FOLDER).is_dir():
         raise RmqIndexError(
             f"{store}: expected a store, with a checkpoint or a commitlog, got neither"
         )
+    refuse_target(str(index))
     ensure_not_locked(index)
 
 

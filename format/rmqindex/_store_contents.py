@@ -361,10 +361,13 @@ def _is_of_dledger(file: str, folder: str) -> bool:
 def _begins_like_dledger(file: str, filesystem: pafs.FileSystem | None = None) -> bool:
     """Return whether a file begins with an entry of DLedger, or with a unit of its index."""
     start = int(last_name(file))
-    with open_source(file, filesystem=filesystem) as source:
-        if source.size < _DLEDGER_HEAD.size:
-            return False
-        head = bytes(source.read(0, _DLEDGER_HEAD.size))
+    try:
+        with open_source(file, filesystem=filesystem) as source:
+            if source.size < _DLEDGER_HEAD.size:
+                return False
+            head = bytes(source.read(0, _DLEDGER_HEAD.size))
+    except RmqIndexError:  # a broker's expiry may have deleted it; who reads it will say so
+        return False
     magic, size, _, _, pos, _, _, _, body = _DLEDGER_HEAD.unpack(head)
     if magic not in _DLEDGER_MAGICS:
         return False

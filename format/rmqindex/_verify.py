@@ -71,7 +71,7 @@ def verify(
         path: An IndexFile, an index directory, or a store root that has ``index/``.
             Of a single file, those beside it are read where its own bytes depend on them.
         commit_log: What :class:`CommitLog` takes, or one; ``"auto"`` for the ``commitlog`` beside
-            ``index``, if there is one; None for none.
+            ``index``, if there is one that does not go on in DLedger; None for none.
         layout: The geometry of every file, or None to find it.
         max_findings: So many findings of one rule in one file; one more says how many there are.
 
