@@ -17,7 +17,6 @@ import pyarrow.fs as pafs
 from rmqindex._directories import (
     FileEntry,
     directory_entries,
-    entries_or_none,
     exists,
     kind_of,
     last_name,
@@ -135,7 +134,7 @@ def _resolve_directory(path: str, *, to_write: bool) -> str:
 def _refuse_rocksdb_index(path: str, index: str | None, folders: Container[str]) -> None:
     """Refuse a directory without IndexFiles whose store has its index in RocksDB."""
     if ROCKSDB_STORE_FOLDER in folders:
-        if index is None or not any(is_index_name(e.name) for e in entries_or_none(index)):
+        if index is None or not any(is_index_name(e.name) for e in directory_entries(index)):
             refuse_rocksdb_index(path)
     elif last_name(path) == INDEX_FOLDER:
         refuse_rocksdb_index(parent(path))

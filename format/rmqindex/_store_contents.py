@@ -237,8 +237,9 @@ def refuse_rocksdb_queues(store: str) -> None:
 def _rocksdb_queue_error(folder: str, files: str, store: str) -> RmqIndexError:
     return RmqIndexError(
         f"{folder}: expected files of ConsumeQueues, found those of RocksDB ({files}), as with "
-        f"storeType=defaultRocksDB, which is not supported. 'rmqindex rebuild-queues "
-        f"{store or '/'} --out DIR' makes files from the CommitLog, and leaves RocksDB alone"
+        "storeType=defaultRocksDB or rocksdbCQDoubleWriteEnable=true, which is not supported. "
+        f"'rmqindex rebuild-queues {store or '/'} --out DIR' makes files from the CommitLog, and "
+        "leaves RocksDB alone"
     )
 
 
