@@ -41,6 +41,7 @@ __all__ = [
     "NOTHING",
     "Range",
     "Wanted",
+    "column_of",
     "filter_text",
     "filters_to_wanted",
 ]
@@ -151,6 +152,15 @@ def _union(one: frozenset[T] | None, other: frozenset[T] | None) -> frozenset[T]
     return None if one is None or other is None else one | other
 
 
+def column_of(filter_: Filter) -> str | None:
+    """Return the column that a filter is on, in lower case; None where it is no column's.
+
+    A user's schema may write names in another case; Spark pushes them as they are written there.
+    """
+    attribute: tuple[str, ...] = getattr(filter_, "attribute", ())
+    return attribute[0].lower() if len(attribute) == 1 else None
+
+
 def filters_to_wanted(filters: Iterable[Filter], *, keys: bool) -> Wanted:
     """Turn the filters of one scan, all of which hold, into what it must find.
 
@@ -180,7 +190,8 @@ def filters_to_wanted(filters: Iterable[Filter], *, keys: bool) -> Wanted:
     bound = {name: _bound_values(name, filters, str) for name in ("topic", "key")}
     topics, bound_keys = bound["topic"], bound["key"]
     if topics is None or bound_keys is None:
-        raise ValueError(_unbound([name for name, values in bound.items() if values is None]))
+        names = [name for name, values in bound.items() if values is None]
+        raise ValueError(_unbound(names, filters))
     count = len(topics) * len(bound_keys)
     if count > MAX_PAIRS:
         raise ValueError(
@@ -218,18 +229,28 @@ def filter_text(filter_: Filter) -> str:
     return f"{column} {_OPERATORS.get(type(filter_), type(filter_).__name__)} {text}"
 
 
-def _unbound(names: Sequence[str]) -> str:
+_NESTED = "(SELECT * FROM messages WHERE topic = .. AND key = ..)"
+# Lists of values can be long.
+_SHOWN_CHARACTERS = 200
+
+
+def _unbound(names: Sequence[str], filters: Sequence[Filter]) -> str:
+    pushed = " AND ".join(filter_text(each) for each in filters if not isinstance(each, IsNotNull))
+    if len(pushed) > _SHOWN_CHARACTERS:
+        pushed = pushed[:_SHOWN_CHARACTERS] + " .."
     return (
         f"{' and '.join(names)} not bound: a query on table() must bind both topic and key with "
-        "=, <=> or IN, such as WHERE topic = 'TopicTest' AND key IN ('a', 'b'); OR, LIKE, "
-        "functions and joins bind nothing. To scan all entries, use "
+        "=, <=> or IN, such as WHERE topic = 'TopicTest' AND key IN ('a', 'b'). Spark pushed down "
+        f"{pushed or 'nothing'}: it pushes no OR, LIKE, function or join. Nor does it push the "
+        "conditions of a correlated subquery that compares with the outer row by <, > or the like; "
+        f"there, bind topic and key one level deeper: FROM {_NESTED}. To scan all entries, use "
         "spark.read.format('rmqindex').load(path), or table(.., keys=False) to filter by key_hash, "
         "store_timestamp, phy_offset or position"
     )
 
 
 def _of(name: str, filters: Iterable[Filter]) -> list[Any]:
-    return [each for each in filters if getattr(each, "attribute", None) == (name,)]
+    return [each for each in filters if column_of(each) == name]
 
 
 def _bound_values(name: str, filters: Sequence[Filter], type_: type[T]) -> frozenset[T] | None:

@@ -15,7 +15,14 @@ from pyspark.sql.datasource import DataSourceReader
 
 from pyspark_rmqindex._batches import BatchBuilder, keep, merge
 from pyspark_rmqindex._bounds import EXECUTION_ID, planned_bound, task_bound
-from pyspark_rmqindex._filters import EVERYTHING, Range, Wanted, filter_text, filters_to_wanted
+from pyspark_rmqindex._filters import (
+    EVERYTHING,
+    Range,
+    Wanted,
+    column_of,
+    filter_text,
+    filters_to_wanted,
+)
 from pyspark_rmqindex._listing import list_slices, open_slice
 from pyspark_rmqindex._logs import absolute_log, find_log, folder_of
 from pyspark_rmqindex._options import AUTO
@@ -299,10 +306,7 @@ def _check_built_in_filter(filters: Sequence[Filter]) -> None:
 
     Where a query itself compares ``position`` with a constant, Spark may push that instead.
     """
-    if not any(
-        getattr(each, "attribute", None) == ("position",) and hasattr(each, "value")
-        for each in filters
-    ):
+    if not any(column_of(each) == "position" and hasattr(each, "value") for each in filters):
         raise ValueError(_NO_FILTER)
 
 

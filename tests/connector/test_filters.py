@@ -26,6 +26,7 @@ from pyspark_rmqindex._filters import (
     NOTHING,
     Range,
     Wanted,
+    column_of,
     filter_text,
     filters_to_wanted,
 )
@@ -260,3 +261,23 @@ def test_numbers_at_both_ends_are_exact_bounds(column, value):
         (LessThan(column, value), Range(None, value - 1)),
     ):
         assert getattr(filters_to_wanted([filter_], keys=False), name) == expected
+
+
+def test_names_are_taken_in_any_case():
+    """A schema may write them so, and Spark pushes them as they are written there."""
+    filters = [EqualTo(("TOPIC",), "t"), EqualTo(("Key",), "k"), GreaterThan(("Position",), 4)]
+    wanted = filters_to_wanted(filters, keys=True)
+    assert (wanted.pairs, wanted.position.low) == ({("t", "k")}, 5)
+    assert column_of(filters[0]) == "topic"
+    assert column_of(EqualTo(("a", "b"), 1)) is None
+
+
+def test_a_refusal_shows_what_was_pushed():
+    """Without what follows from it, and without the whole of a long list."""
+    with pytest.raises(ValueError, match="Spark pushed down topic = 't' AND position >= 1: it"):
+        filters_to_wanted([IsNotNull(TOPIC), T_1, GreaterThanOrEqual(POSITION, 1)], keys=True)
+    with pytest.raises(ValueError, match="Spark pushed down nothing: it pushes no OR"):
+        filters_to_wanted([IsNotNull(KEY)], keys=True)
+    with pytest.raises(ValueError, match="key not bound") as caught:
+        filters_to_wanted([In(TOPIC, [f"topic-{n}" for n in range(4000)])], keys=True)
+    assert len(str(caught.value)) < 1500
