@@ -49,8 +49,9 @@ def register(spark: SparkSession) -> None:
     (TIMESTAMP, or BIGINT epoch milliseconds; NULL is no bound).
     ``topic``, ``key`` and the times may come from another table by LATERAL; a NULL topic or key has
     no rows.
-    ``how => 'left'`` gives a key without rows one row, with NULL in the columns of entries; LEFT
-    JOIN LATERAL does not: Spark 4.1 to 4.3 run it as an inner join with every Python function.
+    ``how => 'left'`` gives a key without rows one row, with NULL in the columns of entries.
+    ``LEFT JOIN LATERAL rmq_lookup(..) r ON true`` does so as well, but not without the ``ON``:
+    Spark 4.1 to 4.3 then run it as an inner join with every Python function, also in a subquery.
     Options are those of a load by their names, and constants: ``commitLog => 'none'``,
     ``message => true``, ``maxHashSlotNum => 97``; ``commitLog`` is ``auto`` by default.
     Where the path (STRING, or ARRAY<STRING> for several) is constant, its files are listed when

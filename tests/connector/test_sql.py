@@ -105,14 +105,35 @@ def test_keys_without_messages_are_kept_on_request(sql, store):
     ]
 
 
-@pytest.mark.xfail(strict=True, reason="Spark forgets OUTER with table functions in Python")
-def test_left_join_lateral_keeps_keys_without_messages(sql, store):
-    """The day it does, the documentation need not warn of it."""
-    found = sql(f"""
-        SELECT k.key FROM VALUES ('absent') AS k(key)
-        LEFT JOIN LATERAL rmq_lookup('{store}', 'TopicTest', k.key) r
-    """)
-    assert rows(found) == [("absent",)]
+OUTER = """
+    SELECT k.key, count(r.phy_offset) FROM
+    (SELECT * FROM VALUES ('absent'), ('order-49') AS k(key)) k
+    LEFT JOIN LATERAL {call} r {condition} GROUP BY k.key
+"""
+CALL = "rmq_lookup('{store}', 'TopicTest', k.key{how})"
+
+
+@pytest.mark.parametrize("call", [CALL, f"(SELECT * FROM {CALL})"], ids=["plain", "subquery"])
+class TestLeftJoinLateral:
+    """An outer join with the function itself, or with a subquery that calls it."""
+
+    @pytest.mark.xfail(strict=True, reason="without ON, Spark forgets OUTER of Python functions")
+    def test_without_on_keys_without_messages_are_kept(self, sql, store, call):
+        """The day they are, the documentation need not warn of it."""
+        found = sql(OUTER.format(call=call.format(store=store, how=""), condition=""))
+        assert rows(found) == [("absent", 0), ("order-49", 11)]
+
+    def test_with_on_keys_without_messages_are_kept(self, sql, store, call):
+        """As the documentation says."""
+        found = sql(OUTER.format(call=call.format(store=store, how=""), condition="ON true"))
+        assert rows(found) == [("absent", 0), ("order-49", 11)]
+
+    def test_how_left_keeps_them_with_and_without_on(self, sql, store, call):
+        """Each once."""
+        for condition in ("", "ON true"):
+            filled = call.format(store=store, how=", how => 'left'")
+            found = sql(OUTER.format(call=filled, condition=condition))
+            assert rows(found) == [("absent", 0), ("order-49", 11)]
 
 
 def test_the_message_stands_beside_its_entry(sql, store):
