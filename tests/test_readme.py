@@ -17,7 +17,7 @@ def test_every_snippet_prints_what_the_readme_shows(spark, tmp_path):
         assert run_page(README, tmp_path) >= 10  # it gets this session from getOrCreate()
     finally:
         spark.sql("DROP VIEW IF EXISTS broker_a")
-        spark.sql("DROP TABLE IF EXISTS rmqindex_lookup")
+        spark.sql("DROP TABLE IF EXISTS broker_a_files")
         spark.catalog.dropTempView("messages")
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 
+from pyspark_rmqindex._catalog import check_paths, created_options, relation_options, with_options
 from pyspark_rmqindex._options import message_options
 from pyspark_rmqindex._schema import check_columns, message_schema
 from pyspark_rmqindex._stream_options import message_schema_options, message_stream_options
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
-
-    from pyspark_rmqindex._options import MessageOptions
 
 __all__ = ["MessageSource"]
 
@@ -36,11 +35,11 @@ class MessageSource(DataSource):
         Raises:
             ValueError: An unknown option or a bad value.
         """
-        options = message_schema_options(self.options)
-        # A catalog's CREATE TABLE asks for the columns before there is a path.
-        if "provider" not in self.options:
-            _check_paths(options)
-        return message_schema(store=options.has_store)
+        created = created_options(self.options)
+        options = message_schema_options(self.options if created is None else created)
+        check_paths(options.paths)
+        schema = message_schema(store=options.has_store)
+        return schema if created is None else with_options(schema, created)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the requested columns.
@@ -51,9 +50,9 @@ class MessageSource(DataSource):
         # Heavy imports stay out of the modules that Spark loads to list data sources.
         from pyspark_rmqindex._message_reader import MessageReader  # noqa: PLC0415
 
-        options = message_options(self.options)
+        options = message_options(relation_options(schema, self.options))
+        check_paths(options.paths)
         check_columns(schema, message_schema(store=True))
-        _check_paths(options)
         reader: DataSourceReader = MessageReader(options, schema)
         return reader
 
@@ -70,9 +69,9 @@ class MessageSource(DataSource):
 
         try:
             check_spark_streams()
-            options = message_stream_options(self.options)
+            options = message_stream_options(relation_options(schema, self.options))
+            check_paths(options.read.paths)
             check_columns(schema, message_schema(store=True))
-            _check_paths(options.read)
         except ValueError as error:
             refused: DataSourceStreamReader = RefusedStream(error)
             return refused
@@ -80,8 +79,3 @@ class MessageSource(DataSource):
 
         reader: DataSourceStreamReader = MessageStreamReader(options, schema)
         return reader
-
-
-def _check_paths(options: MessageOptions) -> None:
-    if not options.paths:
-        raise ValueError("option 'path': expected a path, in load() or as an option, got none")

@@ -77,20 +77,6 @@ _NOT_WITH_AUDIT = (
 # Those of a 64-bit number; Python refuses to read thousands.
 _MOST_DIGITS = 19
 
-# What Spark's catalog adds on its own: CatalogV2Util.TABLE_RESERVED_PROPERTIES and kin.
-_FROM_SPARK = frozenset(
-    {
-        "collation",
-        "comment",
-        "external",
-        "is_managed_location",
-        "location",
-        "owner",
-        "provider",
-        "table_type",
-    }
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -340,8 +326,9 @@ OPTIONS: tuple[Option, ...] = (
         "boolean",
         _boolean,
         _READ,
-        "Push WHERE down to slots, entries and files. `table()` sets it; used raw, it needs the "
-        "filter `position >= 1` on every query, as the documented SQL view has it.",
+        "Push WHERE down to slots, entries and files. `table()` sets it; `CREATE TABLE` and "
+        "`CREATE TEMPORARY VIEW` without a list of columns take it, and then each query needs the "
+        "filter `position >= 1`, as the documented SQL view has it. In `WITH` it is refused.",
         default="false",
     ),
     Option(
@@ -746,12 +733,10 @@ def parse_options(raw: Mapping[str, str], scope: Scope) -> dict[str, Any]:
     for name, value in raw.items():
         option = known.get(name.lower())
         if option is None:
-            if name.lower() not in _FROM_SPARK:
-                raise ValueError(_unknown(name, scope))
-        elif scope not in option.scopes:
+            raise ValueError(_unknown(name, scope))
+        if scope not in option.scopes:
             raise ValueError(f"option {option.name!r}: {_misplaced(option, scope)}")
-        else:
-            given[option.name] = value
+        given[option.name] = value
     values: dict[str, Any] = {}
     for option in OPTIONS:
         if scope not in option.scopes:

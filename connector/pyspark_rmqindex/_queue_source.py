@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
+from pyspark_rmqindex._catalog import (
+    check_paths,
+    created_options,
+    relation_options,
+    with_options,
+)
 from pyspark_rmqindex._options import queue_options
 from pyspark_rmqindex._schema import check_columns, queue_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
-
-    from pyspark_rmqindex._options import QueueOptions
 
 __all__ = ["QueueSource"]
 
@@ -35,11 +39,11 @@ class QueueSource(DataSource):
         Raises:
             ValueError: An unknown option or a bad value.
         """
-        options = queue_options(self.options)
-        # A catalog's CREATE TABLE asks for the columns before there is a path.
-        if "provider" not in self.options:
-            _check_paths(options)
-        return queue_schema()
+        created = created_options(self.options)
+        options = queue_options(self.options if created is None else created)
+        check_paths(options.paths)
+        schema = queue_schema()
+        return schema if created is None else with_options(schema, created)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the requested columns.
@@ -50,13 +54,8 @@ class QueueSource(DataSource):
         # Heavy imports stay out of the modules that Spark loads to list data sources.
         from pyspark_rmqindex._queue_reader import QueueReader  # noqa: PLC0415
 
-        options = queue_options(self.options)
+        options = queue_options(relation_options(schema, self.options))
+        check_paths(options.paths)
         check_columns(schema, queue_schema())
-        _check_paths(options)
         reader: DataSourceReader = QueueReader(options, schema)
         return reader
-
-
-def _check_paths(options: QueueOptions) -> None:
-    if not options.paths:
-        raise ValueError("option 'path': expected a path, in load() or as an option, got none")

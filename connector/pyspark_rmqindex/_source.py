@@ -12,6 +12,14 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
+from pyspark_rmqindex._catalog import (
+    check_paths,
+    check_pushdown,
+    created_options,
+    may_be_catalog_table,
+    relation_options,
+    with_options,
+)
 from pyspark_rmqindex._options import read_options, wants_pushdown
 from pyspark_rmqindex._schema import check_columns, check_schema, finding_schema, full_schema
 from pyspark_rmqindex._stream_options import schema_options, stream_options
@@ -20,8 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
     from pyspark.sql.types import StructType
-
-    from pyspark_rmqindex._options import ReadOptions
 
 __all__ = ["DefaultSource"]
 
@@ -48,7 +54,7 @@ class DefaultSource(DataSource):
         """
         super().__init__(options)
         self._relation_state: str | None = None
-        if wants_pushdown(options):
+        if wants_pushdown(options) or may_be_catalog_table(options):
             from pyspark_rmqindex._pushdown_state import create_state  # noqa: PLC0415
 
             self._relation_state = create_state()
@@ -64,22 +70,25 @@ class DefaultSource(DataSource):
         Raises:
             ValueError: An unknown option or a bad value.
         """
-        options = schema_options(self.options)
+        created = created_options(self.options)
+        raw = dict(self.options) if created is None else created
+        options = schema_options(raw)
         if options.last_plan:
             from pyspark_rmqindex._record import plan_schema  # noqa: PLC0415
 
-            return plan_schema(self.options)
-        # A catalog's CREATE TABLE asks for the columns before there is a path.
-        if "provider" not in self.options:
-            _check_paths(options)
+            return plan_schema(raw)
+        check_paths(options.paths)
         if options.audit:
-            return finding_schema()
-        return full_schema(
-            keys=options.has_keys,
-            log=options.has_log,
-            message=options.message,
-            store=options.has_store,
-        )
+            schema = finding_schema()
+        else:
+            schema = full_schema(
+                keys=options.has_keys,
+                log=options.has_log,
+                message=options.message,
+                store=options.has_store,
+            )
+        keeps_options = created is not None or (options.pushdown and "relation" not in raw)
+        return with_options(schema, raw) if keeps_options else schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the requested columns.
@@ -90,21 +99,22 @@ class DefaultSource(DataSource):
         # Heavy imports stay out of the modules that Spark loads to list data sources.
         from pyspark_rmqindex._reader import IndexReader, PushdownReader  # noqa: PLC0415
 
-        options = read_options(self.options)
+        raw = relation_options(schema, self.options)
+        options = read_options(raw)
+        check_paths(options.paths)
         if options.audit:
             from pyspark_rmqindex._audit import AuditReader  # noqa: PLC0415
 
             check_columns(schema, finding_schema())
-            _check_paths(options)
             return AuditReader(options, schema)
         check_schema(schema, keys=options.has_keys, log=options.has_log)
-        _check_paths(options)
         if not options.pushdown:
-            return IndexReader(options, schema, dict(self.options))
+            return IndexReader(options, schema, raw)
         from pyspark_rmqindex._literals import explain_distant_times  # noqa: PLC0415
 
+        check_pushdown(schema, raw)
         explain_distant_times()
-        return PushdownReader(options, schema, dict(self.options), self._relation_state)
+        return PushdownReader(options, schema, raw, self._relation_state)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)
         """Return the reader of a stream; PySpark 4.2 and later have all that it needs.
@@ -119,9 +129,9 @@ class DefaultSource(DataSource):
 
         try:
             check_spark_streams()
-            options = stream_options(self.options)
+            options = stream_options(relation_options(schema, self.options))
+            check_paths(options.read.paths)
             check_schema(schema, keys=options.read.has_keys, log=options.read.has_log)
-            _check_paths(options.read)
         except ValueError as error:
             refused: DataSourceStreamReader = RefusedStream(error)
             return refused
@@ -152,8 +162,3 @@ class DefaultSource(DataSource):
 
         writer: DataSourceStreamWriter = IndexStreamWriter(schema, overwrite, self.options)
         return writer
-
-
-def _check_paths(options: ReadOptions) -> None:
-    if not options.paths:
-        raise ValueError("option 'path': expected a path, in load() or as an option, got none")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql.types import StructType
+
+from pyspark_rmqindex._catalog import relation_options
 from pyspark_rmqindex._options import option_text
 from pyspark_rmqindex._record import ScanPlan, plan_from_schema
 
@@ -159,9 +163,10 @@ def _recorded_plan(spark: SparkSession, options: dict[str, str]) -> ScanPlan | N
 
 
 def _relation_options(leaf: Any) -> dict[str, str] | None:  # noqa: ANN401  (a Java object)
-    """Return the options of a plan's leaf, if it reads IndexFiles."""
+    """Return the options of a plan's leaf, if it reads IndexFiles; a catalog table's are stored."""
     if leaf.getClass().getSimpleName() != "DataSourceV2Relation":
         return None
     if str(leaf.table().name()) != _FORMAT:
         return None
-    return dict(leaf.options().asCaseSensitiveMap())
+    columns = StructType.fromJson(json.loads(leaf.schema().json()))  # noqa: TID251  (from Spark)
+    return relation_options(columns, dict(leaf.options().asCaseSensitiveMap()))

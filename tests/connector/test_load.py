@@ -428,13 +428,16 @@ def test_last_plan_needs_one_relation_of_ours(spark, store):
         last_plan(df.union(other))
 
 
-def test_a_catalog_table_takes_its_path_where_it_is_used(spark, store, store_entries):
-    """CREATE TABLE loses options, WITH keeps them."""
+def test_a_catalog_table_with_columns_takes_its_path_where_it_is_used(spark, store, store_entries):
+    """With a list of columns CREATE TABLE loses options, WITH keeps them."""
     spark.sql("DROP TABLE IF EXISTS entries_table")
-    spark.sql("CREATE TABLE entries_table USING rmqindex")
+    spark.sql("CREATE TABLE entries_table (position INT, PHY_OFFSET BIGINT) USING rmqindex")
     try:
-        counted = spark.sql(f"SELECT count(*) FROM entries_table WITH (path = '{store}')")
-        assert counted.collect()[0][0] == len(store_entries)
+        counted = spark.sql(
+            f"SELECT count(*), max(phy_offset) FROM entries_table WITH (path = '{store}')"
+        )
+        last = max(entry.phy_offset for entry in store_entries)
+        assert tuple(counted.collect()[0]) == (len(store_entries), last)
         with pytest.raises(AnalysisException, match="option 'path': expected a path"):
             spark.sql("SELECT * FROM entries_table").collect()
     finally:

@@ -158,11 +158,6 @@ def test_messages_have_options_of_their_own():
         assert message in str(caught.value)
 
 
-def test_what_the_catalog_adds_is_ignored():
-    """CREATE TABLE brings the owner and the provider along."""
-    assert read_options({"path": "/d", "owner": "me", "provider": "rmqindex"}).paths == ("/d",)
-
-
 def test_pushdown_is_seen_before_options_are_checked():
     """The data source must know it when it is made, when errors are not yet shown."""
     assert wants_pushdown({"PushDown": " TRUE "})

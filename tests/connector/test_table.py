@@ -205,6 +205,25 @@ def test_an_unbound_query_is_refused_and_spoils_nothing(spark, store, truth, nam
         assert answer(spark.sql(SHAPES["one key"].format(v=v))) == truth["one key"]
 
 
+LATERAL = (
+    "SELECT o.id, l.n FROM VALUES (1, 20000), (2, 110000) AS o(id, low), "
+    "LATERAL (SELECT count(*) AS n FROM {source} m WHERE {more} m.phy_offset > o.low) l ORDER BY id"
+)
+
+
+def test_a_lateral_comparison_needs_the_keys_one_level_deeper(spark, store):
+    """Spark pushes nothing of a level that compares with the outer row; the refusal says so."""
+    v = view_of(table(spark, store))
+    beside = LATERAL.format(source=v, more=f"{A} AND")
+    with pytest.raises(AnalysisException, match="one level deeper") as caught:
+        spark.sql(beside).collect()
+    assert "Spark pushed down position >= 1:" in str(caught.value)
+    deeper = LATERAL.format(source=f"(SELECT * FROM {v} WHERE {A})", more="")
+    offsets = [row.phy_offset for row in table(spark, store).where(A).collect()]
+    expected = [(id_, sum(x > low for x in offsets)) for id_, low in ((1, 20000), (2, 110000))]
+    assert [tuple(row) for row in spark.sql(deeper).collect()] == expected
+
+
 def test_turning_the_conf_off_is_right_or_refused(spark, store, truth):
     """Between planning and running, and between two queries."""
     t = table(spark, store)
@@ -388,20 +407,15 @@ def test_pushdown_without_the_built_in_filter_is_refused(spark, store):
 
 
 def test_the_sql_recipe_resolves_anew_for_each_statement(spark, store, truth):
-    """One catalog table, one view with the path, pushdown and the built-in filter."""
+    """One catalog table with the path and pushdown, and one view with the built-in filter."""
     table(spark, store)
     spark.sql("DROP VIEW IF EXISTS lookups")
     spark.sql("DROP TABLE IF EXISTS lookups_base")
     spark.sql(
-        "CREATE TABLE lookups_base (topic STRING, key STRING, key_hash INT, phy_offset BIGINT, "
-        "store_timestamp TIMESTAMP, time_diff INT, slot INT, position INT, prev_position INT, "
-        "file_path STRING) USING rmqindex"
+        f"CREATE TABLE lookups_base USING rmqindex OPTIONS (path '{store}', commitLog 'none', "
+        "pushdown 'true')"
     )
-    spark.sql(
-        f"CREATE VIEW lookups AS SELECT * FROM lookups_base WITH (path = '{store}', "
-        "commitLog = 'none', "
-        "pushdown = 'true') WHERE position >= 1"
-    )
+    spark.sql("CREATE VIEW lookups AS SELECT * FROM lookups_base WHERE position >= 1")
     try:
         for name in ("one key", "union all", "self-join", "an absent key", "exists"):
             assert answer(spark.sql(SHAPES[name].format(v="lookups"))) == truth[name], name
