@@ -66,8 +66,6 @@ def created_options(raw: Mapping[str, str]) -> dict[str, str] | None:
 
 def _created_path(path: str) -> str:
     """Return the path of a CREATE TABLE, if it is what was written there."""
-    if not _ABSOLUTE.match(path):
-        raise ValueError(f"option 'path': expected an absolute path in CREATE TABLE, got {path}")
     if "%" in path or "?" in path:
         raise ValueError(
             "option 'path': expected no % and no ? in CREATE TABLE, where Spark rewrites paths, "
@@ -135,11 +133,15 @@ def may_be_catalog_table(given: Mapping[str, str]) -> bool:
     return {"path", "paths"}.isdisjoint(name.lower() for name in given)
 
 
-def check_paths(paths: Sequence[str]) -> None:
-    """Refuse a relation without a path.
+def check_paths(paths: Sequence[str], *, created: bool = False) -> None:
+    """Refuse a relation without a path, and a catalog table whose path depends on who reads it.
+
+    Args:
+        paths: The paths of the relation.
+        created: Whether they are those of a CREATE TABLE.
 
     Raises:
-        ValueError: There is none.
+        ValueError: There is none, or one is relative in a CREATE TABLE.
     """
     if not paths:
         raise ValueError(
@@ -147,6 +149,11 @@ def check_paths(paths: Sequence[str]) -> None:
             "keeps its options only where it was created without a list of columns: CREATE TABLE "
             ".. USING .. OPTIONS (path '/data/store')"
         )
+    for path in paths if created else ():
+        if not _ABSOLUTE.match(path):
+            raise ValueError(
+                f"option 'path': expected an absolute path in CREATE TABLE, got {path}"
+            )
 
 
 def check_pushdown(schema: StructType, options: Mapping[str, str]) -> None:

@@ -37,7 +37,7 @@ class MessageSource(DataSource):
         """
         created = created_options(self.options)
         options = message_schema_options(self.options if created is None else created)
-        check_paths(options.paths)
+        check_paths(options.paths, created=created is not None)
         schema = message_schema(store=options.has_store)
         return schema if created is None else with_options(schema, created)
 

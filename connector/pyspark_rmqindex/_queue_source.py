@@ -41,7 +41,7 @@ class QueueSource(DataSource):
         """
         created = created_options(self.options)
         options = queue_options(self.options if created is None else created)
-        check_paths(options.paths)
+        check_paths(options.paths, created=created is not None)
         schema = queue_schema()
         return schema if created is None else with_options(schema, created)
 

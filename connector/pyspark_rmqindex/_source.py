@@ -77,7 +77,7 @@ class DefaultSource(DataSource):
             from pyspark_rmqindex._record import plan_schema  # noqa: PLC0415
 
             return plan_schema(raw)
-        check_paths(options.paths)
+        check_paths(options.paths, created=created is not None)
         if options.audit:
             schema = finding_schema()
         else:

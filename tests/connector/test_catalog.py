@@ -250,6 +250,7 @@ class TestScans:
         for options, message in [
             ("", "option 'path': expected a path"),
             ("OPTIONS (path 'store')", "option 'path': expected an absolute path"),
+            ('OPTIONS (paths \'["/a", "b"]\')', "expected an absolute path in CREATE TABLE, got b"),
             ("OPTIONS (path '/a', pth 'b')", "option 'pth': unknown; did you mean 'path'"),
             ("OPTIONS (path '/a', `fs.s3a.secret.key` 'k')", "fs.s3a.secret.key': not in CREATE"),
         ]:
