@@ -13,11 +13,12 @@ from pyspark_rmqindex._batches import check_not_null
 from pyspark_rmqindex._logs import absolute_log
 from pyspark_rmqindex._options import AUTO
 from pyspark_rmqindex._patterns import expand, has_pattern
+from pyspark_rmqindex._planned import as_planned
 from pyspark_rmqindex._reaching import reaching_s3
 from pyspark_rmqindex._schema import arrow_schema
 from rmqindex import CommitLog, RmqIndexError
 from rmqindex._paths import exists, is_index_name
-from rmqindex._s3 import using
+from rmqindex._s3 import iterated_with
 from rmqindex._storage import is_remote, local_path
 from rmqindex._verify import plan_audit, run_audit, sibling_log
 
@@ -84,16 +85,20 @@ class AuditReader(DataSourceReader):
         return sibling_log(path) if commit_log == AUTO else absolute_log(commit_log)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Look at the file of one task, and return what was found."""
+        """Look at the file of one task, and return what was found.
+
+        Raises:
+            RmqIndexError: A file is not the planned one any more.
+        """
         if not isinstance(partition, AuditPartition):
             return  # Spark runs one task where there is nothing to look at
         schema = arrow_schema(self._schema)
-        with using(self._s3):
-            findings = run_audit(partition.unit)
-        if findings.num_rows:
-            arrays = [findings[field.name.lower()].cast(field.type) for field in schema]
-            check_not_null(schema, arrays)
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        audits = (run_audit(unit) for unit in [partition.unit])
+        for findings in as_planned(iterated_with(self._s3, audits)):
+            if findings.num_rows:
+                arrays = [findings[field.name.lower()].cast(field.type) for field in schema]
+                check_not_null(schema, arrays)
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _stood_for(path: str) -> list[str]:

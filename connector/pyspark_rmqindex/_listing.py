@@ -20,6 +20,7 @@ from pyspark_rmqindex._patterns import (
     listed,
     matcher,
 )
+from pyspark_rmqindex._planned import changed_error
 from pyspark_rmqindex._stores import store_of
 from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
 from rmqindex._journal import effective_listing
@@ -128,7 +129,7 @@ def open_slice(each: FileSlice, options: ReadOptions) -> Iterator[IndexFile | No
     with file:
         yield file
         if not file.matches(each.fingerprint, again=True):
-            raise _gone(each, "written anew")
+            raise changed_error(each.name_path, "written anew")
 
 
 def _planned_file(each: FileSlice, options: ReadOptions) -> IndexFile | None:
@@ -153,14 +154,7 @@ def _planned_file(each: FileSlice, options: ReadOptions) -> IndexFile | None:
             raise problem
         if options.ignore_missing:
             return None
-    raise _gone(each, "replaced" if is_replaced else "removed") from problem
-
-
-def _gone(each: FileSlice, what: str) -> RmqIndexError:
-    return RmqIndexError(
-        f"{each.name_path}: the file was {what} since the query was planned; run the query again, "
-        "on a fresh DataFrame"
-    )
+    raise changed_error(each.name_path, "replaced" if is_replaced else "removed") from problem
 
 
 def _whereabouts(each: FileSlice) -> Iterator[str]:

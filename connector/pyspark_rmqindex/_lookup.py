@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from pyspark_rmqindex._reader import with_logs
 from pyspark_rmqindex._record import log_plan
 from pyspark_rmqindex._schema import full_schema
 from rmqindex._identity import Fingerprint
+from rmqindex._planned_log import PlannedLog
 from rmqindex._s3 import using
 from rmqindex._storage import is_remote
 
@@ -235,9 +236,16 @@ def _listed(keys: DataFrame, options: ReadOptions) -> Listing:
     # The client of Spark Connect may be on another host than the files.
     only = keys.sparkSession.range(0, 1, 1, 1)
     answer = only.mapInArrow(partial(_list_in_task, options), "listing STRING").collect()
-    slices, total, remote = json.loads(answer[0][0])  # noqa: TID251  (a task of ours)
+    slices, logs, total, remote = json.loads(answer[0][0])  # noqa: TID251  (a task of ours)
+    planned = {log["path"]: PlannedLog.from_dict(log) for log in logs}
     found = [
-        FileSlice(**{**each, "fingerprint": Fingerprint.from_dict(each["fingerprint"])})
+        FileSlice(
+            **{
+                **each,
+                "fingerprint": Fingerprint.from_dict(each["fingerprint"]),
+                "commit_log": planned.get(each["commit_log"]),
+            }
+        )
         for each in slices
     ]
     return Listing(found, total, remote)
@@ -256,7 +264,14 @@ def _list_in_task(
 ) -> Iterator[pa.RecordBatch]:
     for _ in batches:
         listing = _list(options)
-        text = json.dumps([[asdict(each) for each in listing.slices], *listing[1:]])
+        logs = {each.commit_log.path: each.commit_log for each in listing.slices if each.commit_log}
+        slices = [
+            asdict(replace(each, commit_log=None))
+            | {"commit_log": each.commit_log and each.commit_log.path}
+            for each in listing.slices
+        ]
+        document = [slices, [asdict(log) for log in logs.values()], *listing[1:]]
+        text = json.dumps(document, default=bytes.hex)
         yield pa.record_batch([pa.array([text], pa.string())], names=["listing"])
 
 

@@ -20,6 +20,7 @@ from pyspark_rmqindex._filters import EVERYTHING, Range
 from pyspark_rmqindex._key_chunk import KeyChunk, KeyColumns, Limits
 from pyspark_rmqindex._listing import open_slice
 from pyspark_rmqindex._lookup_cost import Strategy, is_scanned
+from pyspark_rmqindex._planned import as_planned
 from pyspark_rmqindex._record import log_plan
 from pyspark_rmqindex._schema import MATCH_COLUMN
 from pyspark_rmqindex._verify import VERIFIED, Verifier, may_hold, settled
@@ -88,7 +89,8 @@ class LookupTask:
             CorruptIndexError: Malformed bytes, in the mode ``FAILFAST``.
             RmqIndexError: A file is not the listed one any more.
         """
-        yield from merge(iterated_with(self.options.s3, self._answers(batches)))
+        answers = iterated_with(self.options.s3, self._answers(batches))
+        yield from as_planned(merge(answers))
 
     def _answers(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for chunk in self._chunks(batches):
@@ -127,9 +129,7 @@ class _Answer:
         with contextlib.ExitStack() as stack:
             verifier = None
             if self._options.has_log:
-                verifier = stack.enter_context(
-                    contextlib.closing(Verifier(self._options, self._builder.types))
-                )
+                verifier = stack.enter_context(Verifier(self._options, self._builder.types))
             for each in task.slices:
                 yield from self._of_file(each, verifier)
         self._log()

@@ -15,11 +15,13 @@ from pyspark_rmqindex._bounds import planned_bound, task_bound
 from pyspark_rmqindex._filters import Range
 from pyspark_rmqindex._messages import Messages, in_halves, log_columns
 from pyspark_rmqindex._partitions import LocalBound
+from pyspark_rmqindex._planned import as_planned
 from pyspark_rmqindex._reaching import reaching_s3
 from pyspark_rmqindex._schema import STORE_COLUMN, arrow_schema
 from pyspark_rmqindex._stores import logs_of
 from rmqindex import CommitLog
 from rmqindex._names import zone_of
+from rmqindex._planned_log import marked_file
 from rmqindex._s3 import iterated_with
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark_rmqindex._options import MessageOptions
     from rmqindex import LogFile
 
-__all__ = ["LogPart", "MessagePartition", "MessageReader", "files_around", "packed"]
+__all__ = ["LogPart", "MessagePartition", "MessageReader", "planned_partitions"]
 
 # Messages a batch holds at most.
 _MAX_MESSAGES = 32 * 1024
@@ -100,16 +102,9 @@ class MessageReader(DataSourceReader):
         for store, paths in logs_of(options.paths):
             with CommitLog(paths[0] if len(paths) == 1 else paths) as log:
                 parts = list(self._parts(log, begin, end))
-                partitions += [
-                    MessagePartition(
-                        store,
-                        files_around(log, pack),
-                        tuple((part.start, part.stop) for part in pack),
-                        begin,
-                        end,
-                    )
-                    for pack in packed(parts, options.max_partition_bytes)
-                ]
+                partitions += planned_partitions(
+                    store, log, parts, (begin, end), options.max_partition_bytes
+                )
         return partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -117,8 +112,8 @@ class MessageReader(DataSourceReader):
 
         Raises:
             CorruptCommitLogError: Damage, in the mode ``FAILFAST``.
-            RmqIndexError: A body that does not unpack, in that mode; a file is gone, or was cut
-                since the planning; the storage failed.
+            RmqIndexError: A body that does not unpack, in that mode; a file is gone, or was
+                changed since the planning; the storage failed.
             ValueError: A local time whose zone cannot be known.
         """
         if not isinstance(partition, MessagePartition):
@@ -127,12 +122,14 @@ class MessageReader(DataSourceReader):
             task_bound(bound, up=up) if isinstance(bound, LocalBound) else bound
             for bound, up in ((partition.begin, True), (partition.end, False))
         )
-        yield from iterated_with(self._s3, self._of_partition(partition, Range(begin, end)))
+        batches = self._of_partition(partition, Range(begin, end))
+        yield from as_planned(iterated_with(self._s3, batches))
 
     def _of_partition(self, partition: MessagePartition, times: Range) -> Iterator[pa.RecordBatch]:
         with CommitLog(partition.files) as log:
             for offsets in partition.ranges:
                 yield from self._messages(log, partition.store, offsets, times)
+            log.ensure_same()
 
     def _messages(
         self,
@@ -227,8 +224,34 @@ def _last(batch: pa.RecordBatch) -> int:
     return int(batch.column("phy_offset")[-1].as_py())
 
 
-def packed(parts: Sequence[LogPart], max_bytes: int) -> Iterator[list[LogPart]]:
-    """Put small parts, such as those of small files, together."""
+def planned_partitions(
+    store: str,
+    log: CommitLog,
+    parts: Sequence[LogPart],
+    times: tuple[int | LocalBound | None, int | LocalBound | None],
+    max_bytes: int,
+) -> list[MessagePartition]:
+    """Divide parts of one log among tasks; small ones, such as those of small files, together.
+
+    Args:
+        store: Whose log it is.
+        log: The log.
+        parts: What is read of it, by offset.
+        times: Bounds of store time.
+        max_bytes: How much one task reads, unless a part is larger.
+    """
+    return [
+        MessagePartition(
+            store,
+            _files_of(log, pack),
+            tuple((part.start, part.stop) for part in pack),
+            *times,
+        )
+        for pack in _packed(parts, max_bytes)
+    ]
+
+
+def _packed(parts: Sequence[LogPart], max_bytes: int) -> Iterator[list[LogPart]]:
     pack: list[LogPart] = []
     filled = 0
     for part in parts:
@@ -242,10 +265,19 @@ def packed(parts: Sequence[LogPart], max_bytes: int) -> Iterator[list[LogPart]]:
         yield pack
 
 
-def files_around(log: CommitLog, parts: Sequence[LogPart]) -> tuple[LogFile, ...]:
-    """Return the files that reading some parts looks at: theirs, those around, and the last."""
+def _files_of(log: CommitLog, parts: Sequence[LogPart]) -> tuple[LogFile, ...]:
+    """Return the files that reading some parts looks at: theirs, those around, and the last.
+
+    Those that are opened, which are their own and those at the log's end, are marked.
+    """
     places = [log.files.index(part.file) for part in parts]
-    first, last = max(0, places[0] - _NEIGHBOURS), places[-1] + 1 + _NEIGHBOURS
-    files = log.files[first:last]
-    end = log.files[log.last_with_data()]
-    return files if end in files else (*files, end)
+    first, behind = max(0, places[0] - _NEIGHBOURS), places[-1] + 1 + _NEIGHBOURS
+    last = log.last_with_data()
+    files = []
+    for place in sorted({*range(first, min(behind, len(log.files))), last}):
+        file = log.files[place]
+        if place in places or place >= last:
+            ranges = [(part.start, part.stop) for part in parts if part.file == file]
+            file = marked_file(file, log.source(file), ranges)
+        files.append(file)
+    return tuple(files)

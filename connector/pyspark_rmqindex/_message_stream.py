@@ -23,8 +23,7 @@ from pyspark_rmqindex._message_reader import (
     LogPart,
     MessagePartition,
     MessageReader,
-    files_around,
-    packed,
+    planned_partitions,
 )
 from pyspark_rmqindex._reaching import reaching_s3
 from pyspark_rmqindex._record import log_warning
@@ -46,6 +45,10 @@ if TYPE_CHECKING:
 __all__ = ["LogOffset", "MessageStreamReader"]
 
 
+# What an offset says of the last message before it; earlier releases took no checksum.
+_LAST = ("last_offset", "last_store_timestamp", "last_checksum")
+
+
 @dataclass(frozen=True, slots=True)
 class LogOffset:
     """How far a stream has come in the CommitLog of one store.
@@ -61,13 +64,8 @@ class LogOffset:
 
     def to_json(self) -> dict[str, int]:
         """Return it as Spark keeps it."""
-        if self.last is None:
-            return {"offset": self.offset}
-        return {
-            "offset": self.offset,
-            "last_offset": self.last.phy_offset,
-            "last_store_timestamp": self.last.store_timestamp,
-        }
+        known = zip(_LAST, self.last or (), strict=False)
+        return {"offset": self.offset, **{name: each for name, each in known if each is not None}}
 
     @classmethod
     def from_json(cls, data: Mapping[str, int]) -> LogOffset:
@@ -79,8 +77,11 @@ class LogOffset:
         """
         last = None
         if "last_offset" in data:
-            last = LastRecord(data["last_offset"], data["last_store_timestamp"])
-        if any(type(number) is not int for number in (data["offset"], *(last or ()))):
+            last = LastRecord(
+                data["last_offset"], data["last_store_timestamp"], data.get("last_checksum")
+            )
+        named = ("offset", *_LAST) if last is not None else ("offset",)
+        if any(type(data[name]) is not int for name in named if name in data):
             raise TypeError("expected integers")
         return cls(data["offset"], last)
 
@@ -184,16 +185,9 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if until is None or until == begins.get(store):
                 continue
             parts = self._parts(store, log, begins.get(store), until)
-            partitions += [
-                MessagePartition(
-                    store,
-                    files_around(log, pack),
-                    tuple((part.start, part.stop) for part in pack),
-                    first,
-                    last,
-                )
-                for pack in packed(parts, options.max_partition_bytes)
-            ]
+            partitions += planned_partitions(
+                store, log, parts, (first, last), options.max_partition_bytes
+            )
         for store, until in ends.items():
             since = begins.get(store)
             if since != until:
@@ -279,6 +273,11 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if since is not None and until.offset <= since.offset:
             return []
         begin = self._begin(store, log, since).offset
+        if until.last is not None and not ends_with(log, until.last, until.offset):
+            self._judge(
+                _lost(store, begin, until.offset, "the log was truncated or replaced since then")
+            )
+            return []
         behind = log.files[-1].stop if log.files else begin
         if behind < until.offset:
             self._judge(_lost(store, behind, until.offset, "the files are gone"))

@@ -12,6 +12,7 @@ from pyspark_rmqindex._filters import EVERYTHING, Range
 if TYPE_CHECKING:
     from pyspark_rmqindex._times import LocalTime
     from rmqindex._identity import Fingerprint
+    from rmqindex._planned_log import PlannedLog
 
 __all__ = ["FileSlice", "IndexPartition", "LocalBound", "Query"]
 
@@ -31,7 +32,8 @@ class FileSlice:
         limit: The position after the last entry that was counted.
         start: The first position to read.
         stop: The position after the last one to read.
-        commit_log: Where its messages are; None where they are not asked for, or not there.
+        commit_log: Where its messages are, the same object in all slices of a store, so that it is
+            pickled once; None where they are not asked for, or not there.
     """
 
     path: str
@@ -43,7 +45,7 @@ class FileSlice:
     limit: int
     start: int
     stop: int
-    commit_log: str | None = None
+    commit_log: PlannedLog | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_rmqindex._batches import check_not_null
+from pyspark_rmqindex._planned import as_planned
 from pyspark_rmqindex._reaching import reaching_s3
 from pyspark_rmqindex._schema import arrow_schema
 from rmqindex import ConsumeQueue
-from rmqindex._consume_queue import read_units
-from rmqindex._s3 import iterated_with
+from rmqindex._consume_queue import marked_queue_file, read_units
+from rmqindex._s3 import carried, iterated_with
 from rmqindex._storage import is_remote, local_path
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["QueuePartition", "QueueReader"]
 
+# Requests to a remote store wait more than they work.
+_REMOTE_THREADS = 16
 # Opening a file costs about as much as reading so many bytes.
 _OPENING_BYTES = 64 * 1024
 
@@ -71,7 +75,7 @@ class QueueReader(DataSourceReader):
         """Find the files and divide the work.
 
         Raises:
-            RmqIndexError: A path is missing or holds no ConsumeQueue.
+            RmqIndexError: A path is missing or holds no ConsumeQueue; a file cannot be read.
         """
         parts: dict[str, _Part] = {}
         for path in self._options.paths:
@@ -79,13 +83,13 @@ class QueueReader(DataSourceReader):
                 for file in queue.files:
                     part = _Part(queue.topic, queue.queue_id, queue.is_batch, file)
                     parts.setdefault(file.path, part)  # one that several paths name counts once
-        return list(_packed(list(parts.values()), self._options.max_partition_bytes))
+        return list(_packed(_marked(list(parts.values())), self._options.max_partition_bytes))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the units of one task.
 
         Raises:
-            RmqIndexError: A file is gone, or was cut since the planning; the storage failed.
+            RmqIndexError: A file is gone, or was changed since the planning; the storage failed.
         """
         if not isinstance(partition, QueuePartition):
             return  # Spark runs one task where there is nothing to read
@@ -94,7 +98,7 @@ class QueueReader(DataSourceReader):
             batches = read_units(
                 part.file, part.topic, part.queue_id, is_batch=part.is_batch, blanks=False
             )
-            for batch in iterated_with(self._s3, batches):
+            for batch in as_planned(iterated_with(self._s3, batches)):
                 arrays = [batch[field.name.lower()].cast(field.type) for field in schema]
                 check_not_null(schema, arrays)
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -103,6 +107,18 @@ class QueueReader(DataSourceReader):
 def _absolute(path: str) -> str:
     """Return a path as the tasks, which may run elsewhere, understand it."""
     return path if is_remote(path) else os.path.abspath(local_path(path))  # noqa: PTH100
+
+
+def _marked(parts: Sequence[_Part]) -> list[_Part]:
+    """Look at each file, for a task to know it again; a remote one costs one request."""
+
+    def mark(part: _Part) -> _Part:
+        return replace(part, file=marked_queue_file(part.file, is_batch=part.is_batch))
+
+    if not any(is_remote(part.file.path) for part in parts):
+        return [mark(part) for part in parts]
+    with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
+        return list(pool.map(carried(mark), parts))
 
 
 def _packed(parts: Sequence[_Part], max_bytes: int) -> Iterator[QueuePartition]:

@@ -27,6 +27,7 @@ from pyspark_rmqindex._listing import list_slices, open_slice
 from pyspark_rmqindex._logs import absolute_log, find_log, folder_of
 from pyspark_rmqindex._options import AUTO
 from pyspark_rmqindex._partitions import IndexPartition, LocalBound, Query
+from pyspark_rmqindex._planned import as_planned
 from pyspark_rmqindex._planning import Packing, apportion, matching_pairs, prune
 from pyspark_rmqindex._pushdown_state import check_generation, locked_state
 from pyspark_rmqindex._reaching import reaching_s3
@@ -34,7 +35,8 @@ from pyspark_rmqindex._record import ScanPlan, log_plan, record_plan
 from pyspark_rmqindex._schema import EXTRA_MESSAGE_COLUMNS, KEY_COLUMNS, MATCH_COLUMN
 from pyspark_rmqindex._stores import store_of, store_of_log
 from pyspark_rmqindex._verify import NEEDED, VERIFIED, Verifier, may_hold, settled
-from rmqindex import CommitLog, index_key_hashes
+from rmqindex import index_key_hashes
+from rmqindex._planned_log import PlannedLog
 from rmqindex._s3 import iterated_with
 from rmqindex._time_units import to_milliseconds
 from rmqindex._utf8 import is_utf8
@@ -175,7 +177,8 @@ class IndexReader(DataSourceReader):
         )
         if times.is_empty:
             return
-        yield from merge(iterated_with(self._s3, self._batches(partition, times)))
+        batches = iterated_with(self._s3, self._batches(partition, times))
+        yield from as_planned(merge(batches))
 
     def _batches(self, partition: IndexPartition, times: Range) -> Iterator[pa.RecordBatch]:
         query = partition.query
@@ -184,9 +187,7 @@ class IndexReader(DataSourceReader):
         with contextlib.ExitStack() as stack:
             check: _Check | None = None
             if _is_compared(query, builder, self._options):
-                verifier = stack.enter_context(
-                    contextlib.closing(Verifier(self._options, builder.types))
-                )
+                verifier = stack.enter_context(Verifier(self._options, builder.types))
                 check = _Check(verifier, self._options, times)
             for each in partition.slices:
                 with open_slice(each, self._options) as file:
@@ -329,7 +330,7 @@ def _check_conf() -> None:
 
 
 def with_logs(files: Sequence[FileSlice], commit_log: str) -> list[FileSlice]:
-    """Say of each file where its messages are.
+    """Say of each file where its messages are, and what that log is recognised by in a task.
 
     Raises:
         RmqIndexError: The CommitLog is not there, or is of a kind that cannot be read.
@@ -342,9 +343,10 @@ def with_logs(files: Sequence[FileSlice], commit_log: str) -> list[FileSlice]:
         folder = folder_of(each.name_path)
         if folder not in logs:
             logs[folder] = find_log(each.name_path, commit_log)
-    for log in dict.fromkeys(log for log in logs.values() if log is not None):
-        CommitLog(log).close()
-    return [replace(each, commit_log=logs[folder_of(each.name_path)]) for each in files]
+    planned: dict[str | None, PlannedLog | None] = {
+        log: None if log is None else PlannedLog.of(log) for log in dict.fromkeys(logs.values())
+    }
+    return [replace(each, commit_log=planned[logs[folder_of(each.name_path)]]) for each in files]
 
 
 def _check_one_log(files: Sequence[FileSlice], log: str) -> None:

@@ -133,6 +133,11 @@ class _Lookup:
         times = time_range(given.get("begin"), given.get("end"))
         return self._finder.rows(slices, given["topic"], given["key"], times)
 
+    def terminate(self) -> None:
+        """Check, behind the last call, that all rows were of the files that were listed."""
+        if self._finder is not None:
+            self._finder.ensure_same()
+
     def cleanup(self) -> None:
         """Let go of the files."""
         if self._finder is not None:

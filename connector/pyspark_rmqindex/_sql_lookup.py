@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from pyspark_rmqindex._partitions import IndexPartition, Query
+from pyspark_rmqindex._planned import changed_error
 from pyspark_rmqindex._reader import IndexReader
 from pyspark_rmqindex._stores import store_of
 from pyspark_rmqindex._verify import VERIFIED
 from rmqindex import Layout, RmqIndexError, index_key, key_hash
+from rmqindex._identity import FileChangedError
 from rmqindex._point import PointFile, PointLog
 from rmqindex._s3 import using
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark_rmqindex._filters import Range
     from pyspark_rmqindex._options import ReadOptions
     from pyspark_rmqindex._partitions import FileSlice
+    from rmqindex._planned_log import PlannedLog
     from rmqindex._point import PointEntry
 
     # An entry, and its match_state.
@@ -98,6 +101,21 @@ class KeyFinder:
             )
         return rows
 
+    def ensure_same(self) -> None:
+        """Refuse the rows if a file that stayed open was changed since it was opened.
+
+        Raises:
+            RmqIndexError: One was; the storage failed.
+        """
+        with using(self._options.s3):
+            try:
+                for file in self._files.values():
+                    file.ensure_same()
+                for log in self._logs.values():
+                    log.ensure_same()
+            except FileChangedError as error:
+                raise changed_error(error.path, error.what) from error
+
     def close(self) -> None:
         """Let go of the files and the logs."""
         for file in self._files.values():
@@ -129,10 +147,10 @@ class KeyFinder:
         return self._as_rows(each, topic, key, [(entry,) for entry in entries], times)
 
     def _entries(self, each: FileSlice, hash_: int) -> list[PointEntry] | None:
-        file = self._files.get(each.name_path)
+        kept = self._files.get(each.name_path)
         try:
-            if file is not None:
-                return file.lookup(hash_, each.limit)
+            if kept is not None:
+                return kept.lookup(hash_, each.limit)
             file = PointFile(each.path, Layout(each.hash_slot_num, each.index_num))
             if not file.matches(each.fingerprint):
                 file.close()
@@ -141,14 +159,21 @@ class KeyFinder:
                 self._files[each.name_path] = file
                 return file.lookup(hash_, each.limit)
             try:
-                return file.lookup(hash_, each.limit)
+                found = file.lookup(hash_, each.limit)
+                file.ensure_same()
+                return found
             finally:
                 file.close()
+        except FileChangedError:
+            changed = self._files.pop(each.name_path, None)
+            if changed is not None:
+                changed.close()
+            return None
         except RmqIndexError:  # the reader says what is wrong, if it is
             return None
 
     def _judged(
-        self, path: str | None, topic: str, key: str, entries: list[PointEntry]
+        self, planned: PlannedLog | None, topic: str, key: str, entries: list[PointEntry]
     ) -> list[_Judged] | None:
         """Return the entries that are the key's, at the times of their messages.
 
@@ -157,12 +182,12 @@ class KeyFinder:
         """
         if self._options.message or self._options.check_crc:
             return None
-        if path is None:
+        if planned is None:
             return [(entry, _NO_LOG) for entry in entries]
         try:
-            log = self._logs.get(path)
+            log = self._logs.get(planned.path)
             if log is None:
-                log = self._logs[path] = PointLog(path)
+                log = self._logs[planned.path] = PointLog(planned.files_now())
             judged: list[_Judged] = []
             for entry in entries:
                 if log.is_expired(entry.phy_offset):

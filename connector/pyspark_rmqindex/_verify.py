@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_rmqindex._logs import folder_of
 from pyspark_rmqindex._messages import Messages, ensure_fits, in_halves, log_columns
+from pyspark_rmqindex._ranks import PLACING, Ranks, Shares
 from pyspark_rmqindex._schema import EXTRA_MESSAGE_COLUMNS, MATCH_COLUMN
 from rmqindex import MATCH_STATES, CommitLog, IndexFile, RmqIndexError, index_key_hashes
 from rmqindex._decoding import MILLISECONDS
@@ -26,8 +26,6 @@ from rmqindex._judge import STATE_OF_LOG
 from rmqindex._layout import INT32_MAX, INT64_MAX, INT64_MIN
 from rmqindex._members import indexed_keys
 from rmqindex._message import indexed_tags
-from rmqindex._paths import list_index_files
-from rmqindex._storage import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,16 +62,16 @@ _VERIFIED = STATES.index(VERIFIED)
 _MISMATCH, _AMBIGUOUS, _NO_LOG = (
     STATES.index(state) for state in ("mismatch", "ambiguous", "no_log")
 )
-_PLACING = ("key_hash", "phy_offset", "position")
 # So many bytes of messages are held at a time where bodies or properties are asked for.
 _MAX_BYTES = 32 * 1024 * 1024
-# How many answers about ambiguous entries are kept.
-_MAX_KEPT = 1024
 _HEAVY = frozenset({"body", "properties"})
 
 
 class Verifier:
-    """Compares the entries of one task with their messages."""
+    """Compares the entries of one task with their messages; a context manager.
+
+    On leaving it, the logs must still be those that were compared with.
+    """
 
     def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
         """Take what is asked for.
@@ -88,7 +86,7 @@ class Verifier:
         self._columns = log_columns([*_KEY_SOURCES, *names], decompress=options.decompress_body)
         self._is_heavy = not _HEAVY.isdisjoint(names)
         self._logs: dict[str, CommitLog] = {}
-        self._ranks = _Ranks(options)
+        self._ranks = Ranks(options)
         self._has_tags = False
 
     def check(
@@ -107,22 +105,35 @@ class Verifier:
             is the message's where verified.
 
         Raises:
-            RmqIndexError: The log cannot be read, or a body does not unpack in the mode
-                ``FAILFAST``.
+            RmqIndexError: The log cannot be read or is not the planned one, or a body does not
+                unpack in the mode ``FAILFAST``.
         """
         if each.commit_log is None:
             yield self._unchecked(entries)
             return
-        log = self._logs.get(each.commit_log)
+        log = self._logs.get(each.commit_log.path)
         if log is None:
-            log = self._logs[each.commit_log] = CommitLog(each.commit_log)
+            log = self._logs[each.commit_log.path] = CommitLog(each.commit_log.files_now())
         for part in self._portions(log, entries):
             yield from in_halves(part, partial(self._checked, log, file, each))
 
-    def close(self) -> None:
-        """Let go of the logs."""
-        for log in self._logs.values():
-            log.close()
+    def __enter__(self) -> Self:
+        """Return the verifier itself."""
+        return self
+
+    def __exit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
+        """Check the logs again where nothing failed, and close them.
+
+        Raises:
+            FileChangedError: A file of a log was cut, replaced or rewritten.
+        """
+        try:
+            if exc_type is None:
+                for log in self._logs.values():
+                    log.ensure_same()
+        finally:
+            for log in self._logs.values():
+                log.close()
 
     def _portions(self, log: CommitLog, entries: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Cut a batch so that the messages of each piece fit into memory."""
@@ -180,7 +191,7 @@ class Verifier:
         place = matches.place
         for entry in np.flatnonzero(matches.several).tolist():
             group = keys.group(matches, entry)
-            row = {name: int(entries.column(name)[entry].as_py()) for name in _PLACING}
+            row = {name: int(entries.column(name)[entry].as_py()) for name in PLACING}
             rank = self._ranks.rank(file, each, row, keys.shares(group))
             if rank is None:
                 states[entry] = _AMBIGUOUS
@@ -301,23 +312,6 @@ class _Matches:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shares:
-    """How many entries of one hash a message has.
-
-    Attributes:
-        indexed: As a broker indexes it; 0 where only members have the hash.
-        every: Where the keys of members of a batch are indexed as well.
-        proof: A hash that is in the index in the second case alone; None where no key has one.
-        tagged: Where the tags are indexed as well; ``indexed`` where they have another hash.
-    """
-
-    indexed: int
-    every: int
-    proof: int | None
-    tagged: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Keys:
     """The keys of messages, ordered by message and hash.
 
@@ -383,13 +377,13 @@ class _Keys:
         first = matches.first[entry]
         return self.order[first : first + matches.count[entry]]
 
-    def shares(self, group: NDArray[np.int64]) -> _Shares:
+    def shares(self, group: NDArray[np.int64]) -> Shares:
         """Return how many entries the message of a group of keys has of them."""
         mine = self.rows == self.rows[group[0]]
         own = np.arange(len(mine)) < self.tagged
         of_members = self.hashes[mine & ~own]
         proofs = of_members[~np.isin(of_members, self.hashes[mine & own])]
-        return _Shares(
+        return Shares(
             int((group < self.indexed).sum()),
             len(group),
             int(proofs[0]) if proofs.size else None,
@@ -406,99 +400,3 @@ class _Keys:
 
 def _joined(rows: NDArray[np.int64], hashes: NDArray[np.int32]) -> NDArray[np.int64]:
     return rows << 32 | hashes.astype(np.int64)
-
-
-class _Ranks:
-    """Finds out the how-manieth entry of its hash and offset an entry is."""
-
-    def __init__(self, options: ReadOptions) -> None:
-        self._options = options
-        # The entries of one hash in one file, and those of one hash and offset in a directory.
-        self._of_file: dict[tuple[str, int], tuple[NDArray[np.int64], NDArray[np.int32]]] = {}
-        self._of_folder: dict[tuple[str, int, int], list[tuple[str, int]]] = {}
-
-    def rank(
-        self, file: IndexFile, each: FileSlice, entry: dict[str, int], shares: _Shares
-    ) -> int | None:
-        """Return the rank of an entry among those that its message got at a time, from 0.
-
-        A message that was dispatched again has all its entries again.
-
-        Args:
-            file: The open file.
-            each: The slice that is read of it.
-            entry: Its hash, offset and position.
-            shares: How many entries its message has of this hash.
-
-        Returns:
-            The rank; None where entries are missing, so that it cannot be known.
-        """
-        hash_, offset, position = (entry[name] for name in _PLACING)
-        counts = {shares.indexed, shares.every} - {0}
-        if shares.tagged > shares.indexed:
-            # Tags share the hash: nothing says whether they are indexed but the count itself.
-            if shares.every > shares.tagged:
-                return None
-            counts |= {shares.tagged}
-        elif len(counts) > 1 and shares.proof is not None:
-            has_members = len(self._in_file(file, each, shares.proof, offset)) > 0
-            counts = {shares.every if has_members else shares.indexed}
-        mine = self._in_file(file, each, hash_, offset)
-        period = _period(len(mine), counts)
-        if period is not None:
-            return int(np.searchsorted(mine, position)) % period
-        # A message's entries may stand in two files.
-        every = self._across(each, hash_, offset)
-        period = _period(len(every), counts)
-        place = (_name(each.name_path), position)
-        return None if period is None or place not in every else every.index(place) % period
-
-    def _in_file(
-        self, file: IndexFile, each: FileSlice, hash_: int, offset: int
-    ) -> NDArray[np.int32]:
-        """Return the positions of the entries of a hash and offset in the file, oldest first."""
-        key = (each.name_path, hash_)
-        if key not in self._of_file:
-            if len(self._of_file) >= _MAX_KEPT:
-                self._of_file.clear()
-            self._of_file[key] = _entries_of(file, hash_, each.limit)
-        offsets, positions = self._of_file[key]
-        mine: NDArray[np.int32] = positions[offsets == offset]
-        return mine
-
-    def _across(self, each: FileSlice, hash_: int, offset: int) -> list[tuple[str, int]]:
-        """Return all entries of a hash and offset in a directory: file names and positions."""
-        folder = folder_of(each.name_path)
-        key = (folder, hash_, offset)
-        if key not in self._of_folder:
-            if len(self._of_folder) >= _MAX_KEPT:
-                self._of_folder.clear()
-            found: list[tuple[str, int]] = []
-            for entry in list_index_files(folder):
-                options = self._options
-                with IndexFile(entry.path, options.layout, mode=options.mode) as file:
-                    offsets, positions = _entries_of(file, hash_, None)
-                mine = positions[offsets == offset].tolist()
-                found += [(entry.name, position) for position in mine]
-            self._of_folder[key] = found
-        return self._of_folder[key]
-
-
-def _entries_of(
-    file: IndexFile, hash_: int, limit: int | None
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the offsets and positions of the entries of a hash, oldest first."""
-    found = file.lookup([hash_], limit)
-    positions = found.column("position").to_numpy()
-    order = np.argsort(positions)
-    return found.column("phy_offset").to_numpy()[order], positions[order]
-
-
-def _period(count: int, counts: set[int]) -> int | None:
-    """Return how many entries the message got at a time, if only one number fits."""
-    fitting = [each for each in counts if count and count % each == 0]
-    return fitting[0] if len(fitting) == 1 else None
-
-
-def _name(path: str) -> str:
-    return (path.partition("?")[0] if is_remote(path) else path).rpartition("/")[2]

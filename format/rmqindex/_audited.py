@@ -11,6 +11,7 @@ from rmqindex._decoding import MILLISECONDS
 from rmqindex._errors import CorruptIndexError, RmqIndexError
 from rmqindex._geometry import infer_layout
 from rmqindex._header import IndexHeader
+from rmqindex._identity import FileChangedError
 from rmqindex._layout import (
     ENTRY_DTYPE,
     ENTRY_SIZE,
@@ -21,7 +22,7 @@ from rmqindex._layout import (
     SLOT_SIZE,
 )
 from rmqindex._linking import LINK_BATCH
-from rmqindex._storage import open_source
+from rmqindex._storage import open_found, open_source
 from rmqindex._store_contents import refuse_tiered_file
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex._audit_rules import Findings
+    from rmqindex._identity import FileMark
     from rmqindex._layout import Layout
     from rmqindex._storage import ByteSource
 
@@ -111,19 +113,27 @@ class AuditedFile:
         return entry_byte(self.layout, position, field)
 
 
-def open_audited(path: str, layout: Layout | None, findings: Findings) -> AuditedFile | None:
+def open_audited(
+    path: str, layout: Layout | None, findings: Findings, mark: FileMark | None = None
+) -> AuditedFile | None:
     """Open a file, or say why it cannot be looked at.
 
     Args:
         path: The file.
         layout: Its geometry, or None to find it.
         findings: Takes what is wrong.
+        mark: What it is recognised by; None where nothing is known.
 
     Returns:
         The file, or None where nothing more can be said of it.
+
+    Raises:
+        FileChangedError: It is not the marked one.
     """
     try:
-        source = open_source(path)
+        source = open_found(path, 0 if mark is None else mark.identity.size, mark)
+    except FileChangedError:
+        raise
     except RmqIndexError as error:
         findings.add(path, "unreadable", None, "a file", error)
         return None

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from rmqindex._arrays import int_array
 from rmqindex._commitlog_access import records_at
-from rmqindex._commitlog_batches import build_batch, schema_of
+from rmqindex._commitlog_batches import build_batch, one_chunk, schema_of
 from rmqindex._commitlog_files import LogFile, find_files, gaps_of, mapped_file_size_of
 from rmqindex._commitlog_layout import MIN_RECORD_SIZE, SIZE_WIDTH
 from rmqindex._commitlog_records import Fault, store_timestamp_of
@@ -26,6 +26,7 @@ from rmqindex._commitlog_walk import (
     walk,
 )
 from rmqindex._errors import CorruptCommitLogError
+from rmqindex._identity import ensure_same
 from rmqindex._layout import INT64_MAX
 from rmqindex._storage import open_found
 
@@ -153,7 +154,7 @@ class CommitLog:
         None where no sound record starts the file.
         Later records are usually, not always, later: clocks step back.
         """
-        source = self._source(file)
+        source = self.source(file)
         if is_record(source, file, 0, crc=False) is None:
             return None
         return store_timestamp_of(source.read, 0)
@@ -187,7 +188,7 @@ class CommitLog:
             return [file.start]
         if number == self.last_with_data():
             return self._walked_boundaries(file, chunk_size)
-        source = self._source(file)
+        source = self.source(file)
         boundaries = [file.start]
         for target in range(chunk_size, file.size, chunk_size):
             reach = target + min(chunk_size, _BOUNDARY_SEARCH)
@@ -318,7 +319,7 @@ class CommitLog:
             states[wanted >= 0] = _BEYOND_END
         taken = pa.array(places[rows], mask=places[rows] < 0)
         table = pa.Table.from_batches(batches).combine_chunks().take(taken)
-        arrays = [_one_chunk(table.column(name), name) for name in schema.names]
+        arrays = [one_chunk(table.column(name), name) for name in schema.names]
         state = pa.DictionaryArray.from_arrays(pa.array(states[rows]), pa.array(MATCH_STATES))
         fields = [pa.field("state", _STATE_TYPE, nullable=False)]
         fields += [field.with_nullable(True) for field in schema]
@@ -327,7 +328,7 @@ class CommitLog:
     def _records_at(
         self, file: LogFile, offsets: NDArray[np.int64], *, check_crc: bool
     ) -> tuple[Records, NDArray[np.int8]]:
-        source = self._source(file)
+        source = self.source(file)
         positions = offsets - file.start
         records, sound = records_at(source, file, positions)
         states = np.where(sound, _RECORD, _NOT_A_RECORD).astype(np.int8)
@@ -341,7 +342,8 @@ class CommitLog:
             states[~sound & (offsets >= self.max_offset)] = _BEYOND_END
         return records, states
 
-    def _source(self, file: LogFile) -> ByteSource:
+    def source(self, file: LogFile) -> ByteSource:
+        """Return one of the files, which stays open until the log is closed."""
         source = self._sources.get(file.start)
         if source is None:
             source = self.open_file(file)
@@ -352,13 +354,19 @@ class CommitLog:
         """Open one of the files anew; the caller closes it.
 
         Raises:
-            RmqIndexError: It is not there, cannot be read, or was cut since it was found.
+            RmqIndexError: It is gone, cannot be read, or was changed since it was found.
         """
-        return open_found(file.path, file.size, self._filesystem)
+        return open_found(file.path, file.size, file.mark, self._filesystem)
+
+    def ensure_same(self) -> None:
+        """Refuse what was read if a file that stayed open was changed meanwhile."""
+        for file in self.files:
+            if file.start in self._sources:
+                ensure_same(self._sources[file.start], file.mark)
 
     def _holds_data(self, file: LogFile) -> bool:
         """Return whether anything was written to a file."""
-        source = self._source(file)
+        source = self.source(file)
         return any(bytes(source.read(0, min(_MARK_SIZE, source.size, file.size))))
 
     def last_with_data(self) -> int:
@@ -382,12 +390,6 @@ class CommitLog:
         if end.kind in (EndKind.BLANK, EndKind.FULL) and following:
             return following[0].start
         return self.files[last].start + end.position
-
-
-def _one_chunk(column: pa.ChunkedArray, name: str) -> pa.Array:
-    if column.num_chunks > 1:
-        raise ValueError(f"offsets: expected fewer at a time, {name} is beyond 2 GiB together")
-    return column.chunk(0) if column.num_chunks else pa.nulls(0, column.type)
 
 
 class _Reading:
@@ -429,6 +431,7 @@ class _Reading:
             # Its own source: a log may be scanned twice at a time.
             with self._log.open_file(file) as source:
                 yield from self._records_of(source, file, is_last=number == last)
+                ensure_same(source, file.mark)
 
     def _records_of(self, source: ByteSource, file: LogFile, *, is_last: bool) -> Iterator[Records]:
         stop = min(self._stop - file.start, file.size)

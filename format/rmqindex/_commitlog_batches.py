@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from rmqindex._commitlog_records import Records
 
-__all__ = ["build_batch", "schema_of"]
+__all__ = ["build_batch", "one_chunk", "schema_of"]
 
 _FIXED = {
     "queue_id": (QUEUE_ID_OFFSET, "i4"),
@@ -93,6 +93,17 @@ def build_batch(records: Records, schema: pa.Schema) -> pa.RecordBatch:
         pairs = PropertyPairs.split(fields)
     arrays = [_column(records, pairs, field) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def one_chunk(column: pa.ChunkedArray, name: str) -> pa.Array:
+    """Return a column that was taken from batches in one piece.
+
+    Raises:
+        ValueError: It is beyond 2 GiB.
+    """
+    if column.num_chunks > 1:
+        raise ValueError(f"offsets: expected fewer at a time, {name} is beyond 2 GiB together")
+    return column.chunk(0) if column.num_chunks else pa.nulls(0, column.type)
 
 
 def _column(records: Records, pairs: PropertyPairs | None, field: pa.Field) -> pa.Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ import pyarrow.fs as pafs
 
 from rmqindex._commitlog_layout import FILE_NAME_DIGITS, MAX_FILE_SIZE
 from rmqindex._errors import RmqIndexError
+from rmqindex._identity import FileIdentity, FileMark
 from rmqindex._layout import INT64_MAX
 from rmqindex._paths import FileEntry, directory_entries
 from rmqindex._storage import is_remote, local_path, open_filesystem, unreadable
@@ -43,11 +44,13 @@ class LogFile:
         start: The log's offset of its first byte, which is its name.
         size: Its size in bytes.
         path: A local path or a URI.
+        mark: What it is recognised by when it is opened; None where only its size is known.
     """
 
     start: int
     size: int
     path: str
+    mark: FileMark | None = field(default=None, compare=False, repr=False)
 
     @property
     def stop(self) -> int:
@@ -127,7 +130,7 @@ def _exists_locally(text: str) -> bool:
 
 
 def _files_of(path: PathLike, filesystem: pafs.FileSystem | None) -> list[LogFile]:
-    kind, size, text = _look_at(path, filesystem)
+    kind, size, text, identity = _look_at(path, filesystem)
     if kind == pafs.FileType.File:
         name = _last_name(text)
         if not _NAME.fullmatch(name):
@@ -135,7 +138,7 @@ def _files_of(path: PathLike, filesystem: pafs.FileSystem | None) -> list[LogFil
                 f"{text}: expected a file named by {FILE_NAME_DIGITS} digits, got {name!r}"
             )
         refuse_dledger_file(text, filesystem)
-        return _log_files([FileEntry(text, name, size)])
+        return _log_files([FileEntry(text, name, size, identity=identity)])
     if kind != pafs.FileType.Directory:
         raise RmqIndexError(f"{text}: no such file or directory")
     entries = _entries(text, filesystem)
@@ -168,26 +171,30 @@ def _log_files(entries: list[FileEntry]) -> list[LogFile]:
                 f"{entry.size}"
             )
         if entry.size:
-            files.append(LogFile(start, entry.size, entry.path))
+            mark = None if entry.identity is None else FileMark(entry.identity)
+            files.append(LogFile(start, entry.size, entry.path, mark))
     return files
 
 
-def _look_at(path: PathLike, filesystem: pafs.FileSystem | None) -> tuple[pafs.FileType, int, str]:
-    """Return what a path is, its size in bytes, and the path as text."""
+def _look_at(
+    path: PathLike, filesystem: pafs.FileSystem | None
+) -> tuple[pafs.FileType, int, str, FileIdentity | None]:
+    """Return what a path is, its size in bytes, the path as text, and which local file it is."""
     if filesystem is None and not is_remote(path):
         place = local_path(path)
         if place.is_dir():
-            return pafs.FileType.Directory, 0, str(place)
+            return pafs.FileType.Directory, 0, str(place), None
         if not place.exists():
-            return pafs.FileType.NotFound, 0, str(place)
-        return pafs.FileType.File, place.stat().st_size, str(place)
+            return pafs.FileType.NotFound, 0, str(place), None
+        identity = FileIdentity.of_stat(place.stat())
+        return pafs.FileType.File, identity.size, str(place), identity
     text = os.fspath(path)
     found, inner_path = open_filesystem(path, filesystem)
     try:
         info = found.get_file_info(inner_path)
     except (OSError, pa.ArrowException) as error:
         raise unreadable(text, error, expected="what is there") from error
-    return info.type, info.size or 0, text
+    return info.type, info.size or 0, text, None
 
 
 def _entries(text: str, filesystem: pafs.FileSystem | None) -> list[FileEntry]:

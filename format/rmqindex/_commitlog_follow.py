@@ -30,6 +30,7 @@ from rmqindex._commitlog_walk import (
     walk,
 )
 from rmqindex._errors import CorruptCommitLogError
+from rmqindex._identity import checksum_of
 
 if TYPE_CHECKING:
     from rmqindex._commitlog import CommitLog
@@ -57,10 +58,12 @@ class LastRecord(NamedTuple):
     Attributes:
         phy_offset: Where it starts, bytes.
         store_timestamp: Epoch milliseconds.
+        checksum: CRC-32 of its first and its last bytes; None where an earlier release took none.
     """
 
     phy_offset: int
     store_timestamp: int
+    checksum: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,8 @@ class Progress:
 
     Attributes:
         end: Where the next record will start, bytes.
-        last: The last record before; None where none was looked at.
+        last: The last record before; the first of its file where that was passed over unread;
+            None where none was passed.
     """
 
     end: int
@@ -134,12 +138,22 @@ def ends_with(log: CommitLog, last: LastRecord, end: int) -> bool:
                 size = is_record(source, file, position, crc=False)
                 if size is None:
                     return False
-                if store_timestamp_of(source.read, position) != last.store_timestamp:
+                found = _remembered(source, file, position, size)
+                if found[:2] != last[:2] or last.checksum not in {None, found.checksum}:
                     return False
             behind = last.phy_offset + size
             # A blank record, or damage that was passed over, may lie between.
             return behind == end or (behind < end and end >= file.stop)
     return not log.files or last.phy_offset < log.files[0].start
+
+
+def _remembered(source: ByteSource, file: LogFile, position: int, size: int) -> LastRecord:
+    """Return what a record is known again by."""
+    return LastRecord(
+        file.start + position,
+        store_timestamp_of(source.read, position),
+        checksum_of(source.read, position, position + size),
+    )
 
 
 class _Following:
@@ -170,22 +184,34 @@ class _Following:
         return self._records_left is not None or self._bytes_left is not None
 
     def run(self) -> None:
+        unread = self._go_on()
+        if unread is None or (self.last is not None and self.last.phy_offset >= unread.start):
+            return
+        with self._log.open_file(unread) as source:
+            size = is_record(source, unread, 0, crc=False)
+            if size is not None:
+                self.last = _remembered(source, unread, 0, size)
+
+    def _go_on(self) -> LogFile | None:
+        """Follow the log; return the last file that was passed over unread."""
+        unread: LogFile | None = None
         last_with_data = self._log.last_with_data()
         for number, file in enumerate(self._log.files[: last_with_data + 1]):
             if file.stop <= self.at:
                 continue
             is_last = number == last_with_data
             if file.start > self.at or self._is_done():
-                return
+                break
             is_whole = self._stop is None or self._stop >= file.stop
             if not is_last and not self._is_limited and is_whole:
-                self.at = file.stop
+                self.at, unread = file.stop, file
                 continue
             with self._log.open_file(file) as source:
                 goes_on = self._follow_file(source, file, is_last=is_last)
             if not goes_on:
-                return
+                break
             self.at = file.stop
+        return unread
 
     def _is_done(self) -> bool:
         return (
@@ -233,10 +259,8 @@ class _Following:
                 self._records_left -= count
             if self._bytes_left is not None:
                 self._bytes_left -= end - self.at
-            phy_offset = int(records.phy_offset[count - 1])
-            self.last = LastRecord(
-                phy_offset, store_timestamp_of(source.read, phy_offset - file.start)
-            )
+            position = int(records.phy_offset[count - 1]) - file.start
+            self.last = _remembered(source, file, position, int(records.size[count - 1]))
             self.at, self._has_moved = end, True
         return count == len(records)
 

@@ -5,7 +5,9 @@ RocketMQ: ``ConsumeQueue``, ``BatchConsumeQueue``.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from rmqindex._consume_queue_layout import (
     UNIT_DTYPE,
 )
 from rmqindex._consume_queue_paths import QueueFile, find_queues
+from rmqindex._identity import FileMark, ensure_same
 from rmqindex._storage import open_found
 
 if TYPE_CHECKING:
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 
     from rmqindex._storage import PathLike
 
-__all__ = ["ConsumeQueue", "read_units"]
+__all__ = ["ConsumeQueue", "marked_queue_file", "read_units"]
 
 # Units a batch holds at most.
 _BATCH_UNITS = 65_536
@@ -118,7 +121,7 @@ class ConsumeQueue:
             queue, ``queue_offset`` is that of the batch's first message.
 
         Raises:
-            RmqIndexError: A file is gone, or was cut since it was found; the storage failed.
+            RmqIndexError: A file is gone, or was changed since it was found; the storage failed.
         """
         for file in self.files:
             yield from read_units(
@@ -162,6 +165,28 @@ def read_units(
                 yield _batch(part, offsets, (topic, queue_id, file.path))
 
 
+def marked_queue_file(file: QueueFile, *, is_batch: bool) -> QueueFile:
+    """Return a file with what it is recognised by later: its first and its last written unit.
+
+    Args:
+        file: The file.
+        is_batch: Whether it is of a batch queue.
+
+    Raises:
+        RmqIndexError: The file is gone, or was changed since it was found; the storage failed.
+    """
+    dtype = unit_dtype(is_batch=is_batch)
+    with open_found(file.path, file.size, file.mark) as source:
+        written = source.size // dtype.itemsize
+        if source.remote:
+            written = min(written, 1)  # to search for the last one takes many requests
+        else:
+            sizes = np.frombuffer(source.read(0, source.size), dtype, written)["size"]
+            # Units are written one after the other: the unwritten ones are behind the others.
+            written = bisect_left(range(written), True, key=lambda at: sizes[at] <= 0)
+        return replace(file, mark=FileMark.of(source, [(0, written * dtype.itemsize)]))
+
+
 def _is_real(units: NDArray[Any]) -> NDArray[np.bool_]:
     blank: NDArray[np.bool_] = (units["phy_offset"] == 0) & (units["size"] == BLANK_SIZE)
     return ~blank
@@ -175,11 +200,12 @@ def _written_blocks(file: QueueFile, *, is_batch: bool) -> Iterator[tuple[int, N
     dtype = unit_dtype(is_batch=is_batch)
     first, total = 0, 1
     while first < total:
-        with open_found(file.path, file.size) as source:
+        with open_found(file.path, file.size, file.mark) as source:
             total = source.size // dtype.itemsize
             count = min(_BLOCK_UNITS, total - first)
             data = source.read(first * dtype.itemsize, count * dtype.itemsize)
             units = _written(np.frombuffer(data, dtype).copy(), is_batch=is_batch)
+            ensure_same(source, file.mark)
         if len(units):
             yield first, units
         if len(units) < count:

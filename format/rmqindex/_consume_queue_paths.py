@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from rmqindex._consume_queue_layout import BATCH_FOLDER, FILE_NAME_DIGITS, QUEUE_FOLDER
 from rmqindex._directories import directory_entries, exists, parent
 from rmqindex._errors import RmqIndexError
+from rmqindex._identity import FileMark
 from rmqindex._layout import INT32_MAX
 from rmqindex._queue_staging import is_exchanging
 from rmqindex._steady import UnsteadyError, read_steady
@@ -40,11 +41,13 @@ class QueueFile:
         path: A local path or a URI.
         start: Where it begins in the queue, bytes; its name.
         size: Its size, bytes.
+        mark: What it is recognised by when it is opened; None where only its size is known.
     """
 
     path: str
     start: int
     size: int
+    mark: FileMark | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +232,12 @@ def _only_file(path: str, parts: list[str]) -> FoundQueue:
 
 def _files(entries: list[FileEntry]) -> tuple[QueueFile, ...]:
     files = [
-        QueueFile(each.path, int(each.name), each.size)
+        QueueFile(
+            each.path,
+            int(each.name),
+            each.size,
+            None if each.identity is None else FileMark(each.identity),
+        )
         for each in entries
         if not each.is_directory and _FILE_NAME.fullmatch(each.name)
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from rmqindex._errors import RmqIndexError
+from rmqindex._identity import FileIdentity
 from rmqindex._journal import effective_listing
 from rmqindex._remote_staging import committed_listing
 from rmqindex._steady import UnsteadyError, read_steady
@@ -43,12 +44,14 @@ class FileEntry:
         name: The last part of the path.
         size: Bytes; 0 for a directory.
         is_directory: Whether it is a directory.
+        identity: Which local file it is; None where the listing does not say.
     """
 
     path: str
     name: str
     size: int
     is_directory: bool = False
+    identity: FileIdentity | None = field(default=None, compare=False, repr=False)
 
 
 def kind_of(path: str) -> pafs.FileType:
@@ -111,7 +114,10 @@ def _local_entries(path: str) -> list[FileEntry]:
             continue
         is_directory = stat.S_ISDIR(status.st_mode)
         size = 0 if is_directory else status.st_size
-        entries.append(FileEntry(str(place), name, size, is_directory=is_directory))
+        identity = None if is_directory else FileIdentity.of_stat(status)
+        entries.append(
+            FileEntry(str(place), name, size, is_directory=is_directory, identity=identity)
+        )
     return entries
 
 

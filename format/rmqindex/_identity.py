@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rmqindex._errors import RmqIndexError
 from rmqindex._layout import (
     BEGIN_PHY_OFFSET_OFFSET,
     BEGIN_TIMESTAMP_OFFSET,
@@ -25,18 +26,28 @@ from rmqindex._layout import (
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from rmqindex._layout import Layout
     from rmqindex._storage import ByteSource
 
-__all__ = ["FileIdentity", "Fingerprint", "checksum_of"]
+__all__ = [
+    "FileChangedError",
+    "FileIdentity",
+    "FileMark",
+    "Fingerprint",
+    "Sample",
+    "checksum_of",
+    "ensure_same",
+]
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # What stores call the version of an object, the surest first.
 _VERSIONS = ("VersionId", "ETag", "Generation", "Last-Modified")
 # Entries that are compared at either end: a page of each.
 _SAMPLED_ENTRIES = 64
+# Bytes that are compared at either end of a stretch: the fixed fields of a message, or three units.
+_SAMPLED_BYTES = 64
 # Eight bytes each, final once there is an entry.
 _FINAL_FIELDS = (BEGIN_TIMESTAMP_OFFSET, BEGIN_PHY_OFFSET_OFFSET)
 
@@ -150,6 +161,110 @@ class Fingerprint:
         if layout.entry_offset(self.stop) > source.size:
             return False
         return self.checksum is None or self.checksum == _checksum(source, layout, self.stop)
+
+
+class FileChangedError(RmqIndexError):
+    """A file is not the one that was found before.
+
+    Attributes:
+        path: The file.
+        what: What was done to it.
+    """
+
+    def __init__(self, path: object, what: str) -> None:
+        """Keep the parts of the message as attributes."""
+        super().__init__(f"{path}: the file was {what} since it was found; open it again")
+        self.path = str(path)
+        self.what = what
+
+    def __reduce__(self) -> tuple[type[FileChangedError], tuple[str, str]]:
+        """Pickle by the two parts."""
+        return (type(self), (self.path, self.what))
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Some bytes of a file when it was looked at.
+
+    Attributes:
+        offset: Where they begin in the file.
+        data: The bytes. Where one is zero, a broker may have written since.
+    """
+
+    offset: int
+    data: bytes
+
+    def is_in(self, read: Callable[[int, int], bytes | memoryview]) -> bool:
+        """Return whether a file, given by what reads it, still holds the bytes."""
+        now = read(self.offset, len(self.data))
+        return now == self.data or all(
+            not before or before == byte for before, byte in zip(self.data, now, strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FileMark:
+    """What a file is recognised by whose bytes are added at its end; picklable.
+
+    Attributes:
+        identity: The file.
+        samples: Bytes that no append changes; none where the store's own version is proof.
+    """
+
+    identity: FileIdentity
+    samples: tuple[Sample, ...] = ()
+
+    @classmethod
+    def of(cls, source: ByteSource, stretches: Iterable[tuple[int, int]]) -> FileMark:
+        """Mark an open file.
+
+        Args:
+            source: The file.
+            stretches: Start and stop, bytes, of what a broker had begun to write.
+
+        Raises:
+            CorruptIndexError: The file ends before.
+            RmqIndexError: The storage failed.
+        """
+        if source.identity.version:
+            return cls(source.identity)
+        ranges: dict[tuple[int, int], None] = {}
+        for start, stop in stretches:
+            length = min(_SAMPLED_BYTES, stop - start)
+            ranges |= {(start, length): None, (stop - length, length): None}
+        samples = (Sample(start, bytes(source.read(start, length))) for start, length in ranges)
+        return cls(source.identity, tuple(each for each in samples if any(each.data)))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> FileMark:
+        """Read what JSON made of ``dataclasses.asdict``, with bytes as hexadecimal digits."""
+        samples = (Sample(each["offset"], bytes.fromhex(each["data"])) for each in data["samples"])
+        return cls(FileIdentity(**data["identity"]), tuple(samples))
+
+    def matches(self, source: ByteSource) -> bool:
+        """Return whether an open file is the marked one.
+
+        Raises:
+            RmqIndexError: The storage failed.
+        """
+        return self.identity.names_same(source.identity) and all(
+            sample.is_in(source.read) for sample in self.samples
+        )
+
+
+def ensure_same(source: ByteSource, mark: FileMark | None) -> None:
+    """Refuse what was read of an open file if the file was changed meanwhile.
+
+    Args:
+        source: The file.
+        mark: What it is recognised by; None where nothing is known, and nothing is asked.
+
+    Raises:
+        FileChangedError: It was cut, replaced or rewritten.
+        RmqIndexError: The storage failed.
+    """
+    if mark is not None and not (source.is_current() and mark.matches(source)):
+        raise FileChangedError(source.path, "replaced or rewritten")
 
 
 def checksum_of(read: Callable[[int, int], bytes | memoryview], start: int, stop: int) -> int:

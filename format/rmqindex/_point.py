@@ -33,12 +33,23 @@ from rmqindex._commitlog_text import java_text
 from rmqindex._decoding import MILLISECONDS
 from rmqindex._hashing import KEY_SEPARATOR
 from rmqindex._header import IndexHeader
-from rmqindex._layout import ENTRY_SIZE, FIRST_POSITION, HEADER_SIZE, INT64_MAX, INVALID_INDEX
+from rmqindex._identity import FileChangedError, ensure_same
+from rmqindex._layout import (
+    BEGIN_PHY_OFFSET_OFFSET,
+    BEGIN_TIMESTAMP_OFFSET,
+    ENTRY_SIZE,
+    FIRST_POSITION,
+    HEADER_SIZE,
+    INT64_MAX,
+    INVALID_INDEX,
+)
 from rmqindex._storage import open_source
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Self
 
+    from rmqindex._commitlog_files import LogFile
     from rmqindex._identity import Fingerprint
     from rmqindex._layout import Layout
     from rmqindex._storage import ByteSource
@@ -86,16 +97,45 @@ class PointFile:
         self._layout = layout
         self._entries = layout.entry_offset(0)
         self.header = IndexHeader.from_bytes(self._source.read(0, HEADER_SIZE))
+        self._fingerprint: Fingerprint | None = None
+        # What no append changes: the views of a mapped file show what is there now.
+        self._final: list[tuple[bytes | memoryview, bytes]] = []
 
     def matches(self, fingerprint: Fingerprint) -> bool:
         """Return whether this is the file of a fingerprint, with at least as many entries.
 
+        If it is, later lookups refuse a local file that is changed while it is open.
+
         Raises:
             RmqIndexError: The storage failed.
         """
-        return self.header.index_count >= fingerprint.stop and fingerprint.matches(
+        if self.header.index_count < fingerprint.stop or not fingerprint.matches(
             self._source, self._layout
-        )
+        ):
+            return False
+        self._fingerprint = fingerprint
+        if not self._source.remote:
+            last = self._layout.entry_offset(fingerprint.stop - 1)
+            views = [
+                self._source.read(BEGIN_TIMESTAMP_OFFSET, 8),
+                self._source.read(BEGIN_PHY_OFFSET_OFFSET, 8),
+                self._source.read(last, ENTRY_SIZE),
+            ]
+            self._final = [(view, bytes(view)) for view in views]
+        return True
+
+    def ensure_same(self) -> None:
+        """Refuse what was found if the file was changed since it matched its fingerprint.
+
+        Raises:
+            FileChangedError: It was cut, replaced or rewritten.
+            RmqIndexError: The storage failed.
+        """
+        known = self._fingerprint
+        if known is not None and not (
+            self._source.is_current() and known.matches(self._source, self._layout)
+        ):
+            raise self._changed()
 
     def lookup(self, key_hash: int, limit: int) -> list[PointEntry] | None:
         """Return the entries of a hash, newest first.
@@ -110,8 +150,19 @@ class PointFile:
 
         Raises:
             CorruptIndexError: The file ends before what the slot points to.
+            FileChangedError: A local file is not as it was when it matched its fingerprint.
             RmqIndexError: The storage failed.
         """
+        # Before, since to read a mapping behind the end of its file ends the process.
+        if self._final and not self._source.is_current():
+            raise self._changed()
+        found = self._found(key_hash, limit)
+        for view, data in self._final:
+            if view != data:
+                raise self._changed()
+        return found
+
+    def _found(self, key_hash: int, limit: int) -> list[PointEntry] | None:
         read, slot_num = self._source.read, self._layout.hash_slot_num
         begin = self.header.begin_timestamp
         slot = key_hash % slot_num
@@ -140,8 +191,12 @@ class PointFile:
             position = previous
         return None
 
+    def _changed(self) -> FileChangedError:
+        return FileChangedError(self._source.path, "replaced or rewritten")
+
     def close(self) -> None:
         """Let go of the file."""
+        self._final.clear()
         self._source.close()
 
 
@@ -162,7 +217,7 @@ class PointMessage(NamedTuple):
 class PointLog:
     """A CommitLog that is asked for one message at a time."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str | Sequence[LogFile]) -> None:
         """Find the files; each is opened when it is needed.
 
         Args:
@@ -187,6 +242,7 @@ class PointLog:
             batch.
 
         Raises:
+            FileChangedError: A file is not the one that was found.
             RmqIndexError: The storage failed.
         """
         number = bisect_right(self._starts, phy_offset) - 1
@@ -196,11 +252,23 @@ class PointLog:
         source = self._sources.get(number)
         if source is None:
             source = self._sources[number] = self._log.open_file(file)
+        if not source.remote:
+            ensure_same(source, file.mark)
         start = phy_offset - file.start
         size = check_record(source.read, start, min(source.size, file.size), phy_offset)
         if not isinstance(size, int):
             return None
         return _message(source, start, size)
+
+    def ensure_same(self) -> None:
+        """Refuse what was read if an open file was changed meanwhile.
+
+        Raises:
+            FileChangedError: One was cut, replaced or rewritten.
+            RmqIndexError: The storage failed.
+        """
+        for number, source in self._sources.items():
+            ensure_same(source, self._log.files[number].mark)
 
     def close(self) -> None:
         """Let go of the files."""

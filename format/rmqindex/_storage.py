@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from rmqindex._errors import CorruptIndexError, RmqIndexError
-from rmqindex._identity import FileIdentity
+from rmqindex._identity import FileChangedError, FileIdentity
 from rmqindex._journal import unfinished_append
 from rmqindex._layout import (
     BEGIN_PHY_OFFSET_OFFSET,
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex._append_undo import AppendUndo
+    from rmqindex._identity import FileMark
     from rmqindex._layout import Layout
 
 __all__ = [
@@ -580,26 +581,31 @@ def open_source(
     return source
 
 
-def open_found(path: PathLike, size: int, filesystem: pafs.FileSystem | None = None) -> ByteSource:
+def open_found(
+    path: PathLike,
+    size: int,
+    mark: FileMark | None = None,
+    filesystem: pafs.FileSystem | None = None,
+) -> ByteSource:
     """Open a file that was found before, as :func:`open_source` does; it may have grown.
 
     Args:
         path: As :func:`open_source` takes it.
         size: Its size when it was found, bytes.
+        mark: What it is recognised by; None where only its size is known.
         filesystem: As :func:`open_source` takes it.
 
     Raises:
-        RmqIndexError: It is gone, not readable, or shorter than it was.
+        FileChangedError: It is shorter than it was, or another file.
+        RmqIndexError: It is gone, or not readable.
     """
     source = open_source(path, filesystem=filesystem)
     found = source.size
-    if found < size:
-        source.close()
-        raise RmqIndexError(
-            f"{path}: expected {size} bytes, as when it was found, got {found}: the file was cut "
-            "meanwhile"
-        )
-    return source
+    if found >= size and (mark is None or mark.matches(source)):
+        return source
+    source.close()
+    what = "replaced" if found >= size else f"cut from {size} to {found} bytes"
+    raise FileChangedError(path, what)
 
 
 def _open_local(path: Path) -> ByteSource:

@@ -24,8 +24,16 @@ from rmqindex._directories import exists, parent
 from rmqindex._errors import RmqIndexError
 from rmqindex._geometry import infer_layout
 from rmqindex._header import IndexHeader
-from rmqindex._layout import FIRST_POSITION, HEADER_SIZE, Layout
+from rmqindex._identity import FileChangedError, FileMark, ensure_same
+from rmqindex._layout import (
+    BEGIN_PHY_OFFSET_OFFSET,
+    BEGIN_TIMESTAMP_OFFSET,
+    FIRST_POSITION,
+    HEADER_SIZE,
+    Layout,
+)
 from rmqindex._paths import index_entries, resolve
+from rmqindex._planned_log import marked_files
 from rmqindex._storage import is_remote, open_source
 from rmqindex._store_contents import dledger_data, refuse_dledger_log
 from rmqindex._store_layout import COMMITLOG_FOLDER
@@ -50,6 +58,8 @@ __all__ = [
 ]
 
 _DEFAULT_LIMIT = 1000
+# Fields of the header that no append changes once they are set, as start and stop in bytes.
+_FINAL = tuple((start, start + 8) for start in (BEGIN_TIMESTAMP_OFFSET, BEGIN_PHY_OFFSET_OFFSET))
 
 
 def verify(
@@ -168,6 +178,7 @@ class _Member:
         header: Its header.
         layout: Its geometry, that of the files beside it where it tells none; None where nothing
             tells.
+        mark: What it is recognised by.
         first: The offset of its first entry, bytes; -1 without entries.
         last: The offset of its last entry, bytes; -1 without entries.
     """
@@ -177,6 +188,7 @@ class _Member:
     size: int
     header: IndexHeader
     layout: Layout | None
+    mark: FileMark
     first: int = -1
     last: int = -1
 
@@ -210,18 +222,20 @@ class AuditUnit:
         name: Its name.
         layout: Its geometry; None where none was found.
         previous: The header of the file before; None for none.
-        others: Path and geometry of files whose entries may be of the same messages.
+        others: Path, geometry and mark of files whose entries may be of the same messages.
         span: The part of the log that it answers for; None for none.
         log_files: The files of the CommitLog; None without one.
+        mark: What the file is recognised by; None where nothing is known.
     """
 
     path: str
     name: str
     layout: Layout | None
     previous: IndexHeader | None
-    others: tuple[tuple[str, Layout], ...]
+    others: tuple[tuple[str, Layout, FileMark | None], ...]
     span: LogRange | None
     log_files: tuple[LogFile, ...] | None
+    mark: FileMark | None = None
 
     @property
     def place(self) -> str:
@@ -243,10 +257,11 @@ def plan_audit(
         What :func:`run_audit` takes, each on its own and in any process.
 
     Raises:
-        RmqIndexError: Nothing is there, or a store of another kind.
+        RmqIndexError: Nothing is there, a store of another kind, or a file that is replaced
+            meanwhile.
     """
     resolved = resolve(path)
-    log_files = None if log is None else log.files
+    log_files = None if log is None else marked_files(log)
     name = _name(resolved.path) if resolved.is_file else None
     directory = _parent(resolved.path) if resolved.is_file else resolved.path
     entries = [entry for entry in index_entries(directory) if not entry.is_directory]
@@ -276,6 +291,7 @@ def plan_audit(
             () if span is None else _others(members, entry.path, span),
             span,
             log_files,
+            _listed_mark(entry) if member is None else member.mark,
         )
         if name is None or entry.name == name:
             units.append(unit)
@@ -295,6 +311,9 @@ def run_audit(
 
     Returns:
         Findings with the columns of ``FINDING_SCHEMA``.
+
+    Raises:
+        FileChangedError: A file is not the planned one.
     """
     findings = Findings(max_findings)
     with ExitStack() as stack:
@@ -304,6 +323,8 @@ def run_audit(
             _audit_store(unit, log, findings)
         else:
             _audit_unit(unit, log, findings, stack)
+        if log is not None:
+            log.ensure_same()
     return findings.batch()
 
 
@@ -326,6 +347,8 @@ def _audit_store(unit: StoreUnit, log: CommitLog | None, findings: Findings) -> 
                 "entries of the CommitLog's messages",
                 f"none of {log.min_offset} to {log.max_offset}",
             )
+    except FileChangedError:
+        raise
     except RmqIndexError as error:
         findings.add(unit.directory, "log_unreadable", None, "a CommitLog", error)
 
@@ -333,37 +356,44 @@ def _audit_store(unit: StoreUnit, log: CommitLog | None, findings: Findings) -> 
 def _audit_unit(
     unit: AuditUnit, log: CommitLog | None, findings: Findings, stack: ExitStack
 ) -> None:
-    file = open_audited(unit.path, unit.layout, findings)
+    file = open_audited(unit.path, unit.layout, findings, unit.mark)
     if file is None:
         return
     stack.callback(file.source.close)
     audit_file(file, unit.name, unit.previous, findings)
+    ensure_same(file.source, unit.mark)
     if log is None or not file.count:
         return
     quiet = Findings(1)  # what is wrong with them is found by their own units
     others = []
-    for path, layout in unit.others:
-        other = open_audited(path, layout, quiet)
+    for path, layout, mark in unit.others:
+        other = open_audited(path, layout, quiet, mark)
         if other is not None:
             stack.callback(other.source.close)
-            others.append(other)
+            others.append((other, mark))
     try:
         audit_entries(file, log, findings)
         if unit.span is not None:
-            audit_coverage(file, others, log, unit.span, findings)
+            audit_coverage(file, [other for other, _ in others], log, unit.span, findings)
+    except FileChangedError:
+        raise
     except RmqIndexError as error:
         findings.add(unit.path, "log_unreadable", None, "a CommitLog", error)
+    for each, mark in [(file, unit.mark), *others]:
+        ensure_same(each.source, mark)
 
 
 def _members(entries: Sequence[FileEntry], layout: Layout | None) -> list[_Member]:
     """Look at the header and the ends of each file; those that cannot be opened are left out."""
     headers: list[tuple[FileEntry, IndexHeader]] = []
+    marks: dict[str, FileMark] = {}
     for entry in entries:
         try:
             with open_source(entry.path) as source:
                 if source.size >= HEADER_SIZE:
                     header = IndexHeader.from_bytes(source.read(0, HEADER_SIZE))
                     headers.append((entry, header))
+                    marks[entry.path] = FileMark.of(source, _FINAL)
         except RmqIndexError:
             continue  # the file's own unit says why
     layouts: dict[int, Layout | None] = {}
@@ -376,8 +406,8 @@ def _members(entries: Sequence[FileEntry], layout: Layout | None) -> list[_Membe
     for entry, header in headers:
         # A broker opens all files with one geometry: it fills up short ones, and leaves a surplus.
         own = layouts[entry.size] or common
-        ends = _ends(entry, header, own)
-        members.append(_Member(entry.path, entry.name, entry.size, header, own, *ends))
+        mark, *ends = _ends(entry, header, own, marks[entry.path])
+        members.append(_Member(entry.path, entry.name, entry.size, header, own, mark, *ends))
     return members
 
 
@@ -400,20 +430,35 @@ def _layout_of(files: Sequence[tuple[FileEntry, IndexHeader]]) -> Layout | None:
     return None
 
 
-def _ends(entry: FileEntry, header: IndexHeader, layout: Layout | None) -> tuple[int, int]:
-    """Return the offsets of a file's first and last entry, -1 without any."""
+def _ends(
+    entry: FileEntry, header: IndexHeader, layout: Layout | None, mark: FileMark
+) -> tuple[FileMark, int, int]:
+    """Return a file's mark, and the offsets of its first and last entry, -1 without any.
+
+    Raises:
+        FileChangedError: The file is not the marked one any more.
+    """
     if layout is None:
-        return -1, -1
+        return mark, -1, -1
     try:
         with open_source(entry.path, zero_extend_to=layout.file_size) as source:
+            ensure_same(source, mark)
             count = min(header.entry_count, whole_entries(entry.size, layout))
             if not count:
-                return -1, -1
+                return mark, -1, -1
             ends = source.entries(layout, np.array([FIRST_POSITION, count]))
+            entries = layout.entry_offset(FIRST_POSITION), layout.entry_offset(count + 1)
+            mark = FileMark.of(source, [*_FINAL, entries])
+    except FileChangedError:
+        raise
     except RmqIndexError:
-        return -1, -1
+        return mark, -1, -1
     first, last = ends["phy_offset"].tolist()
-    return max(first, 0), max(last, 0)
+    return mark, max(first, 0), max(last, 0)
+
+
+def _listed_mark(entry: FileEntry) -> FileMark | None:
+    return None if entry.identity is None else FileMark(entry.identity)
 
 
 def _ranges(members: Sequence[_Member]) -> dict[str, LogRange]:
@@ -432,9 +477,9 @@ def _ranges(members: Sequence[_Member]) -> dict[str, LogRange]:
 
 def _others(
     members: Sequence[_Member], path: str, span: LogRange
-) -> tuple[tuple[str, Layout], ...]:
+) -> tuple[tuple[str, Layout, FileMark | None], ...]:
     return tuple(
-        (member.path, member.layout)
+        (member.path, member.layout, member.mark)
         for member in members
         if member.path != path
         and member.layout is not None

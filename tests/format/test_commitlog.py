@@ -309,7 +309,7 @@ class TestFiles:
     def test_a_file_system_can_be_given(self, log, folder):
         """Files are then read by ranges, with the same rows."""
         with CommitLog(str(folder), filesystem=pafs.LocalFileSystem()) as opened:
-            assert opened._source(opened.files[0]).remote
+            assert opened.source(opened.files[0]).remote
             rows = [row for batch in opened.scan(check_crc=True) for row in batch.to_pylist()]
             assert rows == [row for b in CommitLog(folder).scan() for row in b.to_pylist()]
             offsets = [*reversed(log.offsets), 1, log.end]

@@ -53,7 +53,7 @@ def test_everything_is_followed_to_the_end_of_the_log(log, tmp_path):
     opened = written(log, tmp_path)
     progress = follow(opened, 0)
     assert progress.end == log.end
-    assert progress.last == LastRecord(log.offsets[-1], NOW + 39)
+    assert progress.last[:2] == (log.offsets[-1], NOW + 39)
     assert follow(opened, log.end, last=progress.last) == progress
 
 

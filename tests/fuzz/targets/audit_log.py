@@ -60,7 +60,7 @@ def check(data):
     FILES[_LOG] = log
     begin = 300 if flags & 2 else 0
     span = LogRange(begin if flags & 4 else 0, 400 if flags & 8 else None, begin)
-    other = ((PATH, layout),) if flags & 0x10 else ()
+    other = ((PATH, layout, None),) if flags & 0x10 else ()
     name = PATH.rpartition("/")[2]
     files = [LogFile(0, len(log), _LOG)] if log else []
     unit = AuditUnit(PATH, name, layout, None, other, span, tuple(files))
