@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from functools import partial
+from itertools import chain
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
@@ -16,6 +18,7 @@ from pyspark_rmqindex._message_stream import MessageStreamReader
 from pyspark_rmqindex._options import message_options
 from pyspark_rmqindex._schema import message_schema
 from pyspark_rmqindex._stream_options import message_schema_options, message_stream_options
+from replacements import REPLACEMENTS, make_store
 from rmqindex import RmqIndexError
 
 FILE_SIZE = 4096
@@ -281,3 +284,72 @@ def test_a_writing_process_is_followed_with_readers_that_die_at_any_moment(tmp_p
     assert len(expected) == count
     assert rows == expected
     assert batches > 10
+
+
+@pytest.fixture(scope="module")
+def twins(tmp_path_factory):
+    """Return two stores whose messages have the same offsets, sizes and times."""
+    root = tmp_path_factory.mktemp("twins")
+    return [make_store(root / name, name) for name in "ab"]
+
+
+@pytest.fixture
+def followed(twins, tmp_path):
+    """Return a copy of the first, and the offset of a stream that has read two thirds of it."""
+    shutil.copytree(twins[0], tmp_path / "store")
+    reader = open_stream(tmp_path / "store", maxMessagesPerTrigger="40")
+    offset, rows = next_batch(reader, reader.initialOffset())
+    assert len(rows) == 40
+    return tmp_path / "store", offset
+
+
+@pytest.mark.parametrize("replace", REPLACEMENTS, ids=lambda each: each.__name__)
+class TestReplacedLogs:
+    """Logs that are replaced by others of the same shape, at every step of a stream."""
+
+    def test_between_batches(self, twins, followed, replace):
+        """The stream is refused, or told to go on with what is there."""
+        store, offset = followed
+        replace(twins[1] / "commitlog", store / "commitlog")
+        with pytest.raises(RmqIndexError, match=f"{store}: .* one that was truncated or replaced"):
+            next_batch(open_stream(store), offset)
+        reader, rows = open_stream(store, failOnDataLoss="false"), []
+        for _ in range(3):
+            offset, more = next_batch(reader, offset)
+            rows += more
+        assert len(rows) in {19, 20}
+
+    def test_between_the_end_of_a_batch_and_its_plan(self, twins, followed, replace):
+        """As when a batch that was begun is planned again by another process."""
+        store, offset = followed
+        end = open_stream(store).latestOffset(offset, ReadAllAvailable())
+        begin = {name: {"offset": each["offset"]} for name, each in offset.items()}
+        replace(twins[1] / "commitlog", store / "commitlog")
+        with pytest.raises(RmqIndexError, match=f"{store}: .* truncated or replaced since then"):
+            open_stream(store).partitions(begin, end)
+        assert rows_of(open_stream(store, failOnDataLoss="false"), begin, end) == []
+
+    def test_between_the_plan_of_a_batch_and_its_tasks(self, twins, followed, replace):
+        """The rows are those of the plan, or a file is named."""
+        store, offset = followed
+        reader = open_stream(store)
+        end = reader.latestOffset(offset, ReadAllAvailable())
+        partitions = reader.partitions(offset, end)
+        replace(twins[1] / "commitlog", store / "commitlog")
+        with pytest.raises(RmqIndexError, match=f"{store}/commitlog/.* since the query was"):
+            list(chain.from_iterable(map(reader.read, partitions)))
+
+
+def test_a_copy_of_the_same_log_is_gone_on_with(twins, followed):
+    """As after a restore: the messages before are those that were read."""
+    store, offset = followed
+    REPLACEMENTS[0](twins[0] / "commitlog", store / "commitlog")
+    assert len(next_batch(open_stream(store), offset)[1]) == 20
+
+
+def test_the_offset_of_an_earlier_release_is_gone_on_with(followed):
+    """It says of the last message where it starts and when it was stored."""
+    store, offset = followed
+    (entry,) = offset.values()
+    assert entry.pop("last_checksum") is not None
+    assert len(next_batch(open_stream(store), offset)[1]) == 20

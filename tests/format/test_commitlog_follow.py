@@ -203,3 +203,29 @@ def test_a_record_that_is_found_where_the_walk_finds_none_is_the_end(log, tmp_pa
     monkeypatch.setattr(_commitlog_follow, "find_record", lambda *_, **__: 1)
     assert follow(opened, opened.files[-1].start).end == opened.files[-1].start
     assert len(walks) == 2
+
+
+def test_files_that_are_passed_over_unread_are_known_again(log, tmp_path):
+    """By the first record of the last of them, where the log's last file has no whole one yet."""
+    newest = max(log.files)
+    at = log.offsets[sum(offset < newest for offset in log.offsets)] - newest
+    log.files[newest][at + 8] ^= 1  # of a record that is being copied, as its CRC says
+    log.files[newest] = log.files[newest][: at + 200].ljust(FILE_SIZE, b"\0")
+    progress = follow(written(log, tmp_path / "a"), 0)
+    assert (progress.end, progress.last.phy_offset) == (newest, newest - FILE_SIZE)
+    other = Log(FILE_SIZE)
+    for number in range(40):
+        other.append(message(number, queue_id=1))
+    assert ends_with(written(log, tmp_path / "b"), progress.last, progress.end)
+    assert not ends_with(written(other, tmp_path / "c"), progress.last, progress.end)
+
+
+def test_a_last_record_tells_another_one_of_the_same_place_size_and_time(log, tmp_path):
+    """By its checksum; what an earlier release remembered has none."""
+    progress = follow(written(log, tmp_path / "a"), 0)
+    other = Log(FILE_SIZE)
+    for number in range(40):
+        other.append(message(number, queue_id=1))
+    opened = written(other, tmp_path / "b")
+    assert not ends_with(opened, progress.last, progress.end)
+    assert ends_with(opened, progress.last._replace(checksum=None), progress.end)
