@@ -12,6 +12,7 @@ import shutil
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In
 
 from commitlog_encoder import Message
 from live_broker import LiveLog
@@ -23,6 +24,8 @@ from pyspark_rmqindex._key_chunk import KeyColumns
 from pyspark_rmqindex._lookup import _list, _list_in_task
 from pyspark_rmqindex._lookup_task import LookupTask
 from pyspark_rmqindex._options import read_options
+from pyspark_rmqindex._pushdown_state import create_state
+from pyspark_rmqindex._reader import PushdownReader
 from pyspark_rmqindex._schema import arrow_schema, full_schema
 from pyspark_rmqindex._sql_call import plan_files_of
 from pyspark_rmqindex._sql_lookup import KeyFinder
@@ -65,6 +68,20 @@ def planned(source, path, **options):
     """Plan a load, and return what reads it: its rows."""
     made = source({"path": str(path), **options})
     reader = made.reader(made.schema())
+    partitions = reader.partitions()
+    return lambda: [
+        row for each in partitions for batch in reader.read(each) for row in batch.to_pylist()
+    ]
+
+
+def planned_table(path, **options):
+    """Plan a query of ``table()``, and return what reads it."""
+    checked = read_options(
+        {"path": str(path), "commitLog": "auto", "pushdown": "true", **GEOMETRY, **options}
+    )
+    reader = PushdownReader(checked, full_schema(keys=True, log=True), {}, create_state())
+    filters = [EqualTo(("topic",), TOPIC), In(("key",), tuple(KEYS))]
+    reader.pushFilters([*filters, GreaterThanOrEqual(("position",), 1)])
     partitions = reader.partitions()
     return lambda: [
         row for each in partitions for batch in reader.read(each) for row in batch.to_pylist()
@@ -126,6 +143,7 @@ READS = {
     "keys": lambda path, **far: planned(
         IndexSource, path, commitLog="auto", topic=TOPIC, keys=json.dumps(KEYS), **GEOMETRY, **far
     ),
+    "table": planned_table,
     "lookup": planned_lookup,
     "rmq_lookup": planned_calls,
     "rmq_lookup, files open": lambda path, **far: planned_calls(path, warm=True, **far),

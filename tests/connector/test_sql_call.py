@@ -112,7 +112,7 @@ class TestArguments:
         assert {each.commit_log for each in plain.slices} == {None}
         verified = call(STORE, "t", "k", mode=None)
         assert verified.schema.names[-1] == "match_state"
-        assert {each.commit_log for each in verified.slices} == {f"{STORE}/commitlog"}
+        assert {each.commit_log.path for each in verified.slices} == {f"{STORE}/commitlog"}
         assert "body" in call(STORE, "t", "k", message=True).schema.names
         several = call([STORE, f"{STORE}/index"], "t", "k", None, column(LongType()))
         assert "store" in several.schema.names
