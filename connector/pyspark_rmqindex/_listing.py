@@ -34,7 +34,7 @@ from rmqindex._paths import (
 )
 from rmqindex._s3 import carried
 from rmqindex._steady import UnsteadyError, read_steady
-from rmqindex._storage import is_remote, local_path
+from rmqindex._storage import is_remote, local_path, open_source
 from rmqindex._store_contents import refuse_rocksdb_index
 from rmqindex._store_layout import INDEX_FOLDER, ROCKSDB_STORE_FOLDER, STORE_FOLDERS
 
@@ -140,8 +140,11 @@ def _planned_file(each: FileSlice, options: ReadOptions) -> IndexFile | None:
     for path in _whereabouts(each):
         try:
             file = IndexFile(path, layout, mode=options.mode)
-        except CorruptIndexError:
-            raise
+        except CorruptIndexError as error:
+            if _is_planned(path, each):
+                raise
+            problem, is_replaced = error, True
+            continue
         except RmqIndexError as error:
             problem = error
             continue
@@ -155,6 +158,12 @@ def _planned_file(each: FileSlice, options: ReadOptions) -> IndexFile | None:
         if options.ignore_missing:
             return None
     raise changed_error(each.name_path, "replaced" if is_replaced else "removed") from problem
+
+
+def _is_planned(path: str, each: FileSlice) -> bool:
+    """Return whether a file that cannot be decoded is the planned one all the same."""
+    with open_source(path) as source:
+        return each.fingerprint.identity.names_same(source.identity)
 
 
 def _whereabouts(each: FileSlice) -> Iterator[str]:

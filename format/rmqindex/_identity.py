@@ -1,10 +1,14 @@
 """Telling a file that was planned from another one that took its name since.
 
-A broker appends in place: it leaves the inode, the header's ``begin_*`` fields and every entry that
-was counted as they were.
+A broker appends in place: it leaves the size, the inode, the header's ``begin_*`` fields and every
+entry that was counted as they were.
 Whatever else replaces a file, such as a relayout, an overwrite, a copy that is restored or a
 rewrite in place, changes at least one of them.
+Inode numbers are given out again, so entries are compared as well: the first and the last ones, a
+page of each, since comparing all would cost as much as a scan.
 An object store says by itself whether an object is the same: its ETag.
+A store that knows only when a file was modified (HDFS) proves nothing by that; entries are compared
+there as well.
 """
 
 from __future__ import annotations
@@ -39,11 +43,14 @@ __all__ = [
     "Sample",
     "checksum_of",
     "ensure_same",
+    "entries_checksum",
 ]
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-# What stores call the version of an object, the surest first.
-_VERSIONS = ("VersionId", "ETag", "Generation", "Last-Modified")
+# What S3, Google Cloud Storage and Azure call the version of an object, without case and hyphens.
+# Where a bucket keeps no versions, each object in turn may have the version "null".
+_VERSIONS = ("etag", "generation", "versionid")
+_NO_VERSION = b"null"
 # Entries that are compared at either end: a page of each.
 _SAMPLED_ENTRIES = 64
 # Bytes that are compared at either end of a stretch: the fixed fields of a message, or three units.
@@ -58,11 +65,13 @@ class FileIdentity:
 
     Attributes:
         size: Bytes.
-        version: The store's own mark of a remote object; empty for a local file.
+        version: The store's own mark of the content of a remote object; empty where it has none,
+            and for a local file.
         machine: Where ``device`` means anything: the boot of a kernel; empty for a remote object.
         device: The file system.
         inode: The file's number in it.
-        modified: When its content was changed last, nanoseconds since the epoch.
+        modified: When its content was changed last, nanoseconds since the epoch; 0 for a remote
+            object that has a version.
         changed: When it, its name or its links were changed last, likewise.
     """
 
@@ -87,28 +96,36 @@ class FileIdentity:
         )
 
     @classmethod
-    def of_object(cls, size: int, metadata: Mapping[str, bytes]) -> FileIdentity:
+    def of_object(
+        cls, size: int, metadata: Mapping[str, bytes], modified: Callable[[], int]
+    ) -> FileIdentity:
         """Return the identity of a remote object.
 
         Args:
             size: Its size in bytes.
             metadata: What the store says of it.
+            modified: Asks the store when it was modified; called where ``metadata`` has no version.
         """
-        found = (f"{name} {metadata[name]!r}" for name in _VERSIONS if metadata.get(name))
-        return cls(size=size, version=next(found, ""))
+        marks = {name.lower().replace("-", ""): value for name, value in metadata.items()}
+        for name in _VERSIONS:
+            mark = marks.get(name)
+            if mark and mark != _NO_VERSION:
+                return cls(size=size, version=f"{name} {mark!r}")
+        return cls(size=size, modified=modified())
 
     def names_same(self, found: FileIdentity) -> bool:
         """Return whether a file that was found later can be this one.
 
-        A local file may have grown. Device numbers are compared on one machine only, and mounts
-        whose inode numbers change from one opening to the next are told by their times.
+        Device numbers are compared on one machine only, and on mounts whose inode numbers change
+        from one opening to the next the times decide.
         """
-        if not self.machine or not found.machine:
-            return (self.size, self.version) == (found.size, found.version)
-        if (self.size, self.modified, self.changed) == (found.size, found.modified, found.changed):
+        if self.size != found.size or self.version != found.version:
+            return False
+        if (self.modified, self.changed) == (found.modified, found.changed):
             return True
+        is_local = bool(self.machine and found.machine)
         is_same_device = self.machine != found.machine or self.device == found.device
-        return is_same_device and self.inode == found.inode and self.size <= found.size
+        return is_local and is_same_device and self.inode == found.inode
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +158,7 @@ class Fingerprint:
         """
         if source.identity.version:
             return cls(source.identity, stop, None)
-        return cls(source.identity, stop, _checksum(source, layout, stop))
+        return cls(source.identity, stop, entries_checksum(source, layout, stop))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Fingerprint:
@@ -154,13 +171,11 @@ class Fingerprint:
         Raises:
             RmqIndexError: The storage failed.
         """
-        if source.identity.size != self.identity.size:
-            return False
         if not self.identity.names_same(source.identity):
             return False
         if layout.entry_offset(self.stop) > source.size:
             return False
-        return self.checksum is None or self.checksum == _checksum(source, layout, self.stop)
+        return self.checksum is None or self.checksum == entries_checksum(source, layout, self.stop)
 
 
 class FileChangedError(RmqIndexError):
@@ -276,12 +291,24 @@ def checksum_of(read: Callable[[int, int], bytes | memoryview], start: int, stop
         stop: Where it ends, bytes.
     """
     length = min(_SAMPLED_ENTRIES * ENTRY_SIZE, stop - start)
-    return zlib.crc32(read(stop - length, length), zlib.crc32(read(start, length)))
+    first = zlib.crc32(read(start, length))
+    return first if start + length == stop else zlib.crc32(read(stop - length, length), first)
 
 
-def _checksum(source: ByteSource, layout: Layout, stop: int) -> int:
-    # Read behind the count: a broker sets these fields before it counts the first entry.
-    begin = b"".join(bytes(source.read(offset, 8)) for offset in _FINAL_FIELDS)
+def entries_checksum(source: ByteSource, layout: Layout, stop: int) -> int:
+    """Return the CRC-32 of what no append changes, as :class:`Fingerprint` keeps it.
+
+    Args:
+        source: The file.
+        layout: Its geometry.
+        stop: The position behind the last entry that is counted.
+
+    Raises:
+        CorruptIndexError: The file ends before that.
+        RmqIndexError: The storage failed.
+    """
+    header = source.header()
+    begin = b"".join(bytes(header[offset : offset + 8]) for offset in _FINAL_FIELDS)
     first = layout.entry_offset(FIRST_POSITION)
     entries = checksum_of(source.read, first, max(first, layout.entry_offset(stop)))
     return zlib.crc32(begin, entries)

@@ -365,7 +365,9 @@ class _RemoteSource(ByteSource):
         filesystem, inner_path = self._place
         try:
             file = filesystem.open_input_file(inner_path)
-            return file, FileIdentity.of_object(file.size(), file.metadata())
+            return file, FileIdentity.of_object(
+                file.size(), file.metadata(), lambda: _modified(filesystem, inner_path)
+            )
         except (OSError, pa.ArrowException) as error:
             # What stands there instead is asked only now.
             raise unreadable(
@@ -746,6 +748,11 @@ def _requests(offsets: NDArray[np.int64], size: int) -> Iterator[tuple[int, int]
             stop = min(end, int(np.searchsorted(offsets, limit, side="right")))
             yield at, stop
             at = stop
+
+
+def _modified(filesystem: pafs.FileSystem, inner_path: str) -> int:
+    """Return when a file was modified, nanoseconds since the epoch; 0 where the store is silent."""
+    return filesystem.get_file_info(inner_path).mtime_ns or 0
 
 
 def _reason(filesystem: pafs.FileSystem, inner_path: str, error: Exception) -> Exception:
