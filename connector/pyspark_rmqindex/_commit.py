@@ -238,18 +238,11 @@ def _commit(job: WriteJob, files: Sequence[BuiltFile], continued: FilePlan | Non
 
 
 def new_names(job: WriteJob, timestamps: list[int], there: list[str]) -> list[str]:
-    """Name new files after the store times of their first entries, behind those that are there."""
-    zone = zone_of(job.options.zone)
-    if not job.overwrite:
-        return next_names(timestamps, there[-1] if there else None, zone=zone)
-    # A reader that planned before the overwrite must not find new bytes under an old name.
-    while True:
-        names = next_names(timestamps, None, zone=zone)
-        taken = [place for place, name in enumerate(names) if name in there]
-        if not taken:
-            return names
-        for place in taken:
-            timestamps[place] += 1
+    """Name new files after the store times of their first entries, behind all that were used."""
+    if not timestamps:
+        return []
+    last_name = job.staging.last_name(there, replaced=job.overwrite)
+    return next_names(timestamps, last_name, zone=zone_of(job.options.zone))
 
 
 def is_live(directory: Path | str) -> bool:

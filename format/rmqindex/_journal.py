@@ -10,6 +10,7 @@ or no longer, part of the index lives in a sibling:
     journal.json                 a commit is under way, or died: its old state is the truth
     undo                         the old slots of the file that the commit continues in place
     ledger.json                  the journal of the last commit that recorded something of its own
+    last-name                    the last name of an index that was emptied, never used again
     <job>/                       the staged files of one job
     <job>/owner.json             the process that the job belongs to
     <job>/old/                   hard links to the files that a commit replaces or removes
@@ -58,6 +59,13 @@ from rmqindex._own_files import (
 from rmqindex._owner import OWNER_RECORD
 from rmqindex._records import RecordKind
 from rmqindex._steady import UnsteadyError, read_steady
+from rmqindex._used_names import (
+    NEXT_LAST_NAME,
+    forget_last_name,
+    keep_last_name,
+    last_used,
+    read_last_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -487,6 +495,24 @@ class Staging:
         journal = _Journal.read(self.root, _LEDGER)
         return {} if journal is None or journal.ledger is None else journal.ledger
 
+    def last_name(self, there: Sequence[str], *, replaced: bool) -> str | None:
+        """Return the name after which new files must be named; None for any.
+
+        Args:
+            there: The names of the IndexFiles that are there, in the broker's order.
+            replaced: Whether new ones replace them all.
+
+        Raises:
+            RmqIndexError: What earlier commits kept cannot be understood.
+        """
+        journal = _Journal.read(self.root, _LEDGER)
+        kept = read_last_name(self.root)
+        recorded = [] if kept is None else [kept]
+        if journal is not None:
+            recorded += [*journal.old, *journal.new]
+            recorded += [] if journal.append is None else [journal.append.name]
+        return last_used(there, recorded, replaced=replaced)
+
     def commit(
         self,
         new: Sequence[tuple[Path, str]],
@@ -513,7 +539,10 @@ class Staging:
                 removed is not there, or the job's owner died meanwhile.
         """
         names = tuple(name for _, name in new)
-        self._check_names(names, removed)
+        present = _names(self.directory) if self.directory.exists() else set()
+        self._check_names(present, names, removed)
+        left = present.difference(removed).union(names)
+        keep_last_name(self.root, present, left)
         if removed:
             saved = self.path / _OLD
             saved.mkdir()
@@ -543,6 +572,7 @@ class Staging:
         journal.finish(self.root)
         if append is not None:
             (self.root / _UNDO).unlink(missing_ok=True)
+        forget_last_name(self.root, left)
 
     def discard(self) -> None:
         """Remove everything that the job staged; undo its commit if that did not finish.
@@ -557,8 +587,7 @@ class Staging:
         _remove_job(self.path)
         _remove_root(self.root)
 
-    def _check_names(self, new: Sequence[str], removed: Sequence[str]) -> None:
-        present = _names(self.directory) if self.directory.exists() else set()
+    def _check_names(self, present: set[str], new: Sequence[str], removed: Sequence[str]) -> None:
         for name in new:
             if name in present and name not in removed:
                 raise RmqIndexError(f"{self.directory / name}: expected no such file, got one")
@@ -649,7 +678,8 @@ def _recover(root: Path, directory: Path) -> None:
     journal = _Journal.read(root)
     if journal is not None:
         journal.undo(root, directory)
-    for name in (_NEXT_JOURNAL, _UNDO):  # of a commit that died before, or after, its journal
+    # Of a commit that died before, or after, its journal.
+    for name in (_NEXT_JOURNAL, _UNDO, NEXT_LAST_NAME):
         (root / name).unlink(missing_ok=True)
     for path in sorted(root.iterdir()):
         if path.is_symlink():

@@ -100,7 +100,8 @@ def next_names(
     Args:
         first_timestamps: The store time of each new file's first entry, in the order of the files,
             epoch milliseconds.
-        last_name: The greatest name in the directory, by string order; ``None`` for none.
+        last_name: The greatest name that the directory has or had, by string order; ``None`` for
+            none.
         now: The present moment, epoch milliseconds.
             ``None`` asks the clock, and waits up to a second for it to pass ``last_name``.
         zone: The broker's time zone; ``None`` is the system's.
@@ -121,9 +122,10 @@ def next_names(
     lacking = _lacking(len(first_timestamps), last_name, now, zone)
     if lacking > 0:
         raise RmqIndexError(
-            f"no name is left for {len(first_timestamps)} new files: expected the last name in the "
-            f"directory before {timestamp_name(now, zone)} (now, in the broker's time zone), got "
-            f"{last_name}"
+            f"no name is left for {len(first_timestamps)} new files: expected the last name that "
+            f"the directory used before {timestamp_name(now, zone)} (now, in the broker's time "
+            f"zone), got {last_name}; wait until then, or give the broker's time zone (timeZone, "
+            "--time-zone)"
         )
     names = []
     earliest = _after(last_name)

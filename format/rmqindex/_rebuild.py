@@ -77,13 +77,11 @@ class _Start:
         offset: The first message's offset, bytes.
         skip: How many of that message's entries are there already.
         resumed: The file to go on with.
-        last_name: The name after which new ones must come.
     """
 
     offset: int
     skip: int = 0
     resumed: Path | None = None
-    last_name: str | None = None
 
 
 def rebuild_index(
@@ -162,15 +160,16 @@ def rebuild_index(
         begin = _resume_at(there.files, layout) if resume else None
         begin = begin or _Start(log.min_offset if start is None else start)
         messages = _Messages(log, begin, stop, mode, on_malformed, progress, index_tags=index_tags)
+        last_name = staging.last_name([entry.name for entry in there.files], replaced=replace)
         if replace:
-            roller = FileRoller(staging.path, layout, zone)
+            roller = FileRoller(staging.path, layout, zone, last_name=last_name)
         else:
             target.mkdir(exist_ok=True)
             roller = FileRoller(
                 target,
                 layout,
                 zone,
-                last_name=begin.last_name,
+                last_name=last_name,
                 resumed=begin.resumed,
                 staging=staging,
             )
@@ -314,9 +313,9 @@ def _resume_at(there: Sequence[FileEntry], layout: Layout) -> _Start | None:
                 found = batch["phy_offset"][0].as_py()
                 offset = found if offset is None else offset
                 if found != offset:
-                    return _Start(offset, skip, Path(there[-1].path), there[-1].name)
+                    return _Start(offset, skip, Path(there[-1].path))
                 skip += 1
                 position -= 1
     if offset is None:
         return None
-    return _Start(offset, skip, Path(there[-1].path), there[-1].name)
+    return _Start(offset, skip, Path(there[-1].path))

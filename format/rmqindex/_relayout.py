@@ -112,9 +112,11 @@ def relayout_index(
     log = commit_log_of(path, commit_log)
     exact = 0
     staging = Staging.create(directory, Owner.current())
-    roller = FileRoller(staging.path, layout, zone_of(time_zone))
+    roller: FileRoller | None = None
     try:
         old = Snapshot.of(directory)
+        last_name = staging.last_name(old.names, replaced=True)
+        roller = FileRoller(staging.path, layout, zone_of(time_zone), last_name=last_name)
         total = sum(_header(entry).entry_count for entry in old.files)
         for entry in old.files:
             with IndexFile(entry.path, old_layout) as file:
@@ -130,7 +132,8 @@ def relayout_index(
             old.ensure_unchanged(directory)
             staging.commit([(made, made.name) for made in roller.paths], old.names)
     finally:
-        roller.abandon()
+        if roller is not None:
+            roller.abandon()
         staging.discard()
         if log is not None and log is not commit_log:
             log.close()

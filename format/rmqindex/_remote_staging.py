@@ -7,6 +7,7 @@ So a commit has a record, an object of its own in the directory:
 <index>/2024..                   IndexFiles
 <index>/.rmqindex-<job>/         what a job staged: whole files, to be copied by the store itself
 <index>/.rmqindex-<job>.commit   a commit under way: first a claim, then the record of what changes
+<parent>/.index.rmqindex/last-name   the last name of an index that was emptied, never used again
 ```
 
 Storing the record is the commit point.
@@ -40,6 +41,7 @@ from rmqindex._errors import RmqIndexError
 from rmqindex._owner import OWNER_RECORD, Owner
 from rmqindex._steady import UnsteadyError, read_steady
 from rmqindex._storage import child_uri, open_filesystem, unreadable
+from rmqindex._used_names import LAST_NAME, greatest, last_used, read_remote_last_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -178,6 +180,19 @@ class RemoteStaging:
             with contextlib.suppress(RmqIndexError):  # discard() tries again
                 self._reached(self._unclaim)
 
+    def last_name(self, there: Sequence[str], *, replaced: bool) -> str | None:
+        """Return the name after which new files must be named; None for any.
+
+        Args:
+            there: The names of the IndexFiles that are there, in the broker's order.
+            replaced: Whether new ones replace them all.
+
+        Raises:
+            RmqIndexError: The storage failed, or what was kept cannot be understood.
+        """
+        kept = None if there else self._reached(self._kept_name)
+        return last_used(there, [] if kept is None else [kept], replaced=replaced)
+
     def commit(self, new: Sequence[tuple[Path, str]], removed: Sequence[str]) -> None:
         """Bring published files into the directory and take others out of it, as one step.
 
@@ -300,6 +315,8 @@ class RemoteStaging:
         for info in infos:
             if info.type != pafs.FileType.File:
                 raise FileNotFoundError(f"{info.path} is not there: the write was ended")
+        if not new:
+            self._keep_name(filesystem, inner, removed)
         record = CommitRecord(
             self.job,
             self.owner,
@@ -311,6 +328,17 @@ class RemoteStaging:
             committed=True,
         )
         self._store_own_record(filesystem, inner, record)
+
+    def _keep_name(self, filesystem: pafs.FileSystem, inner: str, removed: Sequence[str]) -> None:
+        """Keep the last name where a commit empties the directory."""
+        name, path = greatest(removed), _last_name_path(inner)
+        if name is not None and path is not None:
+            _store(filesystem, path, name.encode())
+
+    def _kept_name(self) -> str | None:
+        filesystem, inner = open_filesystem(self.directory)
+        path = _last_name_path(inner)
+        return None if path is None else read_remote_last_name(filesystem, path)
 
     def _finish_own(self) -> None:
         filesystem, inner = open_filesystem(self.directory)
@@ -394,6 +422,12 @@ def _finish(filesystem: pafs.FileSystem, inner: str, record: CommitRecord, start
     filesystem.delete_file(f"{staged}{COMMIT_SUFFIX}")
     with contextlib.suppress(FileNotFoundError):
         filesystem.delete_dir(staged)
+
+
+def _last_name_path(inner: str) -> str | None:
+    """Return where the last name of an emptied index is kept; a whole bucket has no such place."""
+    parent, _, name = inner.rpartition("/")
+    return f"{parent}/.{name}.rmqindex/{LAST_NAME}" if parent else None
 
 
 def _check_lease(started: float) -> None:

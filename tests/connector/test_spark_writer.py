@@ -22,7 +22,7 @@ from pyspark.sql.types import IntegerType, LongType, StructType
 from pyspark_rmqindex import _writer
 from pyspark_rmqindex._writer import IndexWriter
 from rmqindex import IndexFile, IndexFileWriter, Layout, RmqIndexError, key_hash
-from rmqindex._journal import effective_listing
+from rmqindex._journal import effective_listing, staging_root
 
 SCHEMA = (
     StructType()
@@ -328,10 +328,14 @@ class TestOverwrite:
         assert not old & {path.name for path in index.iterdir()}
 
     def test_nothing_overwrites_as_well(self, index):
-        """An empty DataFrame leaves an empty directory."""
+        """An empty DataFrame leaves an empty directory, and beside it the last name it had."""
         write(index, range(100))
+        last = max(path.name for path in index.iterdir())
         write(index, [], overwrite=True)
         assert list(index.iterdir()) == []
+        beside = staging_root(index)
+        assert (beside / "last-name").read_text() == last
+        shutil.rmtree(beside)
 
     def test_old_files_stay_until_the_commit_and_after_a_failure(self, index):
         """A write that fails hides nothing."""
