@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark_rmqindex._listing import list_files
 from pyspark_rmqindex._logs import folder_of, last_name
 from pyspark_rmqindex._partitions import FileSlice
-from pyspark_rmqindex._stream_offsets import SeenFile
+from pyspark_rmqindex._stream_offsets import Mark, SeenFile
 from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
 from rmqindex._geometry import fits_layout
 from rmqindex._layout import FIRST_POSITION
@@ -124,22 +124,21 @@ class Directories:
 
         return read_steady(", ".join(self._options.paths), read)
 
-    def phy_offset_at(self, file: LiveFile, position: int) -> int | None:
-        """Return the ``phy_offset`` of an entry; None where it is malformed, and that is no error.
+    def mark_at(self, file: LiveFile, position: int) -> Mark:
+        """Return what proves the entries before a position; a malformed last one has no offset.
 
         Raises:
             RmqIndexError: The file cannot be read, or has lost entries since it was looked at.
         """
         with IndexFile(file.path, file.layout, mode=self._options.mode) as index_file:
-            if index_file.entry_count < position:
+            if index_file.entry_count < position - 1:
                 raise RmqIndexError(
-                    f"{file.path}: expected at least the {position} entries that were counted a "
-                    f"moment ago, got {index_file.entry_count}: the file is written anew"
+                    f"{file.path}: expected at least the {position - 1} entries that were counted "
+                    f"a moment ago, got {index_file.entry_count}: the file is written anew"
                 )
-            for batch in index_file.scan(position, position + 1, ["phy_offset"]):
-                for value in batch.column(0):
-                    return int(value.as_py())
-        return None
+            last = index_file.scan(position - 1, position, ["phy_offset"])
+            offsets = [value.as_py() for batch in last for value in batch.column(0)]
+            return Mark(offsets[0] if offsets else None, index_file.checksum(position))
 
     def _read(
         self, listed: list[FoundFile], offsets: Mapping[str, StoreOffset]
@@ -200,8 +199,9 @@ class Directories:
         # Once more: what tells files apart is only final behind the first entry.
         with IndexFile(file.path, layout, mode=options.mode) as index_file:
             header, fingerprint = index_file.header, index_file.fingerprint()
+            checksum = index_file.checksum(stop)
         assert fingerprint is not None  # there are entries
-        seen = SeenFile(name, header.begin_timestamp, header.begin_phy_offset, stop)
+        seen = SeenFile(name, header.begin_timestamp, header.begin_phy_offset, stop, checksum)
         return LiveFile(seen, file.path, file.name_path, layout, fingerprint)
 
     def _layout_of(self, file: FoundFile, directory: str) -> Layout | None:

@@ -9,11 +9,14 @@ So a file is new if its name *or* its first message lies behind all that were be
 is new until it is begun and never again.
 What a batch holds is decided by its two offsets and nothing else, so that it is the same batch
 when a stream that died runs it again.
+The offsets prove it, too: they hold checksums of the entries that were handed out, of the current
+file and of those that the last batch finished.
+A broker's append changes none of these, nor does a faithful copy of the store.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rmqindex._layout import FIRST_POSITION
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 __all__ = [
+    "Mark",
     "Piece",
     "SeenFile",
     "State",
@@ -46,17 +50,31 @@ class SeenFile:
         begin_timestamp: The header's field, which is final once there is an entry.
         begin_phy_offset: The header's field, likewise.
         stop: The position behind the last entry that was counted.
+        checksum: Of the entries below ``stop``; None where it was not taken.
     """
 
     name: str
     begin_timestamp: int
     begin_phy_offset: int
     stop: int
+    checksum: int | None = None
 
     @property
     def begin(self) -> tuple[int, bytes]:
         """What orders files by their first messages."""
         return self.begin_phy_offset, _as_java_compares(self.name)
+
+
+class Mark(NamedTuple):
+    """What proves the entries of a file before a position.
+
+    Attributes:
+        phy_offset: That of the last of them; None where it cannot be known.
+        checksum: Of the header's fields that are final, and of the first and the last of them.
+    """
+
+    phy_offset: int | None
+    checksum: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +91,9 @@ class StoreOffset:
         last_name: The greatest name among the files that were begun.
         furthest_phy_offset: The greatest ``begin_phy_offset`` among them.
         furthest_name: The name of the file which has that.
+        checksum: Of the entries of ``file`` before ``position``; None in an older checkpoint.
+        finished: The checksums of the files that the last batch read to their ends before it came
+            to ``file``, by name.
     """
 
     file: str
@@ -84,6 +105,8 @@ class StoreOffset:
     last_name: str
     furthest_phy_offset: int
     furthest_name: str
+    checksum: int | None = None
+    finished: Mapping[str, int] = field(default_factory=dict)
 
     def has_begun(self, file: SeenFile) -> bool:
         """Tell whether entries of a file were handed out."""
@@ -107,6 +130,10 @@ class StoreOffset:
         if (self.furthest_phy_offset, self.furthest_name) != (self.begin_phy_offset, self.file):
             data["furthest_phy_offset"] = self.furthest_phy_offset
             data["furthest_name"] = self.furthest_name
+        if self.checksum is not None:
+            data["checksum"] = self.checksum
+        if self.finished:
+            data["finished"] = dict(self.finished)
         return data
 
     @classmethod
@@ -127,11 +154,17 @@ class StoreOffset:
             last_name=data.get("last_name", data["file"]),
             furthest_phy_offset=data.get("furthest_phy_offset", data["begin_phy_offset"]),
             furthest_name=data.get("furthest_name", data["file"]),
+            checksum=data.get("checksum"),
+            finished=data.get("finished", {}),
         )
-        for field in fields(cls):
-            value = getattr(offset, field.name)
-            if type(value).__name__ != field.type:
-                raise TypeError(f"{field.name}: expected {field.type}, got {value!r}")
+        for each in fields(cls):
+            value = getattr(offset, each.name)
+            if each.type in {"int", "str"} and type(value).__name__ != each.type:
+                raise TypeError(f"{each.name}: expected {each.type}, got {value!r}")
+        if type(offset.checksum) not in (int, type(None)):
+            raise TypeError(f"checksum: expected int, got {offset.checksum!r}")
+        if type(offset.finished) is not dict or {type(v) for v in offset.finished.values()} - {int}:
+            raise TypeError(f"finished: expected names and checksums, got {offset.finished!r}")
         return offset
 
 
@@ -185,7 +218,7 @@ def state_of(
     directory: str,
     offset: StoreOffset | None,
     files: Iterable[SeenFile],
-    phy_offset_at: Callable[[SeenFile, int], int | None],
+    mark_at: Callable[[SeenFile, int], Mark],
 ) -> State:
     """Find what was not handed out yet, and what is lost.
 
@@ -193,7 +226,7 @@ def state_of(
         directory: Where the files are, for messages.
         offset: How far the stream has come; None for the beginning.
         files: Every file that has entries, each counted after all of them were listed.
-        phy_offset_at: Returns the ``phy_offset`` of an entry; None where it cannot be known.
+        mark_at: Returns what proves the entries of a file before a position.
 
     Returns:
         The rest of the current file, then new files: first those whose messages lie before the
@@ -214,35 +247,56 @@ def state_of(
     path = f"{directory}/{offset.file}"
     if current is None:
         return _without_current(path, offset, rest)
-    if (current.begin_timestamp, current.begin_phy_offset) != (
+    if not _begins_like(current, offset):
+        loss = f"{_replaced(path, current, offset, mark_at)}; it is read from its first entry"
+        return State([Piece(current, FIRST_POSITION, current.stop), *rest], loss)
+    loss = _replaced(path, current, offset, mark_at)
+    if loss:
+        loss = f"{loss}; it is read on from position {offset.position}"
+    if current.stop <= offset.position:
+        return State(rest, loss)
+    return State([Piece(current, offset.position, current.stop), *rest], loss)
+
+
+def _begins_like(file: SeenFile, offset: StoreOffset) -> bool:
+    return (file.begin_timestamp, file.begin_phy_offset) == (
         offset.begin_timestamp,
         offset.begin_phy_offset,
-    ):
-        loss = (
+    )
+
+
+def _replaced(
+    path: str,
+    file: SeenFile,
+    offset: StoreOffset,
+    mark_at: Callable[[SeenFile, int], Mark],
+) -> str:
+    """Say why a file is not the one that an offset is in; empty where it is.
+
+    No broker writes an entry twice, or another file under a name that was used.
+    """
+    before = offset.position - 1
+    if not _begins_like(file, offset):
+        return (
             f"{path}: expected the file of which the entries before position {offset.position} "
             f"were read, with begin_phy_offset {offset.begin_phy_offset} and begin_timestamp "
             f"{offset.begin_timestamp}, got another one of that name, with "
-            f"{current.begin_phy_offset} and {current.begin_timestamp}; it is read from its first "
-            "entry"
+            f"{file.begin_phy_offset} and {file.begin_timestamp}"
         )
-        return State([Piece(current, FIRST_POSITION, current.stop), *rest], loss)
-    if current.stop < offset.position:
-        loss = (
-            f"{path}: expected at least the {offset.position - 1} entries that were read, got "
-            f"{current.stop - 1}; it is read on from position {offset.position}"
+    if file.stop < offset.position:
+        return f"{path}: expected at least the {before} entries that were read, got {file.stop - 1}"
+    found = mark_at(file, offset.position)
+    if offset.checksum is not None and found.checksum != offset.checksum:
+        return (
+            f"{path}: expected the {before} entries that were read, with checksum "
+            f"{offset.checksum}, got {found.checksum}: the entries were written anew"
         )
-        return State(rest, loss)
-    loss = ""
-    found = phy_offset_at(current, offset.position - 1)
-    if found is not None and found != offset.phy_offset:
-        loss = (
-            f"{path}: expected the entry at position {offset.position - 1} that was read, with "
-            f"phy_offset {offset.phy_offset}, got {found}: the entries were written anew; it is "
-            f"read on from position {offset.position}"
+    if found.phy_offset not in (None, offset.phy_offset):
+        return (
+            f"{path}: expected the entry at position {before} that was read, with phy_offset "
+            f"{offset.phy_offset}, got {found.phy_offset}: the entries were written anew"
         )
-    if current.stop == offset.position:
-        return State(rest, loss)
-    return State([Piece(current, offset.position, current.stop), *rest], loss)
+    return ""
 
 
 def _without_current(path: str, offset: StoreOffset, rest: list[Piece]) -> State:
@@ -298,14 +352,14 @@ def cut(pieces: Sequence[Piece], entries: int) -> list[Piece]:
 def reached(
     offset: StoreOffset | None,
     pieces: Sequence[Piece],
-    phy_offset_at: Callable[[SeenFile, int], int | None],
+    mark_at: Callable[[SeenFile, int], Mark],
 ) -> StoreOffset | None:
     """Return the offset behind some pieces.
 
     Args:
         offset: Where they begin; None for the beginning.
         pieces: The first ones that :func:`state_of` returned; only the last may be cut.
-        phy_offset_at: As for :func:`state_of`.
+        mark_at: As for :func:`state_of`.
     """
     if not pieces:
         return offset
@@ -318,7 +372,7 @@ def reached(
         if former > furthest.begin:
             place, name = offset.furthest_phy_offset, offset.furthest_name
     file, _, stop = pieces[-1]
-    phy_offset = phy_offset_at(file, stop - 1)
+    phy_offset, checksum = mark_at(file, stop)
     return StoreOffset(
         file=file.name,
         position=stop,
@@ -329,7 +383,15 @@ def reached(
         last_name=max(names, key=_as_java_compares),
         furthest_phy_offset=place,
         furthest_name=name,
+        checksum=checksum,
+        finished={piece.file.name: _checksum(piece, mark_at) for piece in pieces[:-1]},
     )
+
+
+def _checksum(piece: Piece, mark_at: Callable[[SeenFile, int], Mark]) -> int:
+    """Return that of all entries of a file before the end of a piece."""
+    known = piece.file.checksum
+    return mark_at(piece.file, piece.stop).checksum if known is None else known
 
 
 def slices_between(
@@ -337,7 +399,7 @@ def slices_between(
     start: StoreOffset | None,
     end: StoreOffset,
     files: Iterable[SeenFile],
-    phy_offset_at: Callable[[SeenFile, int], int | None],
+    mark_at: Callable[[SeenFile, int], Mark],
 ) -> State:
     """Return what lies between two offsets of one directory.
 
@@ -350,14 +412,46 @@ def slices_between(
         start: Where the batch begins; None for the beginning.
         end: Where it ends.
         files: Every file that has entries.
-        phy_offset_at: As for :func:`state_of`.
+        mark_at: As for :func:`state_of`.
 
     Returns:
-        The pieces; as ``loss``, what is not there any more of what the end counted.
+        The pieces; as ``loss``, what is not there any more of what the end counted, or is another
+        file now.
     """
     files = list(files)
-    pieces = []
-    for piece in state_of(directory, start, files, phy_offset_at).pieces:
+    pieces = _until(end, state_of(directory, start, files, mark_at).pieces)
+    expected = end.entries - (0 if start is None else start.entries)
+    found = sum(piece.size for piece in pieces)
+    loss = _replaced_at(directory, (start, end), files, mark_at)
+    if loss:
+        return State(pieces, loss)
+    changed = [
+        f"{directory}/{piece.file.name}"
+        for piece in pieces
+        if end.finished.get(piece.file.name) not in (None, _checksum(piece, mark_at))
+    ]
+    if found == expected and not changed:
+        return State(pieces)
+    begin = "the beginning" if start is None else f"{start.file} position {start.position}"
+    text = (
+        f"{directory}: expected {expected} entries from {begin} to {end.file} position "
+        f"{end.position}, got {found}"
+    )
+    if changed:
+        return State(pieces, f"{text}: {', '.join(changed)} grew or was written anew")
+    if found > expected:
+        return State(pieces, f"{text}: a file grew although a later one had begun")
+    if start is not None:
+        newer = state_of(directory, end, files, mark_at).pieces
+        if newer and newer[0].file.begin_phy_offset < start.phy_offset:
+            return State(pieces, note=f"{text}: the broker indexed the others anew")
+    return State(pieces, f"{text}: files are gone")
+
+
+def _until(end: StoreOffset, pieces: Iterable[Piece]) -> list[Piece]:
+    """Return what of some pieces lies before an offset."""
+    kept = []
+    for piece in pieces:
         if piece.file.name == end.file:
             stop = min(piece.stop, end.position)
         elif end.has_begun(piece.file):
@@ -365,23 +459,25 @@ def slices_between(
         else:
             continue
         if stop > piece.start:
-            pieces.append(piece._replace(stop=stop))
-    expected = end.entries - (0 if start is None else start.entries)
-    found = sum(piece.size for piece in pieces)
-    if found == expected:
-        return State(pieces)
-    begin = "the beginning" if start is None else f"{start.file} position {start.position}"
-    text = (
-        f"{directory}: expected {expected} entries from {begin} to {end.file} position "
-        f"{end.position}, got {found}"
-    )
-    if found > expected:
-        return State(pieces, f"{text}: a file grew although a later one had begun")
-    if start is not None:
-        newer = state_of(directory, end, files, phy_offset_at).pieces
-        if newer and newer[0].file.begin_phy_offset < start.phy_offset:
-            return State(pieces, note=f"{text}: the broker indexed the others anew")
-    return State(pieces, f"{text}: files are gone")
+            kept.append(piece._replace(stop=stop))
+    return kept
+
+
+def _replaced_at(
+    directory: str,
+    offsets: Iterable[StoreOffset | None],
+    files: Sequence[SeenFile],
+    mark_at: Callable[[SeenFile, int], Mark],
+) -> str:
+    """Say which file is not the one that one of some offsets is in; empty for none."""
+    there = {file.name: file for file in files}
+    for offset in offsets:
+        if offset is not None and offset.file in there:
+            path = f"{directory}/{offset.file}"
+            loss = _replaced(path, there[offset.file], offset, mark_at)
+            if loss:
+                return loss
+    return ""
 
 
 def only_until(files: Iterable[SeenFile], target: Mapping[str, int]) -> list[SeenFile]:
@@ -392,7 +488,9 @@ def only_until(files: Iterable[SeenFile], target: Mapping[str, int]) -> list[See
         target: What ``stop`` was then, by name; files without it had no entries.
     """
     return [
-        replace(file, stop=min(file.stop, target[file.name]))
+        file
+        if file.stop <= target[file.name]
+        else replace(file, stop=target[file.name], checksum=None)
         for file in files
         if file.name in target
     ]

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from pyspark_rmqindex._partitions import FileSlice
     from pyspark_rmqindex._stream_listing import LiveFile
-    from pyspark_rmqindex._stream_offsets import Piece, SeenFile, State, StoreOffset
+    from pyspark_rmqindex._stream_offsets import Mark, Piece, SeenFile, State, StoreOffset
     from pyspark_rmqindex._stream_options import StreamOptions
 
 __all__ = ["IndexStreamReader"]
@@ -147,9 +147,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if since == until:
                 continue
             files = found.get(directory, {})
-            state = slices_between(
-                directory, since, until, _seen(files), self._phy_offset_at(files)
-            )
+            state = slices_between(directory, since, until, _seen(files), self._mark_at(files))
             self._judge(state)
             slices += [
                 files[piece.file.name].slice_of(piece.start, piece.stop) for piece in state.pieces
@@ -186,7 +184,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         readers = {}
         for directory in sorted({*found, *offsets}):
             files = self._until_target(directory, found.get(directory, {}))
-            readers[directory] = self._phy_offset_at(files)
+            readers[directory] = self._mark_at(files)
             state = state_of(directory, offsets.get(directory), _seen(files), readers[directory])
             self._judge(state)
             todo[directory] = state.pieces
@@ -212,10 +210,8 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         kept = only_until(_seen(files), self._target.get(directory, {}))
         return {seen.name: replace(files[seen.name], seen=seen) for seen in kept}
 
-    def _phy_offset_at(
-        self, files: Mapping[str, LiveFile]
-    ) -> Callable[[SeenFile, int], int | None]:
-        return lambda seen, position: self._directories.phy_offset_at(files[seen.name], position)
+    def _mark_at(self, files: Mapping[str, LiveFile]) -> Callable[[SeenFile, int], Mark]:
+        return lambda seen, position: self._directories.mark_at(files[seen.name], position)
 
     def _judge(self, state: State) -> None:
         """Fail where entries are lost, or say once that they are."""
@@ -237,7 +233,7 @@ def _seen(files: Mapping[str, LiveFile]) -> list[SeenFile]:
 def _behind(
     offsets: Mapping[str, StoreOffset],
     pieces: Mapping[str, Sequence[Piece]],
-    readers: Mapping[str, Callable[[SeenFile, int], int | None]],
+    readers: Mapping[str, Callable[[SeenFile, int], Mark]],
 ) -> dict[str, StoreOffset]:
     """Return the offsets behind pieces; directories without entries have none."""
     ends = {

@@ -23,7 +23,7 @@ from rmqindex._geometry import infer_layout
 from rmqindex._hash_set import HashSet
 from rmqindex._hashing import key_hash
 from rmqindex._header import IndexHeader
-from rmqindex._identity import Fingerprint
+from rmqindex._identity import Fingerprint, entries_checksum
 from rmqindex._layout import (
     ENTRY_DTYPE,
     ENTRY_SIZE,
@@ -199,6 +199,25 @@ class IndexFile:
         self._check_open()
         stop = self._entry_count + FIRST_POSITION
         return Fingerprint.of(self._source, self._layout, stop)
+
+    def checksum(self, stop: int) -> int:
+        """Return the CRC-32 of what no append changes of the entries before a position.
+
+        It is that of the header's ``begin_*`` fields and of the first and the last of the entries,
+        and so the same for a copy of the file.
+
+        Args:
+            stop: The position behind the last of them, at most that behind those counted.
+
+        Raises:
+            CorruptIndexError: The file ends before that.
+            RmqIndexError: The storage failed.
+            ValueError: A file without entries, or a closed one.
+        """
+        self._check_open()
+        if self._layout is None:
+            raise ValueError(f"{self._source.path}: expected a file with entries, got one without")
+        return entries_checksum(self._source, self._layout, stop)
 
     def matches(self, fingerprint: Fingerprint, *, again: bool = False) -> bool:
         """Return whether this is the file of a fingerprint, with at least as many entries.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_rmqindex._stream_offsets import (
+    Mark,
     SeenFile,
     cut,
     offsets_from_json,
@@ -39,9 +41,10 @@ class Directory:
             if entries
         ]
 
-    def phy_offset_at(self, file, position):
-        """Return an entry's offset."""
-        return self.files[file.name][position - 1]
+    def mark_at(self, file, position):
+        """Return the last offset before a position, and a checksum of all of them."""
+        before = self.files[file.name][: position - 1]
+        return Mark(before[-1], zlib.crc32(repr(before).encode()))
 
     def rows(self, pieces):
         """Return the entries of pieces, by file and position."""
@@ -67,7 +70,7 @@ def name(number):
 
 def state(directory, offset):
     """Return what there is to do."""
-    return state_of(DIRECTORY, offset, directory.seen(), directory.phy_offset_at)
+    return state_of(DIRECTORY, offset, directory.seen(), directory.mark_at)
 
 
 def step(directory, offset, limit=None):
@@ -76,12 +79,12 @@ def step(directory, offset, limit=None):
     assert found.loss == ""
     total = sum(piece.size for piece in found.pieces)
     pieces = cut(found.pieces, total if limit is None else min(limit, total))
-    return reached(offset, pieces, directory.phy_offset_at)
+    return reached(offset, pieces, directory.mark_at)
 
 
 def batch(directory, start, end):
     """Return the rows of a batch that loses nothing."""
-    found = slices_between(DIRECTORY, start, end, directory.seen(), directory.phy_offset_at)
+    found = slices_between(DIRECTORY, start, end, directory.seen(), directory.mark_at)
     assert found.loss == ""
     return directory.rows(found.pieces)
 
@@ -200,6 +203,7 @@ def test_an_offset_is_a_file_and_a_position():
         "phy_offset": 30,
         "begin_timestamp": 1010,
         "begin_phy_offset": 10,
+        "checksum": zlib.crc32(b"[10, 20, 30]"),
     }
 
 
@@ -266,7 +270,7 @@ def test_a_batch_of_which_a_broker_indexes_the_rest_anew_goes_on():
     directory, start = two_files()
     end = step(directory, start)
     directory.files = {name(3): [20, 30, 40, 50, 60, 70]}
-    found = slices_between(DIRECTORY, start, end, directory.seen(), directory.phy_offset_at)
+    found = slices_between(DIRECTORY, start, end, directory.seen(), directory.mark_at)
     assert (found.pieces, found.loss) == ([], "")
     assert "anew" in found.note
 
@@ -276,7 +280,7 @@ def test_a_batch_whose_files_expired_is_a_loss():
     directory, start = two_files()
     end = step(directory, start)
     del directory.files[name(1)]
-    found = slices_between(DIRECTORY, start, end, directory.seen(), directory.phy_offset_at)
+    found = slices_between(DIRECTORY, start, end, directory.seen(), directory.mark_at)
     assert found.loss == (
         f"{DIRECTORY}: expected 3 entries from {name(1)} position 4 to {name(2)} position 3, "
         "got 2: files are gone"
@@ -288,7 +292,7 @@ def test_a_file_that_grows_behind_a_later_one_is_told():
     directory, start = two_files()
     end = step(directory, start)
     directory.files[name(1)].append(41)
-    found = slices_between(DIRECTORY, start, end, directory.seen(), directory.phy_offset_at)
+    found = slices_between(DIRECTORY, start, end, directory.seen(), directory.mark_at)
     assert "grew" in found.loss
 
 
@@ -344,7 +348,14 @@ def test_a_limit_is_shared_and_used_up(available, limit):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("position", "3"), ("entries", None), ("phy_offset", 1.5), ("file", 7), ("last_name", True)],
+    [
+        ("position", "3"),
+        ("entries", None),
+        ("phy_offset", 1.5),
+        ("file", 7),
+        ("last_name", True),
+        ("checksum", "1"),
+    ],
 )
 def test_an_offset_with_a_value_of_another_type_is_refused(name, value):
     """What is no offset of ours is told before anything is read by it."""
@@ -352,5 +363,68 @@ def test_an_offset_with_a_value_of_another_type_is_refused(name, value):
     offset = offsets_to_json({DIRECTORY: step(directory, start)})
     assert offsets_from_json(offset)
     offset[DIRECTORY][name] = value
+    with pytest.raises(ValueError, match="expected that of a stream of rmqindex"):
+        offsets_from_json(offset)
+
+
+def test_the_offset_behind_several_files_holds_the_checksums_of_those_that_it_finished():
+    """So that the same batch, run again, is known to be the same."""
+    directory, start = two_files()
+    end = step(directory, start)
+    assert end.finished == {name(1): zlib.crc32(b"[10, 20, 30, 40]")}
+    assert end.checksum == zlib.crc32(b"[50, 60]")
+    assert kept(end) == end
+
+
+def test_an_older_checkpoint_has_no_checksums_and_is_read_all_the_same():
+    """What it does hold is checked as before."""
+    directory, start = two_files()
+    old = start.to_json()
+    del old["checksum"]
+    (offset,) = offsets_from_json({DIRECTORY: old}).values()
+    assert offset.checksum is None
+    assert state(directory, offset) == state(directory, start)
+    assert step(directory, offset) == step(directory, start)
+    directory.files[name(1)] = [10, 21, 30, 40]
+    assert state(directory, offset).loss == ""
+    assert "written anew" in state(directory, start).loss
+    directory.files[name(1)] = [10, 20, 31, 40]
+    assert "phy_offset 30, got 31" in state(directory, offset).loss
+
+
+@pytest.mark.parametrize(
+    ("number", "entries", "words"),
+    [
+        (1, [10, 20, 31, 40], "written anew"),
+        (1, [10, 21, 30, 40], "the 3 entries that were read, with checksum"),
+        (1, [11, 20, 30, 40], "another one of that name"),
+        (2, [50, 61, 70], "grew or was written anew"),
+        (2, [50, 60], "grew or was written anew"),
+        (3, [81, 90], "another one of that name"),
+        (3, [80, 91, 100], "the 2 entries that were read, with checksum"),
+        (3, [80], "at least the 2 entries"),
+    ],
+)
+def test_a_batch_of_which_a_file_was_replaced_is_a_loss_that_names_it(number, entries, words):
+    """The first, one in the middle, and the last, of whatever number of entries."""
+    directory = Directory()
+    directory.files = {
+        name(1): [10, 20, 30, 40], name(2): [50, 60, 70], name(3): [80, 90, 100]
+    }  # fmt: skip
+    start = step(directory, None, 3)
+    end = step(directory, start, 6)
+    assert (end.file, end.position) == (name(3), 3)
+    directory.files[name(number)] = entries
+    found = slices_between(DIRECTORY, start, end, directory.seen(), directory.mark_at)
+    assert f"{DIRECTORY}/{name(number)}" in found.loss
+    assert words in found.loss
+
+
+@pytest.mark.parametrize("value", [[], {"1": "2"}, {"1": True}, 7])
+def test_finished_files_of_another_type_are_refused(value):
+    """They are names and checksums."""
+    directory, start = two_files()
+    offset = offsets_to_json({DIRECTORY: step(directory, start)})
+    offset[DIRECTORY]["finished"] = value
     with pytest.raises(ValueError, match="expected that of a stream of rmqindex"):
         offsets_from_json(offset)

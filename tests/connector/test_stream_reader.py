@@ -401,3 +401,92 @@ def test_a_writing_process_is_followed_with_readers_that_die_at_any_moment(tmp_p
     assert rows == everything(root / "index", 375)
     assert batches > 10
     shutil.rmtree(root)
+
+
+def without_checksums(offset):
+    """Return an offset as an older version kept it."""
+    return {
+        directory: {k: v for k, v in each.items() if k not in {"checksum", "finished"}}
+        for directory, each in offset.items()
+    }
+
+
+def replace_middle(path):
+    """Change an entry that is neither the first nor the last, where it is."""
+    data = bytearray(path.read_bytes())
+    at = 40 + 4 * SLOTS + 20 * 3 + 4
+    data[at : at + 8] = (int.from_bytes(data[at : at + 8], "big") + 1).to_bytes(8, "big")
+    path.write_bytes(data)
+
+
+def test_a_current_file_with_another_entry_is_a_loss_also_after_a_restart(index):
+    """Its first and its last entry are those that were read."""
+    put(index, 6)
+    reader = open_stream(index.directory)
+    offset, _ = next_batch(reader, {})
+    put(index, 2)
+    index.map.flush()
+    (path,) = index.directory.iterdir()
+    replace_middle(path)
+    for again in (reader, open_stream(index.directory)):
+        with pytest.raises(RmqIndexError, match=rf"{path.name}: .* written anew"):
+            next_batch(again, offset)
+    old = without_checksums(offset)
+    assert len(next_batch(open_stream(index.directory), old)[1]) == 2
+    going_on = open_stream(index.directory, failOnDataLoss="false")
+    assert [row[1] for row in next_batch(going_on, offset)[1]] == [7, 8]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2], ids=["first", "middle", "last"])
+def test_a_batch_that_is_run_again_is_the_same_or_refused_by_name(index, place):
+    """Its offsets are in the checkpoint, and one of its files was changed since."""
+    put(index, 4)
+    begin, _ = next_batch(open_stream(index.directory), {})
+    put(index, 2 * PLACES)
+    end, rows = next_batch(open_stream(index.directory), begin)
+    put(index, 1)
+    assert rows_of(open_stream(index.directory), begin, end) == rows
+    path = sorted(index.directory.iterdir())[place]
+    index.map.flush()
+    replace_middle(path)
+    with pytest.raises(RmqIndexError, match=path.name):
+        rows_of(open_stream(index.directory), begin, end)
+
+
+def test_a_faithful_copy_of_a_store_is_read_on(index, tmp_path):
+    """It has other inodes and times, and the same entries."""
+    put(index, 30)
+    begin, _ = next_batch(open_stream(index.directory), {})
+    put(index, 30)
+    end, rows = next_batch(open_stream(index.directory), begin)
+    index.map.flush()
+    index.directory.rename(tmp_path / "gone")
+    shutil.copytree(tmp_path / "gone", index.directory, copy_function=shutil.copyfile)
+    assert rows_of(open_stream(index.directory), begin, end) == rows
+    assert next_batch(open_stream(index.directory), end) == (end, [])
+
+
+def test_a_checkpoint_of_an_older_version_goes_on_with_checksums(index):
+    """The next batch adds them."""
+    put(index, 5)
+    offset, _ = next_batch(open_stream(index.directory), {})
+    old = without_checksums(offset)
+    assert next_batch(open_stream(index.directory), old) == (old, [])
+    put(index, 20)
+    end, rows = next_batch(open_stream(index.directory), old)
+    assert len(rows) == 20
+    assert end[str(index.directory)].keys() >= {"checksum", "finished"}
+    assert rows_of(open_stream(index.directory), old, without_checksums(end)) == rows
+
+
+def test_a_file_that_is_replaced_between_planning_and_reading_a_batch_is_refused(index):
+    """A task knows the file that was planned."""
+    put(index, 30)
+    reader = open_stream(index.directory)
+    end = through_json(reader.latestOffset({}, ReadAllAvailable()))
+    planned = reader.partitions({}, end)
+    path = min(index.directory.iterdir())
+    shutil.copy2(path, path.with_name("copy"))
+    path.with_name("copy").replace(path)
+    with pytest.raises(RmqIndexError, match=f"{path.name}: the file was replaced"):
+        [list(reader.read(each)) for each in planned]

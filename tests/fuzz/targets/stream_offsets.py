@@ -6,6 +6,7 @@ import json
 
 from pyspark_rmqindex._message_stream import _from_json, _to_json
 from pyspark_rmqindex._stream_offsets import (
+    Mark,
     SeenFile,
     offsets_from_json,
     offsets_to_json,
@@ -83,12 +84,12 @@ def check(data):
 
 
 def _go_on(offset):
-    state = state_of("/a", offset, _FILES, _phy_offset_at)
-    behind = reached(offset, state.pieces, _phy_offset_at)
-    slices_between("/a", offset, behind, _FILES, _phy_offset_at)
-    slices_between("/a", None, offset, _FILES, _phy_offset_at)
+    state = state_of("/a", offset, _FILES, _mark_at)
+    behind = reached(offset, state.pieces, _mark_at)
+    slices_between("/a", offset, behind, _FILES, _mark_at)
+    slices_between("/a", None, offset, _FILES, _mark_at)
     offset.has_begun(_FILES[0])
 
 
-def _phy_offset_at(_, position):
-    return None if position % 2 else 100 * position
+def _mark_at(_, position):
+    return Mark(None if position % 2 else 100 * position, position % 3)
