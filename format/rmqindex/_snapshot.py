@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rmqindex._errors import RmqIndexError
@@ -11,6 +11,7 @@ from rmqindex._paths import list_index_files
 from rmqindex._storage import open_source
 
 if TYPE_CHECKING:
+    from rmqindex._identity import FileIdentity
     from rmqindex._paths import FileEntry
 
 __all__ = ["Snapshot"]
@@ -23,10 +24,12 @@ class Snapshot:
     Attributes:
         files: They, oldest first.
         headers: Name, size in bytes and header of each.
+        identities: Which files they are, but for the times at which a link was made.
     """
 
     files: tuple[FileEntry, ...]
     headers: tuple[tuple[str, int, bytes], ...]
+    identities: tuple[FileIdentity, ...]
 
     @classmethod
     def of(cls, directory: str | os.PathLike[str]) -> Snapshot:
@@ -36,7 +39,13 @@ class Snapshot:
             RmqIndexError: A file cannot be read.
         """
         files = list_index_files(directory) if os.path.exists(directory) else []  # noqa: PTH110
-        return cls(tuple(files), tuple(map(_identity, files)))
+        headers, identities = [], []
+        for entry in files:
+            with open_source(entry.path) as source:
+                header = bytes(source.header()) if source.size else b""
+                identities.append(replace(source.identity, changed=0))
+            headers.append((entry.name, entry.size, header))
+        return cls(tuple(files), tuple(headers), tuple(identities))
 
     @property
     def names(self) -> list[str]:
@@ -49,16 +58,10 @@ class Snapshot:
         To be called within :meth:`rmqindex._journal.Staging.exclusive`.
 
         Raises:
-            RmqIndexError: It holds other files, or more entries.
+            RmqIndexError: It holds other files, or what they hold was written to.
         """
-        if Snapshot.of(directory).headers != self.headers:
+        if Snapshot.of(directory) != self:
             raise RmqIndexError(
                 f"{os.fspath(directory)}: the index was changed by another writer meanwhile; "
                 "nothing was changed here, run this again"
             )
-
-
-def _identity(entry: FileEntry) -> tuple[str, int, bytes]:
-    with open_source(entry.path) as source:
-        header = bytes(source.header()) if source.size else b""
-    return entry.name, entry.size, header
