@@ -70,8 +70,10 @@ def test_an_index_that_is_emptied_and_written_again(index):
         write(index, NO_ROWS, overwrite=True)
         write(index, NO_ROWS, overwrite=True)
         assert used.see(index) == []
+        before = set(used.names)
         write(index, (0, 100), overwrite=overwrite)
         assert len(used.see(index)) == 2
+        assert not before & set(names(index))
 
 
 def test_the_first_names_are_the_times_of_the_first_entries(index):
