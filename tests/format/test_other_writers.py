@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import shutil
@@ -23,7 +24,7 @@ from rmqindex import (
     relayout_index,
     sample_store,
 )
-from rmqindex._journal import Staging, _is_locked, effective_listing, staging_root
+from rmqindex._journal import Staging, effective_listing, staging_root
 from rmqindex._owner import Owner
 
 STORE = sample_store()
@@ -56,6 +57,16 @@ with staging.exclusive(create=True):
                            (10**9, 1_800_000_000_000))
     staging.commit([], [], append=append, ledger={"done": 1})
 """
+
+
+def is_locked(root):
+    """Return whether a process holds the lock of a staging root."""
+    with (root / "lock").open("rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
 
 
 def content(directory):
@@ -109,7 +120,7 @@ class TestMeanwhile:
         held = []
         root = staging_root(store / "index")
         rebuild_index(
-            store, store / "index", LAYOUT, progress=lambda *_: held.append(_is_locked(root))
+            store, store / "index", LAYOUT, progress=lambda *_: held.append(is_locked(root))
         )
         assert held
         assert all(held)
@@ -256,12 +267,12 @@ class TestDisk:
         fsync = os.fsync
 
         def fail(descriptor):
-            if "owner.json" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
+            if "owner.next" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             fsync(descriptor)
 
         monkeypatch.setattr(os, "fsync", fail)
-        with pytest.raises(OSError, match=r"owner\.json"):
+        with pytest.raises(OSError, match=r"owner\.next"):
             Staging.create(store / "index", Owner.current())
         assert not staging_root(store / "index").exists()
         assert len(effective_listing(store / "index")) == 5
