@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex._decoding import MILLISECONDS
+from rmqindex._directories import exists
 from rmqindex._errors import CorruptIndexError, RmqIndexError
 from rmqindex._geometry import infer_layout
 from rmqindex._header import IndexHeader
@@ -41,6 +42,7 @@ __all__ = [
     "elapsed_seconds",
     "entry_byte",
     "open_audited",
+    "open_planned",
     "whole_entries",
 ]
 
@@ -113,6 +115,23 @@ class AuditedFile:
         return entry_byte(self.layout, position, field)
 
 
+def open_planned(path: str, mark: FileMark | None) -> ByteSource:
+    """Open a file of a planned audit.
+
+    Raises:
+        FileChangedError: It is gone, or not the marked one.
+        RmqIndexError: It cannot be read.
+    """
+    try:
+        return open_found(path, 0 if mark is None else mark.identity.size, mark)
+    except FileChangedError:
+        raise
+    except RmqIndexError as error:
+        if mark is not None and not exists(path):
+            raise FileChangedError(path, "removed") from error
+        raise
+
+
 def open_audited(
     path: str, layout: Layout | None, findings: Findings, mark: FileMark | None = None
 ) -> AuditedFile | None:
@@ -131,7 +150,7 @@ def open_audited(
         FileChangedError: It is not the marked one.
     """
     try:
-        source = open_found(path, 0 if mark is None else mark.identity.size, mark)
+        source = open_planned(path, mark)
     except FileChangedError:
         raise
     except RmqIndexError as error:

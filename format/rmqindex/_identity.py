@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from rmqindex._storage import ByteSource
 
 __all__ = [
+    "SAMPLED_ENTRY_BYTES",
     "FileChangedError",
     "FileIdentity",
     "FileMark",
@@ -53,6 +54,7 @@ _VERSIONS = ("etag", "generation", "versionid")
 _NO_VERSION = b"null"
 # Entries that are compared at either end: a page of each.
 _SAMPLED_ENTRIES = 64
+SAMPLED_ENTRY_BYTES = _SAMPLED_ENTRIES * ENTRY_SIZE
 # Bytes that are compared at either end of a stretch: the fixed fields of a message, or three units.
 _SAMPLED_BYTES = 64
 # Eight bytes each, final once there is an entry.
@@ -230,12 +232,18 @@ class FileMark:
     samples: tuple[Sample, ...] = ()
 
     @classmethod
-    def of(cls, source: ByteSource, stretches: Iterable[tuple[int, int]]) -> FileMark:
+    def of(
+        cls,
+        source: ByteSource,
+        stretches: Iterable[tuple[int, int]],
+        sampled_bytes: int = _SAMPLED_BYTES,
+    ) -> FileMark:
         """Mark an open file.
 
         Args:
             source: The file.
             stretches: Start and stop, bytes, of what a broker had begun to write.
+            sampled_bytes: How many bytes are kept of either end of each stretch, at most.
 
         Raises:
             CorruptIndexError: The file ends before.
@@ -245,7 +253,7 @@ class FileMark:
             return cls(source.identity)
         ranges: dict[tuple[int, int], None] = {}
         for start, stop in stretches:
-            length = min(_SAMPLED_BYTES, stop - start)
+            length = min(sampled_bytes, stop - start)
             ranges |= {(start, length): None, (stop - length, length): None}
         samples = (Sample(start, bytes(source.read(start, length))) for start, length in ranges)
         return cls(source.identity, tuple(each for each in samples if any(each.data)))
@@ -290,7 +298,7 @@ def checksum_of(read: Callable[[int, int], bytes | memoryview], start: int, stop
         start: Where the range begins, bytes.
         stop: Where it ends, bytes.
     """
-    length = min(_SAMPLED_ENTRIES * ENTRY_SIZE, stop - start)
+    length = min(SAMPLED_ENTRY_BYTES, stop - start)
     first = zlib.crc32(read(start, length))
     return first if start + length == stop else zlib.crc32(read(stop - length, length), first)
 

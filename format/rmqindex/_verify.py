@@ -18,13 +18,13 @@ from rmqindex._audit_file import audit_file
 from rmqindex._audit_log import LogRange, audit_coverage, audit_entries
 from rmqindex._audit_rules import FINDING_SCHEMA, Findings
 from rmqindex._audit_store import audit_barrier, audit_files, audit_names, audit_state
-from rmqindex._audited import open_audited, whole_entries
+from rmqindex._audited import open_audited, open_planned, whole_entries
 from rmqindex._commitlog import CommitLog
 from rmqindex._directories import exists, parent
 from rmqindex._errors import RmqIndexError
 from rmqindex._geometry import infer_layout
 from rmqindex._header import IndexHeader
-from rmqindex._identity import FileChangedError, FileMark, ensure_same
+from rmqindex._identity import SAMPLED_ENTRY_BYTES, FileChangedError, FileMark, ensure_same
 from rmqindex._layout import (
     BEGIN_PHY_OFFSET_OFFSET,
     BEGIN_TIMESTAMP_OFFSET,
@@ -329,8 +329,10 @@ def run_audit(
 
 
 def _audit_store(unit: StoreUnit, log: CommitLog | None, findings: Findings) -> None:
-    audit_names(unit.directory, findings)
     members = unit.members
+    audit_names(unit.directory, findings)
+    for member in members:
+        open_planned(member.path, member.mark).close()
     audit_files([(m.path, m.header, m.layout) for m in members], findings)
     if not is_remote(unit.directory):
         audit_state(unit.directory, [member.header for member in members], findings)
@@ -448,7 +450,7 @@ def _ends(
                 return mark, -1, -1
             ends = source.entries(layout, np.array([FIRST_POSITION, count]))
             entries = layout.entry_offset(FIRST_POSITION), layout.entry_offset(count + 1)
-            mark = FileMark.of(source, [*_FINAL, entries])
+            mark = FileMark.of(source, [*_FINAL, entries], SAMPLED_ENTRY_BYTES)
     except FileChangedError:
         raise
     except RmqIndexError:
