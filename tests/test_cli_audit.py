@@ -113,10 +113,10 @@ class TestPlot:
 
     def test_what_is_counted_are_the_entries(self, tmp_path):
         """Chains, slots and times add up to the entries."""
-        from rmqindex._paths import index_files
+        from rmqindex._planned_index import plan_index
         from rmqindex._plot_data import count_index
 
-        counts = count_index(index_files(STORE), None, "FAILFAST")
+        counts = count_index(plan_index(STORE, None, "FAILFAST"))
         assert sum(counts.entry_counts) == 959
         assert sum(int(part.sum()) for part in counts.over_time) == 959
         for lengths, slots, entries in zip(

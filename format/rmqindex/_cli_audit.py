@@ -28,7 +28,7 @@ from rmqindex._cli_common import (
     progress_bar,
     zone_named,
 )
-from rmqindex._paths import index_files
+from rmqindex._planned_index import plan_index
 from rmqindex._plot import IMAGE_TYPES, plot_counts
 from rmqindex._plot_data import count_index
 from rmqindex._render import counted, make_console, plain_table, print_table, print_text
@@ -162,9 +162,9 @@ def plot(
     zone = zone_named(zone_name)
     if out.suffix.lower() not in IMAGE_TYPES:
         raise typer.BadParameter(f"expected {', '.join(IMAGE_TYPES)}", param_hint="--out")
-    files = index_files(path)
+    files = plan_index(path, layout, mode.value)
     with progress_bar("read") as report:
-        counts = count_index(files, layout, mode.value, report)
+        counts = count_index(files, report)
     title = f"{path}: {counted(sum(counts.entry_counts), 'entry', 'entries')} in " + counted(
         len(files), "file"
     )

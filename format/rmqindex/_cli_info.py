@@ -31,9 +31,8 @@ from rmqindex._cli_common import (
     zone_named,
 )
 from rmqindex._describe import describe, total
-from rmqindex._index_file import IndexFile
-from rmqindex._layout import INT64_MAX, INT64_MIN
-from rmqindex._paths import index_files
+from rmqindex._layout import FIRST_POSITION, INT64_MAX, INT64_MIN
+from rmqindex._planned_index import plan_index
 from rmqindex._render import make_console, print_facts
 from rmqindex._render_rows import print_entries
 from rmqindex._salvage import salvage
@@ -42,8 +41,7 @@ from rmqindex._sample import write_sample_store
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rmqindex._layout import Layout
-    from rmqindex._paths import FileEntry
+    from rmqindex._planned_index import PlannedFile
 
 __all__: list[str] = []
 
@@ -72,7 +70,7 @@ def info(
     """
     layout = layout_of(max_hash_slot_num, max_index_num)
     zone = zone_named(zone_name)
-    facts = [describe(entry, layout, mode.value) for entry in index_files(path)]
+    facts = [describe(each) for each in plan_index(path, layout, mode.value)]
     if as_json:
         print_json(
             {
@@ -148,7 +146,8 @@ def scan(
     }
     if key_hash is not None:
         ranges["key_hash"] = (key_hash, key_hash)
-    rows = islice(_entries(index_files(path), layout, mode, ranges, salvaged=salvaged), limit)
+    files = plan_index(path, layout, "DROPMALFORMED" if salvaged else mode.value)
+    rows = islice(_entries(files, ranges, salvaged=salvaged), limit)
     if as_json:
         for row in rows:
             sys.stdout.write(json.dumps(row) + "\n")
@@ -157,26 +156,37 @@ def scan(
 
 
 def _entries(
-    files: Sequence[FileEntry],
-    layout: Layout | None,
-    mode: Mode,
+    files: Sequence[PlannedFile],
     ranges: dict[str, tuple[int, int]],
     *,
     salvaged: bool,
 ) -> Iterator[dict[str, Any]]:
     """Yield the entries that are in all ranges, both ends included."""
-    for entry in files:
-        with IndexFile(
-            entry.path, layout, mode="DROPMALFORMED" if salvaged else mode.value
-        ) as file:
-            batches = salvage(entry.path, file.layout) if salvaged else file.scan()
-            for batch in batches:
-                kept = batch
-                for name, (low, high) in ranges.items():
-                    values = kept[name].to_numpy()
-                    kept = kept.filter(pa.array((values >= low) & (values <= high)))
-                for row in kept.to_pylist():
-                    yield {"file": entry.name, **row}
+    for each in files:
+        counted = {"position": (FIRST_POSITION, each.stop - 1)}
+        for batch in _salvaged(each) if salvaged else _scanned(each):
+            kept = batch
+            for name, (low, high) in (counted | ranges).items():
+                values = kept[name].to_numpy()
+                kept = kept.filter(pa.array((values >= low) & (values <= high)))
+            for row in kept.to_pylist():
+                yield {"file": each.entry.name, **row}
+
+
+def _scanned(each: PlannedFile) -> Iterator[pa.RecordBatch]:
+    if not each.is_empty:
+        with each.open() as file:
+            yield from file.scan(stop=each.stop)
+
+
+def _salvaged(each: PlannedFile) -> Iterator[pa.RecordBatch]:
+    if each.is_empty:
+        yield from salvage(each.entry.path, each.layout)
+        return
+    with each.open() as file:
+        yield from salvage(file.path, file.layout)
+    with each.open():
+        pass  # what was salvaged was opened by its path, which still leads to the listed file
 
 
 @app.command(

@@ -37,7 +37,7 @@ from rmqindex._judge import Judge
 from rmqindex._layout import DEFAULT_MAX_MSGS_NUM_BATCH, INT64_MAX, INT64_MIN
 from rmqindex._message import tag_key
 from rmqindex._message_document import message_document, print_message, read_messages
-from rmqindex._paths import index_files
+from rmqindex._planned_index import plan_index
 from rmqindex._render import make_console, print_broker_answer, print_hits
 from rmqindex._search import search
 from rmqindex._storage import is_remote, local_path
@@ -131,10 +131,8 @@ def lookup(
                 refuse_sibling_dledger(path)
                 raise typer.BadParameter("needs a CommitLog, found none", param_hint="--message")
             every_hit = search(
-                index_files(path),
+                plan_index(path, layout, mode.value),
                 key_hash(index_key(topic, key)),
-                layout=layout,
-                mode=mode.value,
                 begin=INT64_MIN if first is None else first,
                 end=last,
                 judge=Judge(log, topic, key),

@@ -22,11 +22,10 @@ from rmqindex._commitlog import CommitLog
 from rmqindex._consume_queue_paths import queue_topics
 from rmqindex._errors import RmqIndexError
 from rmqindex._hashing import index_key, key_hash
-from rmqindex._index_file import IndexFile
 from rmqindex._judge import Judge
 from rmqindex._message_document import body_of, message_document, print_message, read_messages
 from rmqindex._message_ids import decode_offset_msg_id
-from rmqindex._paths import index_files
+from rmqindex._planned_index import plan_index
 from rmqindex._render import make_console
 from rmqindex._storage import is_remote
 from rmqindex._store_contents import refuse_rocksdb_index
@@ -156,12 +155,14 @@ def _indexed_store(path: Path) -> Path:
 
 def _by_unique_key(path: str, key: str, topics: Sequence[str], log: CommitLog) -> list[int]:
     """Find a unique key under any of some topics, in the index beside the log."""
-    files = index_files(_indexed_store(Path(path)))
+    files = plan_index(_indexed_store(Path(path)), None, "FAILFAST")
     hashes = [key_hash(index_key(each, key)) for each in topics]
     found: list[int] = []
-    for entry in reversed(files):
-        with IndexFile(entry.path) as file:
-            batch = file.lookup(hashes)
+    for each in reversed(files):
+        if each.is_empty:
+            continue
+        with each.open() as file:
+            batch = file.lookup(hashes, each.stop)
         for query in sorted(set(batch["query"].to_pylist())):
             mine = batch.filter(pc.equal(batch["query"], query))["phy_offset"].to_pylist()
             verdicts = Judge(log, topics[query], key).verdicts(mine)

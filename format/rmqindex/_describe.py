@@ -6,16 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rmqindex._errors import RmqIndexError
-from rmqindex._index_file import IndexFile
+from rmqindex._identity import FileIdentity
 from rmqindex._storage import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rmqindex._index_file import Mode
-    from rmqindex._layout import Layout
-    from rmqindex._paths import FileEntry
+    from rmqindex._planned_index import PlannedFile
 
 __all__ = ["FileFacts", "Totals", "describe", "total"]
 
@@ -32,7 +29,7 @@ class FileFacts:
         name: Its name, the broker's local time when it was made.
         size: Its size in bytes.
         disk_size: What it takes on disk in bytes, less than ``size`` where it is sparse; ``None``
-            on remote storage.
+            on remote storage and where no file is behind the name.
         hash_slot_num: Hash slots it has; ``None`` if it has no entries and no geometry was given.
         index_num: Entry places it has; likewise.
         entry_count: Entries in it.
@@ -86,41 +83,37 @@ class Totals:
     end_phy_offset: int | None
 
 
-def describe(entry: FileEntry, layout: Layout | None, mode: Mode) -> FileFacts:
-    """Open one file and say what it is; a file that cannot be used has its ``error`` set.
+def describe(each: PlannedFile) -> FileFacts:
+    """Say what a file was when it was listed; one that cannot be used has its ``error`` set.
 
-    Args:
-        entry: A file of a listing.
-        layout: Its geometry, or ``None`` to find it.
-        mode: ``FAILFAST`` or ``DROPMALFORMED``, as :class:`IndexFile` takes it.
+    Raises:
+        FileChangedError: It is gone, or another one has its name.
     """
-    disk_size = _disk_size(entry.path)
-    try:
-        with IndexFile(entry.path, layout, mode=mode) as file:
-            header, found = file.header, file.layout
-            return FileFacts(
-                path=entry.path,
-                name=entry.name,
-                size=entry.size,
-                disk_size=disk_size,
-                hash_slot_num=found.hash_slot_num if found else None,
-                index_num=found.index_num if found else None,
-                entry_count=file.entry_count,
-                hash_slot_count=header.hash_slot_count,
-                load_factor=round(file.entry_count / found.hash_slot_num, 4) if found else None,
-                begin_timestamp=header.begin_timestamp,
-                end_timestamp=header.end_timestamp,
-                begin_phy_offset=header.begin_phy_offset,
-                end_phy_offset=header.end_phy_offset,
-            )
-    except RmqIndexError as error:
+    entry, header, found = each.entry, each.header, each.layout
+    disk_size = _disk_size(each)
+    if each.error is not None:
         return FileFacts(
             path=entry.path,
             name=entry.name,
             size=entry.size,
             disk_size=disk_size,
-            error=str(error),
+            error=str(each.error),
         )
+    return FileFacts(
+        path=entry.path,
+        name=entry.name,
+        size=entry.size,
+        disk_size=disk_size,
+        hash_slot_num=found.hash_slot_num if found else None,
+        index_num=found.index_num if found else None,
+        entry_count=each.entry_count,
+        hash_slot_count=header.hash_slot_count,
+        load_factor=round(each.entry_count / found.hash_slot_num, 4) if found else None,
+        begin_timestamp=header.begin_timestamp,
+        end_timestamp=header.end_timestamp,
+        begin_phy_offset=header.begin_phy_offset,
+        end_phy_offset=header.end_phy_offset,
+    )
 
 
 def total(facts: Sequence[FileFacts]) -> Totals:
@@ -144,5 +137,16 @@ def _known(value: int | None) -> int:
     return value
 
 
-def _disk_size(path: str) -> int | None:
-    return None if is_remote(path) else Path(path).stat().st_blocks * _DISK_BLOCK
+def _disk_size(each: PlannedFile) -> int | None:
+    path, identity = each.entry.path, each.entry.identity
+    if is_remote(path):
+        return None
+    try:
+        status = Path(path).stat()
+    except FileNotFoundError as error:
+        if each.error is not None:
+            return None
+        raise each.changed("removed") from error
+    if identity is not None and not identity.names_same(FileIdentity.of_stat(status)):
+        raise each.changed("replaced")
+    return status.st_blocks * _DISK_BLOCK

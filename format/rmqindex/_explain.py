@@ -16,7 +16,7 @@ from rmqindex._consume_queue_layout import QUEUE_FOLDER
 from rmqindex._directories import entries_or_none, parent
 from rmqindex._errors import RmqIndexError
 from rmqindex._hashing import index_key, key_hash
-from rmqindex._index_file import IndexFile
+from rmqindex._identity import FileChangedError
 from rmqindex._judge import Judge
 from rmqindex._layout import (
     DEFAULT_MAX_MSGS_NUM_BATCH,
@@ -24,7 +24,7 @@ from rmqindex._layout import (
     INT64_MAX,
     INVALID_INDEX,
 )
-from rmqindex._paths import index_files
+from rmqindex._planned_index import plan_index
 from rmqindex._storage import open_source
 from rmqindex._store_contents import rocksdb_queues
 from rmqindex._verify import beside_index, commit_log_of
@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 
     from rmqindex._commitlog import CommitLog
     from rmqindex._commitlog_files import LogFile
+    from rmqindex._header import IndexHeader
+    from rmqindex._index_file import IndexFile
     from rmqindex._layout import Layout
-    from rmqindex._paths import FileEntry
+    from rmqindex._planned_index import PlannedFile
     from rmqindex._storage import PathLike
 
 __all__ = [
@@ -215,7 +217,7 @@ def explain_lookup(
         The explanation.
 
     Raises:
-        RmqIndexError: Nothing is there, or a store of another kind.
+        RmqIndexError: Nothing is there, a store of another kind, or a file was replaced meanwhile.
 
     Example:
         >>> from rmqindex import explain_lookup, sample_store
@@ -229,9 +231,10 @@ def explain_lookup(
     try:
         judge = Judge(log, topic, key)
         broker = _Broker(window, text, max_msgs_num_batch)
-        files = [_explain_file(entry, layout, broker, judge) for entry in _newest_first(path)]
+        planned = plan_index(path, layout, "FAILFAST")[::-1]
+        files = [_explain_file(each, broker, judge) for each in planned]
         group_topics = _group_topics(path)
-        others = _other_topics(path, topic, key, layout, log, group_topics or ())
+        others = _other_topics(planned, topic, key, log, group_topics or ())
     finally:
         if log is not None and log is not commit_log:
             log.close()
@@ -254,10 +257,6 @@ class _Window:
 
     def holds(self, time: int) -> bool:
         return self.begin <= time <= self.end
-
-
-def _newest_first(path: PathLike) -> list[FileEntry]:
-    return list(reversed(index_files(path)))
 
 
 class _Broker:
@@ -285,33 +284,42 @@ class _Broker:
                 reason = "hidden_by_limit"
         else:
             reason = "file_skipped"
-        self._returned += len(offsets)
-        if self._returned >= self._limit:
-            self._stopped_by = "hidden_by_limit"
-        elif file.header.begin_timestamp < begin:
-            self._stopped_by = "hidden_by_file"
+        self.leave(file.header, len(offsets))
         return Counter(offsets), reason
 
+    def leave(self, header: IndexHeader, found: int = 0) -> None:
+        """Go on behind a file that gave so many offsets, if the broker does."""
+        if self._stopped_by is not None:
+            return
+        self._returned += found
+        if self._returned >= self._limit:
+            self._stopped_by = "hidden_by_limit"
+        elif header.begin_timestamp < self.window.begin:
+            self._stopped_by = "hidden_by_file"
 
-def _explain_file(
-    entry: FileEntry, layout: Layout | None, broker: _Broker, judge: Judge
-) -> FileExplanation:
+
+def _explain_file(each: PlannedFile, broker: _Broker, judge: Judge) -> FileExplanation:
+    if each.is_empty:
+        broker.leave(each.header)
+        return FileExplanation(each.entry.path, each.entry.name, "no_entries", "no entries")
     try:
-        with IndexFile(entry.path, layout) as file:
-            return _explain_open_file(file, entry, broker, judge)
+        with each.open() as file:
+            return _explain_open_file(file, each, broker, judge)
+    except FileChangedError:
+        raise
     except RmqIndexError as error:
-        return FileExplanation(entry.path, entry.name, "damaged", str(error))
+        return FileExplanation(each.entry.path, each.entry.name, "damaged", str(error))
 
 
 def _explain_open_file(
-    file: IndexFile, entry: FileEntry, broker: _Broker, judge: Judge
+    file: IndexFile, each: PlannedFile, broker: _Broker, judge: Judge
 ) -> FileExplanation:
+    entry, layout = each.entry, each.layout
+    assert layout is not None  # there are entries
     returned, missing = broker.search(file)
-    if file.layout is None or not file.entry_count:
-        return FileExplanation(entry.path, entry.name, "no_entries", "no entries")
-    slot = broker.hash % file.layout.hash_slot_num
-    chain = _chain_hashes(entry.path, file.layout, slot, file.entry_count)
-    found = file.lookup([broker.hash])
+    slot = broker.hash % layout.hash_slot_num
+    chain = _chain_hashes(file.path, layout, slot, each.entry_count)
+    found = file.lookup([broker.hash], each.stop)
     if not len(found):
         reason = "other_keys" if chain else "empty_slot"
         others = len(set(chain))
@@ -366,24 +374,24 @@ def _explain_hits(
     return hits
 
 
-def _chain_hashes(path: str, layout: Layout, slot: int, count: int) -> list[int]:
-    """Return the hashes of a slot's entries, newest first, as far as its chain goes."""
+def _chain_hashes(path: PathLike, layout: Layout, slot: int, count: int) -> list[int]:
+    """Return the hashes of a slot's counted entries, newest first, as far as its chain goes."""
     hashes: list[int] = []
     with open_source(path) as source:
         position = int(source.slots(layout, np.array([slot]))[0])
-        while INVALID_INDEX < position <= count and len(hashes) < _MAX_CHAIN:
+        while INVALID_INDEX < position <= layout.capacity and len(hashes) < _MAX_CHAIN:
             entry = source.entry_range(layout, position, position + 1)
-            hashes.append(int(entry["key_hash"][0]))
+            if position <= count:  # others were put since
+                hashes.append(int(entry["key_hash"][0]))
             previous = int(entry["prev_position"][0])
             position = previous if previous < position else INVALID_INDEX
     return hashes
 
 
 def _other_topics(
-    path: PathLike,
+    files: Sequence[PlannedFile],
     topic: str,
     key: str,
-    layout: Layout | None,
     log: CommitLog | None,
     group_topics: Sequence[str],
 ) -> tuple[OtherTopic, ...]:
@@ -391,10 +399,14 @@ def _other_topics(
     topics = [each for each in (*_SYSTEM_TOPICS, *group_topics) if each != topic]
     hashes = [key_hash(index_key(each, key)) for each in topics]
     offsets: dict[str, list[int]] = {each: [] for each in topics}
-    for entry in _newest_first(path):
+    for each in files:
+        if each.is_empty:
+            continue
         try:
-            with IndexFile(entry.path, layout) as file:
-                found = file.lookup(hashes)
+            with each.open() as file:
+                found = file.lookup(hashes, each.stop)
+        except FileChangedError:
+            raise
         except RmqIndexError:
             continue  # its own explanation says so
         for query, offset in zip(
@@ -402,9 +414,9 @@ def _other_topics(
         ):
             offsets[topics[query]].append(offset)
     others = []
-    for each, found_offsets in offsets.items():
+    for other, found_offsets in offsets.items():
         truths = [
-            _TRUTHS.get(v.state, "dangling") for v in Judge(log, each, key).verdicts(found_offsets)
+            _TRUTHS.get(v.state, "dangling") for v in Judge(log, other, key).verdicts(found_offsets)
         ]
         kept: list[int] = []
         kept_truths: set[str] = set()
@@ -414,7 +426,7 @@ def _other_topics(
                 kept_truths.add(truth)
         if kept:
             confirmed = log is not None and kept_truths <= {"hit"}
-            others.append(OtherTopic(each, tuple(dict.fromkeys(kept)), confirmed))
+            others.append(OtherTopic(other, tuple(dict.fromkeys(kept)), confirmed))
     return tuple(others)
 
 

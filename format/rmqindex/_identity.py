@@ -186,17 +186,19 @@ class FileChangedError(RmqIndexError):
     Attributes:
         path: The file.
         what: What was done to it.
+        remedy: What to do about it.
     """
 
-    def __init__(self, path: object, what: str) -> None:
+    def __init__(self, path: object, what: str, remedy: str = "open it again") -> None:
         """Keep the parts of the message as attributes."""
-        super().__init__(f"{path}: the file was {what} since it was found; open it again")
+        super().__init__(f"{path}: the file was {what} since it was found; {remedy}")
         self.path = str(path)
         self.what = what
+        self.remedy = remedy
 
-    def __reduce__(self) -> tuple[type[FileChangedError], tuple[str, str]]:
-        """Pickle by the two parts."""
-        return (type(self), (self.path, self.what))
+    def __reduce__(self) -> tuple[type[FileChangedError], tuple[str, str, str]]:
+        """Pickle by the parts."""
+        return (type(self), (self.path, self.what, self.remedy))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -27,6 +28,7 @@ from rmqindex._names import next_names, zone_of
 from rmqindex._own_files import open_regular
 from rmqindex._owner import Owner
 from rmqindex._paths import index_entries, resolve
+from rmqindex._planned_index import layout_of_fullest, read_listed
 from rmqindex._storage import is_remote, local_path
 from rmqindex._store_contents import ensure_writable
 from rmqindex._store_layout import COMMITLOG_FOLDER, INDEX_FOLDER
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from types import TracebackType
 
+    from rmqindex._paths import FileEntry
     from rmqindex._storage import PathLike
 
 __all__ = ["IndexDirectory", "QueryOffsetResult"]
@@ -134,10 +137,17 @@ class IndexDirectory:
             ensure_writable(Path(self._path), allow_live_store=allow_live_store)
             Path(self._path).mkdir(parents=True, exist_ok=True)
             _finish_writes(Path(self._path))
-        paths, self._load_result = _loadable(self._path, writable=writable)
-        self._layout = layout or _infer_layout(paths, writable=writable)
-        for file_path in paths:
-            self._load(file_path, last_exit_ok=last_exit_ok)
+
+        def load(entries: Sequence[FileEntry]) -> None:
+            self._close_files()
+            paths, self._load_result = _loadable(entries, writable=writable)
+            self._layout = layout or _infer_layout(paths, writable=writable)
+            for each in paths:
+                self._load(each, last_exit_ok=last_exit_ok)
+
+        # Loading to write changes what is listed, and nobody else may write meanwhile.
+        listed = partial(index_entries, self._path)
+        load(listed()) if writable else read_listed(self._path, listed, load)
 
     def _load(self, path: str, *, last_exit_ok: bool) -> None:
         if self._writable:
@@ -146,12 +156,12 @@ class IndexDirectory:
                 with open(path, "r+b", buffering=0, opener=open_regular) as raw:
                     os.ftruncate(raw.fileno(), self._layout.file_size)
         file = self._open(path)
-        if not last_exit_ok and file.header.end_timestamp > self._index_msg_timestamp:
-            file.close()
-            if self._writable:
-                Path(path).unlink()
+        if last_exit_ok or file.header.end_timestamp <= self._index_msg_timestamp:
+            self._files.append(file)
             return
-        self._files.append(file)
+        file.close()
+        if self._writable:
+            Path(path).unlink()
 
     def _open(self, path: PathLike) -> IndexFile:
         # The broker takes whatever it finds, so malformed bytes are no reason to stop.
@@ -367,6 +377,9 @@ class IndexDirectory:
         self._closed = True
         if self._appender is not None:
             self._appender.close()
+        self._close_files()
+
+    def _close_files(self) -> None:
         for file in self._files:
             file.close()
         self._files.clear()
@@ -440,16 +453,13 @@ def _index_directory(path: PathLike, *, writable: bool) -> Path | str:
         local = local_path(path)
         if not local.exists():
             return local
-        if not (local / INDEX_FOLDER).exists() and _is_store_root(local):
+        is_root = (local / COMMITLOG_FOLDER).is_dir() or (local / CHECKPOINT_NAME).is_file()
+        if is_root and not (local / INDEX_FOLDER).exists():
             return local / INDEX_FOLDER
     resolved = resolve(path, to_write=writable)
     if resolved.is_file:
         raise RmqIndexError(f"{path}: expected an index directory or a store root, got a file")
     return resolved.path if is_remote(resolved.path) else Path(resolved.path)
-
-
-def _is_store_root(path: Path) -> bool:
-    return (path / COMMITLOG_FOLDER).is_dir() or (path / CHECKPOINT_NAME).is_file()
 
 
 def _finish_writes(directory: Path) -> None:
@@ -458,11 +468,11 @@ def _finish_writes(directory: Path) -> None:
         Staging.create(directory, Owner.current()).discard()
 
 
-def _loadable(directory: PathLike, *, writable: bool) -> tuple[list[str], bool]:
+def _loadable(entries: Sequence[FileEntry], *, writable: bool) -> tuple[list[str], bool]:
     """Return the files in the order in which the broker loads them, and whether it gets through."""
     needed = os.R_OK | os.W_OK if writable else os.R_OK
     paths: list[str] = []
-    for entry in index_entries(directory):
+    for entry in entries:
         if entry.is_directory or not (is_remote(entry.path) or os.access(entry.path, needed)):
             return paths, False
         paths.append(entry.path)
@@ -473,19 +483,13 @@ def _infer_layout(paths: list[str], *, writable: bool) -> Layout | None:
     """Return the geometry of the fullest file."""
     if not paths and writable:
         return Layout()
-    fullest: IndexFile | None = None
-    for path in paths:
-        with IndexFile(path, Layout(), mode="DROPMALFORMED", zero_extend=True) as file:
-            if fullest is None or file.header.entry_count > fullest.header.entry_count:
-                fullest = file
-    if fullest is not None and fullest.header.entry_count:
-        return Layout.infer(fullest.path)
-    if writable:
-        raise RmqIndexError(
-            f"{paths[0]}: no entries tell the geometry of the files: pass the broker's layout "
-            "(maxHashSlotNum, maxIndexNum)"
-        )
-    return None
+    layout = layout_of_fullest(paths)
+    if layout or not writable:
+        return layout
+    raise RmqIndexError(
+        f"{paths[0]}: no entries tell the geometry of the files: pass the broker's layout "
+        "(maxHashSlotNum, maxIndexNum)"
+    )
 
 
 def _write_loaded_count(file: IndexFile) -> None:

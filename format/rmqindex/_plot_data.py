@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rmqindex._index_file import IndexFile
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
-    from rmqindex._index_file import Mode
-    from rmqindex._layout import Layout
-    from rmqindex._paths import FileEntry
+    from rmqindex._planned_index import PlannedFile
 
 __all__ = ["IndexCounts", "count_index"]
 
@@ -52,62 +49,62 @@ class IndexCounts:
 
 
 def count_index(
-    files: Sequence[FileEntry],
-    layout: Layout | None,
-    mode: Mode,
+    files: Sequence[PlannedFile],
     progress: Callable[[int, int], None] | None = None,
 ) -> IndexCounts:
     """Read every entry once for its slot, and once for its time.
 
     Args:
-        files: A listing, oldest file first.
-        layout: The geometry of every file, or None to find it.
-        mode: ``FAILFAST`` or ``DROPMALFORMED``, as :class:`IndexFile` takes it.
+        files: The files, oldest first.
         progress: Called with the files done and the files in all.
 
     Raises:
-        RmqIndexError: A file that cannot be used.
+        RmqIndexError: A file that cannot be used, or that was changed since it was listed.
     """
     lengths, slot_nums, counts, spans = [], [], [], []
-    for number, entry in enumerate(files):
-        with IndexFile(entry.path, layout, mode=mode) as file:
-            slot_num = file.layout.hash_slot_num if file.layout and file.entry_count else 0
-            per_slot = np.zeros(slot_num, np.int64)
-            low, high = None, None
-            for batch in file.scan(columns=["slot", "store_timestamp"]):
-                if not len(batch):
-                    continue
-                per_slot += np.bincount(batch["slot"].to_numpy(), minlength=slot_num)
-                times = batch["store_timestamp"].to_numpy()
-                first, last = int(times.min()), int(times.max())
-                low = first if low is None else min(low, first)
-                high = last if high is None else max(high, last)
-            lengths.append(np.bincount(per_slot).astype(np.int64))
-            slot_nums.append(slot_num)
-            counts.append(int(per_slot.sum()))
-            if low is not None and high is not None:
-                spans.append((low, high))
+    for number, each in enumerate(files):
+        slot_num = each.layout.hash_slot_num if each.layout and each.entry_count else 0
+        per_slot = np.zeros(slot_num, np.int64)
+        low, high = None, None
+        for batch in _batches(each, ["slot", "store_timestamp"]):
+            if not len(batch):
+                continue
+            per_slot += np.bincount(batch["slot"].to_numpy(), minlength=slot_num)
+            times = batch["store_timestamp"].to_numpy()
+            first, last = int(times.min()), int(times.max())
+            low = first if low is None else min(low, first)
+            high = last if high is None else max(high, last)
+        lengths.append(np.bincount(per_slot).astype(np.int64))
+        slot_nums.append(slot_num)
+        counts.append(int(per_slot.sum()))
+        if low is not None and high is not None:
+            spans.append((low, high))
         if progress is not None:
             progress(number + 1, 2 * len(files))
     edges = _edges(spans)
     over_time = []
-    for number, entry in enumerate(files):
+    for number, each in enumerate(files):
         histogram = np.zeros(max(len(edges) - 1, 0), np.int64)
         if len(edges):
-            with IndexFile(entry.path, layout, mode=mode) as file:
-                for batch in file.scan(columns=["store_timestamp"]):
-                    histogram += np.histogram(batch["store_timestamp"].to_numpy(), edges)[0]
+            for batch in _batches(each, ["store_timestamp"]):
+                histogram += np.histogram(batch["store_timestamp"].to_numpy(), edges)[0]
         over_time.append(histogram)
         if progress is not None:
             progress(len(files) + number + 1, 2 * len(files))
     return IndexCounts(
-        tuple(entry.name for entry in files),
+        tuple(each.entry.name for each in files),
         tuple(lengths),
         tuple(slot_nums),
         tuple(counts),
         edges,
         tuple(over_time),
     )
+
+
+def _batches(each: PlannedFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    if not each.is_empty:
+        with each.open() as file:
+            yield from file.scan(stop=each.stop, columns=columns)
 
 
 def _edges(spans: Sequence[tuple[int, int]]) -> NDArray[np.float64]:

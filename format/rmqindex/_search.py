@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rmqindex._index_file import IndexFile
 from rmqindex._judge import Judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rmqindex._index_file import Mode
-    from rmqindex._layout import Layout
-    from rmqindex._paths import FileEntry
+    from rmqindex._planned_index import PlannedFile
 
 __all__ = ["Hit", "search"]
 
@@ -43,11 +40,9 @@ class Hit:
 
 
 def search(
-    entries: Sequence[FileEntry],
+    files: Sequence[PlannedFile],
     key_hash: int,
     *,
-    layout: Layout | None,
-    mode: Mode,
     begin: int,
     end: int,
     judge: Judge | None = None,
@@ -58,10 +53,8 @@ def search(
     old, and it answers the first entry of a rolled file with its true time.
 
     Args:
-        entries: A listing, oldest file first.
+        files: The files, oldest first.
         key_hash: The hash of the whole ``topic#key``.
-        layout: The geometry of each file, or ``None`` to find it.
-        mode: ``FAILFAST`` or ``DROPMALFORMED``, as :class:`IndexFile` takes it.
         begin: The earliest store time wanted, epoch milliseconds.
         end: The latest store time wanted, epoch milliseconds.
         judge: Says whose the messages are; without it, hits are candidates.
@@ -70,12 +63,14 @@ def search(
         The newest file's entries first, and in each file the newest first.
 
     Raises:
-        RmqIndexError: A file that cannot be used.
+        RmqIndexError: A file that cannot be used, or that was changed since it was listed.
     """
     judge = judge or Judge(None, "", "")
-    for entry in reversed(entries):
-        with IndexFile(entry.path, layout, mode=mode) as file:
-            found = file.lookup([key_hash])
+    for each in reversed(files):
+        if each.is_empty:
+            continue
+        with each.open() as file:
+            found = file.lookup([key_hash], each.stop)
         verdicts = judge.verdicts(found["phy_offset"].to_pylist())
         for row, verdict in enumerate(verdicts):
             if verdict.state == "mismatch":
@@ -84,8 +79,8 @@ def search(
             time = found["store_timestamp"][row].as_py() if time is None else time
             if begin <= time <= end:
                 yield Hit(
-                    path=entry.path,
-                    name=entry.name,
+                    path=each.entry.path,
+                    name=each.entry.name,
                     position=found["position"][row].as_py(),
                     phy_offset=found["phy_offset"][row].as_py(),
                     store_timestamp=time,

@@ -22,7 +22,7 @@ from rmqindex import (
 )
 from rmqindex._hashing import index_key, key_hash
 from rmqindex._judge import Judge
-from rmqindex._paths import index_files
+from rmqindex._planned_index import plan_index
 from rmqindex._search import search
 
 GOLDEN = Path(__file__).parents[1] / "golden_broker"
@@ -187,7 +187,7 @@ def test_every_key_is_answered_as_the_broker_did(store, layout, told):
 
 def test_every_key_is_found_where_its_messages_are(store, layout, told, rows):
     """Lookups that compare entries with their messages give those of the key, and no others."""
-    files = index_files(store)
+    files = plan_index(store, layout, "FAILFAST")
     with CommitLog(store) as log:
         for topic, key, index_type in questions_of(told):
             column = {"U": "uniq_key", "T": "tags", None: "keys"}[index_type]
@@ -201,8 +201,6 @@ def test_every_key_is_found_where_its_messages_are(store, layout, told, rows):
             hits = search(
                 files,
                 key_hash(index_key(topic, asked)),
-                layout=layout,
-                mode="FAILFAST",
                 begin=0,
                 end=LONG_MAX,
                 judge=Judge(log, topic, asked),
