@@ -59,7 +59,9 @@ def check(data):
     journal = found.value
     state = outcome(journal.old_state, _NOWHERE, _LISTING)
     assert state.is_value, state.error
-    assert set(state.value) <= set(_LISTING)
+    listing, lost = state.value
+    assert set(listing) <= set(_LISTING)
+    assert set(lost) <= set(journal.old)
     if journal.append is not None:
         record = journal.append
         assert type(record).of(Fields(json.loads(json.dumps(record.to_dict())))) == record

@@ -50,6 +50,7 @@ def seeds():
         text_of({"/a": _ENTRY}),
         text_of({"/a": {**_ENTRY, **further}, "/b": _ENTRY}),
         text_of({"/a": _MESSAGE}),
+        text_of({"/a": {**_MESSAGE, "last_checksum": 77}}),
         text_of({"/a": {"offset": 0}}),
         b"{}",
         *(text_of({"/a": place}) for place in _PLACES),
@@ -80,7 +81,8 @@ def check(data):
         assert _from_json(json.loads(json.dumps(_to_json(messages.value)))) == messages.value
         for offset in messages.value.values():
             assert type(offset.offset) is int
-            assert offset.last is None or {type(each) for each in offset.last} == {int}
+            last = offset.last
+            assert last is None or {type(each) for each in (*last[:2], last.checksum or 0)} == {int}
 
 
 def _go_on(offset):
