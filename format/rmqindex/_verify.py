@@ -20,7 +20,7 @@ from rmqindex._audit_rules import FINDING_SCHEMA, Findings
 from rmqindex._audit_store import audit_barrier, audit_files, audit_names, audit_state
 from rmqindex._audited import open_audited, open_planned, whole_entries
 from rmqindex._commitlog import CommitLog
-from rmqindex._directories import exists, parent
+from rmqindex._directories import exists, last_name, parent
 from rmqindex._errors import RmqIndexError
 from rmqindex._geometry import infer_layout
 from rmqindex._header import IndexHeader
@@ -262,14 +262,14 @@ def plan_audit(
     """
     resolved = resolve(path)
     log_files = None if log is None else marked_files(log)
-    name = _name(resolved.path) if resolved.is_file else None
+    name = last_name(resolved.path) if resolved.is_file else None
     directory = _parent(resolved.path) if resolved.is_file else resolved.path
     entries = [entry for entry in index_entries(directory) if not entry.is_directory]
     if resolved.is_file:
         chosen = [entry for entry in entries if entry.name == name]
         if not chosen:
             alone = AuditUnit(
-                resolved.path, _name(resolved.path), layout, None, (), None, log_files
+                resolved.path, last_name(resolved.path), layout, None, (), None, log_files
             )
             return [alone]
     members = _members(entries, layout)
@@ -496,7 +496,3 @@ def _parent(path: str) -> str:
         return str(Path(path).parent)
     base, mark, query = path.partition("?")
     return base.rstrip("/").rpartition("/")[0] + mark + query
-
-
-def _name(path: str) -> str:
-    return (path.partition("?")[0] if is_remote(path) else path).rstrip("/").rpartition("/")[2]
