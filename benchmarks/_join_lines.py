@@ -12,10 +12,10 @@ from benchmarks._chart import draw_crossover
 from benchmarks._data import offsets
 from benchmarks._rounds import Comparison, Goal, compared, interleaved, timed
 from pyspark_rmqindex import lookup
-from pyspark_rmqindex._listing import list_slices
-from pyspark_rmqindex._lookup_cost import crossover as estimated_crossover
-from pyspark_rmqindex._lookup_cost import is_scanned
-from pyspark_rmqindex._options import read_options
+from pyspark_rmqindex.files.listing import list_slices
+from pyspark_rmqindex.join.cost import crossover as estimated_crossover
+from pyspark_rmqindex.join.cost import is_scanned
+from pyspark_rmqindex.options.options import read_options
 from rmqindex import HashSet, IndexFile
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from benchmarks._context import Context
-    from pyspark_rmqindex._partitions import FileSlice
+    from pyspark_rmqindex.scan.partitions import FileSlice
 
 __all__ = ["crossover", "join", "join_few"]
 

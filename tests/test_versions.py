@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.versions import QUICK, ROOT, SHOWN, find_python, lower_bounds, project, supported_pythons
 
-from pyspark_rmqindex._spark_version import _LOWEST
+from pyspark_rmqindex.spark_version import _LOWEST
 
 
 def columns_of(page: Path) -> dict[str, dict[str, str]]:

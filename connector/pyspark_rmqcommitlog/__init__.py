@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark_rmqindex._spark_version import source_class
+from pyspark_rmqindex.spark_version import source_class
 
 if TYPE_CHECKING:
-    from pyspark_rmqindex._message_source import MessageSource as DefaultSource
+    from pyspark_rmqindex.source.messages import MessageSource as DefaultSource
 
 __all__ = ["DefaultSource"]
 

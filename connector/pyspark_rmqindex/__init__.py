@@ -12,15 +12,15 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pyspark_rmqindex._spark_version import check_spark, source_class
+from pyspark_rmqindex.spark_version import check_spark, source_class
 
 if TYPE_CHECKING:
-    from pyspark_rmqindex._lookup import lookup
-    from pyspark_rmqindex._record import ScanPlan
-    from pyspark_rmqindex._source import DefaultSource
-    from pyspark_rmqindex._sql import register
-    from pyspark_rmqindex._table import last_plan, table
-    from pyspark_rmqindex._write_index import write_index
+    from pyspark_rmqindex.api.table import last_plan, table
+    from pyspark_rmqindex.join.lookup import lookup
+    from pyspark_rmqindex.scan.plan_log import ScanPlan
+    from pyspark_rmqindex.source.index import DefaultSource
+    from pyspark_rmqindex.sql.functions import register
+    from pyspark_rmqindex.write.write_index import write_index
 
 __all__ = ["DefaultSource", "ScanPlan", "last_plan", "lookup", "register", "table", "write_index"]
 

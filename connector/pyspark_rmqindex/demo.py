@@ -19,7 +19,7 @@ from rich.text import Text
 
 import pyspark_rmqindex
 import rmqindex
-from pyspark_rmqindex._spark_version import refusal
+from pyspark_rmqindex.spark_version import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

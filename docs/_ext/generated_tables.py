@@ -9,14 +9,14 @@ from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
 
 import spectext
-from pyspark_rmqindex._options import OPTIONS
+from pyspark_rmqindex.options.options import OPTIONS
 from requirement_links import link
 from rmqindex import AUDIT_RULES, EXPLAIN_REASONS
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-    from pyspark_rmqindex._options import Option
+    from pyspark_rmqindex.options.options import Option
 
 _SCOPES = {
     "read": "`load`",

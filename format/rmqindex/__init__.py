@@ -1,39 +1,20 @@
 """Apache RocketMQ's IndexFile and CommitLog formats: bytes to arrays and back, with no Spark."""
 
-from rmqindex._audit_rules import AUDIT_RULES, FINDING_SCHEMA, AuditRule
-from rmqindex._checkpoint import StoreCheckpoint
-from rmqindex._commitlog import MATCH_STATES, CommitLog
-from rmqindex._commitlog_bodies import (
+from rmqindex.audit.plan import verify
+from rmqindex.audit.rules import AUDIT_RULES, FINDING_SCHEMA, AuditRule
+from rmqindex.bulk.rebuild import RebuildResult, rebuild_index
+from rmqindex.bulk.relayout import RelayoutResult, relayout_index
+from rmqindex.bulk.salvage import salvage
+from rmqindex.commitlog.bodies import (
     InnerMessage,
     decompress_bodies,
     decompress_body,
     inner_messages,
 )
-from rmqindex._commitlog_files import LogFile
-from rmqindex._commitlog_layout import COMMITLOG_SCHEMA
-from rmqindex._commitlog_properties import parse_properties, property_pairs
-from rmqindex._consume_queue import ConsumeQueue
-from rmqindex._consume_queue_layout import CONSUME_QUEUE_SCHEMA
-from rmqindex._consume_queue_paths import QueueFile
-from rmqindex._cover import cover_index
-from rmqindex._decoding import ENTRY_SCHEMA
-from rmqindex._errors import CorruptCommitLogError, CorruptIndexError, RmqIndexError
-from rmqindex._explain import (
-    EXPLAIN_REASONS,
-    FileExplanation,
-    HitExplanation,
-    LookupExplanation,
-    OtherTopic,
-    explain_lookup,
-)
-from rmqindex._hash_set import HashSet
-from rmqindex._hashing import index_key, index_key_hashes, key_hash, key_hashes
-from rmqindex._header import IndexHeader
-from rmqindex._index_directory import IndexDirectory, QueryOffsetResult
-from rmqindex._index_file import IndexFile
-from rmqindex._layout import Layout
-from rmqindex._message import expand_messages, message_keys
-from rmqindex._message_ids import (
+from rmqindex.commitlog.files import LogFile
+from rmqindex.commitlog.layout import COMMITLOG_SCHEMA
+from rmqindex.commitlog.log import MATCH_STATES, CommitLog
+from rmqindex.commitlog.message_ids import (
     GrpcMessageId,
     OffsetMessageId,
     RemotingMessageId,
@@ -41,13 +22,32 @@ from rmqindex._message_ids import (
     decode_offset_msg_id,
     decode_uniq_key,
 )
-from rmqindex._rebuild import RebuildResult, rebuild_index
-from rmqindex._rebuild_queues import QueueRebuildResult, rebuild_consume_queues
-from rmqindex._relayout import RelayoutResult, relayout_index
-from rmqindex._salvage import salvage
-from rmqindex._sample import sample_store
-from rmqindex._verify import verify
-from rmqindex._writer import IndexFileWriter
+from rmqindex.commitlog.properties import parse_properties, property_pairs
+from rmqindex.consumequeue.layout import CONSUME_QUEUE_SCHEMA
+from rmqindex.consumequeue.paths import QueueFile
+from rmqindex.consumequeue.reader import ConsumeQueue
+from rmqindex.consumequeue.rebuild import QueueRebuildResult, rebuild_consume_queues
+from rmqindex.errors import CorruptCommitLogError, CorruptIndexError, RmqIndexError
+from rmqindex.geometry.header import IndexHeader
+from rmqindex.geometry.layout import Layout
+from rmqindex.indexfile.decoding import ENTRY_SCHEMA
+from rmqindex.indexfile.reader import IndexFile
+from rmqindex.indexfile.writer import IndexFileWriter
+from rmqindex.keys.hash_set import HashSet
+from rmqindex.keys.hashing import index_key, index_key_hashes, key_hash, key_hashes
+from rmqindex.keys.message_keys import expand_messages, message_keys
+from rmqindex.query.explain import (
+    EXPLAIN_REASONS,
+    FileExplanation,
+    HitExplanation,
+    LookupExplanation,
+    OtherTopic,
+    explain_lookup,
+)
+from rmqindex.query.index_directory import IndexDirectory, QueryOffsetResult
+from rmqindex.store.checkpoint import StoreCheckpoint
+from rmqindex.store.cover import cover_index
+from rmqindex.store.sample import sample_store
 
 __all__ = [
     "AUDIT_RULES",

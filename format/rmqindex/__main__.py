@@ -1,5 +1,5 @@
 """``python -m rmqindex``: the command line."""
 
-from rmqindex._cli import main
+from rmqindex.cli.main import main
 
 main()

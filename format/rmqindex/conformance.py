@@ -18,23 +18,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.table import Table
 
-from rmqindex._checkpoint import CHECKPOINT_NAME, StoreCheckpoint
-from rmqindex._commitlog_properties import parse_properties
-from rmqindex._errors import CorruptIndexError, RmqIndexError
-from rmqindex._hashing import key_hash, key_hashes
-from rmqindex._index_directory import IndexDirectory
-from rmqindex._index_file import IndexFile
-from rmqindex._layout import HEADER_SIZE, Layout
-from rmqindex._message import message_keys
-from rmqindex._paths import is_index_name
-from rmqindex._records import RecordKind
-from rmqindex._render import make_console
-from rmqindex._writer import IndexFileWriter
+from rmqindex.commitlog.properties import parse_properties
+from rmqindex.errors import CorruptIndexError, RmqIndexError
+from rmqindex.geometry.layout import HEADER_SIZE, Layout
+from rmqindex.indexfile.reader import IndexFile
+from rmqindex.indexfile.writer import IndexFileWriter
+from rmqindex.keys.hashing import key_hash, key_hashes
+from rmqindex.keys.message_keys import message_keys
+from rmqindex.output.tables import make_console
+from rmqindex.query.index_directory import IndexDirectory
+from rmqindex.storage.records import RecordKind
+from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
+from rmqindex.store.paths import is_index_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rmqindex._index_file import Mode
+    from rmqindex.indexfile.reader import Mode
 
 __all__ = ["CLASSES", "Report", "main", "run"]
 

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from rmqindex import CommitLog, ConsumeQueue, Layout
-from rmqindex._consume_queue_layout import QUEUE_FOLDER, SCHEDULE_TOPIC
+from rmqindex.consumequeue.layout import QUEUE_FOLDER, SCHEDULE_TOPIC
 
 from . import scenario, truth
 

@@ -17,12 +17,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_rmqindex._batches import MAX_ROWS, BatchBuilder, keep, merge
-from pyspark_rmqindex._filters import NOTHING, Range
-from pyspark_rmqindex._messages import as_timestamps
-from pyspark_rmqindex._schema import arrow_schema, full_schema
+from pyspark_rmqindex.messages.columns import as_timestamps
+from pyspark_rmqindex.scan.batches import MAX_ROWS, BatchBuilder, keep, merge
+from pyspark_rmqindex.scan.filters import NOTHING, Range
+from pyspark_rmqindex.schema import arrow_schema, full_schema
 from rmqindex import CorruptIndexError
-from rmqindex._time_units import LAST_MILLISECOND
+from rmqindex.time_units import LAST_MILLISECOND
 
 TIMES = [1_700_000_000_123, -1, 0]
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from commitlog_encoder import Message
-from pyspark_rmqindex import _messages
-from pyspark_rmqindex._messages import Messages, ensure_fits, in_halves, log_columns
-from pyspark_rmqindex._options import message_options, read_options
+from pyspark_rmqindex.messages import columns as columns_module
+from pyspark_rmqindex.messages.columns import Messages, ensure_fits, in_halves, log_columns
+from pyspark_rmqindex.options.options import message_options, read_options
 from rmqindex import CommitLog, RmqIndexError
-from rmqindex._commitlog_bodies import UnpackedSizeError
+from rmqindex.commitlog.bodies import UnpackedSizeError
 
 COMPRESSED, INNER = 0x001, 0x40 | 0x80
 KIB = 1024
@@ -49,7 +49,7 @@ def bodies_of(log, **options):
 
 def test_large_bodies_come_in_smaller_batches(tmp_path, monkeypatch):
     """In their order, and each once; what a batch holds is bounded."""
-    monkeypatch.setattr(_messages, "_MAX_UNPACKED", 250 * KIB)
+    monkeypatch.setattr(columns_module, "_MAX_UNPACKED", 250 * KIB)
     sizes = [n * KIB for n in (100, 1, 400, 1, 100, 100, 100)]
     log, _ = log_of(tmp_path, *map(bomb, sizes))
     with log:
@@ -112,7 +112,7 @@ def test_the_limit_holds_for_inner_batches(tmp_path):
 
 def test_a_body_is_not_repeated_without_end(monkeypatch):
     """Many entries can be of one message, as of one that a crafted index names a thousand times."""
-    monkeypatch.setattr(_messages, "_MAX_UNPACKED", 3000)
+    monkeypatch.setattr(columns_module, "_MAX_UNPACKED", 3000)
     bodies = pa.array([bytes(1000), None], pa.binary())
     ensure_fits(bodies, np.array([0, 0, 0, -1, 1]))
     ensure_fits(pa.array([bytes(9000)], pa.binary()), np.array([0]))

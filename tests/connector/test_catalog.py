@@ -11,14 +11,14 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 import pyspark_rmqindex
-from pyspark_rmqindex._catalog import (
+from pyspark_rmqindex.schema import full_schema
+from pyspark_rmqindex.source.catalog import (
     check_paths,
     created_options,
     relation_options,
     stored_options,
     with_options,
 )
-from pyspark_rmqindex._schema import full_schema
 
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 KEY = "topic = 'TopicTest' AND key = 'order-49'"

@@ -15,9 +15,9 @@ import pytest
 from pyspark.sql.types import IntegerType, LongType, StructType
 
 from faults.families import family_of, kill
-from pyspark_rmqindex._writer import IndexWriter
+from pyspark_rmqindex.write.writer import IndexWriter
 from rmqindex import IndexFile, Layout
-from rmqindex._journal import effective_listing
+from rmqindex.transaction.journal import effective_listing
 
 SCHEMA = (
     StructType()
@@ -77,7 +77,7 @@ def write_and_die(directory, overwrite, fatal):
 def in_process(function, *arguments):
     """Run a function in a process of its own; return whether it lived to its end."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pytest", "pyspark_rmqindex._writer"])
+    context.set_forkserver_preload(["pytest", "pyspark_rmqindex.write.writer"])
     process = context.Process(target=function, args=arguments)
     process.start()
     process.join(timeout=120)
@@ -117,11 +117,11 @@ from pyspark.sql.datasource import DataSource
 
 import pyspark_rmqindex
 from pyspark_rmqindex import DefaultSource
-from pyspark_rmqindex._writer import IndexWriter
+from pyspark_rmqindex.write.writer import IndexWriter
 
 class SlowWriter(IndexWriter):
     def commit(self, messages):
-        from rmqindex._journal import Staging
+        from rmqindex.transaction.journal import Staging
         import time
         from pathlib import Path
         apply = Staging._apply

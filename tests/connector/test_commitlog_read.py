@@ -14,7 +14,7 @@ from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import functions as F  # noqa: N812  (Spark's custom)
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from pyspark_rmqindex._schema import MESSAGE_COLUMNS, message_schema
+from pyspark_rmqindex.schema import MESSAGE_COLUMNS, message_schema
 from rmqindex import CommitLog, RemotingMessageId, decode_uniq_key, sample_store
 
 TESTS = Path(__file__).parents[1]

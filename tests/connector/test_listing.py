@@ -7,11 +7,13 @@ import shutil
 import pyarrow.fs as pafs
 import pytest
 
-from pyspark_rmqindex import _listing, _stream_listing
-from pyspark_rmqindex._listing import list_files, list_slices, open_slice
-from pyspark_rmqindex._options import read_options
-from rmqindex import IndexFileWriter, Layout, RmqIndexError, _steady, _storage
-from rmqindex._journal import staging_root
+from pyspark_rmqindex.files import listing as listing_module
+from pyspark_rmqindex.files.listing import list_files, list_slices, open_slice
+from pyspark_rmqindex.options.options import read_options
+from pyspark_rmqindex.stream import listing as listing_module
+from rmqindex import IndexFileWriter, Layout, RmqIndexError
+from rmqindex.storage import sources, steady
+from rmqindex.transaction.journal import staging_root
 
 LAYOUT = Layout(97, 200)
 
@@ -26,7 +28,7 @@ def far(tmp_path, monkeypatch):
             "://bucket"
         )[2].strip("/")
 
-    monkeypatch.setattr(_storage, "_filesystem", connect)
+    monkeypatch.setattr(sources, "_filesystem", connect)
     return "far://bucket/", tmp_path
 
 
@@ -160,7 +162,7 @@ def append(path):
 @pytest.fixture
 def hurried(monkeypatch):
     """Let readings be refused after a moment."""
-    monkeypatch.setattr(_steady, "_PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(steady, "_PATIENCE_SECONDS", 0.05)
 
 
 def always_changing(monkeypatch, module, folder):
@@ -179,7 +181,7 @@ def always_changing(monkeypatch, module, folder):
 @pytest.mark.usefixtures("hurried")
 def test_files_that_come_all_the_time_are_an_error_that_names_the_path(tmp_path, monkeypatch):
     """A listing that is never the same twice is refused, and not returned as it came last."""
-    listings = always_changing(monkeypatch, _listing, tmp_path)
+    listings = always_changing(monkeypatch, listing_module, tmp_path)
     with pytest.raises(RmqIndexError, match=rf"{tmp_path}: expected one reading .* files came"):
         list_slices(read_options({"path": str(tmp_path)}))
     assert len(listings) >= 5
@@ -189,9 +191,9 @@ def test_files_that_come_all_the_time_are_an_error_that_names_the_path(tmp_path,
 def test_a_stream_refuses_files_that_come_all_the_time(tmp_path, monkeypatch):
     """Its look at the directories is never the same twice, and is not returned as it came last."""
     write(tmp_path, "0")
-    listings = always_changing(monkeypatch, _stream_listing, tmp_path)
+    listings = always_changing(monkeypatch, listing_module, tmp_path)
     with pytest.raises(RmqIndexError, match=rf"{tmp_path}: expected one reading .* files came"):
-        _stream_listing.Directories(read_options({"path": str(tmp_path)})).look({})
+        listing_module.Directories(read_options({"path": str(tmp_path)})).look({})
     assert len(listings) >= 5
 
 

@@ -289,7 +289,7 @@ def test_malformed_bytes_are_an_error_or_dropped(spark, tmp_path, offset, value,
         reader(spark, **options).load(str(tmp_path)).collect()
     last = str(caught.value).strip().splitlines()
     last = [line for line in last if not line.strip().startswith("SQLSTATE")][-1]
-    assert last.startswith(f"rmqindex._errors.CorruptIndexError: {path}: {message}")
+    assert last.startswith(f"rmqindex.errors.CorruptIndexError: {path}: {message}")
     sound = reader(spark, mode="DROPMALFORMED", **options).load(str(tmp_path))
     offsets = {row.phy_offset for row in sound.collect()}
     assert offsets - {0} == ({100, 200, 300} if offset == 36 else {100, 300})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_rmqindex._logs import absolute_log, find_log, folder_of
+from pyspark_rmqindex.files.logs import absolute_log, find_log, folder_of
 
 
 def test_auto_is_the_sibling_of_the_index(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_rmqindex._lookup_cost import (
+from pyspark_rmqindex.join.cost import (
     STRATEGIES,
     crossover,
     is_scanned,
@@ -12,8 +12,8 @@ from pyspark_rmqindex._lookup_cost import (
     probe_cost,
     scan_cost,
 )
-from pyspark_rmqindex._partitions import FileSlice
-from rmqindex._identity import FileIdentity, Fingerprint
+from pyspark_rmqindex.scan.partitions import FileSlice
+from rmqindex.storage.identity import FileIdentity, Fingerprint
 
 
 def file_of(entries, slots):

@@ -13,11 +13,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 from commitlog_encoder import Message
 from live_broker import LiveLog, follow, started
-from pyspark_rmqindex._message_reader import MessageReader
-from pyspark_rmqindex._message_stream import MessageStreamReader
-from pyspark_rmqindex._options import message_options
-from pyspark_rmqindex._schema import message_schema
-from pyspark_rmqindex._stream_options import message_schema_options, message_stream_options
+from pyspark_rmqindex.messages.reader import MessageReader
+from pyspark_rmqindex.options.options import message_options
+from pyspark_rmqindex.options.stream import message_schema_options, message_stream_options
+from pyspark_rmqindex.schema import message_schema
+from pyspark_rmqindex.stream.messages import MessageStreamReader
 from replacements import REPLACEMENTS, make_store
 from rmqindex import RmqIndexError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_rmqindex._options import (
+from pyspark_rmqindex.options.options import (
     OPTIONS,
     message_options,
     option_text,
@@ -15,7 +15,7 @@ from pyspark_rmqindex._options import (
     read_options,
     wants_pushdown,
 )
-from pyspark_rmqindex._times import LocalTime
+from pyspark_rmqindex.options.times import LocalTime
 from rmqindex import Layout
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_rmqindex import _pushdown_state
-from pyspark_rmqindex._filters import MAX_PAIRS, Range, Wanted
-from pyspark_rmqindex._pushdown_state import check_generation, create_state, locked_state
-from pyspark_rmqindex._record import ScanPlan, plan_from_schema, plan_schema, record_plan
+from pyspark_rmqindex.scan import pushdown
+from pyspark_rmqindex.scan.filters import MAX_PAIRS, Range, Wanted
+from pyspark_rmqindex.scan.plan_log import ScanPlan, plan_from_schema, plan_schema, record_plan
+from pyspark_rmqindex.scan.pushdown import check_generation, create_state, locked_state
 from rmqindex import RmqIndexError
 
 
@@ -198,12 +198,12 @@ class TestDirectory:
     def shared(self, tmp_path, monkeypatch):
         """A directory that all users write to."""
         monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
-        monkeypatch.setattr(_pushdown_state, "gettempdir", lambda: str(tmp_path))
+        monkeypatch.setattr(pushdown, "gettempdir", lambda: str(tmp_path))
         return tmp_path
 
     def test_it_is_this_users_alone(self, shared):
         """Another user has another one."""
-        directory = _pushdown_state.state_directory()
+        directory = pushdown.state_directory()
         assert directory == shared / f"rmqindex-{os.geteuid()}"
         assert directory.stat().st_mode & 0o777 == 0o700
         assert create_state().startswith(f"{directory}/")
@@ -226,7 +226,7 @@ class TestDirectory:
     def test_that_of_another_user_is_refused(self, shared, monkeypatch):
         """Whatever its mode."""
         mine = os.geteuid()
-        monkeypatch.setattr(_pushdown_state.os, "geteuid", lambda: mine + 1)
+        monkeypatch.setattr(pushdown.os, "geteuid", lambda: mine + 1)
         (shared / f"rmqindex-{mine + 1}").mkdir(mode=0o700)
         with pytest.raises(RmqIndexError, match=f"only user {mine + 1} can write to, got drwx"):
             create_state()
@@ -243,7 +243,7 @@ class TestDirectory:
 
 def test_a_planning_that_never_ends_is_an_error_for_the_others(state, monkeypatch):
     """Nobody waits for ever for the lock of a process that has stopped."""
-    monkeypatch.setattr(_pushdown_state, "_LOCK_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(pushdown, "_LOCK_WAIT_SECONDS", 0.05)
     with (
         locked_state(state, time.monotonic()),
         pytest.raises(ValueError, match="another query of it has been planning for ten minutes"),

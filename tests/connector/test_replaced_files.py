@@ -20,17 +20,17 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from test_s3_write import write
 
 from pyspark_rmqindex import DefaultSource
-from pyspark_rmqindex._filters import EVERYTHING
-from pyspark_rmqindex._key_chunk import KeyColumns
-from pyspark_rmqindex._listing import list_slices
-from pyspark_rmqindex._lookup_task import LookupTask
-from pyspark_rmqindex._options import read_options
-from pyspark_rmqindex._schema import full_schema
-from pyspark_rmqindex._sql_lookup import KeyFinder
-from pyspark_rmqindex._stream_options import stream_options
-from pyspark_rmqindex._stream_reader import IndexStreamReader
+from pyspark_rmqindex.files.listing import list_slices
+from pyspark_rmqindex.join.key_chunk import KeyColumns
+from pyspark_rmqindex.join.task import LookupTask
+from pyspark_rmqindex.options.options import read_options
+from pyspark_rmqindex.options.stream import stream_options
+from pyspark_rmqindex.scan.filters import EVERYTHING
+from pyspark_rmqindex.schema import full_schema
+from pyspark_rmqindex.sql.key_finder import KeyFinder
+from pyspark_rmqindex.stream.entries import IndexStreamReader
 from rmqindex import IndexFileWriter, Layout, RmqIndexError
-from rmqindex._relayout import relayout_index
+from rmqindex.bulk.relayout import relayout_index
 from s3_server import BUCKET
 
 BEGIN = 1_700_000_000_000

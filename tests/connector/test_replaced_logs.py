@@ -19,17 +19,17 @@ from live_broker import LiveLog
 from pyspark_rmqcommitlog import DefaultSource as MessageSource
 from pyspark_rmqconsumequeue import DefaultSource as QueueSource
 from pyspark_rmqindex import DefaultSource as IndexSource
-from pyspark_rmqindex._filters import EVERYTHING
-from pyspark_rmqindex._key_chunk import KeyColumns
-from pyspark_rmqindex._lookup import _list, _list_in_task
-from pyspark_rmqindex._lookup_task import LookupTask
-from pyspark_rmqindex._options import read_options
-from pyspark_rmqindex._pushdown_state import create_state
-from pyspark_rmqindex._reader import PushdownReader
-from pyspark_rmqindex._schema import arrow_schema, full_schema
-from pyspark_rmqindex._sql_call import plan_files_of
-from pyspark_rmqindex._sql_lookup import KeyFinder
-from pyspark_rmqindex._verify import Verifier
+from pyspark_rmqindex.join.key_chunk import KeyColumns
+from pyspark_rmqindex.join.lookup import _list, _list_in_task
+from pyspark_rmqindex.join.task import LookupTask
+from pyspark_rmqindex.options.options import read_options
+from pyspark_rmqindex.scan.filters import EVERYTHING
+from pyspark_rmqindex.scan.pushdown import create_state
+from pyspark_rmqindex.scan.reader import PushdownReader
+from pyspark_rmqindex.scan.verification import Verifier
+from pyspark_rmqindex.schema import arrow_schema, full_schema
+from pyspark_rmqindex.sql.calls import plan_files_of
+from pyspark_rmqindex.sql.key_finder import KeyFinder
 from replacements import (
     COUNT,
     FILE_SIZE,

@@ -8,7 +8,7 @@ from test_replaced_files import KEYS, LAYOUT, build, rewrite_in_place
 
 from pyspark_rmqindex import lookup, register, table
 from rmqindex import Layout
-from rmqindex._relayout import relayout_index
+from rmqindex.bulk.relayout import relayout_index
 
 GEOMETRY = {"maxHashSlotNum": str(LAYOUT.hash_slot_num), "maxIndexNum": str(LAYOUT.index_num)}
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_rmqindex._rows import EntryRows
-from pyspark_rmqindex._runs import ARRIVAL, BY_POSITION, CONTENT, RunBuffer, RunSet
+from pyspark_rmqindex.write.input_shapes import EntryRows
+from pyspark_rmqindex.write.sorted_runs import ARRIVAL, BY_POSITION, CONTENT, RunBuffer, RunSet
 
 ROWS = st.lists(
     st.tuples(

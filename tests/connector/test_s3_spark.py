@@ -8,9 +8,9 @@ import re
 import pytest
 
 from pyspark_rmqindex import last_plan, lookup, register, table, write_index
-from pyspark_rmqindex._options import OPTIONS, message_options, queue_options, read_options
-from pyspark_rmqindex._stream_options import message_stream_options, stream_options
-from rmqindex._s3 import S3Settings
+from pyspark_rmqindex.options.options import OPTIONS, message_options, queue_options, read_options
+from pyspark_rmqindex.options.stream import message_stream_options, stream_options
+from rmqindex.storage.s3 import S3Settings
 from s3_server import ACCESS_KEY, BUCKET, SECRETS
 
 GEOMETRY = {"maxHashSlotNum": "97", "maxIndexNum": "200"}

@@ -19,15 +19,15 @@ import pytest
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from damage import DAMAGES, damaged
-from pyspark_rmqindex import _writer
-from pyspark_rmqindex._stream_writer import IndexStreamWriter
-from pyspark_rmqindex._target import write_options
-from pyspark_rmqindex._writer import IndexWriter
+from pyspark_rmqindex.stream.writer import IndexStreamWriter
+from pyspark_rmqindex.write import writer as writer_module
+from pyspark_rmqindex.write.job import write_options
+from pyspark_rmqindex.write.writer import IndexWriter
 from rmqindex import IndexFile, Layout, RmqIndexError
-from rmqindex._commit_record import STAGING_PREFIX
-from rmqindex._owner import Owner
-from rmqindex._paths import index_files
-from rmqindex._remote_staging import RemoteStaging
+from rmqindex.store.paths import index_files
+from rmqindex.transaction.commit_record import STAGING_PREFIX
+from rmqindex.transaction.object_staging import RemoteStaging
+from rmqindex.transaction.owner import Owner
 from s3_server import BUCKET, SECRETS
 
 pytestmark = pytest.mark.usefixtures("s3_environment")
@@ -116,7 +116,7 @@ class TestSameAsLocally:
 
     def test_several_tasks_and_large_ones(self, s3, uri, prefix, tmp_path, monkeypatch):
         """Runs are merged, and files that tasks built are taken as they are."""
-        monkeypatch.setattr(_writer, "_RUN_ROWS", 40)
+        monkeypatch.setattr(writer_module, "_RUN_ROWS", 40)
         for path in (uri, tmp_path / "index"):
             write(path, (0, 30), (30, 200), (200, 210))
         assert objects(s3, prefix) == local_files(tmp_path / "index")

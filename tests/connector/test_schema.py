@@ -12,7 +12,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_rmqindex._schema import check_schema, full_schema
+from pyspark_rmqindex.schema import check_schema, full_schema
 
 
 def test_a_plain_load_has_the_columns_of_the_entries():

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSource
 import pyspark_rmqcommitlog
 import pyspark_rmqconsumequeue
 import pyspark_rmqindex
-from pyspark_rmqindex._spark_version import refusal
+from pyspark_rmqindex.spark_version import refusal
 
 PACKAGES = {
     "rmqindex": pyspark_rmqindex,

@@ -19,10 +19,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StructType
 
-from pyspark_rmqindex import _writer
-from pyspark_rmqindex._writer import IndexWriter
+from pyspark_rmqindex.write import writer as writer_module
+from pyspark_rmqindex.write.writer import IndexWriter
 from rmqindex import IndexFile, IndexFileWriter, Layout, RmqIndexError, key_hash
-from rmqindex._journal import effective_listing, staging_root
+from rmqindex.transaction.journal import effective_listing, staging_root
 
 SCHEMA = (
     StructType()
@@ -193,7 +193,7 @@ class TestLargeTasks:
 
     @pytest.fixture(autouse=True)
     def _small_runs(self, monkeypatch):
-        monkeypatch.setattr(_writer, "_RUN_ROWS", 20)
+        monkeypatch.setattr(writer_module, "_RUN_ROWS", 20)
 
     def test_files_roll_over_inside_a_task(self, index):
         """A large task fills its files, whatever the order of its rows."""
@@ -304,7 +304,7 @@ class TestIndexed:
 
     def test_a_write_that_came_first_is_noticed(self, index, monkeypatch):
         """Rows and files that were staged for another state of the index are not committed."""
-        monkeypatch.setattr(_writer, "_RUN_ROWS", 20)
+        monkeypatch.setattr(writer_module, "_RUN_ROWS", 20)
         write(index, [1])
         small, large, late = start(index), start(index), start(index)
         messages = [small.write(batches([5])), large.write(batches(range(5, 30)))]
@@ -380,7 +380,7 @@ class TestFailures:
 
     def test_a_task_that_fails_half_way_leaves_nothing(self, index, monkeypatch):
         """Its runs and files are removed, and the job can still be aborted or go on."""
-        monkeypatch.setattr(_writer, "_RUN_ROWS", 20)
+        monkeypatch.setattr(writer_module, "_RUN_ROWS", 20)
         writer = start(index)
 
         def failing():
@@ -395,7 +395,7 @@ class TestFailures:
 
     def test_a_build_that_fails_leaves_nothing(self, index, monkeypatch):
         """A disk that is full while files are built leaves no half file."""
-        monkeypatch.setattr(_writer, "_RUN_ROWS", 20)
+        monkeypatch.setattr(writer_module, "_RUN_ROWS", 20)
         original = IndexFileWriter.put_many
 
         def fail(self, *arrays):

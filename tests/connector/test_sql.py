@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import AnalysisException, PythonException
 
 import pyspark_rmqindex
-from pyspark_rmqindex._sql_hash import MAX_FOLDED_UNITS
+from pyspark_rmqindex.sql.key_hash import MAX_FOLDED_UNITS
 from rmqindex import index_key_hashes
 
 COLUMNS = (

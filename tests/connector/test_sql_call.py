@@ -17,12 +17,12 @@ from pyspark.sql.types import (
 )
 from pyspark.sql.udtf import AnalyzeArgument
 
-from pyspark_rmqindex import _sql_lookup
-from pyspark_rmqindex._filters import EVERYTHING, Range
-from pyspark_rmqindex._partitions import IndexPartition, Query
-from pyspark_rmqindex._reader import IndexReader
-from pyspark_rmqindex._sql_call import bind, check_path, plan_call, plan_files_of, time_range
-from pyspark_rmqindex._sql_lookup import KeyFinder
+from pyspark_rmqindex.scan.filters import EVERYTHING, Range
+from pyspark_rmqindex.scan.partitions import IndexPartition, Query
+from pyspark_rmqindex.scan.reader import IndexReader
+from pyspark_rmqindex.sql import key_finder
+from pyspark_rmqindex.sql.calls import bind, check_path, plan_call, plan_files_of, time_range
+from pyspark_rmqindex.sql.key_finder import KeyFinder
 from rmqindex import IndexFileWriter, Layout, RmqIndexError, index_key, key_hash, sample_store
 
 TYPES = {str: StringType(), bool: BooleanType(), int: IntegerType(), type(None): NullType()}
@@ -200,7 +200,7 @@ class TestTask:
 
     def test_more_files_than_may_be_open_are_read_as_well(self, monkeypatch):
         """One after the other."""
-        monkeypatch.setattr(_sql_lookup, "_MAX_OPEN", 2)
+        monkeypatch.setattr(key_finder, "_MAX_OPEN", 2)
         plan = call(STORE, "t", "k")
         finder = KeyFinder(plan.options, plan.schema)
         monkeypatch.undo()

@@ -9,13 +9,13 @@ import pytest
 from tests.store_kinds import KINDS, bytes_of, copy_store, told, units_of
 
 from pyspark_rmqindex import lookup, table
-from pyspark_rmqindex._listing import list_files, list_slices
-from pyspark_rmqindex._message_source import MessageSource
-from pyspark_rmqindex._options import read_options
-from pyspark_rmqindex._queue_source import QueueSource
-from pyspark_rmqindex._reader import with_logs
-from pyspark_rmqindex._source import DefaultSource
-from pyspark_rmqindex._target import write_options
+from pyspark_rmqindex.files.listing import list_files, list_slices
+from pyspark_rmqindex.options.options import read_options
+from pyspark_rmqindex.scan.reader import with_logs
+from pyspark_rmqindex.source.index import DefaultSource
+from pyspark_rmqindex.source.messages import MessageSource
+from pyspark_rmqindex.source.queues import QueueSource
+from pyspark_rmqindex.write.job import write_options
 from rmqindex import RmqIndexError
 
 ROCKSDB_QUEUES = ("rocksdb_queue", "separate_path", "rocksdb_alone", "rocksdb_killed")

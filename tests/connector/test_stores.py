@@ -11,10 +11,16 @@ from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql.types import StringType, StructField, StructType
 
 import pyspark_rmqindex
-from pyspark_rmqindex._listing import list_slices
-from pyspark_rmqindex._message_reader import MessageReader
-from pyspark_rmqindex._options import message_options, read_options
-from pyspark_rmqindex._stores import StoreCheck, check_one_store, logs_of, store_of, store_of_log
+from pyspark_rmqindex.files.listing import list_slices
+from pyspark_rmqindex.files.stores import (
+    StoreCheck,
+    check_one_store,
+    logs_of,
+    store_of,
+    store_of_log,
+)
+from pyspark_rmqindex.messages.reader import MessageReader
+from pyspark_rmqindex.options.options import message_options, read_options
 from rmqindex import RmqIndexError, sample_store
 
 ENTRIES_A, MESSAGES_A = 959, 430

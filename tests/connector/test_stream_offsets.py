@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_rmqindex._stream_offsets import (
+from pyspark_rmqindex.stream.offsets import (
     Mark,
     SeenFile,
     cut,

@@ -12,14 +12,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles, Rea
 from pyspark.sql.types import StructType
 
 from live_broker import LiveIndex, follow, started
-from pyspark_rmqindex._message_source import MessageSource
-from pyspark_rmqindex._options import read_options
-from pyspark_rmqindex._reader import IndexReader
-from pyspark_rmqindex._schema import full_schema
-from pyspark_rmqindex._source import DefaultSource
-from pyspark_rmqindex._stream_listing import Directories
-from pyspark_rmqindex._stream_options import schema_options, stream_options
-from pyspark_rmqindex._stream_reader import IndexStreamReader
+from pyspark_rmqindex.options.options import read_options
+from pyspark_rmqindex.options.stream import schema_options, stream_options
+from pyspark_rmqindex.scan.reader import IndexReader
+from pyspark_rmqindex.schema import full_schema
+from pyspark_rmqindex.source.index import DefaultSource
+from pyspark_rmqindex.source.messages import MessageSource
+from pyspark_rmqindex.stream.entries import IndexStreamReader
+from pyspark_rmqindex.stream.listing import Directories
 from rmqindex import RmqIndexError
 
 SLOTS, PLACES = 5, 12

@@ -7,8 +7,8 @@ import sys
 import pyspark
 import pytest
 
-from pyspark_rmqindex._message_source import MessageSource
-from pyspark_rmqindex._source import DefaultSource
+from pyspark_rmqindex.source.index import DefaultSource
+from pyspark_rmqindex.source.messages import MessageSource
 
 
 @pytest.mark.parametrize("source", [DefaultSource, MessageSource])

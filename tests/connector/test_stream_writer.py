@@ -14,20 +14,20 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
-from pyspark_rmqindex import _stream_writer
-from pyspark_rmqindex._runs import CONTENT, RunSlice
-from pyspark_rmqindex._stream_commit import (
+from pyspark_rmqindex.stream import writer as writer_module
+from pyspark_rmqindex.stream.commit import (
     StreamBatch,
     commit_batch,
     discard_batches,
     staging_of,
 )
-from pyspark_rmqindex._stream_writer import IndexStreamWriter
-from pyspark_rmqindex._target import write_options
-from pyspark_rmqindex._writer import IndexWriter
+from pyspark_rmqindex.stream.writer import IndexStreamWriter
+from pyspark_rmqindex.write.job import write_options
+from pyspark_rmqindex.write.sorted_runs import CONTENT, RunSlice
+from pyspark_rmqindex.write.writer import IndexWriter
 from rmqindex import IndexFile, IndexFileWriter, Layout, RmqIndexError
-from rmqindex._journal import effective_listing, staging_root
-from rmqindex._owner import Owner
+from rmqindex.transaction.journal import effective_listing, staging_root
+from rmqindex.transaction.owner import Owner
 
 SCHEMA = (
     StructType()
@@ -61,7 +61,7 @@ def in_batch(monkeypatch):
     """Have tasks believe that they are of a certain batch."""
 
     def enter(query, number):
-        monkeypatch.setattr(_stream_writer, "task_batch", lambda: StreamBatch(query, number))
+        monkeypatch.setattr(writer_module, "task_batch", lambda: StreamBatch(query, number))
 
     return enter
 
@@ -69,13 +69,13 @@ def in_batch(monkeypatch):
 def run_batch(directory, query, number, *tasks, **options):
     """Run a batch as Spark does: one writer for the tasks, another one for the commit."""
     given = options_of(directory, **options)
-    original = _stream_writer.task_batch
-    _stream_writer.task_batch = lambda: StreamBatch(query, number)
+    original = writer_module.task_batch
+    writer_module.task_batch = lambda: StreamBatch(query, number)
     try:
         writer = IndexStreamWriter(SCHEMA, False, given)
         messages = [writer.write(iter([rows_of(offsets)])) for offsets in tasks]
     finally:
-        _stream_writer.task_batch = original
+        writer_module.task_batch = original
     IndexStreamWriter(SCHEMA, False, given).commit(messages, number)
 
 
@@ -151,8 +151,8 @@ class TestBytes:
         self, directory, tmp_path, monkeypatch, inline
     ):
         """A large batch continues in place and brings new files in the same commit."""
-        monkeypatch.setattr(_stream_writer, "_INLINE_ROWS", inline)
-        monkeypatch.setattr(_stream_writer, "_RUN_ROWS", 16)
+        monkeypatch.setattr(writer_module, "_INLINE_ROWS", inline)
+        monkeypatch.setattr(writer_module, "_RUN_ROWS", 16)
         run_batch(directory, "a", 0, range(7))
         run_batch(directory, "a", 1, range(7, 40), range(40, 75))
         run_batch(directory, "a", 2, range(75, 80))
@@ -247,7 +247,7 @@ class TestOnce:
         """A commit that outlived its application, and the retry that does not know of it."""
         run_batch(directory, "a", 0, range(5))
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["pyspark_rmqindex._stream_writer"])
+        context.set_forkserver_preload(["pyspark_rmqindex.stream.writer"])
         processes = [
             context.Process(target=run_batch, args=(directory, "a", 1, range(5, 60)))
             for _ in range(2)
@@ -304,7 +304,7 @@ class TestErrors:
         self, directory, monkeypatch, in_batch
     ):
         """Abort removes the runs of the tasks that finished; a straggler's go with the next."""
-        monkeypatch.setattr(_stream_writer, "_INLINE_ROWS", 0)
+        monkeypatch.setattr(writer_module, "_INLINE_ROWS", 0)
         run_batch(directory, "a", 0, range(5))
         in_batch("a", 1)
         writer = IndexStreamWriter(SCHEMA, False, options_of(directory))
@@ -319,8 +319,8 @@ class TestErrors:
 
     def test_a_bad_row_fails_its_task_and_leaves_nothing(self, directory, monkeypatch, in_batch):
         """The error names the row; what the task staged before is gone."""
-        monkeypatch.setattr(_stream_writer, "_INLINE_ROWS", 0)
-        monkeypatch.setattr(_stream_writer, "_RUN_ROWS", 4)
+        monkeypatch.setattr(writer_module, "_INLINE_ROWS", 0)
+        monkeypatch.setattr(writer_module, "_RUN_ROWS", 4)
         in_batch("a", 0)
         writer = IndexStreamWriter(SCHEMA, False, options_of(directory))
         bad = rows_of([6]).set_column(1, "phy_offset", pa.array([None], pa.int64()))
@@ -373,14 +373,14 @@ def run_and_die(directory, fatal):
 
     for name in ("replace", "rename", "link", "unlink", "rmdir", "mkdir", "ftruncate", "pwrite"):
         setattr(os, name, deadly(getattr(os, name)))
-    _stream_writer._INLINE_ROWS = 0
+    writer_module._INLINE_ROWS = 0
     run_batch(directory, "a", 1, range(15, 28))
 
 
 def in_process(function, *arguments):
     """Run a function in a process of its own; return whether it lived to its end."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pytest", "pyspark_rmqindex._stream_writer"])
+    context.set_forkserver_preload(["pytest", "pyspark_rmqindex.stream.writer"])
     process = context.Process(target=function, args=arguments)
     process.start()
     process.join(timeout=120)

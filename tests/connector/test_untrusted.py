@@ -8,16 +8,16 @@ from dataclasses import asdict
 import pytest
 
 from damage import DAMAGES, damaged
-from pyspark_rmqindex._patterns import expand, matcher
-from pyspark_rmqindex._pushdown_state import locked_state
-from pyspark_rmqindex._record import ScanPlan, plan_from_schema, plan_schema, record_plan
-from pyspark_rmqindex._stream_commit import StreamBatch, commit_batch, staging_of
-from pyspark_rmqindex._stream_offsets import offsets_from_json
-from pyspark_rmqindex._target import write_options
+from pyspark_rmqindex.files.patterns import expand, matcher
+from pyspark_rmqindex.scan.plan_log import ScanPlan, plan_from_schema, plan_schema, record_plan
+from pyspark_rmqindex.scan.pushdown import locked_state
+from pyspark_rmqindex.stream.commit import StreamBatch, commit_batch, staging_of
+from pyspark_rmqindex.stream.offsets import offsets_from_json
+from pyspark_rmqindex.write.job import write_options
 from rmqindex import RmqIndexError
-from rmqindex._journal import staging_root
-from rmqindex._names import zone_of
-from rmqindex._owner import Owner
+from rmqindex.store.names import zone_of
+from rmqindex.transaction.journal import staging_root
+from rmqindex.transaction.owner import Owner
 
 OFFSET = {
     "file": "100", "position": 1, "entries": 1, "phy_offset": 0, "begin_timestamp": 0,
@@ -48,7 +48,7 @@ def test_an_offset_of_entries_has_its_own_fields(change):
 @pytest.mark.parametrize("data", [{"offset": "0"}, {"offset": True}, {"offset": 1.5}])
 def test_an_offset_of_messages_has_its_own_fields(data):
     """Likewise."""
-    from pyspark_rmqindex._message_stream import LogOffset
+    from pyspark_rmqindex.stream.messages import LogOffset
 
     with pytest.raises(TypeError, match="expected integers"):
         LogOffset.from_json(data)

@@ -10,11 +10,11 @@ import pytest
 from test_s3_write import write
 
 from rmqindex import RmqIndexError, rebuild_index, sample_store
-from rmqindex._layout import Layout
-from rmqindex._names import timestamp_name, zone_of
-from rmqindex._paths import index_files
-from rmqindex._relayout import expire_index, relayout_index
-from rmqindex._used_names import LAST_NAME
+from rmqindex.bulk.relayout import expire_index, relayout_index
+from rmqindex.geometry.layout import Layout
+from rmqindex.store.names import timestamp_name, zone_of
+from rmqindex.store.paths import index_files
+from rmqindex.transaction.used_names import LAST_NAME
 from s3_server import BUCKET
 
 LAYOUT = Layout(97, 64)
@@ -105,9 +105,9 @@ def test_a_kept_name_that_is_none_is_refused(tmp_path):
 
 def test_a_directory_that_was_made_anew_knows_the_names_of_the_last_recorded_commit(tmp_path):
     """Somebody deleted the files, and not what a stream has recorded beside them."""
-    from pyspark_rmqindex._target import write_options
-    from rmqindex._journal import Staging
-    from rmqindex._owner import Owner
+    from pyspark_rmqindex.write.job import write_options
+    from rmqindex.transaction.journal import Staging
+    from rmqindex.transaction.owner import Owner
 
     index = tmp_path / "index"
     write(index, (0, 100))

@@ -12,7 +12,8 @@ from typing import ClassVar
 import pytest
 from pyspark.errors import PythonException
 
-from pyspark_rmqindex import _write_index, write_index
+from pyspark_rmqindex import write_index
+from pyspark_rmqindex.write import write_index as write_index_module
 from rmqindex import IndexFile, IndexFileWriter, Layout, RmqIndexError, key_hash, message_keys
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -246,7 +247,7 @@ class TestFailures:
         """Files that were planned for another state are not committed."""
         index = tmp_path / "index"
         write_index(self.rows(spark, 0, 5), index)
-        original = _write_index.plan_files
+        original = write_index_module.plan_files
         others = [self.rows(spark, 5, 7)]
 
         def plan_late(*arguments, **options):
@@ -254,7 +255,7 @@ class TestFailures:
                 write_index(others.pop(), index)
             return original(*arguments, **options)
 
-        monkeypatch.setattr(_write_index, "plan_files", plan_late)
+        monkeypatch.setattr(write_index_module, "plan_files", plan_late)
         with pytest.raises(RmqIndexError, match="the index was changed while this write ran"):
             write_index(self.rows(spark, 5, 9), index)
         assert spark.read.format("rmqindex").load(str(index)).count() == 7

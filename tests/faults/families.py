@@ -7,7 +7,7 @@ import os
 import signal
 from pathlib import Path
 
-from rmqindex._owner import Owner
+from rmqindex.transaction.owner import Owner
 
 
 def family_of(pid):

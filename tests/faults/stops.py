@@ -12,8 +12,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from rmqindex._journal import staging_root
-from rmqindex._queue_staging import is_exchanging
+from rmqindex.consumequeue.staging import is_exchanging
+from rmqindex.transaction.journal import staging_root
 
 from . import processes
 from .kills import Tally

@@ -21,13 +21,15 @@ import pyarrow as pa
 from pyspark.sql.types import IntegerType, LongType, StructType
 
 import rmqindex
-from pyspark_rmqindex import _stream_writer, _write_index, _writer
-from pyspark_rmqindex._stream_commit import StreamBatch
-from pyspark_rmqindex._stream_writer import IndexStreamWriter
-from pyspark_rmqindex._write_index import write_index
-from pyspark_rmqindex._writer import IndexWriter
-from rmqindex._cli import main
-from rmqindex._journal import _Journal
+from pyspark_rmqindex.stream import writer as writer_module
+from pyspark_rmqindex.stream.commit import StreamBatch
+from pyspark_rmqindex.stream.writer import IndexStreamWriter
+from pyspark_rmqindex.write import write_index as write_index_module
+from pyspark_rmqindex.write import writer as writer_module
+from pyspark_rmqindex.write.write_index import write_index
+from pyspark_rmqindex.write.writer import IndexWriter
+from rmqindex.cli.main import main
+from rmqindex.transaction.journal import _Journal
 
 from .processes import in_tasks
 from .states import LAYOUT, SMALL
@@ -105,7 +107,7 @@ def options_of(folder, on_indexed="skip", geometry=GEOMETRY):
 def df_write(folder, offsets=ADDED, *, overwrite=False, run_rows=None, **options):
     """Play ``df.write.format("rmqindex")``."""
     if run_rows is not None:
-        _writer._RUN_ROWS = run_rows
+        writer_module._RUN_ROWS = run_rows
     writer = IndexWriter(SCHEMA, overwrite, options_of(folder, **options))
     messages = []
     try:
@@ -154,8 +156,8 @@ class LocalFrame:
 def play_write_index(folder, offsets=ADDED, *, mode="append", few=False, **given):
     """Play ``write_index``."""
     if few:
-        _write_index._RUN_ROWS = _FEW_ROWS
-        _write_index._COMMIT_ROWS = 0
+        write_index_module._RUN_ROWS = _FEW_ROWS
+        write_index_module._COMMIT_ROWS = 0
     options = options_of(folder, **given)
     frame = LocalFrame([batch_of(part) for part in parts_of(offsets)])
     write_index(frame, options.pop("path"), mode=mode, **options)
@@ -164,12 +166,12 @@ def play_write_index(folder, offsets=ADDED, *, mode="append", few=False, **given
 def stream(folder, until=BATCHES, *, inline=None):
     """Play a query with a checkpoint: batches from the first that it does not know as done."""
     if inline is not None:
-        _stream_writer._INLINE_ROWS = inline
+        writer_module._INLINE_ROWS = inline
     checkpoint = folder / "commits"
     done = int(checkpoint.read_text()) if checkpoint.exists() else 0
     given = options_of(folder, on_indexed="error")
     for number in range(done, until):
-        _stream_writer.task_batch = lambda number=number: StreamBatch("query", number)
+        writer_module.task_batch = lambda number=number: StreamBatch("query", number)
         writer = IndexStreamWriter(SCHEMA, False, given)
         tasks = [
             partial(writer.write, iter([batch_of(part)])) for part in parts_of(rows_in(number))

@@ -26,10 +26,10 @@ from rmqindex import (
     RmqIndexError,
     verify,
 )
-from rmqindex._append_in_place import InPlaceAppend
-from rmqindex._journal import Staging, effective_listing, staging_root, unfinished_append
-from rmqindex._owner import Owner
-from rmqindex._storage import open_source
+from rmqindex.indexfile.append_in_place import InPlaceAppend
+from rmqindex.storage.sources import open_source
+from rmqindex.transaction.journal import Staging, effective_listing, staging_root, unfinished_append
+from rmqindex.transaction.owner import Owner
 
 NAME = "20240102030405678"
 LAYOUT = Layout(7, 40)
@@ -238,7 +238,7 @@ def unfinished(directory, entries, monkeypatch, stop_after):
         raise DeadError
 
     with monkeypatch.context() as patched:
-        patched.setattr("rmqindex._journal._Journal.undo", lambda *_: None)
+        patched.setattr("rmqindex.transaction.journal._Journal.undo", lambda *_: None)
         patched.setattr(os, "pwrite", die)
         patched.setattr(Staging, "_apply", die_at_the_end)
         with pytest.raises(DeadError), staging.exclusive(create=True):
@@ -433,7 +433,9 @@ def run_without_commit_point(directory):
 def in_process(function, *arguments):
     """Run a function in a process of its own; return whether it lived to its end."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pytest", "rmqindex._append_in_place", "rmqindex._journal"])
+    context.set_forkserver_preload(
+        ["pytest", "rmqindex.indexfile.append_in_place", "rmqindex.transaction.journal"]
+    )
     process = context.Process(target=function, args=arguments)
     process.start()
     process.join(timeout=60)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from strategies import BEGIN, broker_files, key_hashes
 
 from rmqindex import IndexHeader, Layout
-from rmqindex._chains import find
-from rmqindex._storage import open_source
+from rmqindex.indexfile.chains import find
+from rmqindex.storage.sources import open_source
 from twin import BrokerFile
 
 

@@ -19,15 +19,9 @@ from commitlog_encoder import (
     java_properties,
     properties_text,
 )
-from rmqindex import (
-    COMMITLOG_SCHEMA,
-    CommitLog,
-    CorruptCommitLogError,
-    LogFile,
-    RmqIndexError,
-    _commitlog_walk,
-)
-from rmqindex._commitlog_layout import PROPERTY_CRC32
+from rmqindex import COMMITLOG_SCHEMA, CommitLog, CorruptCommitLogError, LogFile, RmqIndexError
+from rmqindex.commitlog import walk
+from rmqindex.commitlog.layout import PROPERTY_CRC32
 
 V6 = bytes.fromhex("20010db8000000000000000000000005")
 REBUILD = ["topic", "uniq_key", "keys", "sys_flag", "phy_offset", "store_timestamp"]
@@ -320,8 +314,8 @@ class TestFiles:
     @pytest.mark.parametrize("window", [91, 300, 1000])
     def test_windows_of_any_size_give_the_same_rows(self, log, folder, window, monkeypatch):
         """Records that cross a window's end, or are larger than one, are read whole."""
-        monkeypatch.setattr(_commitlog_walk, "_WINDOW", window)
-        monkeypatch.setattr(_commitlog_walk, "_SEARCH_WINDOW", window)
+        monkeypatch.setattr(walk, "_WINDOW", window)
+        monkeypatch.setattr(walk, "_SEARCH_WINDOW", window)
         patch(folder, log, log.offsets[7], bytes.fromhex("7fffffff"))
         opened = CommitLog(str(folder), filesystem=pafs.LocalFileSystem())
         found = offsets_of(opened.scan(mode="DROPMALFORMED"))

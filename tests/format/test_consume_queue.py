@@ -22,14 +22,13 @@ from rmqindex import (
     ConsumeQueue,
     CorruptCommitLogError,
     RmqIndexError,
-    _consume_queue,
-    _consume_queue_paths,
     rebuild_consume_queues,
 )
-from rmqindex._consume_queue_paths import queue_topics
-from rmqindex._dispatch import parse_delay_levels
-from rmqindex._hashing import string_hash_codes
-from rmqindex._queue_staging import QueueStaging
+from rmqindex.consumequeue import paths, reader
+from rmqindex.consumequeue.dispatch import parse_delay_levels
+from rmqindex.consumequeue.paths import queue_topics
+from rmqindex.consumequeue.staging import QueueStaging
+from rmqindex.keys.hashing import string_hash_codes
 
 STORE = rmqindex.sample_store()
 STORE2 = Path(__file__).parents[1] / "golden2" / "store"
@@ -189,13 +188,13 @@ class TestBounded:
     @pytest.mark.parametrize("size", [1, 2, 3, 7, 8])
     def test_pieces_of_any_size_give_the_same(self, queue, monkeypatch, size):
         """Their ends are no ends of the queue."""
-        monkeypatch.setattr(_consume_queue, "_BLOCK_UNITS", size)
+        monkeypatch.setattr(reader, "_BLOCK_UNITS", size)
         assert column(queue, "phy_offset") == list(range(0, 70, 10))
         assert queue.max_offset == 7
 
     def test_a_file_that_is_cut_between_two_pieces_is_an_error(self, queue, monkeypatch):
         """What was there when it was found must be there."""
-        monkeypatch.setattr(_consume_queue, "_BLOCK_UNITS", 2)
+        monkeypatch.setattr(reader, "_BLOCK_UNITS", 2)
         batches = queue.scan()
         next(batches)
         os.truncate(queue.files[0].path, 60)
@@ -492,7 +491,7 @@ def test_queues_that_are_being_exchanged_are_refused(exchanged, place):
 def test_queues_that_are_exchanged_while_they_are_listed_are_listed_again(tmp_path, monkeypatch):
     """So that topics of the old folder and files of the new one never meet."""
     shutil.copytree(STORE / "consumequeue", tmp_path / "consumequeue")
-    original, listings = _consume_queue_paths.directory_entries, []
+    original, listings = paths.directory_entries, []
 
     def list_and_exchange(path):
         entries = original(path)
@@ -506,6 +505,6 @@ def test_queues_that_are_exchanged_while_they_are_listed_are_listed_again(tmp_pa
                 staging.exchange()
         return entries
 
-    monkeypatch.setattr(_consume_queue_paths, "directory_entries", list_and_exchange)
+    monkeypatch.setattr(paths, "directory_entries", list_and_exchange)
     assert {queue.topic for queue in ConsumeQueue.find(tmp_path)} == {"TopicTest"}
     assert listings.count(str(tmp_path)) == 2

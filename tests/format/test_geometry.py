@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from strategies import BEGIN, damaged_files
 
 from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError, sample_store
-from rmqindex._geometry import infer_layout
-from rmqindex._storage import open_source
+from rmqindex.geometry.inference import infer_layout
+from rmqindex.storage.sources import open_source
 from twin import INT_MAX, BrokerFile
 from vectors import GOLDEN
 

@@ -20,10 +20,10 @@ from rmqindex import (
     rebuild_index,
     verify,
 )
-from rmqindex._hashing import index_key, key_hash
-from rmqindex._judge import Judge
-from rmqindex._planned_index import plan_index
-from rmqindex._search import search
+from rmqindex.keys.hashing import index_key, key_hash
+from rmqindex.query.search import search
+from rmqindex.query.verification import Judge
+from rmqindex.store.planned_index import plan_index
 
 GOLDEN = Path(__file__).parents[1] / "golden_broker"
 VERSIONS = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqindex import IndexHeader, Layout, RmqIndexError
-from rmqindex._append_in_place import InPlaceAppend
-from rmqindex._appender import EntryAppender
+from rmqindex.indexfile.append_in_place import InPlaceAppend
+from rmqindex.indexfile.appender import EntryAppender
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)

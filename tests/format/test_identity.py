@@ -11,10 +11,10 @@ import pyarrow.fs as pafs
 import pytest
 
 from rmqindex import IndexFile, IndexFileWriter, Layout
-from rmqindex._append_in_place import InPlaceAppend
-from rmqindex._identity import FileIdentity, Fingerprint
-from rmqindex._journal import Staging
-from rmqindex._owner import Owner
+from rmqindex.indexfile.append_in_place import InPlaceAppend
+from rmqindex.storage.identity import FileIdentity, Fingerprint
+from rmqindex.transaction.journal import Staging
+from rmqindex.transaction.owner import Owner
 from twin import BrokerFile
 
 LAYOUT = Layout(64, 400)

@@ -25,9 +25,9 @@ from rmqindex import (
     StoreCheckpoint,
     sample_store,
 )
-from rmqindex._journal import Staging
-from rmqindex._names import timestamp_name
-from rmqindex._owner import Owner
+from rmqindex.store.names import timestamp_name
+from rmqindex.transaction.journal import Staging
+from rmqindex.transaction.owner import Owner
 from twin import LONG_MAX, BrokerFile, java_hash
 
 LAYOUT = Layout(hash_slot_num=4, index_num=6)
@@ -248,13 +248,13 @@ def _die_while_committing(path, replaced):
     script = """
 import os, sys
 from pathlib import Path
-from rmqindex import _journal
-from rmqindex._owner import Owner
+from rmqindex.transaction import journal as journal_module
+from rmqindex.transaction.owner import Owner
 directory, replaced = Path(sys.argv[1]), sys.argv[2]
-staging = _journal.Staging.create(directory, Owner.current())
+staging = journal_module.Staging.create(directory, Owner.current())
 (staging.path / "a").write_bytes(bytes(160))
 (staging.path / "b").write_bytes(bytes(160))
-_journal._Journal.remove = lambda *_: os._exit(9)
+journal_module._Journal.remove = lambda *_: os._exit(9)
 with staging.exclusive():
     staging.commit([(staging.path / "a", replaced), (staging.path / "b", "3")], [replaced])
 """
@@ -530,8 +530,8 @@ def test_staging_left_by_a_dead_write_is_cleaned_up(filled):
     assert staging.path.is_dir()
     script = """
 import sys
-from rmqindex._journal import Staging
-from rmqindex._owner import Owner
+from rmqindex.transaction.journal import Staging
+from rmqindex.transaction.owner import Owner
 Staging.create(sys.argv[1], Owner.current())
 """
     subprocess.run([sys.executable, "-c", script, str(filled)], check=True)

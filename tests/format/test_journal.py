@@ -18,10 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from rmqindex import RmqIndexError, _journal, _steady
-from rmqindex._disk import copy_sparse
-from rmqindex._journal import Staging, effective_listing, staging_root
-from rmqindex._owner import Owner
+from rmqindex import RmqIndexError
+from rmqindex.storage import steady
+from rmqindex.storage.disk import copy_sparse
+from rmqindex.transaction import journal as journal_module
+from rmqindex.transaction.journal import Staging, effective_listing, staging_root
+from rmqindex.transaction.owner import Owner
 
 OLD = {"100": b"one", "200": b"two", "300": b"three"}
 NEW = {"100": b"one", "300": b"three and more", "400": b"four"}
@@ -251,7 +253,7 @@ class TestJobs:
     def test_an_ancestor_is_found_by_its_command(self):
         """A child of a process names that process by its command, and itself without one."""
         script = (
-            "import os, sys; from rmqindex._owner import Owner;"
+            "import os, sys; from rmqindex.transaction.owner import Owner;"
             "assert Owner.of_ancestor('no-such-command').pid == os.getpid();"
             "print(Owner.of_ancestor('bash').pid)"
         )
@@ -282,7 +284,7 @@ class TestJobs:
     def test_a_writer_does_not_wait_for_ever(self, directory, monkeypatch):
         """A lock that is never released is an error, not a hang."""
         staging = Staging.create(directory, Owner.current())
-        monkeypatch.setattr(_journal, "_LOCK_WAIT_SECONDS", 0.1)
+        monkeypatch.setattr(journal_module, "_LOCK_WAIT_SECONDS", 0.1)
         with (
             staging.exclusive(),
             pytest.raises(RmqIndexError, match="another write"),
@@ -356,7 +358,7 @@ class TestListing:
         self, directory, monkeypatch
     ):
         """A listing that is disturbed each time is refused, and never returned as it came."""
-        monkeypatch.setattr(_steady, "_PATIENCE_SECONDS", 0.05)
+        monkeypatch.setattr(steady, "_PATIENCE_SECONDS", 0.05)
         numbers = itertools.count()
         original = Path.iterdir
 
@@ -384,11 +386,11 @@ class TestListing:
         (saved,) = staging_root(directory).glob("job-*/old/300")
         assert seen(directory) == OLD
         saved.unlink()
-        for act in (effective_listing, _journal.recover):
+        for act in (effective_listing, journal_module.recover):
             with pytest.raises(RmqIndexError, match=r"old/300: expected the file .*journal\.json"):
                 act(directory)
         (staging_root(directory) / "journal.json").unlink()
-        _journal.recover(directory)
+        journal_module.recover(directory)
         assert seen(directory) == NEW
 
     @pytest.mark.parametrize(
@@ -491,7 +493,7 @@ def run_killed_recovery(directory, fatal):
 def in_process(function, *arguments):
     """Run a function in a process of its own; return whether it lived to its end."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pytest", "rmqindex._journal"])
+    context.set_forkserver_preload(["pytest", "rmqindex.transaction.journal"])
     process = context.Process(target=function, args=arguments)
     process.start()
     process.join(timeout=60)

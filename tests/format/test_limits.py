@@ -24,7 +24,7 @@ from rmqindex import (
     salvage,
     verify,
 )
-from rmqindex._storage import open_source
+from rmqindex.storage.sources import open_source
 
 MIB = 1 << 20
 LARGEST = 2**31 - 1

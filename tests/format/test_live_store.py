@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from rmqindex import RmqIndexError
-from rmqindex._live_store import ensure_not_live
+from rmqindex.store.live_store import ensure_not_live
 
 HOLD_LOCK = """
 import fcntl, sys

@@ -24,8 +24,8 @@ from rmqindex import (
     relayout_index,
     sample_store,
 )
-from rmqindex._journal import Staging, effective_listing, staging_root
-from rmqindex._owner import Owner
+from rmqindex.transaction.journal import Staging, effective_listing, staging_root
+from rmqindex.transaction.owner import Owner
 
 STORE = sample_store()
 LAYOUT = Layout(97, 200)
@@ -34,7 +34,7 @@ OTHER = Layout(31, 500)
 DIE = """
 import os, pathlib, signal, sys
 from rmqindex import Layout, relayout_index
-from rmqindex._journal import Staging
+from rmqindex.transaction.journal import Staging
 def die(self, new, removed):
     apply(self, new, removed)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -45,8 +45,8 @@ APPEND_AND_DIE = """
 import os, pathlib, signal, sys
 import numpy as np
 from rmqindex import Layout
-from rmqindex._append_in_place import InPlaceAppend
-from rmqindex._journal import Staging
+from rmqindex.indexfile.append_in_place import InPlaceAppend
+from rmqindex.transaction.journal import Staging
 index = pathlib.Path(sys.argv[1], "index")
 entries = (np.arange(3, dtype=np.int32), np.full(3, 10**9), np.full(3, 1_800_000_000_000))
 staging = Staging.at(index, "stream-test-0")

@@ -24,12 +24,12 @@ from rmqindex import (
     rebuild_consume_queues,
     rebuild_index,
 )
-from rmqindex._append_in_place import InPlaceAppend
-from rmqindex._append_undo import AppendRecord, AppendUndo
-from rmqindex._journal import Staging, effective_listing, recover, staging_root
-from rmqindex._live_store import ensure_not_live
-from rmqindex._own_files import is_plain_name, write_own
-from rmqindex._owner import Owner
+from rmqindex.indexfile.append_in_place import InPlaceAppend
+from rmqindex.storage.own_files import is_plain_name, write_own
+from rmqindex.store.live_store import ensure_not_live
+from rmqindex.transaction.journal import Staging, effective_listing, recover, staging_root
+from rmqindex.transaction.owner import Owner
+from rmqindex.transaction.undo import AppendRecord, AppendUndo
 
 LAYOUT = Layout(97, 200)
 LINKED = "expected .* got a symbolic link, which is not followed here"

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqindex import RmqIndexError, _directories, _steady
-from rmqindex import _paths as paths
+from rmqindex import RmqIndexError
+from rmqindex.storage import steady
+from rmqindex.store import paths
+from rmqindex.transaction import directories
 
 
 def names(entries):
@@ -215,7 +217,7 @@ class TestListing:
         (index / "200").write_bytes(b"only in the new state")
         set_aside = tmp_path / "old"
         set_aside.write_bytes(b"the old state")
-        monkeypatch.setattr(_directories, "effective_listing", lambda _: {"100": set_aside})
+        monkeypatch.setattr(directories, "effective_listing", lambda _: {"100": set_aside})
         assert paths.list_index_files(index) == [paths.FileEntry(str(set_aside), "100", 13)]
 
     def test_a_file_that_a_commit_moves_after_it_was_listed_is_listed_where_it_is(
@@ -224,15 +226,15 @@ class TestListing:
         """What a commit had set aside is gone with its end, and not left out of the list."""
         (tmp_path / "100").write_bytes(b"now")
         places = iter([tmp_path / "gone" / "100", tmp_path / "100"])
-        monkeypatch.setattr(_directories, "effective_listing", lambda _: {"100": next(places)})
+        monkeypatch.setattr(directories, "effective_listing", lambda _: {"100": next(places)})
         assert paths.list_index_files(tmp_path) == [
             paths.FileEntry(str(tmp_path / "100"), "100", 3)
         ]
 
     def test_a_file_that_is_listed_and_not_there_is_an_error(self, tmp_path, monkeypatch):
         """Where it is never found, the listing is refused by name."""
-        monkeypatch.setattr(_steady, "_PATIENCE_SECONDS", 0.05)
-        monkeypatch.setattr(_directories, "effective_listing", lambda _: {"100": tmp_path / "100"})
+        monkeypatch.setattr(steady, "_PATIENCE_SECONDS", 0.05)
+        monkeypatch.setattr(directories, "effective_listing", lambda _: {"100": tmp_path / "100"})
         with pytest.raises(RmqIndexError, match=r"expected one reading .* 100 was listed"):
             paths.list_index_files(tmp_path)
 
@@ -250,14 +252,14 @@ class TestRemote:
         """The sample store under a URI."""
         import pyarrow.fs as pafs
 
-        from rmqindex import _storage
+        from rmqindex.storage import sources
 
         def connect(folder, query):
             assert query == "?region=x"
             inner = folder.removeprefix("store://root").strip("/")
             return pafs.SubTreeFileSystem(str(store), pafs.LocalFileSystem()), inner
 
-        monkeypatch.setattr(_storage, "_filesystem", connect)
+        monkeypatch.setattr(sources, "_filesystem", connect)
         return "store://root/{}?region=x"
 
     def test_a_directory_is_listed(self, remote, store):

@@ -17,14 +17,14 @@ from rmqindex import (
     key_hash,
     relayout_index,
 )
-from rmqindex import _paths as paths
-from rmqindex._append_in_place import InPlaceAppend
-from rmqindex._cli_info import _entries
-from rmqindex._describe import describe
-from rmqindex._journal import Staging
-from rmqindex._owner import Owner
-from rmqindex._plot_data import count_index
-from rmqindex._search import search
+from rmqindex.cli.info import _entries
+from rmqindex.indexfile.append_in_place import InPlaceAppend
+from rmqindex.output.describe import describe
+from rmqindex.output.plot_data import count_index
+from rmqindex.query.search import search
+from rmqindex.store import paths
+from rmqindex.transaction.journal import Staging
+from rmqindex.transaction.owner import Owner
 
 LAYOUT = Layout(7, 12)
 START = 1_700_000_000_000
@@ -124,7 +124,7 @@ def broker(directory):
 
 def plan(directory):
     """List the files."""
-    from rmqindex._planned_index import plan_index
+    from rmqindex.store.planned_index import plan_index
 
     return plan_index(directory, None, "FAILFAST")
 

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from rmqindex import CommitLog, IndexFile, IndexFileWriter, Layout, RmqIndexError, sample_store
-from rmqindex._point import PointFile, PointLog
+from rmqindex.query.point_lookup import PointFile, PointLog
 
 LAYOUT = Layout(97, 200)
 FILES = sorted(path for path in (sample_store() / "index").iterdir() if path.name.isdigit())

@@ -8,15 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rmqindex import (
-    IndexFile,
-    IndexFileWriter,
-    Layout,
-    _rebuild,
-    rebuild_index,
-    sample_store,
-)
-from rmqindex._journal import effective_listing
+from rmqindex import IndexFile, IndexFileWriter, Layout, rebuild_index, sample_store
+from rmqindex.bulk import rebuild as rebuild_module
+from rmqindex.transaction.journal import effective_listing
 
 LAYOUT = Layout(97, 200)
 STORE = sample_store()
@@ -91,7 +85,7 @@ def test_readers_find_a_beginning_of_the_entries_at_every_moment_of_a_rebuild(
         assert found == wanted[: len(found)]
         counts.append(len(found))
 
-    monkeypatch.setattr(_rebuild, "_FLUSH_ENTRIES", flush_entries)
+    monkeypatch.setattr(rebuild_module, "_FLUSH_ENTRIES", flush_entries)
     with monkeypatch.context() as during:
         watch(during, look)
         rebuild_index(STORE, index, LAYOUT, stop=40_000)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from damage import DAMAGES, damaged
 from rmqindex import RmqIndexError
-from rmqindex._commit_record import _COMMIT_RECORD
-from rmqindex._journal import _JOURNAL_RECORD, _LEDGER_RECORD
-from rmqindex._owner import OWNER_RECORD, Owner
-from rmqindex._queue_staging import _NOTE
-from rmqindex._records import Fields, RecordKind
+from rmqindex.consumequeue.staging import _NOTE
+from rmqindex.storage.records import Fields, RecordKind
+from rmqindex.transaction.commit_record import _COMMIT_RECORD
+from rmqindex.transaction.journal import _JOURNAL_RECORD, _LEDGER_RECORD
+from rmqindex.transaction.owner import OWNER_RECORD, Owner
 
 OWNER = {"host": "a", "boot_id": "b", "namespace": "pid:[1]", "pid": 7, "start_time": 9}
 APPEND = {

@@ -18,9 +18,16 @@ from rmqindex import (
     index_key,
     key_hash,
 )
-from rmqindex._paths import index_files
-from rmqindex._s3 import S3Settings, check_no_secret, current_settings, iterated_with, shown, using
-from rmqindex._storage import open_source
+from rmqindex.storage.s3 import (
+    S3Settings,
+    check_no_secret,
+    current_settings,
+    iterated_with,
+    shown,
+    using,
+)
+from rmqindex.storage.sources import open_source
+from rmqindex.store.paths import index_files
 from s3_server import ACCESS_KEY, SECRET_KEY, SECRETS, SESSION_TOKEN
 
 pytestmark = pytest.mark.usefixtures("s3_environment")
@@ -256,7 +263,7 @@ class TestWhereItIs:
 
     def test_a_certificate_authority_needs_a_newer_pyarrow(self, s3_store, monkeypatch):
         """What an older one cannot do is not left out in silence."""
-        monkeypatch.setattr("rmqindex._s3.pa.__version__", "20.0.0")
+        monkeypatch.setattr("rmqindex.storage.s3.pa.__version__", "20.0.0")
         assert len(index_files(s3_store)) == 5
         with pytest.raises(RmqIndexError, match=r"expected PyArrow 21 or later, got 20\.0\.0"):
             index_files(f"{s3_store}/index?tls_ca_file_path=/ca.pem")

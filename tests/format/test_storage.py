@@ -13,7 +13,7 @@ from stores import CountingHandler
 from strategies import BEGIN
 
 from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
-from rmqindex import _storage as storage
+from rmqindex.storage import sources as storage
 from twin import BrokerFile
 
 LAYOUT = Layout(64, 300)

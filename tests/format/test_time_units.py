@@ -13,9 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rmqindex import IndexFile, IndexFileWriter, Layout
-from rmqindex._layout import INT64_MAX, INT64_MIN
-from rmqindex._time_units import LAST_MILLISECOND, to_microseconds, to_milliseconds
-from rmqindex._times import format_millis, parse_millis
+from rmqindex.geometry.layout import INT64_MAX, INT64_MIN
+from rmqindex.time_units import LAST_MILLISECOND, to_microseconds, to_milliseconds
+from rmqindex.times import format_millis, parse_millis
 
 ENDS = [INT64_MIN, INT64_MIN + 1, -1001, -1000, -999, -1, 0, 1, 999, 1000, INT64_MAX - 1, INT64_MAX]
 NUMBERS = st.lists(st.sampled_from(ENDS) | st.integers(INT64_MIN, INT64_MAX))

@@ -26,7 +26,7 @@ from rmqindex import (
     salvage,
     verify,
 )
-from rmqindex._audit_rules import Findings
+from rmqindex.audit.rules import Findings
 
 LAYOUT = Layout(97, 200)
 GOLDEN2 = Path(__file__).parents[1] / "golden2" / "store"

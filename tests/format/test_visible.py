@@ -10,10 +10,10 @@ from rich.console import Console
 
 from commitlog_encoder import Message
 from rmqindex import CommitLog
-from rmqindex._cli_common import complain
-from rmqindex._message_document import print_message, read_messages
-from rmqindex._render import print_text
-from rmqindex._visible import visible
+from rmqindex.cli.options import complain
+from rmqindex.output.message_document import print_message, read_messages
+from rmqindex.output.tables import print_text
+from rmqindex.output.visible import visible
 
 TITLE = "\x1b]0;title\x07"
 

@@ -23,7 +23,7 @@ from rmqindex import (
     RmqIndexError,
     key_hash,
 )
-from rmqindex._linking import LINK_BATCH
+from rmqindex.indexfile.linking import LINK_BATCH
 from twin import BrokerFile, java_hash
 
 LAYOUT = Layout(hash_slot_num=7, index_num=20)

@@ -12,8 +12,8 @@ from unittest import mock
 
 import rmqindex  # noqa: F401  (its modules are looked through below)
 from rmqindex import RmqIndexError
-from rmqindex._identity import FileIdentity
-from rmqindex._storage import ByteSource, _ExtendedSource, _LocalSource
+from rmqindex.storage.identity import FileIdentity
+from rmqindex.storage.sources import ByteSource, _ExtendedSource, _LocalSource
 
 # What a decoder may allocate beyond what the process has, bytes: far more than any input holds.
 _ROOM = 1 << 30

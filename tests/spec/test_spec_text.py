@@ -11,8 +11,11 @@ import pytest
 
 import oracle
 import spectext
-from rmqindex import _checkpoint, _hashing, _layout, _message, _store_contents
-from rmqindex._layout import ENTRY_DTYPE, HEADER_DTYPE, SLOT_DTYPE
+from rmqindex.geometry import layout as layout_module
+from rmqindex.geometry.layout import ENTRY_DTYPE, HEADER_DTYPE, SLOT_DTYPE
+from rmqindex.keys import hashing, message_keys
+from rmqindex.store import checkpoint as checkpoint_module
+from rmqindex.store import contents
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,7 +99,9 @@ def test_a_line_of_prose_is_one_sentence(page: Path) -> None:
 def test_every_constant_of_the_code_stands_in_the_spec_with_its_value() -> None:
     """The layout module and the spec's table of constants name the same numbers."""
     in_code = {
-        name: value for name in _layout.__all__ if isinstance(value := getattr(_layout, name), int)
+        name: value
+        for name in layout_module.__all__
+        if isinstance(value := getattr(layout_module, name), int)
     }
     assert numbers(spectext.table("layout.md", "constants")) == in_code
 
@@ -107,22 +112,22 @@ def test_the_hash_is_computed_with_the_constants_of_the_spec() -> None:
         row["Constant"]: row["Value"] for row in spectext.table("key-hash.md", "hash-constants")
     }
     assert rows == {
-        "MULTIPLIER": str(_hashing._MULTIPLIER),
-        "SEPARATOR": f"`{_hashing.TOPIC_KEY_SEPARATOR}`",
+        "MULTIPLIER": str(hashing._MULTIPLIER),
+        "SEPARATOR": f"`{hashing.TOPIC_KEY_SEPARATOR}`",
     }
     built = {
         row["Constant"]: row["Value"] for row in spectext.table("file-set.md", "build-constants")
     }
-    assert built["KEY_SEPARATOR"] == f"one space (U+{ord(_hashing.KEY_SEPARATOR):04X})"
-    assert int(built["TRANSACTION_MASK"]) == _message._TRANSACTION_MASK
-    assert int(built["TRANSACTION_ROLLBACK"]) == _message._TRANSACTION_ROLLBACK
+    assert built["KEY_SEPARATOR"] == f"one space (U+{ord(hashing.KEY_SEPARATOR):04X})"
+    assert int(built["TRANSACTION_MASK"]) == message_keys._TRANSACTION_MASK
+    assert int(built["TRANSACTION_ROLLBACK"]) == message_keys._TRANSACTION_ROLLBACK
 
 
 def test_the_files_of_another_format_are_told_by_the_bytes_in_the_spec() -> None:
     """The magic numbers of tiered storage are the same in the spec and in the code."""
     text = (spectext.SPEC / "introduction.md").read_text(encoding="utf-8")
     magics = re.findall(r"`((?:[0-9a-f]{2} ){3}[0-9a-f]{2})`", text)
-    assert tuple(bytes.fromhex(magic) for magic in magics) == _store_contents.TIERED_MAGICS
+    assert tuple(bytes.fromhex(magic) for magic in magics) == contents.TIERED_MAGICS
 
 
 def test_the_header_table_is_the_header_of_the_code() -> None:
@@ -152,12 +157,12 @@ def test_all_integers_of_the_code_are_big_endian_and_signed() -> None:
 def test_the_checkpoint_table_is_the_checkpoint_of_the_code() -> None:
     """Names, offsets and sizes agree, and so does the size of the file."""
     rows = fields(spectext.table("file-set.md", "checkpoint-fields"))
-    names = _checkpoint.StoreCheckpoint.__slots__
+    names = checkpoint_module.StoreCheckpoint.__slots__
     assert rows == [(name, 8 * place, 8, "i64") for place, name in enumerate(names)]
-    assert _checkpoint._FIELDS.format == ">5q"
+    assert checkpoint_module._FIELDS.format == ">5q"
     text = (spectext.SPEC / "file-set.md").read_text(encoding="utf-8")
-    assert f"a file of {_checkpoint._FILE_SIZE} bytes" in text
-    assert f"- {_checkpoint._SAFETY_MARGIN_MS}`" in text
+    assert f"a file of {checkpoint_module._FILE_SIZE} bytes" in text
+    assert f"- {checkpoint_module._SAFETY_MARGIN_MS}`" in text
 
 
 def test_every_hash_value_of_the_text_is_right() -> None:
@@ -175,7 +180,7 @@ def test_every_hash_value_of_the_text_is_right() -> None:
 def test_the_sizes_in_the_text_follow_from_the_constants() -> None:
     """420,000,040 bytes is what the default geometry takes."""
     text = (spectext.SPEC / "layout.md").read_text(encoding="utf-8")
-    assert f"{_layout.Layout().file_size:,} bytes" in text
+    assert f"{layout_module.Layout().file_size:,} bytes" in text
 
 
 def test_every_wrong_description_has_what_is_right_and_the_requirement_that_says_so() -> None:

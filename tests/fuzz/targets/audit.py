@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from rmqindex import IndexFile, IndexHeader, _audited
-from rmqindex._verify import AuditUnit, run_audit
+from rmqindex import IndexFile, IndexHeader
+from rmqindex.audit import audited
+from rmqindex.audit.plan import AuditUnit, run_audit
 
 from ..index_bytes import MAX_LENGTH, PATH, mutate, seeds, taken_apart
 from ..memory import FILES, constants
@@ -23,7 +24,7 @@ def check(data):
     previous = _PREVIOUS if flags & 2 else None
     known = None if flags & 4 else layout
     unit = AuditUnit(PATH, name, known, previous, (), None, None)
-    with constants({_audited: {"BLOCK": 3, "_SLOT_BLOCK": 3}}):
+    with constants({audited: {"BLOCK": 3, "_SLOT_BLOCK": 3}}):
         found = run_audit(unit, 1 + flags % 3)
     found.validate(full=True)
     severities = set(found["severity"].to_pylist())

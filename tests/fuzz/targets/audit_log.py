@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from rmqindex import CommitLog, LogFile, _audit_log, _audited, parse_properties
-from rmqindex._audit_log import LogRange
-from rmqindex._verify import AuditUnit, run_audit
+from rmqindex import CommitLog, LogFile, parse_properties
+from rmqindex.audit import audited
+from rmqindex.audit import log as log_module
+from rmqindex.audit.log import LogRange
+from rmqindex.audit.plan import AuditUnit, run_audit
 from twin import BrokerFile, java_hash
 
 from ..index_bytes import PATH, taken_apart
@@ -17,7 +19,7 @@ SHORT = 1_200
 _PREFIX = 3
 _LOG = "commitlog/00000000000000000000"
 _GEOMETRY = (5, 12)
-_SMALL = {_audited: {"BLOCK": 3, "_SLOT_BLOCK": 3}, _audit_log: {"BLOCK": 3}}
+_SMALL = {audited: {"BLOCK": 3, "_SLOT_BLOCK": 3}, log_module: {"BLOCK": 3}}
 
 
 def seeds():

@@ -9,20 +9,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rmqindex import (
-    CommitLog,
-    LogFile,
-    _commitlog,
-    _commitlog_access,
-    _commitlog_follow,
-    _commitlog_walk,
-    property_pairs,
-)
-from rmqindex._commitlog_follow import ends_with, follow
-from rmqindex._commitlog_records import crc_fault
-from rmqindex._commitlog_text import java_text
-from rmqindex._message_ids import host_text
-from rmqindex._point import PointLog
+from rmqindex import CommitLog, LogFile, property_pairs
+from rmqindex.commitlog import access, walk
+from rmqindex.commitlog import follow as follow_module
+from rmqindex.commitlog import log as log_module
+from rmqindex.commitlog.follow import ends_with, follow
+from rmqindex.commitlog.message_ids import host_text
+from rmqindex.commitlog.records import crc_fault
+from rmqindex.commitlog.text import java_text
+from rmqindex.query.point_lookup import PointLog
 
 from ..memory import FILES, constants
 from ..outcome import outcome, table_outcome
@@ -45,16 +40,16 @@ class _Clock:
 
 
 _SMALL = {
-    _commitlog: {"_BOUNDARY_SEARCH": 300},
-    _commitlog_access: {"_FIRST_READ": 100, "_MAX_REQUEST": 300, "_THREADS": 1},
-    _commitlog_follow: {
+    log_module: {"_BOUNDARY_SEARCH": 300},
+    access: {"_FIRST_READ": 100, "_MAX_REQUEST": 300, "_THREADS": 1},
+    follow_module: {
         "_BLOCK_RECORDS": 3,
         "_UNSURE_RECORDS": 2,
         "_REACH": 400,
         "time": _Clock,
     },
     **hop.SMALL,
-    _commitlog_walk: {
+    walk: {
         "_WINDOW": 200,
         "_HOP_SPAN": 300,
         "_BLOCK_SPAN": 250,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from rmqindex import ConsumeQueue, QueueFile, _consume_queue
+from rmqindex import ConsumeQueue, QueueFile
+from rmqindex.consumequeue import reader
 
 from ..memory import FILES, constants
 from ..outcome import outcome, table_outcome
@@ -44,7 +45,7 @@ def check(data):
         FILES[_PATH + "2"] = file[len(file) // 2 :]
         files.append(QueueFile(_PATH + "2", start // 2, 0))
     queue = ConsumeQueue("T", 3, files, is_batch=is_batch)
-    with constants({_consume_queue: {"_BATCH_UNITS": 2, "_BLOCK_UNITS": 4}}):
+    with constants({reader: {"_BATCH_UNITS": 2, "_BLOCK_UNITS": 4}}):
         found = table_outcome(queue.scan, blanks=blanks)
         first, last = outcome(lambda: queue.min_offset), outcome(lambda: queue.max_offset)
     assert found.is_value, found.error

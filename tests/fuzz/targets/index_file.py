@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from rmqindex import IndexFile, _index_file, _salvage, salvage
-from rmqindex._hash_set import HashSet
-from rmqindex._layout import HEADER_SIZE
-from rmqindex._point import PointFile
+from rmqindex import IndexFile, salvage
+from rmqindex.bulk import salvage as salvage_module
+from rmqindex.geometry.layout import HEADER_SIZE
+from rmqindex.indexfile import reader
+from rmqindex.keys.hash_set import HashSet
+from rmqindex.query.point_lookup import PointFile
 
 from ..index_bytes import MAX_LENGTH, PATH, mutate, seeds, taken_apart
 from ..memory import FILES, constants
@@ -21,7 +23,7 @@ SHORT = 1_800
 __all__ = ["MAX_LENGTH", "SHORT", "check", "mutate", "seeds"]
 
 _SMALL = {
-    _index_file: {
+    reader: {
         "_BATCH_ENTRIES": 4,
         "_BATCH_HASHES": 4,
         "_COMMON_STEPS": 2,
@@ -29,7 +31,7 @@ _SMALL = {
         "_MAX_LONG_WALKS": 2,
         "_SEARCH_HASHES": 3,
     },
-    _salvage: {"BLOCK": 4},
+    salvage_module: {"BLOCK": 4},
 }
 _STRANGERS = [0, 1, 5, 2**31 - 1]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from rmqindex._journal import _JOURNAL_RECORD
-from rmqindex._owner import OWNER_RECORD
-from rmqindex._records import Fields
+from rmqindex.storage.records import Fields
+from rmqindex.transaction.journal import _JOURNAL_RECORD
+from rmqindex.transaction.owner import OWNER_RECORD
 
 from ..json_bytes import mutate_json, text_of
 from ..outcome import outcome

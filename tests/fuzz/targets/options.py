@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pyspark_rmqindex._options import (
+from pyspark_rmqindex.options.options import (
     OPTIONS,
     message_options,
     queue_options,
     read_options,
     wants_pushdown,
 )
-from pyspark_rmqindex._stream_options import message_stream_options, stream_options
-from pyspark_rmqindex._times import LocalTime
+from pyspark_rmqindex.options.stream import message_stream_options, stream_options
+from pyspark_rmqindex.options.times import LocalTime
 
 from ..outcome import outcome
 

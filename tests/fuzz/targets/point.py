@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import struct
 
-from rmqindex import IndexHeader, _select
-from rmqindex._point import PointFile
-from rmqindex._select import select_phy_offset
+from rmqindex import IndexHeader
+from rmqindex.indexfile import select
+from rmqindex.indexfile.select import select_phy_offset
+from rmqindex.query.point_lookup import PointFile
 from twin import BrokerFile
 
 from ..index_bytes import MAX_LENGTH, PATH, mutate, seeds, taken_apart
@@ -21,7 +22,7 @@ SHORT = 20_000
 __all__ = ["MAX_LENGTH", "SHORT", "check", "mutate", "seeds"]
 
 # A crowded chain is read by stretches after a few steps.
-_SMALL = {_select: {"_SHORT_STEPS": 2, "_SHORT_STEP": 4, "_STRETCH": 3}}
+_SMALL = {select: {"_SHORT_STEPS": 2, "_SHORT_STEP": 4, "_STRETCH": 3}}
 _ENTRY = struct.Struct(">iqii")
 _TIMES = ((0, 2**63 - 1), (10**12, 10**12 + 3000), (-(2**63), 0))
 

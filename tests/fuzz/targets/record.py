@@ -6,17 +6,17 @@ import zlib
 
 import numpy as np
 
-from rmqindex._commitlog_bodies import is_inner_batch
-from rmqindex._commitlog_properties import property_pairs
-from rmqindex._commitlog_records import (
+from rmqindex.commitlog.bodies import is_inner_batch
+from rmqindex.commitlog.properties import property_pairs
+from rmqindex.commitlog.records import (
     Fault,
     check_record,
     crc_fault,
     parse_records,
     store_timestamp_of,
 )
-from rmqindex._commitlog_text import java_text
-from rmqindex._point import _message
+from rmqindex.commitlog.text import java_text
+from rmqindex.query.point_lookup import _message
 
 from ..memory import MemorySource
 from ..outcome import outcome

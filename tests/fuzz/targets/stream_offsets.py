@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from pyspark_rmqindex._message_stream import _from_json, _to_json
-from pyspark_rmqindex._stream_offsets import (
+from pyspark_rmqindex.stream.messages import _from_json, _to_json
+from pyspark_rmqindex.stream.offsets import (
     Mark,
     SeenFile,
     offsets_from_json,

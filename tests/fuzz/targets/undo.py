@@ -8,10 +8,11 @@ import zlib
 
 import numpy as np
 
-from rmqindex import IndexFile, IndexHeader, _index_file
-from rmqindex._append_undo import AppendRecord, AppendUndo
-from rmqindex._records import Fields
-from rmqindex._storage import _UndoneSource
+from rmqindex import IndexFile, IndexHeader
+from rmqindex.indexfile import reader
+from rmqindex.storage.records import Fields
+from rmqindex.storage.sources import _UndoneSource
+from rmqindex.transaction.undo import AppendRecord, AppendUndo
 
 from ..index_bytes import MAX_LENGTH as FILE_LENGTH
 from ..index_bytes import mutate as mutate_file
@@ -92,10 +93,10 @@ def check(data):
 
 def _check_reading(source, whole, layout):
     """The file reads as one that holds the old bytes: nothing beyond what was counted is seen."""
-    with constants({_index_file: {"open_source": lambda *_, **__: source}}):
+    with constants({reader: {"open_source": lambda *_, **__: source}}):
         undone = outcome(IndexFile, "x", layout)
         found = table_outcome(undone.value.scan) if undone.is_value else undone
-    with constants({_index_file: {"open_source": lambda *_, **__: MemorySource("x", whole)}}):
+    with constants({reader: {"open_source": lambda *_, **__: MemorySource("x", whole)}}):
         old = outcome(IndexFile, "x", layout)
         expected = table_outcome(old.value.scan) if old.is_value else old
     assert found.is_value == expected.is_value, (found, expected)

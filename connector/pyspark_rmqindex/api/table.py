@@ -1,0 +1,172 @@
+"""``table()``: a DataFrame whose WHERE finds entries by their slots; ``last_plan()`` shows how."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import StructType
+
+from pyspark_rmqindex.options.options import option_text
+from pyspark_rmqindex.scan.plan_log import ScanPlan, plan_from_schema
+from pyspark_rmqindex.source.catalog import relation_options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["last_plan", "table"]
+
+_FORMAT = "rmqindex"
+_PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
+_TIME_ZONE_CONF = "spark.sql.session.timeZone"
+# Always true, and pushable: with it Spark plans every scan anew instead of taking an older plan.
+_BUILT_IN_FILTER = "position >= 1"
+
+Path = str | os.PathLike[str]
+
+
+def table(
+    spark: SparkSession,
+    path: Path | Sequence[Path],
+    *,
+    keys: bool = True,
+    **options: Any,  # noqa: ANN401
+) -> DataFrame:
+    """Return IndexFiles as a DataFrame whose WHERE is pushed down.
+
+    With ``keys``, a query must bind both ``topic`` and ``key`` with ``=``, ``<=>`` or ``IN``; every
+    pair of the two is looked up by its hash slot, and the columns carry the bound values.
+    An entry is found by its hash, so a different key with the same hash is found as well.
+    A query that does not bind both is refused, with what to write instead.
+    Without, there are no columns ``topic`` and ``key``, nothing must be bound, and ``key_hash``,
+    ``store_timestamp``, ``phy_offset`` and ``position`` are pushed down.
+
+    The DataFrame can be reused, united, joined with itself and registered as a view; every query
+    gives the rows that scanning and filtering gives.
+    Each query also looks up what all earlier ones on the same ``table()`` did, up to 4,096 pairs:
+    for many different lookups make a fresh ``table()`` now and then, which costs nothing.
+    Use one ``table()`` or view per thread.
+
+    Where the CommitLog lies beside the index (``commitLog`` names another place, or ``none``),
+    entries are compared with their messages: hash collisions are dropped, ``store_timestamp`` is
+    exact, and ``match_state`` says ``verified``, or why an entry could not be confirmed.
+
+    This turns on ``spark.sql.python.filterPushdown.enabled`` for the session and needs it to stay
+    on.
+    On Spark 4.1 to 4.3 that exposes *other* Python data sources that take filters to a fault of
+    Spark: pushed filters leak between the scans of one ``load()``.
+
+    Args:
+        spark: The session, classic or Spark Connect.
+        path: An IndexFile, an index directory or a store root that has ``index/``, or several;
+            patterns are allowed.
+        keys: Whether ``topic`` and ``key`` are columns.
+        **options: The options of the data source, with Python values:
+            ``maxHashSlotNum=97``, ``ignoreMissingFiles=True``.
+
+    Returns:
+        The DataFrame; nothing is read yet.
+
+    Raises:
+        ValueError: An option that ``table()`` sets itself; an unknown one is Spark's
+            ``AnalysisException``.
+        TypeError: A value that no option takes.
+    """
+    taken = {"path", "paths", "pushdown", "keycolumns", "relation"}
+    for name in options:
+        if name.lower() in taken:
+            raise ValueError(f"option {name!r}: table() sets it itself")
+    given = {name: option_text(value) for name, value in options.items() if value is not None}
+    names = {name.lower() for name in given}
+    if "timezone" not in names and names & {"begintimestamp", "endtimestamp"}:
+        given["timeZone"] = str(spark.conf.get(_TIME_ZONE_CONF))
+    spark.conf.set(_PUSHDOWN_CONF, "true")
+    reader = (
+        spark.read.format(_FORMAT)
+        .options(**given)
+        .option("pushdown", "true")
+        .option("keyColumns", option_text(keys))
+        .option("relation", uuid.uuid4().hex)
+    )
+    if isinstance(path, (str, os.PathLike)):
+        loaded = reader.load(os.fspath(path))
+    else:
+        loaded = reader.load([os.fspath(each) for each in path])
+    return loaded.where(_BUILT_IN_FILTER)
+
+
+def last_plan(df: DataFrame) -> ScanPlan | None:
+    """Return what the last planned scan of a DataFrame's files reads.
+
+    EXPLAIN cannot show it: Spark filters again after every scan, so it lists nothing as pushed.
+    Where nothing was planned yet on that ``table()`` or ``load()``, this DataFrame is planned, not
+    run.
+
+    Args:
+        df: A DataFrame over one ``table()`` or ``load()``, in a classic session.
+
+    Returns:
+        The plan of the latest query on that ``table()`` or ``load()``; None where Spark planned
+        this DataFrame without reading any file, as for a WHERE that is never true.
+
+    Raises:
+        ValueError: No IndexFiles are read by this DataFrame, or several relations are.
+        AnalysisException: Nothing was planned yet, and this DataFrame is a query that is refused.
+        TypeError: A DataFrame of Spark Connect, whose plans are on the server.
+    """
+    java_frame = getattr(df, "_jdf", None)
+    if java_frame is None:
+        raise TypeError("last_plan: expected a DataFrame of a classic session, got Spark Connect's")
+    leaves = java_frame.queryExecution().analyzed().collectLeaves()
+    relations = {}
+    for place in range(leaves.size()):
+        options = _relation_options(leaves.apply(place))
+        if options is not None:
+            relations[tuple(sorted(options.items()))] = options
+    if len(relations) != 1:
+        raise ValueError(
+            f"last_plan: expected a DataFrame over one table() or load(), got {len(relations)}"
+        )
+    options = next(iter(relations.values()))
+    plan = _recorded_plan(df.sparkSession, options)
+    if plan is None:
+        # This plans what is pushed down. The scans themselves are only asked where that was not
+        # enough: asking binds them to the plan of the moment.
+        physical = java_frame.queryExecution().executedPlan()
+        plan = _recorded_plan(df.sparkSession, options)
+        if plan is None:
+            _plan_scans(physical)
+            plan = _recorded_plan(df.sparkSession, options)
+    return plan
+
+
+def _plan_scans(physical: Any) -> None:  # noqa: ANN401  (a Java object)
+    """Make Spark plan the partitions of every scan, which it else does when the query runs."""
+    leaves = physical.collectLeaves()
+    for place in range(leaves.size()):
+        leaf = leaves.apply(place)
+        kind = leaf.getClass().getSimpleName()
+        if kind == "AdaptiveSparkPlanExec":
+            _plan_scans(leaf.initialPlan())
+        elif kind == "BatchScanExec":
+            leaf.inputPartitions()
+
+
+def _recorded_plan(spark: SparkSession, options: dict[str, str]) -> ScanPlan | None:
+    """Ask for a plan where plans are kept: in the planning processes' own directory."""
+    asked = spark.read.format(_FORMAT).options(**options).option("lastPlan", "true")
+    return plan_from_schema(asked.load().schema)
+
+
+def _relation_options(leaf: Any) -> dict[str, str] | None:  # noqa: ANN401  (a Java object)
+    """Return the options of a plan's leaf, if it reads IndexFiles; a catalog table's are stored."""
+    if leaf.getClass().getSimpleName() != "DataSourceV2Relation":
+        return None
+    if str(leaf.table().name()) != _FORMAT:
+        return None
+    columns = StructType.fromJson(json.loads(leaf.schema().json()))  # noqa: TID251  (from Spark)
+    return relation_options(columns, dict(leaf.options().asCaseSensitiveMap()))

@@ -1,0 +1,318 @@
+"""Paths to files, and files to what their headers say."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark_rmqindex.files.patterns import (
+    Hit,
+    broker_order,
+    entries_or_none,
+    expand,
+    has_pattern,
+    is_hidden,
+    listed,
+    matcher,
+)
+from pyspark_rmqindex.files.planned import changed_error
+from pyspark_rmqindex.files.stores import store_of
+from pyspark_rmqindex.scan.partitions import FileSlice
+from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
+from rmqindex.geometry.layout import FIRST_POSITION
+from rmqindex.storage.s3 import carried
+from rmqindex.storage.sources import is_remote, local_path, open_source
+from rmqindex.storage.steady import UnsteadyError, read_steady
+from rmqindex.store.contents import refuse_rocksdb_index
+from rmqindex.store.folders import INDEX_FOLDER, ROCKSDB_STORE_FOLDER, STORE_FOLDERS
+from rmqindex.store.paths import (
+    directory_entries,
+    exists,
+    is_index_name,
+    list_index_files,
+    resolve,
+)
+from rmqindex.transaction.journal import effective_listing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark_rmqindex.options.options import ReadOptions
+
+__all__ = ["FoundFile", "Listing", "list_files", "list_slices", "open_slice"]
+
+# Requests to a remote store wait more than they work.
+_REMOTE_THREADS = 16
+
+
+class Listing(NamedTuple):
+    """What the paths of a load stand for.
+
+    Attributes:
+        slices: Every file that has entries, whole, in the broker's order within a directory.
+        total: How many files there are, with or without entries.
+        is_remote: Whether any of them is not a local file.
+    """
+
+    slices: list[FileSlice]
+    total: int
+    is_remote: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """One file.
+
+    Attributes:
+        path: Where it is read from.
+        name_path: As what it is listed; the two differ while a commit is under way.
+    """
+
+    path: str
+    name_path: str
+
+
+def list_slices(options: ReadOptions, stores: frozenset[str] | None = None) -> Listing:
+    """List the files of a load and read their headers.
+
+    A commit that comes in between could show one file as it was and another as it is; so the
+    names are listed again after the headers, until they are the same.
+
+    Args:
+        options: The options of the load.
+        stores: The stores that matter, as :func:`store_of` names them: the files of others are
+            not opened; None for all.
+
+    Returns:
+        The slices, and how many files there are in all stores.
+
+    Raises:
+        RmqIndexError: A path is missing, a store of another kind, or a file that is not an
+            IndexFile; or files came and went during every listing of ten seconds.
+    """
+
+    def read() -> Listing:
+        files = list_files(options)
+        failure: RmqIndexError | None = None
+        slices: list[FileSlice] = []
+        try:
+            slices = _read_headers(_of_stores(files, stores), options)
+        except RmqIndexError as error:
+            failure = error
+        if list_files(options) != files:
+            raise UnsteadyError("files came or went") from failure
+        if failure is not None:
+            raise failure
+        return Listing(slices, len(files), any(is_remote(each.name_path) for each in files))
+
+    return read_steady(", ".join(options.paths), read)
+
+
+@contextlib.contextmanager
+def open_slice(each: FileSlice, options: ReadOptions) -> Iterator[IndexFile | None]:
+    """Open the file of a slice, and check before and after that it is the one that was planned.
+
+    Yields:
+        The open file; None where it is gone and the options ignore missing files.
+
+    Raises:
+        RmqIndexError: The file is gone, or another one has its name.
+    """
+    file = _planned_file(each, options)
+    if file is None:
+        yield None
+        return
+    with file:
+        yield file
+        if not file.matches(each.fingerprint, again=True):
+            raise changed_error(each.name_path, "written anew")
+
+
+def _planned_file(each: FileSlice, options: ReadOptions) -> IndexFile | None:
+    """Open a planned file; while a commit replaces it, it stands elsewhere for a moment."""
+    layout = Layout(each.hash_slot_num, each.index_num)
+    problem: RmqIndexError | None = None
+    is_replaced = False
+    for path in _whereabouts(each):
+        try:
+            file = IndexFile(path, layout, mode=options.mode)
+        except CorruptIndexError as error:
+            if _is_planned(path, each):
+                raise
+            problem, is_replaced = error, True
+            continue
+        except RmqIndexError as error:
+            problem = error
+            continue
+        if file.matches(each.fingerprint):
+            return file
+        file.close()
+        is_replaced = True
+    if problem is not None and not is_replaced:
+        if exists(each.name_path):
+            raise problem
+        if options.ignore_missing:
+            return None
+    raise changed_error(each.name_path, "replaced" if is_replaced else "removed") from problem
+
+
+def _is_planned(path: str, each: FileSlice) -> bool:
+    """Return whether a file that cannot be decoded is the planned one all the same."""
+    with open_source(path) as source:
+        return each.fingerprint.identity.names_same(source.identity)
+
+
+def _whereabouts(each: FileSlice) -> Iterator[str]:
+    yield each.path
+    if each.name_path != each.path:
+        yield each.name_path
+    if not is_remote(each.name_path):
+        directory, name = os.path.split(each.name_path)
+        try:
+            listed = effective_listing(directory).get(name)
+        except OSError:
+            return
+        if listed is not None:
+            yield str(listed)
+
+
+def _of_stores(files: list[FoundFile], stores: frozenset[str] | None) -> list[FoundFile]:
+    return [file for file in files if stores is None or store_of(file.name_path) in stores]
+
+
+def _read_headers(files: list[FoundFile], options: ReadOptions) -> list[FileSlice]:
+    def read(file: FoundFile) -> FileSlice | None:
+        return _whole_file(file, options)
+
+    if any(is_remote(file.path) for file in files):
+        with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
+            slices = list(pool.map(carried(read), files))
+    else:
+        slices = [read(file) for file in files]
+    return [each for each in slices if each is not None]
+
+
+def _whole_file(file: FoundFile, options: ReadOptions) -> FileSlice | None:
+    with IndexFile(file.path, options.layout, mode=options.mode) as index_file:
+        layout, fingerprint = index_file.layout, index_file.fingerprint()
+        begin_timestamp = index_file.header.begin_timestamp
+    if layout is None or fingerprint is None:
+        return None
+    return FileSlice(
+        path=file.path,
+        name_path=file.name_path,
+        hash_slot_num=layout.hash_slot_num,
+        index_num=layout.index_num,
+        begin_timestamp=begin_timestamp,
+        fingerprint=fingerprint,
+        limit=fingerprint.stop,
+        start=FIRST_POSITION,
+        stop=fingerprint.stop,
+    )
+
+
+def list_files(options: ReadOptions) -> list[FoundFile]:
+    """List the files of every path; one that several paths name counts once.
+
+    Raises:
+        RmqIndexError: A path is missing, or a store of another kind.
+    """
+    fits = matcher(options.path_glob_filter) if options.path_glob_filter is not None else None
+    found: dict[str, FoundFile] = {}
+    for path in options.paths:
+        for file in _files_of(path, options):
+            if fits is None or fits(_name(file.name_path)):
+                found.setdefault(file.name_path, file)
+    return list(found.values())
+
+
+def _files_of(path: str, options: ReadOptions) -> Iterable[FoundFile]:
+    text = path if is_remote(path) else os.path.abspath(local_path(path))  # noqa: PTH100
+    if exists(text):
+        return _files_at(text, options)
+    set_aside = _set_aside(text)
+    if set_aside is not None:
+        return (FoundFile(set_aside, text),)
+    is_pattern = has_pattern(text)
+    if is_pattern:
+        hits = list(expand(text))
+        if hits:
+            return chain.from_iterable(_files_of_hit(hit, options) for hit in hits)
+    if options.ignore_missing:
+        return ()
+    what = "no file fits the pattern" if is_pattern else "no such file or directory"
+    raise RmqIndexError(f"{text}: {what}")
+
+
+def _files_of_hit(hit: Hit, options: ReadOptions) -> Iterator[FoundFile]:
+    if hit.entry is None or hit.entry.is_directory:
+        yield from _files_at(hit.path, options)
+    elif is_index_name(hit.entry.name):
+        yield FoundFile(hit.entry.path, hit.path)
+
+
+def _files_at(path: str, options: ReadOptions) -> Iterator[FoundFile]:
+    """List the files of a path that exists."""
+    if options.ignore_missing and not options.recursive and _has_no_index(path):
+        return
+    resolved = resolve(path)
+    if resolved.is_file:
+        yield FoundFile(_set_aside(resolved.path) or resolved.path, resolved.path)
+    elif options.recursive:
+        yield from _files_below(resolved.path)
+    else:
+        for entry in list_index_files(resolved.path):
+            yield FoundFile(entry.path, listed(resolved.path, entry))
+
+
+def _has_no_index(path: str) -> bool:
+    """Return whether a path is a store whose broker has made no index.
+
+    Raises:
+        RmqIndexError: It has made one in RocksDB.
+    """
+    entries = entries_or_none(path)
+    folders = {entry.name for entry in entries if entry.is_directory}
+    if (
+        folders.isdisjoint(STORE_FOLDERS)
+        or INDEX_FOLDER in folders
+        or any(is_index_name(entry.name) for entry in entries)
+    ):
+        return False
+    refuse_rocksdb_index(path)
+    return True
+
+
+def _set_aside(path: str) -> str | None:
+    """Return where a file is that a commit under way replaces or removes, if it is one."""
+    if is_remote(path):
+        return None
+    directory, name = os.path.split(path)
+    try:
+        listed = effective_listing(directory).get(name)
+    except OSError:  # no directory, so nothing that a commit could change
+        return None
+    return None if listed is None or str(listed) == path else str(listed)
+
+
+def _files_below(directory: str) -> Iterator[FoundFile]:
+    entries = directory_entries(directory)
+    for entry in sorted(entries, key=broker_order):
+        if not entry.is_directory and is_index_name(entry.name):
+            yield FoundFile(entry.path, listed(directory, entry))
+    folders = {entry.name: listed(directory, entry) for entry in entries if entry.is_directory}
+    if INDEX_FOLDER in folders and folders.keys() & STORE_FOLDERS:
+        folders = {INDEX_FOLDER: folders[INDEX_FOLDER]}
+    elif ROCKSDB_STORE_FOLDER in folders:
+        refuse_rocksdb_index(directory)
+    for name, path in sorted(folders.items()):
+        if not is_hidden(name):
+            yield from _files_below(path)
+
+
+def _name(path: str) -> str:
+    return (path.partition("?")[0] if is_remote(path) else path).rpartition("/")[2]

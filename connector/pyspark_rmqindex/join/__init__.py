@@ -1,0 +1,1 @@
+"""Millions of keys against an index: ``lookup()``."""

@@ -1,0 +1,117 @@
+"""Whether many keys are found in a file by their slots or by reading it all: pure functions.
+
+A probe reads a slot and walks its chain for each key, in any place of the file; a scan reads each
+entry once, in order, however many keys there are.
+The costs were measured by ``python -m benchmarks --only crossover``; only their ratios matter.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal
+
+from rmqindex.geometry.layout import ENTRY_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark_rmqindex.scan.partitions import FileSlice
+
+__all__ = [
+    "STRATEGIES",
+    "Strategy",
+    "crossover",
+    "is_scanned",
+    "lookup_cost",
+    "probe_cost",
+    "scan_cost",
+]
+
+Strategy = Literal["auto", "probe", "scan"]
+STRATEGIES = ("auto", "probe", "scan")
+
+# Nanoseconds of a local file that is in memory.
+_SLOT_COST = 90
+_STEP_COST = 45
+_ENTRY_COST = 5.2
+_KEY_COST = 40
+# What an entry costs more each time that the number of keys doubles, from where on their filter
+# leaves the processor's nearest caches, and where that ends.
+_FILTER_COST = 3.0
+_CACHED_KEYS = 1 << 17
+_FILTER_COST_AT_MOST = 12.0
+_EVERY_HASH = 2**31
+# Of a store elsewhere: a request, some of which run at once, and each byte of a long read.
+_REQUEST_COST = 5_000_000
+_BYTE_COST = 10
+
+
+def probe_cost(keys: int, each: FileSlice, *, remote: bool) -> float:
+    """Return what it costs to find keys by their slots, nanoseconds.
+
+    Args:
+        keys: Distinct key hashes.
+        each: The file.
+        remote: Whether each page is a request to a store elsewhere.
+    """
+    load = (each.limit - 1) / each.hash_slot_num
+    # A key meets the entries of its slot, whether it has any of its own or not.
+    return keys * (_page_cost(_SLOT_COST, remote) + load * _page_cost(_STEP_COST, remote))
+
+
+def scan_cost(keys: int, each: FileSlice, *, remote: bool) -> float:
+    """Return what it costs to read all entries and compare them with keys, nanoseconds.
+
+    Args:
+        keys: Distinct key hashes.
+        each: The file.
+        remote: Whether it lies in a store elsewhere.
+    """
+    doublings = max(0.0, math.log2(max(keys, 1) / _CACHED_KEYS))
+    entry = _ENTRY_COST + min(_FILTER_COST * doublings, _FILTER_COST_AT_MOST)
+    if remote:
+        entry += ENTRY_SIZE * _BYTE_COST
+    return (each.limit - 1) * entry + keys * _KEY_COST
+
+
+def crossover(each: FileSlice, *, remote: bool) -> int:
+    """Return up to how many distinct key hashes a probe is the cheaper way.
+
+    Args:
+        each: The file.
+        remote: Whether it lies in a store elsewhere.
+    """
+    low, high = 0, _EVERY_HASH
+    while high - low > 1:
+        middle = (low + high) // 2
+        if is_scanned(middle, each, "auto", remote=remote):
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+def is_scanned(keys: int, each: FileSlice, strategy: Strategy, *, remote: bool) -> bool:
+    """Decide how keys are found in a file.
+
+    Args:
+        keys: Distinct key hashes that are looked up together.
+        each: The file.
+        strategy: ``probe`` and ``scan`` decide it; ``auto`` takes the cheaper one.
+        remote: Whether it lies in a store elsewhere.
+    """
+    if strategy != "auto":
+        return strategy == "scan"
+    return probe_cost(keys, each, remote=remote) > scan_cost(keys, each, remote=remote)
+
+
+def lookup_cost(keys: int, slices: Iterable[FileSlice], *, remote: bool) -> float:
+    """Return what one task needs to find keys in some files, nanoseconds, at the lowest."""
+    return sum(
+        min(probe_cost(keys, each, remote=remote), scan_cost(keys, each, remote=remote))
+        for each in slices
+    )
+
+
+def _page_cost(local: int, remote: bool) -> int:
+    return _REQUEST_COST if remote else local

@@ -1,0 +1,334 @@
+"""Rows of keys that are looked up together: their hashes in memory, and the rows themselves.
+
+A task sees each row once, so it keeps them: in memory, and beyond a bound in a nameless temporary
+file, which is gone with its process however that ends.
+"""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+import os
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Self
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_rmqindex.join.key_hashes import hash_known
+from pyspark_rmqindex.scan.batches import MAX_ROWS, united
+from rmqindex import HashSet
+from rmqindex.geometry.layout import INT64_MAX, INT64_MIN
+from rmqindex.time_units import to_milliseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+    from numpy.typing import NDArray
+
+__all__ = ["Bounds", "KeyChunk", "KeyColumns", "Limits"]
+
+_ALWAYS = {"begin": INT64_MIN, "end": INT64_MAX}
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumns:
+    """Where the columns that matter stand among those of the keys.
+
+    Attributes:
+        topic: The place of ``topic``.
+        key: The place of ``key``.
+        begin: The place of ``begin``; None where there is none.
+        end: The place of ``end``; None where there is none.
+    """
+
+    topic: int
+    key: int
+    begin: int | None = None
+    end: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a task holds at a time.
+
+    Attributes:
+        rows: Rows that are looked up together; each takes some 70 bytes of memory besides.
+        memory: Bytes of rows in memory; more are put into a file.
+        size: Bytes of rows that are looked up together.
+        batch_rows: Rows of a piece.
+        batch_bytes: Bytes of a piece.
+    """
+
+    rows: int = 5_000_000
+    memory: int = 192 * 2**20
+    size: int = 4 * 2**30
+    batch_rows: int = 1 << 18
+    batch_bytes: int = 32 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Which store times each row takes, epoch milliseconds, both inclusive.
+
+    Attributes:
+        begin: int64, one a row.
+        end: int64, one a row.
+    """
+
+    begin: NDArray[np.int64]
+    end: NDArray[np.int64]
+
+    def hold(self, rows: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell which of some times lie within the bounds of their rows."""
+        within: NDArray[np.bool_] = self.begin.take(rows) <= times
+        within &= times <= self.end.take(rows)
+        return within
+
+
+class KeyChunk:
+    """Rows of keys that are looked up together; a context manager, which lets go of them.
+
+    Attributes:
+        rows: How many rows there are.
+    """
+
+    rows: int
+
+    def __init__(self, columns: KeyColumns, limits: Limits | None = None) -> None:
+        """Begin without rows.
+
+        Args:
+            columns: Where the keys stand.
+            limits: How much is held.
+        """
+        self._columns = columns
+        self._limits = limits or Limits()
+        self.rows = 0
+        self._size = 0
+        self._hashes: list[NDArray[np.uint64]] = []
+        self._begins: list[NDArray[np.int64]] = []
+        self._ends: list[NDArray[np.int64]] = []
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_size = 0
+        self._pieces = _Pieces(self._limits.memory)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is time to look the rows up."""
+        return self.rows >= self._limits.rows or self._size >= self._limits.size
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take rows; those whose topic or key is NULL or not UTF-8 match nothing."""
+        if not batch.num_rows:
+            return
+        columns = self._columns
+        hashes, known = hash_known(batch.column(columns.topic), batch.column(columns.key))
+        places = np.arange(self.rows, self.rows + batch.num_rows, dtype=np.uint64)
+        if known is not None:
+            places = places[known.to_numpy(zero_copy_only=False)]
+        self._hashes.append(hashes.astype(np.uint64) << np.uint64(32) | places)
+        for place, bounds, name in (
+            (columns.begin, self._begins, "begin"),
+            (columns.end, self._ends, "end"),
+        ):
+            if place is not None:
+                bounds.append(_milliseconds(batch.column(place), name))
+        self.rows += batch.num_rows
+        self._pending.append(batch)
+        size = batch.nbytes
+        self._pending_size += size
+        self._size += size
+        if (
+            sum(each.num_rows for each in self._pending) >= self._limits.batch_rows
+            or self._pending_size >= self._limits.batch_bytes
+        ):
+            self._put_away()
+
+    @cached_property
+    def window(self) -> int:
+        """How many rows to take at a time, so that they fit into memory; none is added any more."""
+        self._put_away()
+        return max(1, min(MAX_ROWS, self._limits.batch_bytes // max(1, self._pieces.widest)))
+
+    @cached_property
+    def index(self) -> KeyIndex:
+        """The hashes, in order; no row is added any more."""
+        joined = np.concatenate([np.empty(0, np.uint64), *self._hashes])
+        self._hashes.clear()
+        joined.sort()
+        return KeyIndex(joined)
+
+    @cached_property
+    def bounds(self) -> Bounds | None:
+        """The bounds of every row; None where no column holds any."""
+        columns = self._columns
+        if columns.begin is None and columns.end is None:
+            return None
+        begin, end = (
+            np.full(self.rows, _ALWAYS[name]) if place is None else np.concatenate(bounds)
+            for place, bounds, name in (
+                (columns.begin, self._begins, "begin"),
+                (columns.end, self._ends, "end"),
+            )
+        )
+        return Bounds(begin, end)
+
+    def take(self, rows: NDArray[np.int64]) -> pa.RecordBatch:
+        """Return rows.
+
+        Args:
+            rows: Their numbers, ascending, at least one and at most ``window``.
+        """
+        self._put_away()
+        return self._pieces.take(rows)
+
+    def __enter__(self) -> Self:
+        """Return the chunk itself."""
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Let go of the rows."""
+        self._pieces.close()
+
+    def _put_away(self) -> None:
+        if self._pending:
+            self._pieces.add(united(self._pending))
+            self._pending, self._pending_size = [], 0
+
+
+class KeyIndex:
+    """The rows of every distinct hash.
+
+    Attributes:
+        wanted: The distinct hashes.
+        counts: How many rows each has, int32.
+    """
+
+    def __init__(self, joined: NDArray[np.uint64]) -> None:
+        """Take hashes and rows.
+
+        Args:
+            joined: Of each row with a key its hash, shifted by 32 bits, and its number; ascending.
+        """
+        hashes = (joined >> np.uint64(32)).astype(np.int32)
+        self._rows = joined.astype(np.uint32)
+        changes = np.flatnonzero(hashes[1:] != hashes[:-1]) + 1
+        self._starts = np.zeros(len(changes) + min(1, len(hashes)), np.int32)
+        self._starts[1:] = changes
+        self.counts = np.diff(self._starts, append=np.int32(len(hashes)))
+        self.wanted = HashSet(hashes.take(self._starts))
+
+    def pairs(
+        self, places: NDArray[np.int64], most: int
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Pair hits with the rows of their hashes.
+
+        Args:
+            places: Of each hit the place of its hash in ``wanted.hashes``.
+            most: How many pairs are yielded at a time.
+
+        Yields:
+            Hits and rows, ascending by row.
+        """
+        counts = self.counts.take(places)
+        ends = np.cumsum(counts)
+        total = int(ends[-1]) if len(ends) else 0
+        first = self._starts.take(places) - (ends - counts)
+        for start in range(0, total, most):
+            numbers = np.arange(start, min(start + most, total))
+            hits = numbers if total == len(ends) else np.searchsorted(ends, numbers, side="right")
+            rows = self._rows.take(first.take(hits) + numbers).astype(np.int64)
+            order = np.argsort(rows)
+            yield hits.take(order), rows.take(order)
+
+    def rows_of(self, found: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Return the rows of some of the hashes.
+
+        Args:
+            found: Of each distinct hash whether its rows are wanted.
+        """
+        chosen: NDArray[np.int64] = self._rows[np.repeat(found, self.counts)].astype(np.int64)
+        return chosen
+
+
+class _Pieces:
+    """Batches of one schema, in memory as far as they may, else in a file.
+
+    Attributes:
+        widest: Bytes of a row, on average in the piece where they are most.
+    """
+
+    widest: int
+
+    def __init__(self, memory: int) -> None:
+        self.widest = 0
+        self._memory = memory
+        self._held: list[pa.RecordBatch] = []
+        self._starts = [0]
+        self._stack = ExitStack()
+        self._writer: pa.RecordBatchFileWriter | None = None
+        self._reader: pa.RecordBatchFileReader | None = None
+        self._file: IO[bytes] | None = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self.widest = max(self.widest, batch.nbytes // batch.num_rows)
+        self._starts.append(self._starts[-1] + batch.num_rows)
+        if self._writer is None and self._memory >= batch.nbytes:
+            self._memory -= batch.nbytes
+            self._held.append(batch)
+            return
+        if self._writer is None:
+            file = tempfile.TemporaryFile(dir=_local_directory())  # noqa: SIM115  (the stack closes it)
+            self._file = self._stack.enter_context(file)
+            self._writer = pa.ipc.new_file(self._file, batch.schema)
+        self._writer.write_batch(batch)
+
+    def take(self, rows: NDArray[np.int64]) -> pa.RecordBatch:
+        cuts = np.searchsorted(rows, self._starts)
+        taken = [
+            self._piece(number).take(pa.array(rows[first:last] - self._starts[number]))
+            for number, (first, last) in enumerate(itertools.pairwise(cuts.tolist()))
+            if first < last
+        ]
+        return united(taken)
+
+    def close(self) -> None:
+        self._held.clear()
+        self._reader = None
+        self._stack.close()
+
+    def _piece(self, number: int) -> pa.RecordBatch:
+        if number < len(self._held):
+            return self._held[number]
+        if self._reader is None:
+            assert self._writer is not None and self._file is not None  # noqa: PT018
+            self._writer.close()
+            self._file.flush()
+            mapped = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+            self._reader = pa.ipc.open_file(pa.py_buffer(mapped))
+        return self._reader.get_batch(number - len(self._held))
+
+
+def _local_directory() -> str | None:
+    """Return where Spark has its own temporary files, if it says so."""
+    first = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+    return first if Path(first).is_dir() and first else None
+
+
+def _milliseconds(times: pa.Array, name: str) -> NDArray[np.int64]:
+    """Return bounds as milliseconds within which whole milliseconds must lie; NULL is no bound."""
+    missing = times.is_null().to_numpy(zero_copy_only=False)
+    micros = times.cast(pa.int64()).fill_null(0).to_numpy()
+    milliseconds = to_milliseconds(micros, up=name == "begin")
+    return np.where(missing, _ALWAYS[name], milliseconds)

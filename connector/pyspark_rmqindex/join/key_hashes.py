@@ -1,0 +1,43 @@
+"""The hashes of keys that come as columns, in which Spark lets NULL and any bytes stand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rmqindex import index_key_hashes
+from rmqindex.keys.utf8 import NotUtf8Error, not_utf8
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["hash_known"]
+
+
+def hash_known(topics: pa.Array, keys: pa.Array) -> tuple[NDArray[np.int32], pa.Array | None]:
+    """Hash the rows that an entry can answer: no entry has a key that is NULL or not UTF-8.
+
+    Returns:
+        The hashes of these rows; and which rows they are, or None where all.
+    """
+    known = None
+    if topics.null_count or keys.null_count:
+        known = pc.and_(topics.is_valid(), keys.is_valid())
+    try:
+        return _hashes(topics, keys, known), known
+    except NotUtf8Error:
+        known = pc.and_(topics.is_valid(), keys.is_valid())
+        for column in (topics, keys):
+            found = not_utf8(column)
+            if found is not None:
+                known = pc.and_not(known, pa.array(found))
+        return _hashes(topics, keys, known), known
+
+
+def _hashes(topics: pa.Array, keys: pa.Array, known: pa.Array | None) -> NDArray[np.int32]:
+    if known is None:
+        return index_key_hashes(topics, keys)
+    return index_key_hashes(topics.filter(known), keys.filter(known))

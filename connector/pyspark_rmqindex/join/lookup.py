@@ -1,0 +1,318 @@
+"""``lookup()``: a DataFrame of keys in, one row for each match with its entry out."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.types import DataType, StringType, StructType, TimestampType
+
+from pyspark_rmqindex.files.listing import Listing, list_slices
+from pyspark_rmqindex.join.cost import STRATEGIES, Strategy, crossover, lookup_cost
+from pyspark_rmqindex.join.key_chunk import KeyColumns
+from pyspark_rmqindex.join.task import HOWS, How, LookupTask
+from pyspark_rmqindex.options.bounds import planned_bound
+from pyspark_rmqindex.options.options import AUTO, option_text, read_options
+from pyspark_rmqindex.scan.filters import Range, Wanted
+from pyspark_rmqindex.scan.partitions import FileSlice
+from pyspark_rmqindex.scan.plan_log import log_plan
+from pyspark_rmqindex.scan.planning import prune
+from pyspark_rmqindex.scan.reader import with_logs
+from pyspark_rmqindex.schema import full_schema
+from rmqindex.commitlog.planned_log import PlannedLog
+from rmqindex.storage.identity import Fingerprint
+from rmqindex.storage.s3 import using
+from rmqindex.storage.sources import is_remote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from pyspark_rmqindex.options.options import ReadOptions
+
+__all__ = ["lookup"]
+
+_TIME_ZONE_CONF = "spark.sql.session.timeZone"
+# Options of a load that make no sense here; lookup() has its own ways to say these things.
+_TAKEN = frozenset(
+    {
+        "audit",
+        "key",
+        "keycolumns",
+        "keyhash",
+        "keys",
+        "lastplan",
+        "maxpartitionbytes",
+        "path",
+        "paths",
+        "pushdown",
+        "relation",
+        "topic",
+    }
+)
+_KEY_TYPES: dict[str, DataType] = {
+    "topic": StringType(),
+    "key": StringType(),
+    "begin": TimestampType(),
+    "end": TimestampType(),
+}
+_OPTIONAL = ("begin", "end")
+# Work that is worth a shuffle to be divided, nanoseconds; what a row costs on its way through
+# Python, and how many bytes Spark says it has at least.
+_WORTH_SHUFFLING = 2_000_000_000
+_ROW_COST = 600
+_ROW_BYTES = 24
+
+Path = str | os.PathLike[str]
+
+
+def lookup(
+    keys: DataFrame,
+    path: Path | Sequence[Path],
+    *,
+    how: How = "inner",
+    strategy: Strategy = "auto",
+    **options: Any,  # noqa: ANN401
+) -> DataFrame:
+    """Look up every key of a DataFrame: a join with an index, for millions of keys.
+
+    Each row of ``keys`` is answered by the entries of its ``topic`` and ``key``, one row for each,
+    with the columns of ``keys`` before those of the entry, as :func:`table` has them.
+    Rows come in no order.
+    ``topic`` and ``key`` must be STRING; a NULL in either, or bytes that are not UTF-8, match
+    nothing.
+    Where ``keys`` has ``begin`` or ``end``, TIMESTAMP, a row takes only entries stored at
+    ``begin`` or later and at ``end`` or earlier; NULL is no bound.
+
+    Where the CommitLog lies beside the index (``commitLog`` names another place, or ``none``),
+    entries are compared with their messages: hash collisions are dropped, ``store_timestamp`` is
+    exact, and ``match_state`` says ``verified``, or why an entry could not be confirmed.
+    Without it, an entry of a different key with the same hash is a match as well.
+
+    The files are listed now, and each task searches them all for its share of the keys: by their
+    slots where the keys are few beside the file's entries, else by reading the file once.
+    A file that a broker appends to meanwhile is read as it was; one that was replaced is an error.
+
+    Args:
+        keys: ``topic``, ``key``, perhaps ``begin`` and ``end``, and any other columns; a stream
+            of rows as well.
+        path: An IndexFile, an index directory or a store root that has ``index/``, or several;
+            patterns are allowed.
+        how: ``inner`` returns matches; ``left`` also the rows without any, with NULL in the
+            columns of entries; ``anti`` only those, without these columns.
+        strategy: How files are searched: ``probe`` by the slots of the keys, ``scan`` by reading
+            all entries, ``auto`` by what is estimated to be the faster one for each file and task.
+        **options: The options of a load, with Python values: ``commitLog="none"``,
+            ``message=True``, ``beginTimestamp=..``, ``mode="DROPMALFORMED"``.
+
+    Returns:
+        The DataFrame; no key is read yet.
+
+    Raises:
+        ValueError: A bad option, a column of ``keys`` that is missing, of a wrong type, or called
+            as one of the entry.
+        RmqIndexError: A path is missing or is not what it should be.
+        TypeError: A value that no option takes.
+
+    Example:
+        >>> lookup(orders, "/data/store", how="anti").count()  # doctest: +SKIP
+    """
+    _check_choice("how", how, HOWS)
+    _check_choice("strategy", strategy, STRATEGIES)
+    checked = _read_options(keys, path, options)
+    columns = _key_columns(keys.schema)
+    found = full_schema(
+        keys=False, log=checked.has_log, message=checked.message, store=checked.has_store
+    )
+    schema = keys.schema if how == "anti" else _both(keys.schema, found)
+    times = _times(checked)
+    listing = _listed(keys, checked)
+    slices = prune(listing.slices, Wanted(time=Range() if checked.has_log else times))
+    if times.is_empty:
+        slices = []
+    _log(slices, listing, strategy, checked)
+    task = LookupTask(
+        slices=tuple(slices),
+        options=checked,
+        columns=columns,
+        schema=found,
+        how=how,
+        strategy=strategy,
+        times=times,
+        name=f"rmqindex_lookup_{strategy}_in_{len(slices)}_files",
+    )
+    return _spread(keys, slices, listing).mapInArrow(task, schema)
+
+
+def _check_choice(name: str, value: str, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name}: expected one of {', '.join(allowed)}, got {value!r}")
+
+
+def _read_options(
+    keys: DataFrame, path: Path | Sequence[Path], options: dict[str, Any]
+) -> ReadOptions:
+    """Check the options; unlike those of a load, they look for a CommitLog by default."""
+    for name in options:
+        if name.lower() in _TAKEN:
+            raise ValueError(f"option {name!r}: not for lookup(), which takes its keys from rows")
+    given = {name: option_text(value) for name, value in options.items() if value is not None}
+    names = {name.lower() for name in given}
+    if "commitlog" not in names:
+        given["commitLog"] = AUTO
+    if "timezone" not in names and names & {"begintimestamp", "endtimestamp"}:
+        given["timeZone"] = str(keys.sparkSession.conf.get(_TIME_ZONE_CONF))
+    if isinstance(path, (str, os.PathLike)):
+        given["path"] = os.fspath(path)
+    else:
+        given["paths"] = json.dumps([os.fspath(each) for each in path])
+    checked = read_options(given)
+    if not all(checked.paths) or not checked.paths:
+        raise ValueError("path: expected at least one, got none")
+    return checked
+
+
+def _key_columns(schema: StructType) -> KeyColumns:
+    """Find the columns that matter among those of the keys.
+
+    Raises:
+        ValueError: One is missing, there twice, or of another type.
+    """
+    places: dict[str, int] = {}
+    for place, field in enumerate(schema.fields):
+        name = field.name.lower()
+        expected = _KEY_TYPES.get(name)
+        if expected is None:
+            continue
+        if name in places:
+            raise ValueError(f"column {name!r} of the keys: expected once, got several")
+        if field.dataType != expected:
+            raise ValueError(
+                f"column {field.name!r} of the keys: expected "
+                f"{expected.simpleString().upper()}, got {field.dataType.simpleString().upper()}"
+            )
+        places[name] = place
+    for name in _KEY_TYPES:
+        if name not in places and name not in _OPTIONAL:
+            listing = ", ".join(schema.names) or "none"
+            raise ValueError(f"column {name!r} of the keys: missing; the columns are {listing}")
+    return KeyColumns(**places)
+
+
+def _both(keys: StructType, entries: StructType) -> StructType:
+    """Return the columns of keys and entries, side by side.
+
+    Raises:
+        ValueError: A column of the keys is called as one of the entry.
+    """
+    taken = set(entries.names)
+    for name in keys.names:
+        if name.lower() in taken:
+            raise ValueError(
+                f"column {name!r} of the keys: the entries that are found have a column of this "
+                f"name; rename yours first: keys.withColumnRenamed({name!r}, 'my_{name}')"
+            )
+    return StructType([*keys.fields, *entries.fields])
+
+
+def _times(options: ReadOptions) -> Range:
+    """Return the store times that the options name, epoch milliseconds."""
+    begin, end = planned_bound(options.begin, up=True), planned_bound(options.end, up=False)
+    # Every local time has been given the session's zone.
+    assert begin is None or isinstance(begin, int)
+    assert end is None or isinstance(end, int)
+    return Range(begin, end)
+
+
+def _listed(keys: DataFrame, options: ReadOptions) -> Listing:
+    """List the files where Spark's tasks see them."""
+    if getattr(keys, "_jdf", None) is not None:
+        return _list(options)
+    # The client of Spark Connect may be on another host than the files.
+    only = keys.sparkSession.range(0, 1, 1, 1)
+    answer = only.mapInArrow(partial(_list_in_task, options), "listing STRING").collect()
+    slices, logs, total, remote = json.loads(answer[0][0])  # noqa: TID251  (a task of ours)
+    planned = {log["path"]: PlannedLog.from_dict(log) for log in logs}
+    found = [
+        FileSlice(
+            **{
+                **each,
+                "fingerprint": Fingerprint.from_dict(each["fingerprint"]),
+                "commit_log": planned.get(each["commit_log"]),
+            }
+        )
+        for each in slices
+    ]
+    return Listing(found, total, remote)
+
+
+def _list(options: ReadOptions) -> Listing:
+    with using(options.s3):
+        listing = list_slices(options)
+        if options.commit_log is None:
+            return listing
+        return listing._replace(slices=with_logs(listing.slices, options.commit_log))
+
+
+def _list_in_task(
+    options: ReadOptions, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        listing = _list(options)
+        logs = {each.commit_log.path: each.commit_log for each in listing.slices if each.commit_log}
+        slices = [
+            asdict(replace(each, commit_log=None))
+            | {"commit_log": each.commit_log and each.commit_log.path}
+            for each in listing.slices
+        ]
+        document = [slices, [asdict(log) for log in logs.values()], *listing[1:]]
+        text = json.dumps(document, default=bytes.hex)
+        yield pa.record_batch([pa.array([text], pa.string())], names=["listing"])
+
+
+def _log(
+    slices: Sequence[FileSlice], listing: Listing, strategy: Strategy, options: ReadOptions
+) -> None:
+    """Write what is planned, and from how many keys on files are scanned."""
+    ways = f"by {strategy}"
+    if strategy == "auto" and options.mode == "DROPMALFORMED":
+        ways = "by scan, since mode is DROPMALFORMED"
+    elif strategy == "auto" and slices:
+        edges = [crossover(each, remote=is_remote(each.path)) for each in slices]
+        low, high = min(edges), max(edges)
+        ways = (
+            f"by slots up to {low if low == high else f'{low} to {high}'} distinct hashes a task, "
+            "by scan beyond"
+        )
+    entries = sum(each.limit - each.start for each in slices)
+    log_plan(
+        f"looking up the keys of a DataFrame in {len(slices)} of {listing.total} files "
+        f"({entries} entries), {ways}",
+        options.log_level,
+    )
+
+
+def _spread(keys: DataFrame, slices: Sequence[FileSlice], listing: Listing) -> DataFrame:
+    """Divide rows among more tasks where there are fewer than cores, and that is worth a shuffle.
+
+    It is known of a classic session's DataFrame that has no shuffle of its own yet.
+    """
+    java_frame = getattr(keys, "_jdf", None)
+    if java_frame is None or keys.isStreaming:
+        return keys
+    execution = java_frame.queryExecution()
+    # Adaptive execution plans shuffles, and how they are divided, while they run.
+    if "Exchange" in execution.executedPlan().toString():
+        return keys
+    cores = keys.sparkSession.sparkContext.defaultParallelism
+    if execution.toRdd().getNumPartitions() >= cores:
+        return keys
+    rows = int(str(execution.optimizedPlan().stats().sizeInBytes())) // _ROW_BYTES
+    if lookup_cost(rows, slices, remote=listing.is_remote) + rows * _ROW_COST < _WORTH_SHUFFLING:
+        return keys
+    return keys.repartition(cores)

@@ -1,0 +1,243 @@
+"""One task of ``lookup()``: rows of keys in, rows with their entries out.
+
+The rows are taken in once, many at a time; then every file is searched for all of their hashes,
+and each entry that is found is paired with the rows of its hash.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_rmqindex.files.listing import open_slice
+from pyspark_rmqindex.files.planned import as_planned
+from pyspark_rmqindex.join.cost import Strategy, is_scanned
+from pyspark_rmqindex.join.key_chunk import KeyChunk, KeyColumns, Limits
+from pyspark_rmqindex.scan.batches import BatchBuilder, keep, merge
+from pyspark_rmqindex.scan.filters import EVERYTHING, Range
+from pyspark_rmqindex.scan.plan_log import log_plan
+from pyspark_rmqindex.scan.verification import VERIFIED, Verifier, may_hold, settled
+from pyspark_rmqindex.schema import MATCH_COLUMN
+from rmqindex.storage.s3 import iterated_with
+from rmqindex.storage.sources import is_remote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+    from pyspark.sql.types import StructType
+
+    from pyspark_rmqindex.options.options import ReadOptions
+    from pyspark_rmqindex.scan.partitions import FileSlice
+    from rmqindex import IndexFile
+
+__all__ = ["HOWS", "How", "LookupTask"]
+
+How = Literal["inner", "left", "anti"]
+HOWS = ("inner", "left", "anti")
+# Which pair of a batch an entry is of, while some of them are dropped.
+_PAIR = "pair"
+
+
+@dataclass(frozen=True, slots=True)
+class LookupTask:
+    """What a task does with its batches; made on the driver, and called by ``mapInArrow``.
+
+    Attributes:
+        slices: The files, as they were listed.
+        options: The options of the read.
+        columns: Where the keys stand in the input.
+        schema: The columns of the entries that are returned.
+        how: Which rows are returned.
+        strategy: How files are searched.
+        times: Store times to keep, epoch milliseconds.
+        limits: How much is held at a time.
+        name: What Spark calls this in a plan.
+    """
+
+    slices: tuple[FileSlice, ...]
+    options: ReadOptions
+    columns: KeyColumns
+    schema: StructType
+    how: How
+    strategy: Strategy = "auto"
+    times: Range = EVERYTHING
+    limits: Limits = field(default_factory=Limits)
+    name: str = "rmqindex_lookup"
+
+    @property
+    def __name__(self) -> str:
+        """What Spark calls this in a plan."""
+        return self.name
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Look up the rows of one task.
+
+        Args:
+            batches: Of the input's columns.
+
+        Yields:
+            Batches of the input's columns and, but for ``anti``, those of ``schema``.
+
+        Raises:
+            CorruptIndexError: Malformed bytes, in the mode ``FAILFAST``.
+            RmqIndexError: A file is not the listed one any more.
+        """
+        answers = iterated_with(self.options.s3, self._answers(batches))
+        yield from as_planned(merge(answers))
+
+    def _answers(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for chunk in self._chunks(batches):
+            with chunk:
+                yield from _Answer(self, chunk).run()
+
+    def _chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[KeyChunk]:
+        chunk = KeyChunk(self.columns, self.limits)
+        for batch in batches:
+            chunk.add(batch)
+            if chunk.is_full:
+                yield chunk
+                chunk = KeyChunk(self.columns, self.limits)
+        if chunk.rows:
+            yield chunk
+
+
+class _Answer:
+    """The answer to one chunk of keys."""
+
+    def __init__(self, task: LookupTask, chunk: KeyChunk) -> None:
+        self._task = task
+        self._options = task.options
+        self._chunk = chunk
+        self._index = chunk.index
+        self._bounds = chunk.bounds
+        self._latest = None if self._bounds is None else int(self._bounds.end.max())
+        self._builder = BatchBuilder(task.schema)
+        # Which rows, and where nothing else than the hash decides, which hashes were found.
+        self._found = np.zeros(chunk.rows, np.bool_)
+        self._found_hashes = np.zeros(len(self._index.wanted), np.bool_)
+        self._searched: Counter[str] = Counter()
+
+    def run(self) -> Iterator[pa.RecordBatch]:
+        task = self._task
+        with contextlib.ExitStack() as stack:
+            verifier = None
+            if self._options.has_log:
+                verifier = stack.enter_context(Verifier(self._options, self._builder.types))
+            for each in task.slices:
+                yield from self._of_file(each, verifier)
+        self._log()
+        if task.how == "inner":
+            return
+        self._found[self._index.rows_of(self._found_hashes)] = True
+        yield from self._unmatched()
+
+    def _of_file(self, each: FileSlice, verifier: Verifier | None) -> Iterator[pa.RecordBatch]:
+        wanted = self._index.wanted
+        if not len(wanted) or (verifier is None and not self._may_be_within(each)):
+            self._searched["not read"] += 1
+            return
+        by_scan = self._options.mode == "DROPMALFORMED" or is_scanned(
+            len(wanted), each, self._task.strategy, remote=is_remote(each.path)
+        )
+        with open_slice(each, self._options) as file:
+            if file is None:
+                return
+            self._searched["scanned" if by_scan else "probed"] += 1
+            for hits in file.search(wanted, each.limit, by_scan=by_scan):
+                for entries in self._judged(file, each, hits, verifier):
+                    yield from self._paired(each, entries)
+
+    def _may_be_within(self, each: FileSlice) -> bool:
+        """Tell whether a file may hold anything that any row takes: no entry is older than it."""
+        return self._latest is None or self._latest >= each.begin_timestamp
+
+    def _judged(
+        self, file: IndexFile, each: FileSlice, hits: pa.RecordBatch, verifier: Verifier | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the entries of the times that are asked for, compared with their messages."""
+        times = self._task.times
+        ranges = {} if times.is_everything else {"store_timestamp": times}
+        if verifier is None:
+            yield from keep(hits, ranges)
+            return
+        for part in keep(may_hold(hits, times), {}):
+            for checked in verifier.check(file, each, part):
+                yield from keep(checked, ranges)
+
+    def _paired(self, each: FileSlice, entries: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Pair entries with the rows that ask for them."""
+        places = entries.column("query").to_numpy()
+        if self._task.how == "anti" and self._bounds is None and not self._options.has_log:
+            self._found_hashes[places] = True
+            return
+        times = entries.column("store_timestamp").to_numpy()
+        for hits, rows in self._index.pairs(places, self._chunk.window):
+            if self._bounds is not None:
+                within = np.flatnonzero(self._bounds.hold(rows, times.take(hits)))
+                hits, rows = hits.take(within), rows.take(within)  # noqa: PLW2901
+            if len(rows):
+                yield from self._answered(each, entries.take(pa.array(hits)), rows)
+
+    def _answered(
+        self, each: FileSlice, found: pa.RecordBatch, rows: NDArray[np.int64]
+    ) -> Iterator[pa.RecordBatch]:
+        """Put entries beside their rows, the n-th one beside the n-th."""
+        how, is_compared = self._task.how, each.commit_log is not None
+        keys = self._chunk.take(rows) if how != "anti" or is_compared else None
+        if self._options.has_log:
+            found = found.append_column(_PAIR, pa.array(np.arange(len(rows))))
+            if keys is not None and is_compared:
+                found = self._of_keys(found, keys)
+            found = settled(found, each, self._options)
+            if found.num_rows < len(rows):
+                pairs = found.column(_PAIR)
+                rows, keys = rows.take(pairs.to_numpy()), keys and keys.take(pairs)
+        if how != "inner":
+            self._found[rows] = True
+        if keys is not None and how != "anti":
+            built = self._builder.build(found, each.name_path)
+            yield _beside(keys, built.schema, built.columns)
+
+    def _of_keys(self, found: pa.RecordBatch, keys: pa.RecordBatch) -> pa.RecordBatch:
+        """Drop the hash collisions; what is not verified answers what was asked for."""
+        columns = self._task.columns
+        same = pc.and_(
+            pc.equal(found.column("topic"), keys.column(columns.topic)),
+            pc.equal(found.column("key"), keys.column(columns.key)),
+        ).fill_null(False)
+        verified = pc.equal(found.column(MATCH_COLUMN), VERIFIED)
+        return found.filter(pc.or_(pc.invert(verified), same))
+
+    def _unmatched(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that nothing was found for."""
+        rows = np.flatnonzero(~self._found)
+        schema = self._builder.types
+        for start in range(0, len(rows), self._chunk.window):
+            keys = self._chunk.take(rows[start : start + self._chunk.window])
+            if self._task.how == "left":
+                nulls = [pa.nulls(keys.num_rows, field.type) for field in schema]
+                yield _beside(keys, schema, nulls)
+            else:
+                yield keys
+
+    def _log(self) -> None:
+        """Say how the files were searched."""
+        searched = ", ".join(f"{count} {way}" for way, count in sorted(self._searched.items()))
+        log_plan(
+            f"looked {self._chunk.rows} keys up ({len(self._index.wanted)} distinct hashes): "
+            f"{searched or 'no files'}",
+            self._options.log_level,
+        )
+
+
+def _beside(keys: pa.RecordBatch, schema: pa.Schema, columns: Sequence[pa.Array]) -> pa.RecordBatch:
+    """Put the columns of entries beside those of keys."""
+    both = pa.schema([*keys.schema, *schema])
+    return pa.RecordBatch.from_arrays([*keys.columns, *columns], schema=both)

@@ -1,0 +1,1 @@
+"""Messages and ConsumeQueue units as rows."""

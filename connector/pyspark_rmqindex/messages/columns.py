@@ -1,0 +1,223 @@
+"""Messages to columns of exactly the Arrow types that Spark asks for."""
+
+from __future__ import annotations
+
+import datetime as dt
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_rmqindex.messages.ids import decode_uniq_keys
+from rmqindex import COMMITLOG_SCHEMA, RmqIndexError, decompress_bodies, decompress_body
+from rmqindex.commitlog.batch_members import BadInnerBatchError, member_keys
+from rmqindex.commitlog.bodies import MAX_BODY_SIZE, UnpackedSizeError
+from rmqindex.time_units import to_microseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from rmqindex import CommitLog
+    from rmqindex.indexfile.reader import Mode
+
+__all__ = ["TIMES", "Messages", "as_timestamps", "ensure_fits", "in_halves", "log_columns"]
+
+#: Columns that hold times.
+TIMES = frozenset({"born_timestamp", "store_timestamp"})
+# So many bytes of unpacked bodies a batch may hold, unless it is of one message.
+_MAX_UNPACKED = 256 * 1024 * 1024
+# What columns that the format has not are made of; the bodies of inner batches are read apart.
+_MADE_OF = {
+    "member_keys": ("all_uniq_keys", "all_keys", "sys_flag", "phy_offset"),
+    "decoded_uniq_key": ("uniq_key", "store_timestamp"),
+}
+
+
+def log_columns(names: Iterable[str], *, decompress: bool = False) -> list[str]:
+    """Return the columns to read of a CommitLog.
+
+    Args:
+        names: Columns of ``MESSAGE_COLUMNS``.
+        decompress: Whether bodies are decompressed.
+    """
+    wanted: list[str] = []
+    for name in names:
+        wanted += _MADE_OF.get(name, (name,))
+        if name == "body" and decompress:
+            wanted += ["sys_flag", "phy_offset"]
+    return [name for name in COMMITLOG_SCHEMA.names if name in wanted]
+
+
+class Messages:
+    """Messages as a CommitLog returns them, and the columns that are made of them."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        batch: pa.RecordBatch,
+        *,
+        mode: Mode,
+        decompress: bool = False,
+        max_body_size: int = MAX_BODY_SIZE,
+        zone: dt.tzinfo = dt.UTC,
+    ) -> None:
+        """Take a batch.
+
+        Args:
+            log: The log that they are of.
+            batch: The columns that :func:`log_columns` named, without nulls where the format has
+                none.
+            mode: What to do with bodies that do not unpack: ``FAILFAST`` raises, ``DROPMALFORMED``
+                gives null, and an inner batch has no members.
+            decompress: Whether bodies are decompressed.
+            max_body_size: The most bytes that a body may unpack to.
+            zone: The zone of the clients.
+        """
+        self.batch = batch
+        self._log = log
+        self._strict = mode == "FAILFAST"
+        self._decompress = decompress
+        self._max_body_size = max_body_size
+        self._zone = zone
+
+    def column(self, name: str, type_: pa.DataType) -> pa.Array:
+        """Return a column of ``MESSAGE_COLUMNS``.
+
+        Args:
+            name: Its name.
+            type_: Spark's Arrow type for it.
+
+        Raises:
+            UnpackedSizeError: There is too much for one batch; see :func:`in_halves`.
+            RmqIndexError: A body does not unpack, in the mode ``FAILFAST``.
+        """
+        if name == "decoded_uniq_key":
+            return decode_uniq_keys(
+                self.batch.column("uniq_key"), self._numbers("store_timestamp"), self._zone, type_
+            )
+        if name == "member_keys":
+            return self._member_lists(type_)
+        array = self.batch.column(name)
+        if name in TIMES:
+            return as_timestamps(array, type_)
+        if name == "body" and self._decompress:
+            return self._decompressed(array)
+        return array if array.type == type_ else array.cast(type_)
+
+    @cached_property
+    def members(self) -> tuple[NDArray[np.int64], list[str]]:
+        """The keys of members: the row of each, ascending, and the keys.
+
+        Raises:
+            RmqIndexError: An inner batch does not unpack, in the mode ``FAILFAST``.
+        """
+        try:
+            return self._member_keys()
+        except BadInnerBatchError as error:
+            raise self._bad(error.phy_offset, str(error)) from error
+
+    def _member_keys(self) -> tuple[NDArray[np.int64], list[str]]:
+        return member_keys(
+            self.batch.column("all_uniq_keys"),
+            self.batch.column("all_keys"),
+            self._numbers("sys_flag"),
+            self._numbers("phy_offset"),
+            lambda offsets: self._log.read_at(offsets, ["body"]).column("body"),
+            strict=self._strict,
+            max_body_size=self._max_body_size,
+        )
+
+    def _numbers(self, name: str) -> Any:  # noqa: ANN401  (arrays of several dtypes)
+        return self.batch.column(name).to_numpy()
+
+    def _member_lists(self, type_: pa.ListType) -> pa.Array:
+        rows, keys = self.members
+        offsets = np.zeros(self.batch.num_rows + 1, np.int32)
+        np.cumsum(np.bincount(rows, minlength=self.batch.num_rows), out=offsets[1:])
+        return pa.ListArray.from_arrays(pa.array(offsets), pa.array(keys, pa.string()), type=type_)
+
+    def _decompressed(self, bodies: pa.Array) -> pa.Array:
+        flags = self._numbers("sys_flag")
+        # A body larger than that comes alone.
+        limits = {"max_size": self._max_body_size, "max_total_size": _MAX_UNPACKED}
+        try:
+            return decompress_bodies(bodies, flags, **limits)
+        except UnpackedSizeError:
+            raise
+        except RmqIndexError:
+            sound = [
+                self._is_sound(*one)
+                for one in zip(
+                    bodies.to_pylist(),
+                    flags.tolist(),
+                    self._numbers("phy_offset").tolist(),
+                    strict=True,
+                )
+            ]
+            return decompress_bodies(
+                pc.if_else(pa.array(sound), bodies, pa.scalar(None, bodies.type)), flags, **limits
+            )
+
+    def _is_sound(self, body: bytes, flag: int, offset: int) -> bool:
+        try:
+            decompress_body(body, flag, max_size=self._max_body_size)
+        except RmqIndexError as error:
+            if self._strict:
+                raise self._bad(offset, f"message at offset {offset}: {error}") from error
+            return False
+        return True
+
+    def _bad(self, offset: int, what: str) -> RmqIndexError:
+        """Return the error of a body, with its file and the ways out."""
+        file = next(each for each in self._log.files if each.start <= offset < each.stop)
+        return RmqIndexError(
+            f"{file.path}: {what}. The record begins at byte {offset - file.start}. The option "
+            "mode=DROPMALFORMED gives null for such a body, and an inner batch no members; "
+            "maxBodySize names the largest body"
+        )
+
+
+def in_halves(
+    rows: pa.RecordBatch, build: Callable[[pa.RecordBatch], pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Build batches of rows with their messages, fewer rows at a time where these are large.
+
+    Args:
+        rows: At least one row.
+        build: Returns the rows with what they are to have, or raises ``UnpackedSizeError``.
+    """
+    todo = [rows]
+    while todo:
+        part = todo.pop()
+        try:
+            built = build(part)
+        except UnpackedSizeError:
+            half = part.num_rows // 2
+            todo += [part.slice(half), part.slice(0, half)]
+            continue
+        yield built
+
+
+def ensure_fits(bodies: pa.Array, rows: NDArray[np.int64]) -> None:
+    """Refuse to repeat bodies for so many rows that a batch of them has no bound.
+
+    Args:
+        bodies: The bodies.
+        rows: For each row the place of its body; negative for none.
+
+    Raises:
+        UnpackedSizeError: They are several, and too much together.
+    """
+    sizes = pc.binary_length(bodies).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    if len(rows) > 1 and int(sizes[rows[rows >= 0]].sum()) > _MAX_UNPACKED:
+        raise UnpackedSizeError("bodies: expected fewer rows at once")
+
+
+def as_timestamps(milliseconds: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return times as TIMESTAMP; null where that type cannot hold them."""
+    micros, beyond = to_microseconds(milliseconds.to_numpy(zero_copy_only=False))
+    return pa.array(micros, mask=beyond).view(type_)

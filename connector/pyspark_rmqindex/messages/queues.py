@@ -1,0 +1,136 @@
+"""The reader of the format ``rmqconsumequeue``: files packed into partitions by their bytes."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from pyspark_rmqindex.files.planned import as_planned
+from pyspark_rmqindex.options.reaching import reaching_s3
+from pyspark_rmqindex.scan.batches import check_not_null
+from pyspark_rmqindex.schema import arrow_schema
+from rmqindex import ConsumeQueue
+from rmqindex.consumequeue.reader import marked_queue_file, read_units
+from rmqindex.storage.s3 import carried, iterated_with
+from rmqindex.storage.sources import is_remote, local_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql.types import StructType
+
+    from pyspark_rmqindex.options.options import QueueOptions
+    from rmqindex.consumequeue.paths import QueueFile
+
+__all__ = ["QueuePartition", "QueueReader"]
+
+# Requests to a remote store wait more than they work.
+_REMOTE_THREADS = 16
+# Opening a file costs about as much as reading so many bytes.
+_OPENING_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One file of a queue."""
+
+    topic: str
+    queue_id: int
+    is_batch: bool
+    file: QueueFile
+
+
+@dataclass
+class QueuePartition(InputPartition):
+    """The work of one task.
+
+    Attributes:
+        parts: The files to read.
+    """
+
+    parts: tuple[_Part, ...]
+
+
+class QueueReader(DataSourceReader):
+    """Reads the units of every queue that a path stands for."""
+
+    def __init__(self, options: QueueOptions, schema: StructType) -> None:
+        """Keep what was asked.
+
+        Args:
+            options: The options, checked.
+            schema: The requested columns, checked.
+        """
+        self._options = options
+        self._s3 = options.s3
+        self._schema = schema
+
+    @reaching_s3
+    def partitions(self) -> Sequence[InputPartition]:
+        """Find the files and divide the work.
+
+        Raises:
+            RmqIndexError: A path is missing or holds no ConsumeQueue; a file cannot be read.
+        """
+        parts: dict[str, _Part] = {}
+        for path in self._options.paths:
+            for queue in ConsumeQueue.find(_absolute(path)):
+                for file in queue.files:
+                    part = _Part(queue.topic, queue.queue_id, queue.is_batch, file)
+                    parts.setdefault(file.path, part)  # one that several paths name counts once
+        return list(_packed(_marked(list(parts.values())), self._options.max_partition_bytes))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the units of one task.
+
+        Raises:
+            RmqIndexError: A file is gone, or was changed since the planning; the storage failed.
+        """
+        if not isinstance(partition, QueuePartition):
+            return  # Spark runs one task where there is nothing to read
+        schema = arrow_schema(self._schema)
+        for part in partition.parts:
+            batches = read_units(
+                part.file, part.topic, part.queue_id, is_batch=part.is_batch, blanks=False
+            )
+            for batch in as_planned(iterated_with(self._s3, batches)):
+                arrays = [batch[field.name.lower()].cast(field.type) for field in schema]
+                check_not_null(schema, arrays)
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _absolute(path: str) -> str:
+    """Return a path as the tasks, which may run elsewhere, understand it."""
+    return path if is_remote(path) else os.path.abspath(local_path(path))  # noqa: PTH100
+
+
+def _marked(parts: Sequence[_Part]) -> list[_Part]:
+    """Look at each file, for a task to know it again; a remote one costs one request."""
+
+    def mark(part: _Part) -> _Part:
+        return replace(part, file=marked_queue_file(part.file, is_batch=part.is_batch))
+
+    if not any(is_remote(part.file.path) for part in parts):
+        return [mark(part) for part in parts]
+    with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
+        return list(pool.map(carried(mark), parts))
+
+
+def _packed(parts: Sequence[_Part], max_bytes: int) -> Iterator[QueuePartition]:
+    """Put files together until a partition is full."""
+    pack: list[_Part] = []
+    size = 0
+    for part in parts:
+        cost = part.file.size + _OPENING_BYTES
+        if pack and size + cost > max_bytes:
+            yield QueuePartition(tuple(pack))
+            pack, size = [], 0
+        pack.append(part)
+        size += cost
+    if pack:
+        yield QueuePartition(tuple(pack))

@@ -1,0 +1,283 @@
+"""The reader of the format ``rmqcommitlog``: parts of log files, divided at record boundaries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from pyspark_rmqindex.files.planned import as_planned
+from pyspark_rmqindex.files.stores import logs_of
+from pyspark_rmqindex.messages.columns import Messages, in_halves, log_columns
+from pyspark_rmqindex.options.bounds import planned_bound, task_bound
+from pyspark_rmqindex.options.reaching import reaching_s3
+from pyspark_rmqindex.scan.batches import check_not_null, keep
+from pyspark_rmqindex.scan.filters import Range
+from pyspark_rmqindex.scan.partitions import LocalBound
+from pyspark_rmqindex.schema import STORE_COLUMN, arrow_schema
+from rmqindex import CommitLog
+from rmqindex.commitlog.planned_log import marked_file
+from rmqindex.storage.s3 import iterated_with
+from rmqindex.store.names import zone_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql.types import StructType
+
+    from pyspark_rmqindex.options.options import MessageOptions
+    from rmqindex import LogFile
+
+__all__ = ["LogPart", "MessagePartition", "MessageReader", "planned_partitions"]
+
+# Messages a batch holds at most.
+_MAX_MESSAGES = 32 * 1024
+# A task needs the files around its own, by whose distances the log knows how large files are; all
+# of them would make the plan of a log of many files large.
+_NEIGHBOURS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class LogPart:
+    """A stretch of one file, from record boundary to record boundary.
+
+    Attributes:
+        file: The file.
+        start: Where it begins in the log, bytes.
+        stop: Where it ends.
+    """
+
+    file: LogFile
+    start: int
+    stop: int
+
+
+@dataclass
+class MessagePartition(InputPartition):
+    """The work of one task.
+
+    Attributes:
+        store: Whose log it is.
+        files: The files of the log that matter to it.
+        ranges: Start and stop of each stretch to read, offsets in bytes, at record boundaries.
+        begin: A lower bound of store time, inclusive; None for none.
+        end: An upper bound, likewise.
+    """
+
+    store: str
+    files: tuple[LogFile, ...]
+    ranges: tuple[tuple[int, int], ...]
+    begin: int | LocalBound | None
+    end: int | LocalBound | None
+
+
+class MessageReader(DataSourceReader):
+    """Reads the messages that the options ask for."""
+
+    def __init__(self, options: MessageOptions, schema: StructType) -> None:
+        """Keep what was asked.
+
+        Args:
+            options: The options, checked.
+            schema: The requested columns, checked.
+        """
+        self._options = options
+        self._s3 = options.s3
+        self._schema = schema
+
+    @reaching_s3
+    def partitions(self) -> Sequence[InputPartition]:
+        """Find the files and divide the work.
+
+        Raises:
+            RmqIndexError: A path is missing or holds no log.
+        """
+        options = self._options
+        begin, end = planned_bound(options.begin, up=True), planned_bound(options.end, up=False)
+        partitions = []
+        for store, paths in logs_of(options.paths):
+            with CommitLog(paths[0] if len(paths) == 1 else paths) as log:
+                parts = list(self._parts(log, begin, end))
+                partitions += planned_partitions(
+                    store, log, parts, (begin, end), options.max_partition_bytes
+                )
+        return partitions
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the messages of one task.
+
+        Raises:
+            CorruptCommitLogError: Damage, in the mode ``FAILFAST``.
+            RmqIndexError: A body that does not unpack, in that mode; a file is gone, or was
+                changed since the planning; the storage failed.
+            ValueError: A local time whose zone cannot be known.
+        """
+        if not isinstance(partition, MessagePartition):
+            return  # Spark runs one task where there is nothing to read
+        begin, end = (
+            task_bound(bound, up=up) if isinstance(bound, LocalBound) else bound
+            for bound, up in ((partition.begin, True), (partition.end, False))
+        )
+        batches = self._of_partition(partition, Range(begin, end))
+        yield from as_planned(iterated_with(self._s3, batches))
+
+    def _of_partition(self, partition: MessagePartition, times: Range) -> Iterator[pa.RecordBatch]:
+        with CommitLog(partition.files) as log:
+            for offsets in partition.ranges:
+                yield from self._messages(log, partition.store, offsets, times)
+            log.ensure_same()
+
+    def _messages(
+        self,
+        log: CommitLog,
+        store: str,
+        offsets: tuple[int, int],
+        times: Range,
+    ) -> Iterator[pa.RecordBatch]:
+        options = self._options
+        # Spark compares the batches with this very schema.
+        schema = arrow_schema(self._schema)
+        names = [name.lower() for name in self._schema.names]
+        columns = set(log_columns(names, decompress=options.decompress_body))
+        first, behind = options.begin_offset, options.end_offset
+        by_offset = offsets[0] < first or (behind is not None and behind < offsets[1])
+        ranges = {"store_timestamp": times} if not times.is_everything else {}
+        if by_offset:
+            ranges["phy_offset"] = Range(first, None if behind is None else behind - 1)
+        columns |= ranges.keys()
+        for scanned in log.scan(
+            *offsets,
+            sorted(columns) or ["size"],
+            check_crc=options.check_crc,
+            mode=options.mode,
+            at_boundaries=True,
+            max_records=_MAX_MESSAGES,
+        ):
+            for batch in keep(scanned, ranges):
+                yield from in_halves(batch, partial(self._built, log, store, schema))
+            if by_offset and behind is not None and _last(scanned) >= behind:
+                return
+
+    def _built(
+        self, log: CommitLog, store: str, schema: pa.Schema, batch: pa.RecordBatch
+    ) -> pa.RecordBatch:
+        messages = Messages(
+            log,
+            batch,
+            mode=self._options.mode,
+            decompress=self._options.decompress_body,
+            max_body_size=self._options.max_body_size,
+            zone=zone_of(self._options.time_zone or "UTC"),
+        )
+        arrays = [
+            pa.repeat(store, batch.num_rows)
+            if field.name.lower() == STORE_COLUMN
+            else messages.column(field.name.lower(), field.type)
+            for field in schema
+        ]
+        check_not_null(schema, arrays)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _parts(
+        self, log: CommitLog, begin: int | LocalBound | None, end: int | LocalBound | None
+    ) -> Iterator[LogPart]:
+        """Divide the files at record boundaries; what the options leave out is left out."""
+        options = self._options
+        # What a broker appends from now on is not part of this read.
+        log_end = log.max_offset
+        first = options.begin_offset
+        behind = log_end if options.end_offset is None else min(log_end, options.end_offset)
+        for file in self._files_of_time(log, begin, end):
+            if file.stop <= first or file.start >= behind:
+                continue
+            starts = log.record_boundaries(file, options.max_partition_bytes)
+            starts = [start for start in starts if start < log_end]
+            for start, stop in pairwise([*starts, min(file.stop, log_end)]):
+                if stop > first and start < behind:
+                    yield LogPart(file, start, stop)
+
+    def _files_of_time(
+        self, log: CommitLog, begin: int | LocalBound | None, end: int | LocalBound | None
+    ) -> Iterator[LogFile]:
+        """Leave out files all of whose messages are too old or too new.
+
+        Clocks step back, so that this is sure only within the largest step.
+        """
+        step = self._options.max_clock_step
+        begin, end = (None if isinstance(each, LocalBound) else each for each in (begin, end))
+        if step is None or (begin is None and end is None):
+            yield from log.files
+            return
+        times = [log.first_store_timestamp(file) for file in log.files]
+        for file, time, following in zip(log.files, times, [*times[1:], None], strict=True):
+            too_old = begin is not None and following is not None and following + step < begin
+            too_new = end is not None and time is not None and time - step > end
+            if not too_old and not too_new:
+                yield file
+
+
+def _last(batch: pa.RecordBatch) -> int:
+    return int(batch.column("phy_offset")[-1].as_py())
+
+
+def planned_partitions(
+    store: str,
+    log: CommitLog,
+    parts: Sequence[LogPart],
+    times: tuple[int | LocalBound | None, int | LocalBound | None],
+    max_bytes: int,
+) -> list[MessagePartition]:
+    """Divide parts of one log among tasks; small ones, such as those of small files, together.
+
+    Args:
+        store: Whose log it is.
+        log: The log.
+        parts: What is read of it, by offset.
+        times: Bounds of store time.
+        max_bytes: How much one task reads, unless a part is larger.
+    """
+    return [
+        MessagePartition(
+            store,
+            _files_of(log, pack),
+            tuple((part.start, part.stop) for part in pack),
+            *times,
+        )
+        for pack in _packed(parts, max_bytes)
+    ]
+
+
+def _packed(parts: Sequence[LogPart], max_bytes: int) -> Iterator[list[LogPart]]:
+    pack: list[LogPart] = []
+    filled = 0
+    for part in parts:
+        size = part.stop - part.start
+        if pack and filled + size > max_bytes:
+            yield pack
+            pack, filled = [], 0
+        pack.append(part)
+        filled += size
+    if pack:
+        yield pack
+
+
+def _files_of(log: CommitLog, parts: Sequence[LogPart]) -> tuple[LogFile, ...]:
+    """Return the files that reading some parts looks at: theirs, those around, and the last.
+
+    Those that are opened, which are their own and those at the log's end, are marked.
+    """
+    places = [log.files.index(part.file) for part in parts]
+    first, behind = max(0, places[0] - _NEIGHBOURS), places[-1] + 1 + _NEIGHBOURS
+    last = log.last_with_data()
+    files = []
+    for place in sorted({*range(first, min(behind, len(log.files))), last}):
+        file = log.files[place]
+        if place in places or place >= last:
+            ranges = [(part.start, part.stop) for part in parts if part.file == file]
+            file = marked_file(file, log.source(file), ranges)
+        files.append(file)
+    return tuple(files)

@@ -1,0 +1,1 @@
+"""Options of loads, writes and streams: parsed, checked, and placed in time."""

@@ -1,0 +1,1 @@
+"""Entries as rows: filters, plans and the reader that runs them in tasks."""

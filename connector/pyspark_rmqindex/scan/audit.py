@@ -1,0 +1,115 @@
+"""The audit as rows: ``spark.read.format("rmqindex").option("audit", "true")``."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from pyspark_rmqindex.files.logs import absolute_log
+from pyspark_rmqindex.files.patterns import expand, has_pattern
+from pyspark_rmqindex.files.planned import as_planned
+from pyspark_rmqindex.options.options import AUTO
+from pyspark_rmqindex.options.reaching import reaching_s3
+from pyspark_rmqindex.scan.batches import check_not_null
+from pyspark_rmqindex.schema import arrow_schema
+from rmqindex import CommitLog, RmqIndexError
+from rmqindex.audit.plan import plan_audit, run_audit, sibling_log
+from rmqindex.storage.s3 import iterated_with
+from rmqindex.storage.sources import is_remote, local_path
+from rmqindex.store.paths import exists, is_index_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql.types import StructType
+
+    from pyspark_rmqindex.options.options import ReadOptions
+    from rmqindex.audit.plan import AuditUnit, StoreUnit
+
+__all__ = ["AuditPartition", "AuditReader"]
+
+
+@dataclass
+class AuditPartition(InputPartition):
+    """The work of one task: one file, or what stands around the files of a store.
+
+    Attributes:
+        unit: What is looked at.
+    """
+
+    unit: StoreUnit | AuditUnit
+
+
+class AuditReader(DataSourceReader):
+    """Looks at each file of an index in a task of its own."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        """Keep what was asked.
+
+        Args:
+            options: The options, checked.
+            schema: The requested columns, checked.
+        """
+        self._options = options
+        self._s3 = options.s3
+        self._schema = schema
+
+    @reaching_s3
+    def partitions(self) -> Sequence[InputPartition]:
+        """Look at each file's ends, and divide the work.
+
+        Raises:
+            RmqIndexError: A path is missing, a pattern fits nothing, or a store of another kind.
+        """
+        units: dict[tuple[type, str], StoreUnit | AuditUnit] = {}
+        for path in self._options.paths:
+            whole = path if is_remote(path) else os.path.abspath(local_path(path))  # noqa: PTH100
+            for each in _stood_for(whole):
+                where = self._log_of(each)
+                log = None if where is None else CommitLog(where)
+                for unit in plan_audit(each, log, self._options.layout):
+                    # What several paths name is looked at once.
+                    units.setdefault((type(unit), unit.place), unit)
+                if log is not None:
+                    log.close()
+        return [AuditPartition(unit) for unit in units.values()]
+
+    def _log_of(self, path: str) -> str | None:
+        commit_log = self._options.commit_log
+        if commit_log is None:
+            return None
+        return sibling_log(path) if commit_log == AUTO else absolute_log(commit_log)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Look at the file of one task, and return what was found.
+
+        Raises:
+            RmqIndexError: A file is not the planned one any more.
+        """
+        if not isinstance(partition, AuditPartition):
+            return  # Spark runs one task where there is nothing to look at
+        schema = arrow_schema(self._schema)
+        audits = (run_audit(unit) for unit in [partition.unit])
+        for findings in as_planned(iterated_with(self._s3, audits)):
+            if findings.num_rows:
+                arrays = [findings[field.name.lower()].cast(field.type) for field in schema]
+                check_not_null(schema, arrays)
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _stood_for(path: str) -> list[str]:
+    """Return what a path stands for: itself if it is there, else what fits it as a pattern."""
+    if not has_pattern(path) or exists(path):
+        return [path]
+    hits = [
+        path
+        for path, entry in expand(path)
+        if entry is None or entry.is_directory or is_index_name(entry.name)
+    ]
+    if not hits:
+        raise RmqIndexError(f"{path}: no file fits the pattern")
+    return hits

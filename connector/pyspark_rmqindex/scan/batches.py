@@ -1,0 +1,198 @@
+"""Entries to RecordBatches of exactly the Arrow schema that Spark asks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_rmqindex.files.stores import store_of
+from pyspark_rmqindex.schema import ENTRY_COLUMNS, KEY_COLUMNS, STORE_COLUMN, arrow_schema
+from rmqindex import CorruptIndexError, RmqIndexError
+from rmqindex.geometry.layout import BEGIN_TIMESTAMP_OFFSET
+from rmqindex.time_units import LAST_MILLISECOND, to_microseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+    from pyspark.sql.types import StructType
+
+    from pyspark_rmqindex.scan.filters import Range
+
+__all__ = ["MAX_ROWS", "BatchBuilder", "check_not_null", "keep", "merge", "united"]
+
+# Rows a batch holds at most; larger ones leave the processor's cache.
+MAX_ROWS = 65_536
+
+_MAX_BYTES = 64 * 1024 * 1024
+
+_FILE_PATH = "file_path"
+_STORE_TIMESTAMP = "store_timestamp"
+
+
+class BatchBuilder:
+    """Builds the batches of one task."""
+
+    def __init__(self, schema: StructType) -> None:
+        """Take the requested columns.
+
+        Args:
+            schema: Checked by ``check_schema``; NOT NULL and the order are kept.
+        """
+        # Spark compares the batch with this very schema.
+        self._schema = arrow_schema(schema)
+        self._names = [field.name.lower() for field in schema.fields]
+        #: The Arrow types of the requested columns, whose names are in lower case.
+        self.types = pa.schema(
+            [
+                pa.field(name, field.type)
+                for name, field in zip(self._names, self._schema, strict=True)
+            ]
+        )
+        self.entry_columns = [
+            name for name in self._names if name in ENTRY_COLUMNS and name != _FILE_PATH
+        ]
+        self._texts: dict[str, tuple[str, pa.Array]] = {}
+
+    def build(
+        self,
+        entries: pa.RecordBatch,
+        file_path: str,
+        keys: dict[str, pa.Array] | None = None,
+    ) -> pa.RecordBatch:
+        """Build one batch.
+
+        Args:
+            entries: At least ``entry_columns``, as ``rmqindex`` returns them; where they were
+                compared with their messages, the columns that this gave as well.
+            file_path: What the column of this name holds; ``store`` follows from it.
+            keys: ``topic`` and ``key`` of each entry, where they are looked up.
+        """
+        arrays = []
+        for name, field in zip(self._names, self._schema, strict=True):
+            if name == _FILE_PATH:
+                array = self._repeated(name, file_path, entries.num_rows)
+            elif name == STORE_COLUMN:
+                array = self._repeated(name, store_of(file_path), entries.num_rows)
+            elif keys is not None and name in KEY_COLUMNS:
+                array = keys[name]
+            elif name == _STORE_TIMESTAMP:
+                array = _to_timestamps(entries.column(name), file_path, field.type)
+            else:
+                array = entries.column(name)
+            arrays.append(array)
+        check_not_null(self._schema, arrays)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _repeated(self, name: str, text: str, count: int) -> pa.Array:
+        """Return a column of one text, as long as there are rows; most batches are equally long."""
+        known, repeated = self._texts.get(name, ("", None))
+        if repeated is None or known != text or len(repeated) < count:
+            repeated = pa.repeat(text, max(count, min(MAX_ROWS, 2 * count)))
+            self._texts[name] = (text, repeated)
+        return repeated.slice(0, count) if len(repeated) != count else repeated
+
+
+def _to_timestamps(milliseconds: pa.Array, file_path: str, type_: pa.DataType) -> pa.Array:
+    values = milliseconds.to_numpy()
+    micros, beyond = to_microseconds(values)
+    if beyond is not None:
+        raise CorruptIndexError(
+            file_path,
+            "begin_timestamp",
+            BEGIN_TIMESTAMP_OFFSET,
+            f"store times within {LAST_MILLISECOND} ms of 1970, the range of TIMESTAMP",
+            int(values[np.flatnonzero(beyond)[0]]),
+        )
+    return pa.array(micros).view(type_)
+
+
+def check_not_null(schema: pa.Schema, arrays: Sequence[pa.Array]) -> None:
+    """Refuse NULL where the requested schema says NOT NULL.
+
+    Raises:
+        RmqIndexError: There is one.
+    """
+    for field, array in zip(schema, arrays, strict=True):
+        if not field.nullable and array.null_count:
+            raise RmqIndexError(
+                f"column {field.name!r}: expected values, as the schema says NOT NULL, got NULL"
+            )
+
+
+def keep(entries: pa.RecordBatch, ranges: dict[str, Range]) -> Iterator[pa.RecordBatch]:
+    """Leave out the entries outside any of the ranges, and cut what is left to size.
+
+    Args:
+        entries: A batch of any length.
+        ranges: Of each column named, the values to keep.
+
+    Yields:
+        Batches of at most ``MAX_ROWS`` rows.
+    """
+    mask: NDArray[np.bool_] | None = None
+    for name, bounds in ranges.items():
+        values = entries.column(name).to_numpy()
+        for outside in _outside(values, bounds):
+            mask = ~outside if mask is None else mask & ~outside
+    if mask is not None and not mask.all():
+        entries = entries.take(pa.array(np.flatnonzero(mask)))
+    for start in range(0, entries.num_rows, MAX_ROWS):
+        yield entries.slice(start, MAX_ROWS)
+
+
+def merge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Unite small batches, such as those of many small files, into fewer large ones.
+
+    Args:
+        batches: Of one schema; empty ones are left out.
+
+    Yields:
+        The same rows in the same order, in batches of at most ``MAX_ROWS`` rows and, where several
+        are united, 64 MiB.
+    """
+    pending: list[pa.RecordBatch] = []
+    rows = 0
+    size = 0
+    for batch in batches:
+        if pending and (rows + batch.num_rows > MAX_ROWS or size + batch.nbytes > _MAX_BYTES):
+            yield united(pending)
+            pending, rows, size = [], 0, 0
+        if batch.num_rows:
+            pending.append(batch)
+            rows += batch.num_rows
+            size += batch.nbytes
+    if pending:
+        yield united(pending)
+
+
+def united(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Put batches one behind the other into one.
+
+    Args:
+        batches: One or more of the same schema, with at least one column.
+
+    Returns:
+        Their rows in their order.
+    """
+    if len(batches) == 1:
+        return batches[0]
+    # pa.concat_batches came with PyArrow 19.
+    columns = zip(*(batch.columns for batch in batches), strict=True)
+    arrays = [pa.concat_arrays(parts) for parts in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=batches[0].schema)
+
+
+def _outside(values: NDArray[np.integer[Any]], bounds: Range) -> Sequence[NDArray[np.bool_]]:
+    """Return what lies below and what lies above, leaving out a bound that nothing can pass."""
+    limits = np.iinfo(values.dtype)
+    found = []
+    if bounds.low is not None and bounds.low > limits.min:
+        low = min(bounds.low, int(limits.max))
+        found.append(values < low if low == bounds.low else np.ones(len(values), np.bool_))
+    if bounds.high is not None and bounds.high < limits.max:
+        high = max(bounds.high, int(limits.min))
+        found.append(values > high if high == bounds.high else np.ones(len(values), np.bool_))
+    return found

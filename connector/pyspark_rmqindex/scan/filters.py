@@ -1,0 +1,348 @@
+"""Pushed filters to what a scan must find: pure functions, no Spark session.
+
+What comes out is a superset of the wanted rows; Spark filters again.
+So a filter that is not understood is left out, and a bound is only taken where it is certain.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringContains,
+    StringEndsWith,
+    StringStartsWith,
+)
+
+from pyspark_rmqindex.options.times import microseconds_of
+from rmqindex.geometry.layout import INT32_MAX
+from rmqindex.time_units import to_milliseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+__all__ = [
+    "EVERYTHING",
+    "MAX_PAIRS",
+    "NOTHING",
+    "Range",
+    "Wanted",
+    "column_of",
+    "filter_text",
+    "filters_to_wanted",
+]
+
+# Beyond this many (topic, key) pairs, a relation's lookups are refused: each planning repeats the
+# pairs of all earlier ones, so that their cost would grow without bound.
+MAX_PAIRS = 4096
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A range of integers, both ends inclusive; None is no bound."""
+
+    low: int | None = None
+    high: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no integer is inside."""
+        return self.low is not None and self.high is not None and self.low > self.high
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether every integer is inside."""
+        return self.low is None and self.high is None
+
+    def __and__(self, other: Range) -> Range:
+        """Return what is in both."""
+        lows = [low for low in (self.low, other.low) if low is not None]
+        highs = [high for high in (self.high, other.high) if high is not None]
+        return Range(max(lows, default=None), min(highs, default=None))
+
+    def hull(self, other: Range) -> Range:
+        """Return the smallest range that holds both."""
+        if self.is_empty:
+            return other
+        if other.is_empty:
+            return self
+        return Range(
+            None if self.low is None or other.low is None else min(self.low, other.low),
+            None if self.high is None or other.high is None else max(self.high, other.high),
+        )
+
+
+EVERYTHING = Range()
+NOTHING = Range(1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a scan must find.
+
+    Attributes:
+        pairs: The (topic, key) pairs to look up; None where keys are not looked up.
+        key_hashes: The key hashes to keep; None for every one.
+        time: Store times, epoch milliseconds.
+        phy_offset: CommitLog offsets, bytes.
+        position: Entry numbers.
+        stores: The stores that matter; None for every one.
+    """
+
+    pairs: frozenset[tuple[str, str]] | None = None
+    key_hashes: frozenset[int] | None = None
+    time: Range = EVERYTHING
+    phy_offset: Range = EVERYTHING
+    position: Range = EVERYTHING
+    stores: frozenset[str] | None = None
+
+    def widened(self, other: Wanted) -> Wanted:
+        """Return what holds at least the rows of both."""
+        return Wanted(
+            pairs=_union(self.pairs, other.pairs),
+            key_hashes=_union(self.key_hashes, other.key_hashes),
+            time=self.time.hull(other.time),
+            phy_offset=self.phy_offset.hull(other.phy_offset),
+            position=self.position.hull(other.position),
+            stores=_union(self.stores, other.stores),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the parts as JSON holds them."""
+        return {
+            "pairs": None if self.pairs is None else sorted(self.pairs),
+            "key_hashes": None if self.key_hashes is None else sorted(self.key_hashes),
+            "time": [self.time.low, self.time.high],
+            "phy_offset": [self.phy_offset.low, self.phy_offset.high],
+            "position": [self.position.low, self.position.high],
+            "stores": None if self.stores is None else sorted(self.stores),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Wanted:
+        """Read what :meth:`to_json` returned."""
+        pairs, hashes, stores = data["pairs"], data["key_hashes"], data["stores"]
+        return cls(
+            pairs=None if pairs is None else frozenset((topic, key) for topic, key in pairs),
+            key_hashes=None if hashes is None else frozenset(hashes),
+            time=Range(*data["time"]),
+            phy_offset=Range(*data["phy_offset"]),
+            position=Range(*data["position"]),
+            stores=None if stores is None else frozenset(stores),
+        )
+
+
+def _union(one: frozenset[T] | None, other: frozenset[T] | None) -> frozenset[T] | None:
+    return None if one is None or other is None else one | other
+
+
+def column_of(filter_: Filter) -> str | None:
+    """Return the column that a filter is on, in lower case; None where it is no column's.
+
+    A user's schema may write names in another case; Spark pushes them as they are written there.
+    """
+    attribute: tuple[str, ...] = getattr(filter_, "attribute", ())
+    return attribute[0].lower() if len(attribute) == 1 else None
+
+
+def filters_to_wanted(filters: Iterable[Filter], *, keys: bool) -> Wanted:
+    """Turn the filters of one scan, all of which hold, into what it must find.
+
+    Args:
+        filters: As Spark pushes them.
+        keys: Whether ``topic`` and ``key`` are columns, which must then be bound.
+
+    Returns:
+        A superset of the wanted rows.
+
+    Raises:
+        ValueError: ``topic`` or ``key`` is not bound, or too many pairs are; the message says what
+            to write instead.
+    """
+    filters = list(filters)
+    wanted = Wanted(
+        time=_range_of("store_timestamp", filters, _milliseconds),
+        phy_offset=_range_of("phy_offset", filters, _integers),
+        position=_range_of("position", filters, _integers),
+        stores=_bound_values("store", filters, str),
+    )
+    if not keys:
+        hashes = _bound_values("key_hash", filters, int)
+        if hashes is not None:  # no entry has another one
+            hashes = frozenset(each for each in hashes if 0 <= each <= INT32_MAX)
+        return replace(wanted, key_hashes=hashes)
+    bound = {name: _bound_values(name, filters, str) for name in ("topic", "key")}
+    topics, bound_keys = bound["topic"], bound["key"]
+    if topics is None or bound_keys is None:
+        names = [name for name, values in bound.items() if values is None]
+        raise ValueError(_unbound(names, filters))
+    count = len(topics) * len(bound_keys)
+    if count > MAX_PAIRS:
+        raise ValueError(
+            f"{count} pairs of topic and key: expected at most {MAX_PAIRS} in one query; give more "
+            "to spark.read.format('rmqindex') with the options topic and keys"
+        )
+    return replace(wanted, pairs=frozenset(itertools.product(topics, bound_keys)))
+
+
+_OPERATORS = {
+    EqualTo: "=",
+    EqualNullSafe: "<=>",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+    In: "IN",
+    StringStartsWith: "STARTS WITH",
+    StringEndsWith: "ENDS WITH",
+    StringContains: "CONTAINS",
+}
+
+
+def filter_text(filter_: Filter) -> str:
+    """Return a filter as people write it."""
+    if isinstance(filter_, Not):
+        return f"NOT ({filter_text(filter_.child)})"
+    column = ".".join(getattr(filter_, "attribute", ()))
+    if isinstance(filter_, IsNull):
+        return f"{column} IS NULL"
+    if isinstance(filter_, IsNotNull):
+        return f"{column} IS NOT NULL"
+    value = getattr(filter_, "value", None)
+    text = f"'{value}'" if isinstance(value, dt.datetime) else repr(value)
+    return f"{column} {_OPERATORS.get(type(filter_), type(filter_).__name__)} {text}"
+
+
+_NESTED = "(SELECT * FROM messages WHERE topic = .. AND key = ..)"
+# Lists of values can be long.
+_SHOWN_CHARACTERS = 200
+
+
+def _unbound(names: Sequence[str], filters: Sequence[Filter]) -> str:
+    pushed = " AND ".join(filter_text(each) for each in filters if not isinstance(each, IsNotNull))
+    if len(pushed) > _SHOWN_CHARACTERS:
+        pushed = pushed[:_SHOWN_CHARACTERS] + " .."
+    return (
+        f"{' and '.join(names)} not bound: a query on table() must bind both topic and key with "
+        "=, <=> or IN, such as WHERE topic = 'TopicTest' AND key IN ('a', 'b'). Spark pushed down "
+        f"{pushed or 'nothing'}: it pushes no OR, LIKE, function or join. Nor does it push the "
+        "conditions of a correlated subquery that compares with the outer row by <, > or the like; "
+        f"there, bind topic and key one level deeper: FROM {_NESTED}. To scan all entries, use "
+        "spark.read.format('rmqindex').load(path), or table(.., keys=False) to filter by key_hash, "
+        "store_timestamp, phy_offset or position"
+    )
+
+
+def _of(name: str, filters: Iterable[Filter]) -> list[Any]:
+    return [each for each in filters if column_of(each) == name]
+
+
+def _bound_values(name: str, filters: Sequence[Filter], type_: type[T]) -> frozenset[T] | None:
+    """Return the values a column is bound to, or None where nothing binds it."""
+    bound: frozenset[T] | None = None
+    for each in _of(name, filters):
+        values: Iterable[Any]
+        if isinstance(each, In):
+            values = [value for value in each.value if value is not None]
+        elif isinstance(each, (EqualTo, EqualNullSafe)):
+            values = [] if each.value is None else [each.value]
+        elif isinstance(each, IsNull):  # what Spark makes of <=> NULL; no column is ever NULL
+            values = []
+        else:
+            continue
+        if not all(isinstance(value, type_) for value in values):
+            continue
+        found = frozenset(values)
+        bound = found if bound is None else bound & found
+    return bound
+
+
+def _range_of(
+    name: str, filters: Sequence[Filter], convert: Callable[[Filter], Range | None]
+) -> Range:
+    result = EVERYTHING
+    for each in _of(name, filters):
+        if isinstance(each, IsNull):
+            return NOTHING
+        found = convert(each)
+        if found is not None:
+            result &= found
+    return result
+
+
+def _integers(filter_: Filter) -> Range | None:
+    return _compare(filter_, _integer)
+
+
+def _milliseconds(filter_: Filter) -> Range | None:
+    return _compare(filter_, _around)
+
+
+class _Around(NamedTuple):
+    """The column's values next to a literal: the same where the column can hold it."""
+
+    floor: int
+    ceiling: int
+
+    @property
+    def equal(self) -> Range:
+        """What equals the literal."""
+        return Range(self.floor, self.floor) if self.floor == self.ceiling else NOTHING
+
+
+def _integer(value: object) -> _Around | None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return _Around(value, value)
+
+
+def _around(value: object) -> _Around | None:
+    if not isinstance(value, dt.datetime) or value.tzinfo is None:
+        return None
+    micros = microseconds_of(value)
+    return _Around(to_milliseconds(micros, up=False), to_milliseconds(micros, up=True))
+
+
+def _compare(filter_: Filter, around: Callable[[object], _Around | None]) -> Range | None:
+    """Return the column's values that pass; None where the filter is not understood."""
+    if isinstance(filter_, In):
+        known = [around(literal) for literal in filter_.value if literal is not None]
+        hull = NOTHING
+        for each in known:
+            hull = EVERYTHING if each is None else hull.hull(each.equal)
+        return hull
+    value = around(getattr(filter_, "value", None))
+    if value is None:
+        return None
+    floor, ceiling = value
+    found: Range | None
+    match filter_:
+        case EqualTo() | EqualNullSafe():
+            found = value.equal
+        case GreaterThan():
+            found = Range(low=floor + 1)
+        case GreaterThanOrEqual():
+            found = Range(low=ceiling)
+        case LessThan():
+            found = Range(high=ceiling - 1)
+        case LessThanOrEqual():
+            found = Range(high=floor)
+        case _:
+            found = None
+    return found

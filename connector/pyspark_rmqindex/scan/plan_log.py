@@ -1,0 +1,212 @@
+"""What a scan was planned to do, for its log line and for ``last_plan()``.
+
+EXPLAIN cannot show it, since every filter stays with Spark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import sys
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import StringType, StructField, StructType
+
+from pyspark_rmqindex.scan.pushdown import state_directory
+from rmqindex import RmqIndexError
+from rmqindex.storage.records import RecordKind, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from rmqindex.storage.records import Fields
+
+__all__ = [
+    "ScanPlan",
+    "log_plan",
+    "log_warning",
+    "plan_from_schema",
+    "plan_schema",
+    "record_plan",
+]
+
+_LOGGER = logging.getLogger("pyspark_rmqindex")
+_LEVEL_VARIABLE = "RMQINDEX_LOG_LEVEL"
+# Longer lists are cut in the log line.
+_SHOWN = 3
+# The option that asks for a plan, which is no part of what names the relation; and the field and
+# key of the answer.
+_ASKING = "lastplan"
+_METADATA = "plan"
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """What the last planned scan of a relation reads.
+
+    Attributes:
+        pairs: The (topic, key) pairs that are looked up, those of earlier queries on the same
+            ``table()`` included; None where no keys are looked up.
+        key_hashes: The key hashes that are looked up; None where none are.
+        filters: What was pushed down, as text.
+        files_kept: How many files are read.
+        files_total: How many files the paths hold.
+        entries: How many entries a scan reads; for a lookup, how many it searches.
+        partitions: How many tasks.
+    """
+
+    pairs: tuple[tuple[str, str], ...] | None
+    key_hashes: tuple[int, ...] | None
+    filters: tuple[str, ...]
+    files_kept: int
+    files_total: int
+    entries: int
+    partitions: int
+
+    def __str__(self) -> str:
+        """Return one line."""
+        if self.pairs is not None:
+            what = f"looking up {_counted(self.pairs, 'pair')}"
+        elif self.key_hashes is not None:
+            what = f"looking up {_counted(self.key_hashes, 'key hash', 'key hashes')}"
+        else:
+            what = "scanning"
+        rest = [text for text in self.filters if not _is_shown(text, self)]
+        filters = f" where {' and '.join(rest)}" if rest else ""
+        return (
+            f"{what} in {self.files_kept} of {self.files_total} files ({self.entries} entries), "
+            f"{self.partitions} partition{'' if self.partitions == 1 else 's'}{filters}"
+        )
+
+
+def _is_shown(filter_: str, plan: ScanPlan) -> bool:
+    """Tell whether a line shows a filter anyhow: as a pair, or because it is always true."""
+    column, _, rest = filter_.partition(" ")
+    return (
+        rest == "IS NOT NULL"
+        or filter_ == "position >= 1"
+        or (plan.pairs is not None and column in {"topic", "key"})
+        or (plan.key_hashes is not None and column == "key_hash")
+    )
+
+
+def _counted(values: tuple[object, ...], one: str, many: str = "") -> str:
+    shown = ", ".join(str(value) for value in values[:_SHOWN])
+    more = ", .." if len(values) > _SHOWN else ""
+    return f"{len(values)} {one if len(values) == 1 else many or one + 's'} [{shown}{more}]"
+
+
+def _record_path(options: Mapping[str, str]) -> Path:
+    """Return where the last plan of a relation with these options is kept."""
+    items = ((name.lower(), value) for name, value in options.items())
+    identity = json.dumps(sorted(item for item in items if item[0] != _ASKING))
+    digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()
+    return state_directory() / f"plan-{digest}.json"
+
+
+def record_plan(options: Mapping[str, str], plan: ScanPlan) -> None:
+    """Keep a plan for ``last_plan()``; a full or read-only disk only loses that."""
+    with contextlib.suppress(OSError, RmqIndexError):
+        path = _record_path(options)
+        fresh = path.with_suffix(f".{os.getpid()}")
+        fresh.write_text(json.dumps(asdict(plan)))
+        fresh.replace(path)
+
+
+def plan_schema(options: Mapping[str, str]) -> StructType:
+    """Return a schema that carries the last plan of a relation with these options, if any.
+
+    A schema is what a planning process can say to the driver without a job.
+
+    Raises:
+        RmqIndexError: The file that holds the plan is damaged.
+        OSError: It cannot be read.
+    """
+    plan = None
+    try:
+        path = _record_path(options)
+    except RmqIndexError:  # another user's directory, where no plan was written
+        pass
+    else:
+        plan = _PLAN.read(path)
+    metadata = {} if plan is None else {_METADATA: json.dumps(asdict(plan))}
+    return StructType([StructField(_METADATA, StringType(), metadata=metadata)])
+
+
+def plan_from_schema(schema: StructType) -> ScanPlan | None:
+    """Return what :func:`plan_schema` put into a schema; None if there was no plan."""
+    text = schema[_METADATA].metadata.get(_METADATA)
+    if text is None:
+        return None
+    return _PLAN.parse("the schema of last_plan()", text.encode())
+
+
+def _plan_of(fields: Fields) -> ScanPlan:
+    pairs, key_hashes, filters = (fields.get(name) for name in ("pairs", "key_hashes", "filters"))
+    if pairs is not None:
+        pairs = tuple(tuple(_texts("pairs", pair)) for pair in fields.items("pairs"))
+    if key_hashes is not None:
+        key_hashes = tuple(fields.items("key_hashes"))
+        if any(type(each) is not int for each in key_hashes):
+            raise ValueError("key_hashes: expected integers")
+    counts = ("files_kept", "files_total", "entries", "partitions")
+    return ScanPlan(
+        pairs,
+        key_hashes,
+        tuple(_texts("filters", filters)),
+        *(fields.integer(name, 0, 2**63 - 1) for name in counts),
+    )
+
+
+def _texts(name: str, value: object) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ValueError(f"{name}: expected texts, got {shortened(value)}")
+    return value
+
+
+_PLAN = RecordKind("the plan of a scan", _plan_of, "run the query again", limit=1 << 28)
+
+
+def log_plan(plan: ScanPlan | str, level: str | None) -> None:
+    """Write one INFO line to standard error, unless the level is above it.
+
+    Args:
+        plan: What to show.
+        level: ``INFO`` or ``WARNING``; None for what the environment variable
+            ``RMQINDEX_LOG_LEVEL`` says, else ``INFO``.
+    """
+    _prepare_logger()
+    name = (level or os.environ.get(_LEVEL_VARIABLE, "INFO")).upper()
+    known = logging.getLevelNamesMapping()
+    _LOGGER.setLevel(known.get(name, logging.INFO))
+    _LOGGER.info("%s", plan)
+
+
+def log_warning(text: str) -> None:
+    """Write one line to standard error, whatever the level."""
+    _prepare_logger()
+    _LOGGER.warning("%s", text)
+
+
+def _prepare_logger() -> None:
+    if not _LOGGER.handlers:
+        handler = _StandardError()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        _LOGGER.addHandler(handler)
+        _LOGGER.propagate = False  # a handler of the root would write the line once more
+
+
+class _StandardError(logging.StreamHandler):  # type: ignore[type-arg]
+    """Writes to what ``sys.stderr`` is at the moment: Spark exchanges it between plannings."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        return sys.stderr

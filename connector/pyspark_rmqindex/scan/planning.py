@@ -1,0 +1,130 @@
+"""Files and what is wanted of them to partitions: pure functions.
+
+A scan reads entry ranges of about ``max_bytes``; a lookup reads a few pages a key and file, so
+many files go into one partition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark_rmqindex.scan.partitions import FileSlice, IndexPartition, Query
+from rmqindex import index_key, key_hash
+from rmqindex.geometry.layout import ENTRY_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pyspark_rmqindex.scan.filters import Wanted
+
+__all__ = ["Packing", "apportion", "matching_pairs", "prune"]
+
+# What one hash costs in a file: a page of slots and one or two of entries.
+_LOOKUP_BYTES = 12 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """How slices are packed into partitions.
+
+    Attributes:
+        max_bytes: Bytes a partition aims at.
+        open_bytes: What opening a file costs, as bytes read in the same time.
+    """
+
+    max_bytes: int
+    open_bytes: int
+
+
+def matching_pairs(
+    pairs: Iterable[tuple[str, str]], key_hashes: Iterable[int]
+) -> tuple[tuple[str, str], ...]:
+    """Return the pairs whose hash is one of the given ones."""
+    hashes = set(key_hashes)
+    return tuple(pair for pair in pairs if key_hash(index_key(*pair)) in hashes)
+
+
+def prune(files: Iterable[FileSlice], wanted: Wanted) -> list[FileSlice]:
+    """Leave out the files and the ends of files that cannot hold what is wanted.
+
+    Only what the header proves: no entry reads as earlier than its file's ``begin_timestamp``.
+    The ``end_*`` fields are those of the last put, not the greatest, and offsets come in any
+    order, so they prove nothing.
+
+    Args:
+        files: Whole files.
+        wanted: What the scan must find.
+
+    Returns:
+        The slices that are left, in the same order.
+    """
+    if (
+        wanted.time.is_empty
+        or wanted.phy_offset.is_empty
+        or wanted.position.is_empty
+        or wanted.pairs == frozenset()
+        or wanted.key_hashes == frozenset()
+        or wanted.stores == frozenset()
+    ):
+        return []
+    kept = []
+    low, high = wanted.position.low, wanted.position.high
+    latest = wanted.time.high
+    for each in files:
+        start = each.start if low is None else max(each.start, low)
+        stop = each.stop if high is None else min(each.stop, high + 1)
+        if start < stop and (latest is None or each.begin_timestamp <= latest):
+            kept.append(replace(each, start=start, stop=stop))
+    return kept
+
+
+def apportion(slices: Sequence[FileSlice], query: Query, packing: Packing) -> list[IndexPartition]:
+    """Divide slices among partitions, in order.
+
+    Args:
+        slices: What is to be read.
+        query: What is searched for in each.
+        packing: How much goes into one partition.
+
+    Returns:
+        Partitions of about ``packing.max_bytes`` each.
+    """
+    if query.is_lookup:
+        hashes = len(query.pairs if query.pairs is not None else query.key_hashes or ())
+        cost: Callable[[FileSlice], int] = lambda each: min(  # noqa: E731
+            hashes * _LOOKUP_BYTES, each.limit * ENTRY_SIZE
+        )
+        pieces: Iterable[FileSlice] = slices
+    else:
+        cost = _scan_bytes
+        pieces = (piece for each in slices for piece in _split(each, packing.max_bytes))
+    partitions: list[IndexPartition] = []
+    pack: list[FileSlice] = []
+    filled = 0
+    for piece in pieces:
+        size = packing.open_bytes + cost(piece)
+        if pack and filled + size > packing.max_bytes:
+            partitions.append(IndexPartition(tuple(pack), query))
+            pack, filled = [], 0
+        pack.append(piece)
+        filled += size
+    if pack:
+        partitions.append(IndexPartition(tuple(pack), query))
+    return partitions
+
+
+def _scan_bytes(each: FileSlice) -> int:
+    return (each.stop - each.start) * ENTRY_SIZE
+
+
+def _split(each: FileSlice, max_bytes: int) -> Iterable[FileSlice]:
+    """Cut a slice into equal parts of at most ``max_bytes``, at least one entry each."""
+    count = each.stop - each.start
+    parts = -(-count // max(max_bytes // ENTRY_SIZE, 1))
+    for part in range(parts):
+        yield replace(
+            each,
+            start=each.start + count * part // parts,
+            stop=each.start + count * (part + 1) // parts,
+        )

@@ -1,0 +1,483 @@
+"""The readers: planning on the driver's host, reading in the tasks."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceReader
+
+from pyspark_rmqindex.files.listing import list_slices, open_slice
+from pyspark_rmqindex.files.logs import absolute_log, find_log, folder_of
+from pyspark_rmqindex.files.planned import as_planned
+from pyspark_rmqindex.files.stores import store_of, store_of_log
+from pyspark_rmqindex.options.bounds import EXECUTION_ID, planned_bound, task_bound
+from pyspark_rmqindex.options.options import AUTO
+from pyspark_rmqindex.options.reaching import reaching_s3
+from pyspark_rmqindex.scan.batches import BatchBuilder, keep, merge
+from pyspark_rmqindex.scan.filters import (
+    EVERYTHING,
+    Range,
+    Wanted,
+    column_of,
+    filter_text,
+    filters_to_wanted,
+)
+from pyspark_rmqindex.scan.partitions import IndexPartition, LocalBound, Query
+from pyspark_rmqindex.scan.plan_log import ScanPlan, log_plan, record_plan
+from pyspark_rmqindex.scan.planning import Packing, apportion, matching_pairs, prune
+from pyspark_rmqindex.scan.pushdown import check_generation, locked_state
+from pyspark_rmqindex.scan.verification import NEEDED, VERIFIED, Verifier, may_hold, settled
+from pyspark_rmqindex.schema import EXTRA_MESSAGE_COLUMNS, KEY_COLUMNS, MATCH_COLUMN
+from rmqindex import index_key_hashes
+from rmqindex.commitlog.planned_log import PlannedLog
+from rmqindex.keys.utf8 import is_utf8
+from rmqindex.storage.s3 import iterated_with
+from rmqindex.time_units import to_milliseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+    from pyspark.sql.datasource import Filter, InputPartition
+    from pyspark.sql.types import StructType
+
+    from pyspark_rmqindex.options.options import ReadOptions
+    from pyspark_rmqindex.scan.partitions import FileSlice
+    from rmqindex import IndexFile
+
+__all__ = ["IndexReader", "PushdownReader", "plan_files", "wanted_by", "with_logs"]
+
+_PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
+# What an entry does not hold itself, or not exactly.
+_OF_MESSAGES = frozenset({*KEY_COLUMNS, *EXTRA_MESSAGE_COLUMNS, MATCH_COLUMN, "store_timestamp"})
+
+
+class PlannedFiles(NamedTuple):
+    """The work on some files.
+
+    Attributes:
+        query: What is searched for.
+        slices: What is left of the files.
+        partitions: Their division among tasks.
+    """
+
+    query: Query
+    slices: list[FileSlice]
+    partitions: list[IndexPartition]
+
+
+def wanted_by(options: ReadOptions) -> Wanted:
+    """Return what the options of a read without pushdown ask for, but for times."""
+    pairs, hashes = options.pairs, options.key_hashes
+    if pairs is not None and hashes is not None:
+        pairs, hashes = matching_pairs(pairs, hashes), None
+    return Wanted(
+        pairs=None if pairs is None else frozenset(pairs),
+        key_hashes=None if hashes is None else frozenset(hashes),
+    )
+
+
+def plan_files(
+    options: ReadOptions, wanted: Wanted, files: Sequence[FileSlice], *, remote: bool
+) -> PlannedFiles:
+    """Leave out what is not wanted of some files, and divide the rest among tasks.
+
+    Args:
+        options: The options of the read, of which the times matter here.
+        wanted: What else is wanted.
+        files: Whole files, or parts of them.
+        remote: Whether any of them is not a local file.
+
+    Raises:
+        RmqIndexError: The CommitLog is not there, or is of a kind that cannot be read.
+        ValueError: One log is given for several stores that have their own.
+    """
+    begin, end = planned_bound(options.begin, up=True), planned_bound(options.end, up=False)
+    if wanted.pairs is not None:  # no STRING holds another key
+        wanted = replace(
+            wanted, pairs=frozenset(pair for pair in wanted.pairs if is_utf8("".join(pair)))
+        )
+    # A local time may lie anywhere within the widest zones, as far as is known here.
+    wanted = replace(
+        wanted,
+        time=wanted.time
+        & Range(
+            begin if isinstance(begin, int) else None,
+            to_milliseconds(end.time.latest, up=False) if isinstance(end, LocalBound) else end,
+        ),
+    )
+    query = Query(
+        pairs=None if wanted.pairs is None else tuple(sorted(wanted.pairs)),
+        key_hashes=None if wanted.key_hashes is None else tuple(sorted(wanted.key_hashes)),
+        time=wanted.time,
+        phy_offset=wanted.phy_offset,
+        begin=begin if isinstance(begin, LocalBound) else None,
+        end=end if isinstance(end, LocalBound) else None,
+    )
+    if options.commit_log is not None:
+        files = with_logs(files, options.commit_log)
+        # The messages' own times may lie before what their entries say.
+        if not wanted.time.is_empty:
+            wanted = replace(wanted, time=EVERYTHING)
+    slices = prune(files, wanted)
+    packing = Packing(options.max_partition_bytes, 4 * 2**20 if remote else 2**18)
+    return PlannedFiles(query, slices, apportion(slices, query, packing))
+
+
+class IndexReader(DataSourceReader):
+    """Reads what the options ask for.
+
+    It does not take filters: Spark would refuse it wherever the pushdown conf is off, and a plan
+    that narrows is not safe to share between the scans of one ``load()``.
+    """
+
+    def __init__(
+        self, options: ReadOptions, schema: StructType, raw_options: dict[str, str]
+    ) -> None:
+        """Keep what was asked.
+
+        Args:
+            options: The options, checked.
+            schema: The requested columns, checked.
+            raw_options: The options as Spark passed them, by which the plan is recorded.
+        """
+        self._options = options
+        self._s3 = options.s3
+        self._schema = schema
+        self._raw_options = raw_options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """List the files and divide the work.
+
+        Raises:
+            RmqIndexError: A path is missing or is not what it should be.
+        """
+        return self._plan(wanted_by(self._options), ())
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the slices of one task.
+
+        Raises:
+            CorruptIndexError: Malformed bytes, in the mode ``FAILFAST``.
+            RmqIndexError: A file is not the planned one any more.
+            ValueError: A local time whose zone cannot be known.
+        """
+        if not isinstance(partition, IndexPartition):
+            return  # Spark runs one task where there is nothing to read
+        query = partition.query
+        times = query.time & Range(
+            task_bound(query.begin, up=True), task_bound(query.end, up=False)
+        )
+        if times.is_empty:
+            return
+        batches = iterated_with(self._s3, self._batches(partition, times))
+        yield from as_planned(merge(batches))
+
+    def _batches(self, partition: IndexPartition, times: Range) -> Iterator[pa.RecordBatch]:
+        query = partition.query
+        builder = BatchBuilder(self._schema)
+        finder = _Lookup(query) if query.is_lookup else None
+        with contextlib.ExitStack() as stack:
+            check: _Check | None = None
+            if _is_compared(query, builder, self._options):
+                verifier = stack.enter_context(Verifier(self._options, builder.types))
+                check = _Check(verifier, self._options, times)
+            for each in partition.slices:
+                with open_slice(each, self._options) as file:
+                    if file is None:
+                        continue
+                    if finder is None:
+                        yield from _scan(file, each, query, times, builder, check)
+                    else:
+                        yield from finder.find(file, each, times, builder, check)
+
+    @reaching_s3
+    def _plan(self, wanted: Wanted, filters: Sequence[Filter]) -> list[IndexPartition]:
+        """Make the partitions, and show what they are."""
+        options = self._options
+        files, total, remote = list_slices(options, wanted.stores)
+        query, slices, partitions = plan_files(options, wanted, files, remote=remote)
+        plan = ScanPlan(
+            pairs=query.pairs,
+            key_hashes=query.key_hashes,
+            filters=tuple(filter_text(each) for each in filters),
+            files_kept=len(slices),
+            files_total=total,
+            entries=sum(each.stop - each.start for each in slices),
+            partitions=len(partitions),
+        )
+        log_plan(plan, options.log_level)
+        record_plan(self._raw_options, plan)
+        return partitions
+
+
+class PushdownReader(IndexReader):
+    """The reader of ``table()``: WHERE is pushed down to slots, entries and files."""
+
+    def __init__(
+        self,
+        options: ReadOptions,
+        schema: StructType,
+        raw_options: dict[str, str],
+        state: str | None,
+    ) -> None:
+        """Keep what was asked.
+
+        Args:
+            options: The options, checked.
+            schema: The requested columns, checked.
+            raw_options: The options as Spark passed them, by which the plan is recorded.
+            state: Where the relation's earlier plannings are kept.
+        """
+        super().__init__(options, schema, raw_options)
+        self._state = state
+        self._arrival = time.monotonic()
+        self._planned: list[IndexPartition] | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave the plan out: it travels in the partitions, each with its own part."""
+        return {**self.__dict__, "_planned": None}
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802  (Spark's name)
+        """Plan what these filters and those of every earlier planning of the relation ask for.
+
+        Args:
+            filters: What Spark pushes down.
+
+        Returns:
+            All of them: another scan of the relation may run with this plan, so Spark must filter
+            again.
+
+        Raises:
+            ValueError: ``topic`` and ``key`` are not bound, or too many pairs are; or the
+                relation was not made by ``table()``.
+        """
+        _check_built_in_filter(filters)
+        wanted = filters_to_wanted(filters, keys=self._options.key_columns)
+        if self._state is None:
+            raise ValueError("option 'pushdown': this relation has no record of its queries")
+        with locked_state(self._state, self._arrival) as state:
+            partitions = self._plan(state.widen(wanted), filters)
+            # Even where there is nothing to read, a task must be able to judge its plan.
+            self._planned = [
+                replace(each, generation=state.generation)
+                for each in partitions or [IndexPartition((), Query())]
+            ]
+        return filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return what was planned.
+
+        Raises:
+            ValueError: No filter was pushed down.
+        """
+        if self._planned is None:
+            raise ValueError(_NO_FILTER)
+        return self._planned
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the slices of one task.
+
+        Raises:
+            ValueError: The pushdown conf was turned off since the plan was made, or two queries
+                were planned at once, so that Spark may have given this scan the plan of another.
+        """
+        _check_conf()
+        if self._state is not None and isinstance(partition, IndexPartition):
+            check_generation(self._state, partition.generation)
+        yield from super().read(partition)
+
+
+_NO_FILTER = (
+    "option 'pushdown': expected at least the filter position >= 1 on every query, so that Spark "
+    "plans each scan anew, got none; use pyspark_rmqindex.table(), which adds it, or leave the "
+    "option out"
+)
+
+
+def _check_built_in_filter(filters: Sequence[Filter]) -> None:
+    """Refuse a relation without the filter on ``position`` that makes Spark plan each scan anew.
+
+    Where a query itself compares ``position`` with a constant, Spark may push that instead.
+    """
+    if not any(column_of(each) == "position" and hasattr(each, "value") for each in filters):
+        raise ValueError(_NO_FILTER)
+
+
+def _check_conf() -> None:
+    context = TaskContext.get()
+    if context is None:
+        return
+    if context.getLocalProperty(EXECUTION_ID) is None:
+        raise ValueError(
+            "table(): expected a DataFrame action or SQL, got an RDD action (.rdd, foreach), which "
+            "does not let its tasks see whether pushdown is still on; use collect, toLocalIterator "
+            "or mapInArrow, or spark.read.format('rmqindex') with the options topic and keys"
+        )
+    if context.getLocalProperty(_PUSHDOWN_CONF) != "true":
+        raise ValueError(
+            f"{_PUSHDOWN_CONF}: expected true for as long as a table() is used, got "
+            f"{context.getLocalProperty(_PUSHDOWN_CONF)}; rows could be missing. Set it to true "
+            "again, or make a fresh table()"
+        )
+
+
+def with_logs(files: Sequence[FileSlice], commit_log: str) -> list[FileSlice]:
+    """Say of each file where its messages are, and what that log is recognised by in a task.
+
+    Raises:
+        RmqIndexError: The CommitLog is not there, or is of a kind that cannot be read.
+        ValueError: One log is given for several stores that have their own.
+    """
+    if commit_log != AUTO:
+        _check_one_log(files, absolute_log(commit_log))
+    logs: dict[str, str | None] = {}
+    for each in files:
+        folder = folder_of(each.name_path)
+        if folder not in logs:
+            logs[folder] = find_log(each.name_path, commit_log)
+    planned: dict[str | None, PlannedLog | None] = {
+        log: None if log is None else PlannedLog.of(log) for log in dict.fromkeys(logs.values())
+    }
+    return [replace(each, commit_log=planned[logs[folder_of(each.name_path)]]) for each in files]
+
+
+def _check_one_log(files: Sequence[FileSlice], log: str) -> None:
+    """Refuse one log for several stores, unless none of them has another of its own."""
+    stores = {store_of(each.name_path): each.name_path for each in files}
+    if len(stores) < 2:
+        return
+    for store, name_path in stores.items():
+        own = find_log(name_path, AUTO)
+        if own is not None and store != store_of_log(log):
+            raise ValueError(
+                f"option 'commitLog': expected 'auto' for several stores, by which each has its "
+                f"own, got {log}, but {store} has {own}"
+            )
+
+
+def _is_compared(query: Query, builder: BatchBuilder, options: ReadOptions) -> bool:
+    """Tell whether anything that is asked for depends on the messages."""
+    return options.has_log and (
+        query.pairs is not None
+        or options.unverified != "keep"
+        or not query.time.is_everything
+        or query.begin is not None
+        or query.end is not None
+        or not _OF_MESSAGES.isdisjoint(builder.types.names)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """Compares entries with their messages, and keeps what is asked for.
+
+    Attributes:
+        verifier: Compares.
+        options: The options of the read.
+        times: Store times to keep, epoch milliseconds.
+    """
+
+    verifier: Verifier
+    options: ReadOptions
+    times: Range
+
+    def run(
+        self, file: IndexFile, each: FileSlice, entries: pa.RecordBatch
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the entries that are returned, with what their messages say."""
+        for checked in self.verifier.check(file, each, entries):
+            batch = _of_pairs(checked) if "bound_key" in checked.schema.names else checked
+            ranges = {} if self.times.is_everything else {"store_timestamp": self.times}
+            for kept in keep(batch, ranges):
+                yield settled(kept, each, self.options)
+
+
+def _of_pairs(checked: pa.RecordBatch) -> pa.RecordBatch:
+    """Drop the hash collisions of a lookup; what is not verified carries what was asked for."""
+    same = pc.and_(
+        pc.equal(checked.column("topic"), checked.column("bound_topic")),
+        pc.equal(checked.column("key"), checked.column("bound_key")),
+    )
+    verified = pc.equal(checked.column(MATCH_COLUMN), VERIFIED)
+    kept = checked.filter(pc.or_(pc.invert(verified), same.fill_null(False)))
+    columns = dict(zip(kept.schema.names, kept.columns, strict=True))
+    for name in KEY_COLUMNS:
+        columns[name] = columns.pop(f"bound_{name}")
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _scan(
+    file: IndexFile,
+    each: FileSlice,
+    query: Query,
+    times: Range,
+    builder: BatchBuilder,
+    check: _Check | None,
+) -> Iterator[pa.RecordBatch]:
+    ranges = _ranges(query, times if check is None else EVERYTHING)
+    needed = [] if check is None else [*NEEDED, "time_diff"]
+    columns = list(dict.fromkeys([*builder.entry_columns, *ranges, *needed])) or ["position"]
+    for batch in file.scan(each.start, each.stop, columns):
+        for kept in keep(batch, ranges):
+            if check is None:
+                yield builder.build(kept, each.name_path)
+            else:
+                for checked in check.run(file, each, may_hold(kept, check.times)):
+                    yield builder.build(checked, each.name_path)
+
+
+def _ranges(query: Query, times: Range) -> dict[str, Range]:
+    """Return the ranges that restrict anything, by column."""
+    ranges = {"store_timestamp": times, "phy_offset": query.phy_offset}
+    return {name: bounds for name, bounds in ranges.items() if not bounds.is_everything}
+
+
+class _Lookup:
+    """Looks the same hashes up in one file after the other."""
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+        self._texts: dict[str, pa.Array] | None = None
+        if query.pairs is not None:
+            topics = [topic for topic, _ in query.pairs]
+            keys = [key for _, key in query.pairs]
+            self._texts = {
+                "topic": pa.array(topics, pa.string()),
+                "key": pa.array(keys, pa.string()),
+            }
+            self._hashes: NDArray[np.int32] = index_key_hashes(topics, keys)
+        else:
+            self._hashes = np.array(query.key_hashes or (), np.int32)
+
+    def find(
+        self,
+        file: IndexFile,
+        each: FileSlice,
+        times: Range,
+        builder: BatchBuilder,
+        check: _Check | None,
+    ) -> Iterator[pa.RecordBatch]:
+        ranges = _ranges(self._query, times if check is None else EVERYTHING)
+        if each.start > 1 or each.stop < each.limit:
+            ranges["position"] = Range(each.start, each.stop - 1)
+        for found in keep(file.lookup(self._hashes, each.limit), ranges):
+            texts = None
+            if self._texts is not None:
+                place = found.column("query")
+                texts = {name: array.take(place) for name, array in self._texts.items()}
+            if check is None:
+                yield builder.build(found, each.name_path, texts)
+                continue
+            bound = found
+            for name, text in (texts or {}).items():
+                bound = bound.append_column(f"bound_{name}", text)
+            for checked in check.run(file, each, bound):
+                yield builder.build(checked, each.name_path)

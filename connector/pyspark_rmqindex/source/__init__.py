@@ -1,0 +1,1 @@
+"""Spark's data sources: ``rmqindex``, ``rmqcommitlog`` and ``rmqconsumequeue``."""

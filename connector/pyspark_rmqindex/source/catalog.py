@@ -1,0 +1,175 @@
+"""The options of a catalog table, which its columns carry.
+
+Spark 4.1 to 4.3 drop the OPTIONS of CREATE TABLE, but ask for the columns with them, and keep the
+columns with their metadata: so the options are stored there.
+What is given at the reference instead (``WITH``, or ``spark.read.options(..).table(..)``) is
+refused, since one statement resolves each table once: the first WITH would stand for all others,
+and the data source would never see these.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import StructField, StructType
+
+from pyspark_rmqindex.options.options import OPTIONS
+from rmqindex.storage.sources import is_remote, local_path
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = [
+    "check_paths",
+    "check_pushdown",
+    "created_options",
+    "may_be_catalog_table",
+    "relation_options",
+    "stored_options",
+    "with_options",
+]
+
+_METADATA = "rmqindex.options"
+# What Spark puts before the names of CREATE TABLE's OPTIONS.
+_PREFIX = "option."
+_SECRETS = frozenset(option.name.lower() for option in OPTIONS if option.secret)
+_ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+def created_options(raw: Mapping[str, str]) -> dict[str, str] | None:
+    """Return the options of a CREATE TABLE; None where it is a load that asks for its columns.
+
+    Raises:
+        ValueError: A path that Spark may have changed, or a key of S3.
+    """
+    given = {name.lower(): value for name, value in raw.items()}
+    if "provider" not in given:
+        return None
+    options = {
+        name.removeprefix(_PREFIX): value
+        for name, value in given.items()
+        if name.startswith(_PREFIX)
+    }
+    for name in options:
+        if name in _SECRETS:
+            raise ValueError(
+                f"option {name!r}: not in CREATE TABLE, since the catalog would show it; give the "
+                "cluster's environment or role the key, or name it in WITH where the table is used"
+            )
+    path = given.get("path")
+    if path is not None:
+        options["path"] = _created_path(path)
+    return options
+
+
+def _created_path(path: str) -> str:
+    """Return the path of a CREATE TABLE, if it is what was written there."""
+    if "%" in path or "?" in path:
+        raise ValueError(
+            "option 'path': expected no % and no ? in CREATE TABLE, where Spark rewrites paths, "
+            f"got {path}; give the option paths as a JSON list instead, which Spark leaves alone: "
+            "OPTIONS (paths '[\"..\"]')"
+        )
+    return path if is_remote(path) else str(local_path(path))
+
+
+def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
+    """Return the columns with the options, but for keys of S3, in the metadata of each."""
+    kept = {name: value for name, value in options.items() if name.lower() not in _SECRETS}
+    text = json.dumps(dict(sorted(kept.items())))
+    return StructType(
+        [
+            StructField(field.name, field.dataType, field.nullable, {_METADATA: text})
+            for field in schema.fields
+        ]
+    )
+
+
+def stored_options(schema: StructType) -> dict[str, str] | None:
+    """Return the options that columns carry; None where they carry none.
+
+    Raises:
+        ValueError: They carry different ones.
+    """
+    texts = {field.metadata[_METADATA] for field in schema.fields if _METADATA in field.metadata}
+    if not texts:
+        return None
+    if len(texts) > 1:
+        raise ValueError("schema: expected the columns of one catalog table, got those of several")
+    options: dict[str, str] = json.loads(texts.pop())  # noqa: TID251  (what with_options put there)
+    return options
+
+
+def relation_options(schema: StructType, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the options with which a relation is read.
+
+    Args:
+        schema: Its columns, as Spark asks for them.
+        given: The options that Spark passes: those of a load, or what a reference to a catalog
+            table adds.
+
+    Raises:
+        ValueError: A reference to a catalog table changes an option.
+    """
+    options = {name.lower(): value for name, value in given.items()}
+    stored = stored_options(schema)
+    if stored is None:
+        return options
+    added = {name: value for name, value in options.items() if name not in _SECRETS}
+    if added and added != stored:
+        raise ValueError(
+            f"{', '.join(f'option {name!r}' for name in sorted(added))}: not for a catalog table, "
+            "which is read with the options of its CREATE TABLE. In one statement, Spark 4.1 to "
+            "4.3 let the first WITH on a table stand for all others, so that rows could be those "
+            "of another store. Create another table: CREATE TABLE .. USING .. OPTIONS (path '..')"
+        )
+    return stored | options
+
+
+def may_be_catalog_table(given: Mapping[str, str]) -> bool:
+    """Tell whether a relation can be a catalog table, whose options only its columns say."""
+    return {"path", "paths"}.isdisjoint(name.lower() for name in given)
+
+
+def check_paths(paths: Sequence[str], *, created: bool = False) -> None:
+    """Refuse a relation without a path, and a catalog table whose path depends on who reads it.
+
+    Args:
+        paths: The paths of the relation.
+        created: Whether they are those of a CREATE TABLE.
+
+    Raises:
+        ValueError: There is none, or one is relative in a CREATE TABLE.
+    """
+    if not paths:
+        raise ValueError(
+            "option 'path': expected a path, in load() or as an option, got none. A catalog table "
+            "keeps its options only where it was created without a list of columns: CREATE TABLE "
+            ".. USING .. OPTIONS (path '/data/store')"
+        )
+    for path in paths if created else ():
+        if not _ABSOLUTE.match(path):
+            raise ValueError(
+                f"option 'path': expected an absolute path in CREATE TABLE, got {path}"
+            )
+
+
+def check_pushdown(schema: StructType, options: Mapping[str, str]) -> None:
+    """Refuse pushdown where Spark may have taken the options from another reference to a table.
+
+    ``table()`` names its relation; CREATE TABLE and CREATE TEMPORARY VIEW without a list of columns
+    have their options in the columns.
+
+    Raises:
+        ValueError: Neither is so.
+    """
+    if "relation" not in options and stored_options(schema) is None:
+        raise ValueError(
+            "option 'pushdown': expected a relation that keeps its own options, got WITH, or a "
+            "list of columns. In one statement, Spark 4.1 to 4.3 let the first WITH on a catalog "
+            "table stand for all others, so that rows could be those of another store. Create one "
+            "table for each store, without columns: CREATE TABLE .. USING rmqindex OPTIONS (path "
+            "'/data/store', pushdown 'true'); from Python, use pyspark_rmqindex.table()"
+        )

@@ -1,0 +1,164 @@
+"""The data source itself: ``spark.read.format("rmqindex")`` and ``df.write.format("rmqindex")``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+
+from pyspark_rmqindex.options.options import read_options, wants_pushdown
+from pyspark_rmqindex.options.stream import schema_options, stream_options
+from pyspark_rmqindex.schema import check_columns, check_schema, finding_schema, full_schema
+from pyspark_rmqindex.source.catalog import (
+    check_paths,
+    check_pushdown,
+    created_options,
+    may_be_catalog_table,
+    relation_options,
+    with_options,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+    from pyspark.sql.types import StructType
+
+__all__ = ["DefaultSource"]
+
+
+class DefaultSource(DataSource):
+    """Apache RocketMQ IndexFiles.
+
+    Spark finds it by its name, with no registration.
+    The options are in the documentation's table; the columns are ``key_hash INT``,
+    ``phy_offset BIGINT``, ``store_timestamp TIMESTAMP``, ``time_diff INT``, ``slot INT``,
+    ``position INT``, ``prev_position INT``, ``file_path STRING``, and before them
+    ``topic STRING`` and ``key STRING`` where keys are looked up, or known from a CommitLog; this
+    also gives ``match_state STRING`` and the columns of the message.
+    Where several stores may be read, ``store STRING`` tells them apart.
+    """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        """Keep the options; runs once for each ``load()``, and is pickled along from there.
+
+        So this is where the identity of a relation is made under which its plans are widened.
+
+        Args:
+            options: As the user gave them; they are checked later, where an error is shown.
+        """
+        super().__init__(options)
+        self._relation_state: str | None = None
+        if wants_pushdown(options) or may_be_catalog_table(options):
+            from pyspark_rmqindex.scan.pushdown import create_state  # noqa: PLC0415
+
+            self._relation_state = create_state()
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "rmqindex"
+
+    def schema(self) -> StructType:
+        """Return every column that the options make known.
+
+        Raises:
+            ValueError: An unknown option or a bad value.
+        """
+        created = created_options(self.options)
+        raw = dict(self.options) if created is None else created
+        options = schema_options(raw)
+        if options.last_plan:
+            from pyspark_rmqindex.scan.plan_log import plan_schema  # noqa: PLC0415
+
+            return plan_schema(raw)
+        check_paths(options.paths, created=created is not None)
+        if options.audit:
+            schema = finding_schema()
+        else:
+            schema = full_schema(
+                keys=options.has_keys,
+                log=options.has_log,
+                message=options.message,
+                store=options.has_store,
+            )
+        keeps_options = created is not None or (options.pushdown and "relation" not in raw)
+        return with_options(schema, raw) if keeps_options else schema
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of the requested columns.
+
+        Raises:
+            ValueError: An unknown option, a bad value, or a column that is not there.
+        """
+        # Heavy imports stay out of the modules that Spark loads to list data sources.
+        from pyspark_rmqindex.scan.reader import IndexReader, PushdownReader  # noqa: PLC0415
+
+        raw = relation_options(schema, self.options)
+        options = read_options(raw)
+        check_paths(options.paths)
+        if options.audit:
+            from pyspark_rmqindex.scan.audit import AuditReader  # noqa: PLC0415
+
+            check_columns(schema, finding_schema())
+            return AuditReader(options, schema)
+        check_schema(schema, keys=options.has_keys, log=options.has_log)
+        if not options.pushdown:
+            return IndexReader(options, schema, raw)
+        from pyspark_rmqindex.scan.literals import explain_distant_times  # noqa: PLC0415
+
+        check_pushdown(schema, raw)
+        explain_distant_times()
+        return PushdownReader(options, schema, raw, self._relation_state)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)
+        """Return the reader of a stream; PySpark 4.2 and later have all that it needs.
+
+        It raises a ``ValueError`` when it is asked for anything, where an option or a column is
+        wrong, or PySpark is older.
+        """
+        from pyspark_rmqindex.stream.refusal import (  # noqa: PLC0415
+            RefusedStream,
+            check_spark_streams,
+        )
+
+        try:
+            check_spark_streams()
+            options = stream_options(relation_options(schema, self.options))
+            check_paths(options.read.paths)
+            check_schema(schema, keys=options.read.has_keys, log=options.read.has_log)
+        except ValueError as error:
+            refused: DataSourceStreamReader = RefusedStream(error)
+            return refused
+        from pyspark_rmqindex.stream.entries import IndexStreamReader  # noqa: PLC0415
+
+        reader: DataSourceStreamReader = IndexStreamReader(options, schema)
+        return reader
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return the writer.
+
+        Raises:
+            ValueError: An unknown option, a bad value, or columns that cannot be indexed.
+        """
+        from pyspark_rmqindex.write.writer import IndexWriter  # noqa: PLC0415
+
+        writer: DataSourceWriter = IndexWriter(schema, overwrite, self.options)
+        return writer
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """Return the writer of a stream.
+
+        Raises:
+            ValueError: An unknown option, a bad value, an output mode other than ``append``, or
+                columns that cannot be indexed.
+        """
+        from pyspark_rmqindex.stream.writer import IndexStreamWriter  # noqa: PLC0415
+
+        writer: DataSourceStreamWriter = IndexStreamWriter(schema, overwrite, self.options)
+        return writer

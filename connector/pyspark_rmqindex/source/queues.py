@@ -1,0 +1,61 @@
+"""The data source of ConsumeQueues: ``spark.read.format("rmqconsumequeue")``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader
+
+from pyspark_rmqindex.options.options import queue_options
+from pyspark_rmqindex.schema import check_columns, queue_schema
+from pyspark_rmqindex.source.catalog import (
+    check_paths,
+    created_options,
+    relation_options,
+    with_options,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+__all__ = ["QueueSource"]
+
+
+class QueueSource(DataSource):
+    """The units of Apache RocketMQ ConsumeQueues: where each queue's messages are in the log.
+
+    Spark finds it by its name, with no registration.
+    ``load`` takes a store, its ``consumequeue`` directory, or one below.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "rmqconsumequeue"
+
+    def schema(self) -> StructType:
+        """Return every column.
+
+        Raises:
+            ValueError: An unknown option or a bad value.
+        """
+        created = created_options(self.options)
+        options = queue_options(self.options if created is None else created)
+        check_paths(options.paths, created=created is not None)
+        schema = queue_schema()
+        return schema if created is None else with_options(schema, created)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of the requested columns.
+
+        Raises:
+            ValueError: An unknown option, a bad value, or a column that is not there.
+        """
+        # Heavy imports stay out of the modules that Spark loads to list data sources.
+        from pyspark_rmqindex.messages.queues import QueueReader  # noqa: PLC0415
+
+        options = queue_options(relation_options(schema, self.options))
+        check_paths(options.paths)
+        check_columns(schema, queue_schema())
+        reader: DataSourceReader = QueueReader(options, schema)
+        return reader

@@ -1,0 +1,240 @@
+"""The arguments of ``rmq_lookup`` in SQL, and what a call is planned to read.
+
+Spark asks for the columns of a call before it runs, with the values of its constant arguments.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import difflib
+import json
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    IntegerType,
+    LongType,
+    NullType,
+    StringType,
+    TimestampType,
+)
+from pyspark.sql.udtf import AnalyzeResult
+
+from pyspark_rmqindex.files.listing import list_slices
+from pyspark_rmqindex.options.options import AUTO, OPTIONS, option_text, read_options
+from pyspark_rmqindex.options.times import microseconds_of
+from pyspark_rmqindex.scan.filters import Range
+from pyspark_rmqindex.scan.reader import with_logs
+from pyspark_rmqindex.schema import full_schema
+from rmqindex.storage.s3 import using
+from rmqindex.time_units import to_milliseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql.udtf import AnalyzeArgument
+
+    from pyspark_rmqindex.options.options import ReadOptions
+    from pyspark_rmqindex.scan.partitions import FileSlice
+
+__all__ = ["LookupPlan", "bind", "check_path", "plan_call", "plan_files_of", "time_range"]
+
+T = TypeVar("T")
+
+_NAME = "rmq_lookup"
+_PARAMETERS = ("path", "topic", "key", "begin", "end")
+_REQUIRED = _PARAMETERS[:3]
+_TIMES = _PARAMETERS[3:]
+# Options of a load that say what a call says by its arguments, or that make no sense here.
+_NOT_HERE = frozenset(
+    {
+        "audit",
+        "beginTimestamp",
+        "endTimestamp",
+        "key",
+        "keyColumns",
+        "keyHash",
+        "keys",
+        "lastPlan",
+        "logLevel",
+        "maxPartitionBytes",
+        "path",
+        "paths",
+        "pushdown",
+        "relation",
+        "timeZone",
+        "topic",
+    }
+)
+_OPTIONS = tuple(
+    option.name for option in OPTIONS if "read" in option.scopes and option.name not in _NOT_HERE
+)
+_HOW = "how"
+_INNER, _LEFT = "inner", "left"
+
+
+@dataclass
+class LookupPlan(AnalyzeResult):
+    """What a call returns and reads; Spark hands it to every task.
+
+    Attributes:
+        options: The options of the read, without a path where this is not constant.
+        slices: The files, whole, with their CommitLogs; None where the path is not constant.
+        keeps_absent: Whether a key without any entry has a row of its own.
+    """
+
+    # The fields of the class before have defaults.
+    options: ReadOptions | None = None
+    slices: list[FileSlice] | None = field(default=None)
+    keeps_absent: bool = False
+
+
+def bind(args: Sequence[T], kwargs: Mapping[str, T]) -> tuple[dict[str, T], dict[str, T]]:
+    """Give the arguments of a call their names; the case of a name does not matter.
+
+    Returns:
+        The parameters by name, and the other named arguments, which are options.
+
+    Raises:
+        ValueError: One too many, one too few, or one named twice.
+    """
+    if len(args) > len(_PARAMETERS):
+        raise ValueError(
+            f"{_NAME}: expected at most {len(_PARAMETERS)} arguments without names "
+            f"({', '.join(_PARAMETERS)}), got {len(args)}; options are named: mode => 'FAILFAST'"
+        )
+    parameters = dict(zip(_PARAMETERS, args, strict=False))
+    options: dict[str, T] = {}
+    for name, value in kwargs.items():
+        lowered = name.lower()
+        target = parameters if lowered in _PARAMETERS else options
+        if lowered in target:
+            raise ValueError(f"{_NAME}: argument {name!r} is given twice")
+        target[lowered] = value
+    missing = [name for name in _REQUIRED if name not in parameters]
+    if missing:
+        got = " and ".join(f"no {name}" for name in missing)
+        raise ValueError(f"{_NAME}: expected path, topic and key, got {got}")
+    return parameters, options
+
+
+def plan_call(args: Sequence[AnalyzeArgument], kwargs: Mapping[str, AnalyzeArgument]) -> LookupPlan:
+    """Check the arguments of a call, and list its files where the path is constant.
+
+    Raises:
+        ValueError: An argument of another type, an unknown option, or a bad value.
+        RmqIndexError: The path is missing or is not what it should be.
+    """
+    parameters, named = bind(args, kwargs)
+    for name in ("topic", "key"):
+        _check_type(name, parameters[name], (StringType,), "STRING")
+    for name in _TIMES:
+        if name in parameters:
+            allowed = (TimestampType, LongType, IntegerType)
+            _check_type(name, parameters[name], allowed, "TIMESTAMP, or BIGINT epoch milliseconds")
+    texts = _option_texts(named)
+    how = texts.pop(_HOW, _INNER).lower()
+    if how not in (_INNER, _LEFT):
+        raise ValueError(f"{_NAME}: argument 'how': expected one of inner, left, got {how!r}")
+    given = {"commitlog": AUTO} | texts
+    path = parameters["path"]
+    _check_path(path)
+    if path.isConstantExpression and path.value is not None:
+        options = read_options(given | _path_options(path.value))
+        slices = plan_files_of(options)
+    else:
+        # A path of its own in each row may be a store of its own.
+        options = read_options({"storecolumn": "true"} | given)
+        slices = None
+    schema = full_schema(
+        keys=True, log=options.has_log, message=options.message, store=options.has_store
+    )
+    return LookupPlan(schema=schema, options=options, slices=slices, keeps_absent=how == _LEFT)
+
+
+def plan_files_of(options: ReadOptions, path: str | Sequence[str] | None = None) -> list[FileSlice]:
+    """List the files of a path, each with its CommitLog if that is asked for.
+
+    Args:
+        options: The options of the read.
+        path: The path or paths of one row; None for those of the options.
+
+    Raises:
+        RmqIndexError: The path is missing or is not what it should be.
+        ValueError: One log is given for several stores that have their own.
+    """
+    if path is not None:
+        paths = (path,) if isinstance(path, str) else tuple(path)
+        options = replace(options, paths=paths)
+    with using(options.s3):
+        slices = list_slices(options).slices
+        return slices if options.commit_log is None else with_logs(slices, options.commit_log)
+
+
+def check_path(path: str | Sequence[str | None] | None) -> None:
+    """Refuse what is no path and no list of some.
+
+    Raises:
+        ValueError: NULL or an empty text, or a list without any or with one of these.
+    """
+    paths = [path] if path is None or isinstance(path, str) else path
+    if not paths or not all(paths):
+        raise ValueError(f"{_NAME}: argument 'path': expected a path, got {path!r}")
+
+
+def time_range(begin: dt.datetime | int | None, end: dt.datetime | int | None) -> Range:
+    """Return the store times of a call, epoch milliseconds.
+
+    Args:
+        begin: The earliest one, as Spark passes TIMESTAMP or BIGINT; None for no bound.
+        end: The latest one, likewise.
+    """
+    # Spark passes the time of the worker's own zone; of a repeated hour, ``fold`` tells which.
+    low, high = (
+        to_milliseconds(microseconds_of(bound), up=up) if isinstance(bound, dt.datetime) else bound
+        for bound, up in ((begin, True), (end, False))
+    )
+    return Range(low, high)
+
+
+def _check_type(
+    name: str, argument: AnalyzeArgument, allowed: tuple[type[DataType], ...], described: str
+) -> None:
+    if argument.isTable or not isinstance(argument.dataType, (*allowed, NullType)):
+        got = "a table" if argument.isTable else argument.dataType.simpleString().upper()
+        raise ValueError(f"{_NAME}: argument {name!r}: expected {described}, got {got}")
+
+
+def _check_path(argument: AnalyzeArgument) -> None:
+    type_ = argument.dataType
+    element = type_.elementType if isinstance(type_, ArrayType) else type_
+    if argument.isTable or not isinstance(element, StringType):
+        got = "a table" if argument.isTable else type_.simpleString().upper()
+        raise ValueError(f"{_NAME}: argument 'path': expected STRING or ARRAY<STRING>, got {got}")
+    if argument.isConstantExpression:
+        check_path(argument.value)
+
+
+def _path_options(value: str | list[str]) -> dict[str, str]:
+    return {"path": value} if isinstance(value, str) else {"paths": json.dumps(value)}
+
+
+def _option_texts(named: Mapping[str, AnalyzeArgument]) -> dict[str, str]:
+    """Return the options as their texts; those that are NULL are as if not given."""
+    known = {name.lower(): name for name in (_HOW, *_OPTIONS)}
+    texts = {}
+    for name, argument in named.items():
+        if name not in known:
+            close = difflib.get_close_matches(name, [*known, *_PARAMETERS], n=1)
+            hint = f"; did you mean {known.get(close[0], close[0])!r}" if close else ""
+            raise ValueError(
+                f"{_NAME}: argument {name!r}: unknown{hint}. Known: "
+                f"{', '.join([*_PARAMETERS, *known.values()])}"
+            )
+        if argument.isTable or not argument.isConstantExpression:
+            raise ValueError(f"{_NAME}: option {known[name]!r}: expected a constant")
+        if argument.value is not None:
+            texts[name] = option_text(argument.value)
+    return texts

@@ -1,0 +1,154 @@
+"""``register()``: lookups and key hashes as functions of SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.functions import udtf
+from pyspark.sql.pandas.functions import arrow_udf
+
+from pyspark_rmqindex.join.key_hashes import hash_known
+from pyspark_rmqindex.source.registration import register_sources
+from pyspark_rmqindex.sql.calls import bind, check_path, plan_call, plan_files_of, time_range
+from pyspark_rmqindex.sql.key_finder import KeyFinder
+from pyspark_rmqindex.sql.key_hash import UNITS, hash_of_units
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+    from pyspark.sql.udtf import AnalyzeArgument, UserDefinedTableFunction
+
+    from pyspark_rmqindex.options.options import ReadOptions
+    from pyspark_rmqindex.scan.partitions import FileSlice
+    from pyspark_rmqindex.sql.calls import LookupPlan
+
+__all__ = ["register"]
+
+_LOOKUP = "rmq_lookup"
+_KEY_HASH = "rmq_key_hash"
+_KEY_HASHES = "rmq_key_hashes"
+# A function of its own, so that its argument is computed once.
+_HASH_OF_UNITS = "rmq_key_hash_of_units"
+# How many paths a task keeps the listings of, where each row has its own.
+_MAX_LISTINGS = 256
+
+
+def register(spark: SparkSession) -> None:
+    """Make the functions ``rmq_lookup``, ``rmq_key_hash`` and ``rmq_key_hashes`` known to SQL.
+
+    They are temporary: each session registers them for itself, and again at will.
+    The data sources are registered as well where Spark has not found them by itself, as with
+    ``--py-files``.
+
+    ``rmq_lookup(path, topic, key [, begin] [, end] [, option => ..])`` is a table function: the
+    rows that ``table()`` gives for the key, stored at ``begin`` or later and at ``end`` or earlier
+    (TIMESTAMP, or BIGINT epoch milliseconds; NULL is no bound).
+    ``topic``, ``key`` and the times may come from another table by LATERAL; a NULL topic or key has
+    no rows.
+    ``how => 'left'`` gives a key without rows one row, with NULL in the columns of entries.
+    ``LEFT JOIN LATERAL rmq_lookup(..) r ON true`` does so as well, but not without the ``ON``:
+    Spark 4.1 to 4.3 then run it as an inner join with every Python function, also in a subquery.
+    Options are those of a load by their names, and constants: ``commitLog => 'none'``,
+    ``message => true``, ``maxHashSlotNum => 97``; ``commitLog`` is ``auto`` by default.
+    Where the path (STRING, or ARRAY<STRING> for several) is constant, its files are listed when
+    the statement is analysed, and each call sees the entries that there were; another path in each
+    row is listed by each task that meets it, and gives the column ``store``, too.
+
+    ``rmq_key_hash(topic, key)`` is the broker's hash as INT, which Spark computes while it plans
+    where both are constants of together up to 143 characters (in UTF-16), so that
+    ``WHERE key_hash = rmq_key_hash('TopicTest', 'k')`` is pushed down.
+    ``rmq_key_hashes(topic, key)`` is the same for columns: hundreds of times as fast there, and
+    never pushed down.
+
+    Args:
+        spark: The session, classic or Spark Connect.
+
+    Example:
+        >>> register(spark)  # doctest: +SKIP
+        >>> spark.sql("SELECT * FROM rmq_lookup('/data/store', 'TopicTest', 'k')")  # doctest: +SKIP
+    """
+    register_sources(spark)
+    # A row each call makes Arrow's batches slower than plain rows.
+    spark.udtf.register(_LOOKUP, cast("UserDefinedTableFunction", udtf(_Lookup, useArrow=False)))
+    # PySpark's stubs ask for the kind of function, and PySpark itself warns of naming it.
+    hashes = arrow_udf(_key_hashes, "int")  # type: ignore[call-overload]
+    spark.udf.register(_KEY_HASHES, hashes)
+    spark.sql(
+        f"CREATE OR REPLACE TEMPORARY FUNCTION {_HASH_OF_UNITS}(units STRING) "
+        f"RETURNS INT RETURN {hash_of_units()}"
+    ).collect()
+    spark.sql(
+        f"CREATE OR REPLACE TEMPORARY FUNCTION {_KEY_HASH}(topic STRING, key STRING) "
+        f"RETURNS INT RETURN {_HASH_OF_UNITS}({UNITS})"
+    ).collect()
+
+
+def _key_hashes(topics: pa.Array, keys: pa.Array) -> pa.Array:
+    """Hash a batch of columns; NULL, and what is not UTF-8, gives NULL."""
+    hashes, known = hash_known(topics, keys)
+    if known is None:
+        return pa.array(hashes)
+    return pc.replace_with_mask(pa.nulls(len(known), pa.int32()), known, pa.array(hashes))
+
+
+class _Lookup:
+    """The table function: Spark makes one for each task."""
+
+    def __init__(self, plan: LookupPlan) -> None:
+        assert plan.options is not None  # plan_call sets them
+        self._options: ReadOptions = plan.options
+        self._slices = plan.slices
+        self._listings: dict[str | tuple[str, ...], list[FileSlice]] = {}
+        self._finder: KeyFinder | None = None
+        self._schema: StructType = plan.schema
+        self._keeps_absent = plan.keeps_absent
+
+    @staticmethod
+    def analyze(*args: AnalyzeArgument, **kwargs: AnalyzeArgument) -> LookupPlan:
+        """Return the columns of a call, and what it reads."""
+        return plan_call(args, kwargs)
+
+    def eval(self, *args: Any, **kwargs: Any) -> Sequence[tuple[Any, ...]]:  # noqa: ANN401
+        """Return the rows of one call."""
+        given = dict(zip(("path", "topic", "key", "begin", "end"), args, strict=False))
+        if kwargs:
+            given, _ = bind(args, kwargs)
+        topic, key = given["topic"], given["key"]
+        rows = [] if topic is None or key is None else self._rows(given)
+        if not rows and self._keeps_absent:
+            return [(topic, key, *[None] * (len(self._schema) - 2))]
+        return rows
+
+    def _rows(self, given: dict[str, Any]) -> list[tuple[Any, ...]]:
+        if self._finder is None:
+            self._finder = KeyFinder(self._options, self._schema)
+        slices = self._slices
+        if slices is None:
+            check_path(given["path"])
+            slices = self._listed(given["path"])
+        times = time_range(given.get("begin"), given.get("end"))
+        return self._finder.rows(slices, given["topic"], given["key"], times)
+
+    def terminate(self) -> None:
+        """Check, behind the last call, that all rows were of the files that were listed."""
+        if self._finder is not None:
+            self._finder.ensure_same()
+
+    def cleanup(self) -> None:
+        """Let go of the files."""
+        if self._finder is not None:
+            self._finder.close()
+
+    def _listed(self, path: str | list[str]) -> list[FileSlice]:
+        """Return the files of one row's path, which are listed once a task."""
+        name = path if isinstance(path, str) else tuple(path)
+        listing = self._listings.get(name)
+        if listing is None:
+            if len(self._listings) >= _MAX_LISTINGS:
+                self._listings.clear()
+            listing = self._listings[name] = plan_files_of(self._options, path)
+        return listing

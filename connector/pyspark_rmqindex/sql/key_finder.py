@@ -1,0 +1,280 @@
+"""One key after the other in files that stay open: what ``rmq_lookup`` does in a task.
+
+What is plain is found step by step, without arrays; whatever is not is left to the reader of
+lookups, so that every answer is the one that ``table()`` gives.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import resource
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from pyspark_rmqindex.files.planned import changed_error
+from pyspark_rmqindex.files.stores import store_of
+from pyspark_rmqindex.scan.partitions import IndexPartition, Query
+from pyspark_rmqindex.scan.reader import IndexReader
+from pyspark_rmqindex.scan.verification import VERIFIED
+from rmqindex import Layout, RmqIndexError, index_key, key_hash
+from rmqindex.query.point_lookup import PointFile, PointLog
+from rmqindex.storage.identity import FileChangedError
+from rmqindex.storage.s3 import using
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql.types import StructType
+
+    from pyspark_rmqindex.options.options import ReadOptions
+    from pyspark_rmqindex.scan.filters import Range
+    from pyspark_rmqindex.scan.partitions import FileSlice
+    from rmqindex.commitlog.planned_log import PlannedLog
+    from rmqindex.query.point_lookup import PointEntry
+
+    # An entry, and its match_state.
+    _Judged: TypeAlias = tuple[PointEntry, str]
+
+__all__ = ["KeyFinder"]
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MILLISECOND = dt.timedelta(milliseconds=1)
+# Open files have a descriptor each; so many are left for others.
+_SPARE_DESCRIPTORS = 256
+_MAX_OPEN = 4096
+# Values of match_state.
+_NO_LOG = "no_log"
+_EXPIRED = "unverified"
+# What Java makes of bytes that are not UTF-8.
+_REPLACEMENT = "\ufffd"
+
+
+class KeyFinder:
+    """Finds the entries of one key after the other; files and logs stay open between them."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        """Take what is asked of each key.
+
+        Args:
+            options: The options of the read.
+            schema: The columns of a row: those of ``full_schema`` with keys.
+        """
+        self._options = options
+        self._schema = schema
+        self._reader = IndexReader(options, schema, {})
+        self._files: dict[str, PointFile] = {}
+        self._logs: dict[str, PointLog] = {}
+        self._tails: dict[str, tuple[str, ...]] = {}
+        descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._max_open = max(0, min(_MAX_OPEN, descriptors - _SPARE_DESCRIPTORS))
+
+    def rows(
+        self, slices: Sequence[FileSlice], topic: str, key: str, times: Range
+    ) -> list[tuple[Any, ...]]:
+        """Return the entries of a key as rows of the schema.
+
+        Args:
+            slices: The files to search, whole.
+            topic: The topic.
+            key: The key.
+            times: The store times to keep, epoch milliseconds.
+
+        Raises:
+            CorruptIndexError: Malformed bytes, in the mode ``FAILFAST``.
+            RmqIndexError: A file is not the planned one any more.
+            ValueError: Entries were found for a text that may stand for another.
+        """
+        if times.is_empty:
+            return []
+        hash_ = key_hash(index_key(topic, key))
+        rows: list[tuple[Any, ...]] = []
+        with using(self._options.s3):
+            for each in slices:
+                found = self._plain_rows(each, topic, key, hash_, times)
+                rows += self._all_rows(each, topic, key, times) if found is None else found
+        if rows and _REPLACEMENT in topic + key:
+            raise ValueError(
+                f"rmq_lookup: topic {topic!r} and key {key!r}: expected text without U+FFFD, as "
+                "which Spark also hands over bytes that are not UTF-8, so that these entries may "
+                "not be what was asked for; use table() or lookup()"
+            )
+        return rows
+
+    def ensure_same(self) -> None:
+        """Refuse the rows if a file that stayed open was changed since it was opened.
+
+        Raises:
+            RmqIndexError: One was; the storage failed.
+        """
+        with using(self._options.s3):
+            try:
+                for file in self._files.values():
+                    file.ensure_same()
+                for log in self._logs.values():
+                    log.ensure_same()
+            except FileChangedError as error:
+                raise changed_error(error.path, error.what) from error
+
+    def close(self) -> None:
+        """Let go of the files and the logs."""
+        for file in self._files.values():
+            file.close()
+        for log in self._logs.values():
+            log.close()
+        self._files.clear()
+        self._logs.clear()
+
+    def _plain_rows(
+        self, each: FileSlice, topic: str, key: str, hash_: int, times: Range
+    ) -> list[tuple[Any, ...]] | None:
+        """Return the rows of one file, or None where the reader must look."""
+        options = self._options
+        if options.mode != "FAILFAST":
+            return None  # only the entries themselves say what damage hides
+        if not options.has_log and times.high is not None and each.begin_timestamp > times.high:
+            return []
+        entries = self._entries(each, hash_)
+        if entries and options.has_log:
+            judged = self._judged(each.commit_log, topic, key, entries)
+            if judged is None or (
+                options.unverified != "keep" and any(state != VERIFIED for _, state in judged)
+            ):
+                return None
+            return self._as_rows(each, topic, key, judged, times)
+        if entries is None:
+            return None
+        return self._as_rows(each, topic, key, [(entry,) for entry in entries], times)
+
+    def _entries(self, each: FileSlice, hash_: int) -> list[PointEntry] | None:
+        kept = self._files.get(each.name_path)
+        try:
+            if kept is not None:
+                return kept.lookup(hash_, each.limit)
+            file = PointFile(each.path, Layout(each.hash_slot_num, each.index_num))
+            if not file.matches(each.fingerprint):
+                file.close()
+                return None
+            if len(self._files) < self._max_open:
+                self._files[each.name_path] = file
+                return file.lookup(hash_, each.limit)
+            try:
+                found = file.lookup(hash_, each.limit)
+                file.ensure_same()
+                return found
+            finally:
+                file.close()
+        except FileChangedError:
+            changed = self._files.pop(each.name_path, None)
+            if changed is not None:
+                changed.close()
+            return None
+        except RmqIndexError:  # the reader says what is wrong, if it is
+            return None
+
+    def _judged(
+        self, planned: PlannedLog | None, topic: str, key: str, entries: list[PointEntry]
+    ) -> list[_Judged] | None:
+        """Return the entries that are the key's, at the times of their messages.
+
+        Those of expired messages are kept, marked.
+        None where one of them is not plainly the key's or another's, or more is asked for.
+        """
+        if self._options.message or self._options.check_crc:
+            return None
+        if planned is None:
+            return [(entry, _NO_LOG) for entry in entries]
+        try:
+            log = self._logs.get(planned.path)
+            if log is None:
+                log = self._logs[planned.path] = PointLog(planned.files_now())
+            judged: list[_Judged] = []
+            for entry in entries:
+                if log.is_expired(entry.phy_offset):
+                    judged.append((entry, _EXPIRED))
+                    continue
+                message = log.message(entry.phy_offset)
+                if message is None:
+                    return None
+                fitting = {
+                    each
+                    for each in message.keys
+                    if (each == key and message.topic == topic)
+                    or key_hash(index_key(message.topic, each)) == entry.key_hash
+                }
+                if len(fitting) != 1:
+                    return None
+                if message.topic == topic and key in fitting:
+                    exact = entry._replace(store_timestamp=message.store_timestamp)
+                    judged.append((exact, VERIFIED))
+        except RmqIndexError:
+            return None
+        return judged
+
+    def _as_rows(
+        self,
+        each: FileSlice,
+        topic: str,
+        key: str,
+        entries: Sequence[_Judged | tuple[PointEntry]],
+        times: Range,
+    ) -> list[tuple[Any, ...]]:
+        tail = self._tails.get(each.name_path)
+        if tail is None:
+            stores = (store_of(each.name_path),) if self._options.has_store else ()
+            tail = self._tails[each.name_path] = (each.name_path, *stores)
+        low, high = times.low, times.high
+        return [
+            (
+                topic,
+                key,
+                entry.key_hash,
+                entry.phy_offset,
+                _timestamp(each, entry),
+                entry.time_diff,
+                entry.slot,
+                entry.position,
+                entry.prev_position,
+                *tail,
+                *state,
+            )
+            for entry, *state in entries
+            if (low is None or entry.store_timestamp >= low)
+            and (high is None or entry.store_timestamp <= high)
+        ]
+
+    def _all_rows(
+        self, each: FileSlice, topic: str, key: str, times: Range
+    ) -> list[tuple[Any, ...]]:
+        partition = IndexPartition((each,), Query(pairs=((topic, key),), time=times))
+        names = self._schema.names
+        return [
+            row
+            for batch in self._reader.read(partition)
+            for row in zip(*(_values(each, batch, name) for name in names), strict=True)
+        ]
+
+
+def _values(each: FileSlice, batch: pa.RecordBatch, name: str) -> list[Any]:
+    """Return the values as Spark takes them from Python, maps as dictionaries."""
+    column = batch.column(name)
+    try:
+        values: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError) as error:
+        raise RmqIndexError(
+            f"{each.name_path}: column {name!r}: expected times of the years 1 to 9999, got "
+            "others; read it with table() or load()"
+        ) from error
+    if pa.types.is_map(column.type):
+        return [pairs if pairs is None else dict(pairs) for pairs in values]
+    return values
+
+
+def _timestamp(each: FileSlice, entry: PointEntry) -> dt.datetime:
+    try:
+        return _EPOCH + entry.store_timestamp * _MILLISECOND
+    except OverflowError as error:
+        raise RmqIndexError(
+            f"{each.name_path}: entry {entry.position}: expected a store time of the years 1 to "
+            f"9999, got {entry.store_timestamp} ms since 1970; read it with table() or load()"
+        ) from error

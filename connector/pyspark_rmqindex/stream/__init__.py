@@ -1,0 +1,1 @@
+"""Streams of entries and messages, and the sink of a stream."""

@@ -1,0 +1,243 @@
+"""The stream of entries: ``spark.readStream.format("rmqindex")``.
+
+Spark keeps one Python process a stream for everything but :meth:`IndexStreamReader.read`; it calls
+``latestOffset``, writes what that returns into the checkpoint, and only then calls ``partitions``,
+with the same two offsets again after a restart.
+So whatever decides what a batch holds stands in the offsets; what the object remembers only saves
+work, and is the end that ``Trigger.AvailableNow`` runs to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadMaxFiles,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from pyspark_rmqindex.options.reaching import reaching_s3
+from pyspark_rmqindex.scan.plan_log import log_warning
+from pyspark_rmqindex.scan.reader import IndexReader, plan_files, wanted_by
+from pyspark_rmqindex.stream.listing import Directories
+from pyspark_rmqindex.stream.offsets import (
+    cut,
+    offsets_from_json,
+    offsets_to_json,
+    only_until,
+    reached,
+    shared,
+    slices_between,
+    state_of,
+)
+from rmqindex import RmqIndexError
+from rmqindex.storage.sources import is_remote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import InputPartition
+    from pyspark.sql.streaming.datasource import ReadLimit
+    from pyspark.sql.types import StructType
+
+    from pyspark_rmqindex.options.stream import StreamOptions
+    from pyspark_rmqindex.scan.partitions import FileSlice
+    from pyspark_rmqindex.stream.listing import LiveFile
+    from pyspark_rmqindex.stream.offsets import Mark, Piece, SeenFile, State, StoreOffset
+
+__all__ = ["IndexStreamReader"]
+
+
+class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows index directories that brokers write."""
+
+    def __init__(self, options: StreamOptions, schema: StructType) -> None:
+        """Keep what was asked; nothing is looked at yet.
+
+        Args:
+            options: The options, checked.
+            schema: The requested columns, checked.
+        """
+        self._options = options
+        self._s3 = options.read.s3
+        # A file that goes between planning and reading was counted as lost, or is an error.
+        kept = replace(options.read, ignore_missing=not options.fail_on_data_loss)
+        self._reader = IndexReader(kept, schema, {})
+        self._directories = Directories(options.read)
+        self._target: dict[str, dict[str, int]] | None = None
+        self._reported: dict[str, Any] | None = None
+        self._told: set[str] = set()
+
+    @reaching_s3
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's name)
+        """Return where a new stream begins.
+
+        Raises:
+            RmqIndexError: A path is missing or is not what it should be.
+        """
+        if self._options.starting_position == "earliest":
+            return {}
+        return offsets_to_json(self._advanced({}, None, None))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  (Spark's name)
+        """Return the limit that the options set; Spark passes it on, or none, by trigger."""
+        options = self._options
+        if options.max_entries is not None:
+            return ReadMaxRows(options.max_entries)
+        if options.max_files is not None:
+            return ReadMaxFiles(options.max_files)
+        return ReadAllAvailable()
+
+    @reaching_s3
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (Spark's name)
+        """Remember what is there now, where the stream is to end.
+
+        Raises:
+            RmqIndexError: A path is missing or is not what it should be.
+        """
+        self._target = {
+            directory: {name: file.seen.stop for name, file in files.items()}
+            for directory, files in self._directories.look({}).items()
+        }
+
+    @reaching_s3
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Return where the next batch ends.
+
+        Args:
+            start: Where it begins.
+            limit: What Spark allows: the limit of the options, or none.
+
+        Raises:
+            RmqIndexError: Entries are lost, where that is an error; the files cannot be read.
+            ValueError: The checkpoint is of another source.
+        """
+        bounded = not isinstance(limit, ReadAllAvailable)
+        offsets = self._advanced(
+            offsets_from_json(start),
+            self._options.max_entries if bounded else None,
+            self._options.max_files if bounded else None,
+        )
+        return offsets_to_json(offsets)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  (Spark's name)
+        """Return where everything ended that the last look found, for the stream's status."""
+        return self._reported
+
+    @reaching_s3
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Divide a batch among tasks.
+
+        Raises:
+            RmqIndexError: Entries are lost, where that is an error; the files cannot be read.
+            ValueError: The checkpoint is of another source.
+        """
+        begins, ends = offsets_from_json(start), offsets_from_json(end)
+        if begins == ends:
+            return []
+        found = self._directories.look(begins)
+        slices: list[FileSlice] = []
+        for directory, until in ends.items():
+            since = begins.get(directory)
+            if since == until:
+                continue
+            files = found.get(directory, {})
+            state = slices_between(directory, since, until, _seen(files), self._mark_at(files))
+            self._judge(state)
+            slices += [
+                files[piece.file.name].slice_of(piece.start, piece.stop) for piece in state.pieces
+            ]
+        options = self._options.read
+        remote = any(is_remote(each.path) for each in slices)
+        return plan_files(options, wanted_by(options), slices, remote=remote).partitions
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the entries of one task.
+
+        Raises:
+            CorruptIndexError: Malformed bytes, in the mode ``FAILFAST``.
+            RmqIndexError: A file is not the planned one any more.
+            ValueError: A local time whose zone cannot be known.
+        """
+        yield from self._reader.read(partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing: the checkpoint holds what was handed out, and files are the broker's."""
+
+    def stop(self) -> None:
+        """Do nothing: no file stays open between calls."""
+
+    def _advanced(
+        self,
+        offsets: Mapping[str, StoreOffset],
+        max_entries: int | None,
+        max_files: int | None,
+    ) -> dict[str, StoreOffset]:
+        """Return the offsets behind the next batch."""
+        found = self._directories.look(offsets)
+        todo: dict[str, list[Piece]] = {}
+        readers = {}
+        for directory in sorted({*found, *offsets}):
+            files = self._until_target(directory, found.get(directory, {}))
+            readers[directory] = self._mark_at(files)
+            state = state_of(directory, offsets.get(directory), _seen(files), readers[directory])
+            self._judge(state)
+            todo[directory] = state.pieces
+        self._reported = offsets_to_json(_behind(offsets, todo, readers))
+        counts = shared([len(pieces) for pieces in todo.values()], max_files)
+        chosen = {
+            directory: pieces[:count]
+            for (directory, pieces), count in zip(todo.items(), counts, strict=True)
+        }
+        sizes = [sum(piece.size for piece in pieces) for pieces in chosen.values()]
+        cuts = {
+            directory: cut(pieces, size)
+            for (directory, pieces), size in zip(
+                chosen.items(), shared(sizes, max_entries), strict=True
+            )
+        }
+        return _behind(offsets, cuts, readers)
+
+    def _until_target(self, directory: str, files: Mapping[str, LiveFile]) -> dict[str, LiveFile]:
+        """Leave out what came after the end that ``Trigger.AvailableNow`` runs to."""
+        if self._target is None:
+            return dict(files)
+        kept = only_until(_seen(files), self._target.get(directory, {}))
+        return {seen.name: replace(files[seen.name], seen=seen) for seen in kept}
+
+    def _mark_at(self, files: Mapping[str, LiveFile]) -> Callable[[SeenFile, int], Mark]:
+        return lambda seen, position: self._directories.mark_at(files[seen.name], position)
+
+    def _judge(self, state: State) -> None:
+        """Fail where entries are lost, or say once that they are."""
+        if state.loss and self._options.fail_on_data_loss:
+            raise RmqIndexError(
+                f"{state.loss}. With the option failOnDataLoss=false the stream goes on with what "
+                "is there"
+            )
+        for text in (state.loss, state.note):
+            if text and text not in self._told:
+                self._told.add(text)
+                log_warning(text)
+
+
+def _seen(files: Mapping[str, LiveFile]) -> list[SeenFile]:
+    return [file.seen for file in files.values()]
+
+
+def _behind(
+    offsets: Mapping[str, StoreOffset],
+    pieces: Mapping[str, Sequence[Piece]],
+    readers: Mapping[str, Callable[[SeenFile, int], Mark]],
+) -> dict[str, StoreOffset]:
+    """Return the offsets behind pieces; directories without entries have none."""
+    ends = {
+        directory: reached(offsets.get(directory), pieces[directory], readers[directory])
+        for directory in pieces
+    }
+    return {directory: end for directory, end in ends.items() if end is not None}

@@ -1,0 +1,221 @@
+"""What the index directories of a stream hold, looked at again and again while a broker writes.
+
+A broker writes an entry, then its slot, then ``index_count``, which it raises behind a memory fence
+(RocketMQ: ``IndexFile.putKey``, ``IndexHeader.incIndexCount``).
+So the entries below a count that was read are whole, and so are ``begin_timestamp`` and
+``begin_phy_offset``, which are set before the first count of 2, as long as they are read after it.
+A broker begins a file only when the one before is full.
+So a count is final where it was read after a later file with entries was listed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark_rmqindex.files.listing import list_files
+from pyspark_rmqindex.files.logs import folder_of, last_name
+from pyspark_rmqindex.scan.partitions import FileSlice
+from pyspark_rmqindex.stream.offsets import Mark, SeenFile
+from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
+from rmqindex.geometry.inference import fits_layout
+from rmqindex.geometry.layout import FIRST_POSITION
+from rmqindex.storage.sources import open_source
+from rmqindex.storage.steady import UnsteadyError, read_steady
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark_rmqindex.files.listing import FoundFile
+    from pyspark_rmqindex.options.options import ReadOptions
+    from pyspark_rmqindex.stream.offsets import StoreOffset
+    from rmqindex.storage.identity import Fingerprint
+
+__all__ = ["Directories", "LiveFile"]
+
+# A broker needs a moment to make a file.
+_MOST_FAILURES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """A file that has entries.
+
+    Attributes:
+        seen: Its name, what tells it from others, and how many entries it had.
+        path: Where it is read from.
+        name_path: As what it is listed.
+        layout: Its geometry.
+        fingerprint: What tells in a task whether it is still the same.
+    """
+
+    seen: SeenFile
+    path: str
+    name_path: str
+    layout: Layout
+    fingerprint: Fingerprint
+
+    def slice_of(self, start: int, stop: int) -> FileSlice:
+        """Return what a task needs to read the entries from ``start`` to before ``stop``."""
+        return FileSlice(
+            path=self.path,
+            name_path=self.name_path,
+            hash_slot_num=self.layout.hash_slot_num,
+            index_num=self.layout.index_num,
+            begin_timestamp=self.seen.begin_timestamp,
+            fingerprint=self.fingerprint,
+            limit=stop,
+            start=start,
+            stop=stop,
+        )
+
+
+class _Known(NamedTuple):
+    """What does not change any more of a file that was read before."""
+
+    seen: SeenFile
+    layout: Layout
+    fingerprint: Fingerprint
+    is_final: bool
+
+
+class Directories:
+    """The directories that the paths of a stream stand for."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        """Look at nothing yet.
+
+        Args:
+            options: What to look for.
+        """
+        self._options = options
+        self._known: dict[str, _Known] = {}
+
+    def look(self, offsets: Mapping[str, StoreOffset]) -> dict[str, dict[str, LiveFile]]:
+        """List the files and read the headers of those that may not be done.
+
+        Args:
+            offsets: How far the stream has come in each directory.
+
+        Returns:
+            Of each directory, every file that has entries, by name, but those that are done.
+
+        Raises:
+            RmqIndexError: A path is missing, a store of another kind, or a file that is not an
+                IndexFile; or files came and went during every look of ten seconds.
+        """
+        failures = 0
+
+        def read() -> dict[str, dict[str, LiveFile]]:
+            nonlocal failures
+            listed = list_files(self._options)
+            try:
+                found = self._read(listed, offsets)
+            except RmqIndexError as error:
+                # Most likely a file that is being made, or was deleted since it was listed.
+                failures += 1
+                if failures == _MOST_FAILURES:
+                    raise
+                raise UnsteadyError("a file could not be read") from error
+            if list_files(self._options) != listed:
+                raise UnsteadyError("files came or went")
+            self._forget(listed)
+            return found
+
+        return read_steady(", ".join(self._options.paths), read)
+
+    def mark_at(self, file: LiveFile, position: int) -> Mark:
+        """Return what proves the entries before a position; a malformed last one has no offset.
+
+        Raises:
+            RmqIndexError: The file cannot be read, or has lost entries since it was looked at.
+        """
+        with IndexFile(file.path, file.layout, mode=self._options.mode) as index_file:
+            if index_file.entry_count < position - 1:
+                raise RmqIndexError(
+                    f"{file.path}: expected at least the {position - 1} entries that were counted "
+                    f"a moment ago, got {index_file.entry_count}: the file is written anew"
+                )
+            last = index_file.scan(position - 1, position, ["phy_offset"])
+            offsets = [value.as_py() for batch in last for value in batch.column(0)]
+            return Mark(offsets[0] if offsets else None, index_file.checksum(position))
+
+    def _read(
+        self, listed: list[FoundFile], offsets: Mapping[str, StoreOffset]
+    ) -> dict[str, dict[str, LiveFile]]:
+        found: dict[str, dict[str, LiveFile]] = {}
+        for file in listed:
+            directory, name = folder_of(file.name_path), last_name(file.name_path)
+            files = found.setdefault(directory, {})
+            offset = offsets.get(directory)
+            known = self._known.get(file.name_path)
+            if known is not None:
+                is_current = offset is not None and offset.file == name
+                if offset is not None and not is_current and offset.has_begun(known.seen):
+                    continue
+                if known.is_final and not is_current:
+                    files[name] = LiveFile(
+                        known.seen, file.path, file.name_path, known.layout, known.fingerprint
+                    )
+                    continue
+            live = self._live_file(file, name, directory)
+            if live is not None:
+                files[name] = live
+        for files in found.values():
+            self._remember(files)
+        return found
+
+    def _remember(self, files: Mapping[str, LiveFile]) -> None:
+        """Keep what is final: of all files but those that a broker may go on writing."""
+        if not files:
+            return
+        names = {
+            max(files, key=lambda name: name.encode("utf-16-be", "surrogatepass")),
+            max(files.values(), key=lambda file: file.seen.begin).seen.name,
+        }
+        for name, file in files.items():
+            self._known[file.name_path] = _Known(
+                file.seen, file.layout, file.fingerprint, name not in names
+            )
+
+    def _forget(self, listed: list[FoundFile]) -> None:
+        there = {file.name_path for file in listed}
+        self._known = {path: known for path, known in self._known.items() if path in there}
+
+    def _live_file(self, file: FoundFile, name: str, directory: str) -> LiveFile | None:
+        """Read the header of a file; None where it has no entries."""
+        options = self._options
+        layout = options.layout or self._layout_of(file, directory)
+        try:
+            with IndexFile(file.path, layout, mode=options.mode) as index_file:
+                stop = index_file.entry_count + FIRST_POSITION
+                layout = index_file.layout
+        except CorruptIndexError as error:
+            if error.field == "header":
+                return None  # a broker has made the file, and not yet given it its size
+            raise
+        if stop <= FIRST_POSITION or layout is None:
+            return None
+        # Once more: what tells files apart is only final behind the first entry.
+        with IndexFile(file.path, layout, mode=options.mode) as index_file:
+            header, fingerprint = index_file.header, index_file.fingerprint()
+            checksum = index_file.checksum(stop)
+        assert fingerprint is not None  # there are entries
+        seen = SeenFile(name, header.begin_timestamp, header.begin_phy_offset, stop, checksum)
+        return LiveFile(seen, file.path, file.name_path, layout, fingerprint)
+
+    def _layout_of(self, file: FoundFile, directory: str) -> Layout | None:
+        """Return the geometry of a file as far as it is known before the file is searched for it.
+
+        A file with a few entries does not tell its geometry, and those before it do.
+        """
+        known = self._known.get(file.name_path)
+        if known is not None:
+            return known.layout
+        layouts = {
+            each.layout for path, each in self._known.items() if folder_of(path) == directory
+        }
+        if not layouts:
+            return None
+        with open_source(file.path) as source:
+            return next((layout for layout in layouts if fits_layout(source, layout)), None)

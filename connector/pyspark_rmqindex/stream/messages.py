@@ -1,0 +1,350 @@
+"""The stream of messages: ``spark.readStream.format("rmqcommitlog")``.
+
+An offset is a place in a CommitLog, as in the broker's own ``ReputMessageService``; see
+:mod:`pyspark_rmqindex.stream.entries` for how Spark calls a stream's reader.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from pyspark_rmqindex.files.stores import logs_of
+from pyspark_rmqindex.messages.reader import (
+    LogPart,
+    MessagePartition,
+    MessageReader,
+    planned_partitions,
+)
+from pyspark_rmqindex.options.bounds import planned_bound
+from pyspark_rmqindex.options.reaching import reaching_s3
+from pyspark_rmqindex.scan.plan_log import log_warning
+from rmqindex import CommitLog, RmqIndexError
+from rmqindex.commitlog.follow import LastRecord, ends_with, follow
+from rmqindex.store.paths import exists
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import InputPartition
+    from pyspark.sql.streaming.datasource import ReadLimit
+    from pyspark.sql.types import StructType
+
+    from pyspark_rmqindex.options.stream import MessageStreamOptions
+
+__all__ = ["LogOffset", "MessageStreamReader"]
+
+
+# What an offset says of the last message before it; earlier releases took no checksum.
+_LAST = ("last_offset", "last_store_timestamp", "last_checksum")
+
+
+@dataclass(frozen=True, slots=True)
+class LogOffset:
+    """How far a stream has come in the CommitLog of one store.
+
+    Attributes:
+        offset: Where the next message starts, bytes.
+        last: The last one before, by which the log is known to be still the same; None where that
+            was not looked at.
+    """
+
+    offset: int
+    last: LastRecord | None = None
+
+    def to_json(self) -> dict[str, int]:
+        """Return it as Spark keeps it."""
+        known = zip(_LAST, self.last or (), strict=False)
+        return {"offset": self.offset, **{name: each for name, each in known if each is not None}}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, int]) -> LogOffset:
+        """Read what :meth:`to_json` returned.
+
+        Raises:
+            KeyError: Something is missing.
+            TypeError: Something is no integer.
+        """
+        last = None
+        if "last_offset" in data:
+            last = LastRecord(
+                data["last_offset"], data["last_store_timestamp"], data.get("last_checksum")
+            )
+        named = ("offset", *_LAST) if last is not None else ("offset",)
+        if any(type(data[name]) is not int for name in named if name in data):
+            raise TypeError("expected integers")
+        return cls(data["offset"], last)
+
+
+class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows CommitLogs that brokers write."""
+
+    def __init__(self, options: MessageStreamOptions, schema: StructType) -> None:
+        """Keep what was asked; nothing is looked at yet.
+
+        Args:
+            options: The options, checked.
+            schema: The requested columns, checked.
+        """
+        self._options = options
+        self._s3 = options.read.s3
+        self._reader = MessageReader(options.read, schema)
+        self._target: dict[str, int] | None = None
+        self._told: set[str] = set()
+
+    @reaching_s3
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's name)
+        """Return where a new stream begins.
+
+        Raises:
+            RmqIndexError: A path is missing or holds no log; no message starts at the offset that
+                the options name.
+        """
+        return _to_json({store: self._first(log) for store, log in self._logs() if log.files})
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  (Spark's name)
+        """Return the limit that the options set; Spark passes it on, or none, by trigger."""
+        if self._options.max_messages is not None:
+            return ReadMaxRows(self._options.max_messages)
+        if self._options.max_bytes is not None:
+            return ReadMaxBytes(self._options.max_bytes)
+        return ReadAllAvailable()
+
+    @reaching_s3
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (Spark's name)
+        """Remember where the logs end now, where the stream is to end.
+
+        Raises:
+            RmqIndexError: A path is missing or holds no log.
+        """
+        self._target = {store: self._end_of(log).offset for store, log in self._logs() if log.files}
+
+    @reaching_s3
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Return where the next batch ends.
+
+        Args:
+            start: Where it begins.
+            limit: What Spark allows: the limit of the options, or none.
+
+        Raises:
+            CorruptCommitLogError: Damage, in the mode ``FAILFAST``.
+            RmqIndexError: Messages are lost, where that is an error; the log cannot be read.
+            ValueError: The checkpoint is of another source.
+        """
+        bounded = not isinstance(limit, ReadAllAvailable)
+        offsets = _from_json(start)
+        for store, log in self._logs():
+            target = None if self._target is None else self._target.get(store, 0)
+            if not log.files or target == 0:
+                continue
+            begin = self._begin(store, log, offsets.get(store))
+            if offsets.get(store) not in {None, begin}:
+                # What is lost is passed over by a batch of its own, in which there is nothing.
+                offsets[store] = begin
+                continue
+            progress = follow(
+                log,
+                begin.offset,
+                last=begin.last,
+                stop=target,
+                max_records=self._options.max_messages if bounded else None,
+                max_bytes=self._options.max_bytes if bounded else None,
+                mode=self._options.read.mode,
+            )
+            if progress.end > begin.offset:
+                offsets[store] = LogOffset(progress.end, progress.last)
+        return _to_json(offsets)
+
+    @reaching_s3
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Divide a batch among tasks.
+
+        Raises:
+            RmqIndexError: Messages are lost, where that is an error; the log cannot be read.
+            ValueError: The checkpoint is of another source.
+        """
+        begins, ends = _from_json(start), _from_json(end)
+        if begins == ends:
+            return []
+        options = self._options.read
+        first, last = planned_bound(options.begin, up=True), planned_bound(options.end, up=False)
+        partitions = []
+        for store, log in self._logs():
+            until = ends.pop(store, None)
+            if until is None or until == begins.get(store):
+                continue
+            parts = self._parts(store, log, begins.get(store), until)
+            partitions += planned_partitions(
+                store, log, parts, (first, last), options.max_partition_bytes
+            )
+        for store, until in ends.items():
+            since = begins.get(store)
+            if since != until:
+                begin = 0 if since is None else since.offset
+                self._judge(
+                    _lost(store, begin, until.offset, "no path stands for the log any more")
+                )
+        return partitions
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the messages of one task.
+
+        Raises:
+            CorruptCommitLogError: Damage, in the mode ``FAILFAST``.
+            RmqIndexError: A body that does not unpack, in that mode; the storage failed.
+            ValueError: A local time whose zone cannot be known.
+        """
+        if isinstance(partition, MessagePartition) and not self._options.fail_on_data_loss:
+            partition = self._without_expired(partition)
+        yield from self._reader.read(partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing: the checkpoint holds what was handed out, and the log is the broker's."""
+
+    def stop(self) -> None:
+        """Do nothing: no file stays open between calls."""
+
+    def _logs(self) -> Iterator[tuple[str, CommitLog]]:
+        for store, paths in logs_of(self._options.read.paths):
+            with CommitLog(paths[0] if len(paths) == 1 else paths) as log:
+                yield store, log
+
+    def _end_of(self, log: CommitLog) -> LogOffset:
+        number = log.last_with_data()
+        if number < 0:
+            return LogOffset(log.min_offset)
+        progress = follow(log, log.files[number].start, mode=self._options.read.mode)
+        return LogOffset(progress.end, progress.last)
+
+    def _first(self, log: CommitLog) -> LogOffset:
+        """Return where a new stream begins in one log."""
+        position = self._options.starting_position
+        if position == "earliest":
+            return LogOffset(log.min_offset)
+        end = self._end_of(log)
+        if position in {"latest", end.offset}:
+            return end
+        offset = int(position)
+        (state,) = log.read_at([offset], ["phy_offset"]).column("state").to_pylist()
+        if state != "record":
+            raise RmqIndexError(
+                f"option 'startingPosition': expected an offset from {log.min_offset} to "
+                f"{end.offset} where a message starts, got {offset} ({state})"
+            )
+        return LogOffset(offset)
+
+    def _begin(self, store: str, log: CommitLog, offset: LogOffset | None) -> LogOffset:
+        """Return where to read on; behind what is lost, if anything is.
+
+        Raises:
+            RmqIndexError: Messages are lost, where that is an error.
+        """
+        if offset is None:
+            return LogOffset(log.min_offset)
+        begin = _place_of(log, offset.offset)
+        if begin > offset.offset:
+            self._judge(_lost(store, offset.offset, begin, "the files are gone"))
+            return LogOffset(begin)
+        if begin == offset.offset and (
+            offset.last is None or ends_with(log, offset.last, offset.offset)
+        ):
+            return offset
+        self._judge(
+            f"{store}: expected the log of which the messages before offset {offset.offset} were "
+            f"read, got one that was truncated or replaced; it is read from the next message on"
+        )
+        return LogOffset(_next_record(log, offset.offset))
+
+    def _parts(
+        self, store: str, log: CommitLog, since: LogOffset | None, until: LogOffset
+    ) -> list[LogPart]:
+        """Divide a range at record boundaries."""
+        if since is not None and until.offset <= since.offset:
+            return []
+        begin = self._begin(store, log, since).offset
+        if until.last is not None and not ends_with(log, until.last, until.offset):
+            self._judge(
+                _lost(store, begin, until.offset, "the log was truncated or replaced since then")
+            )
+            return []
+        behind = log.files[-1].stop if log.files else begin
+        if behind < until.offset:
+            self._judge(_lost(store, behind, until.offset, "the files are gone"))
+        size = self._options.read.max_partition_bytes
+        parts = []
+        for file in log.files:
+            start, stop = max(begin, file.start), min(until.offset, file.stop)
+            if start >= stop:
+                continue
+            cuts = [start, stop]
+            if stop - start > size:
+                inner = log.record_boundaries(file, size)
+                cuts = sorted({start, stop, *(cut for cut in inner if start < cut < stop)})
+            parts += [LogPart(file, *pair) for pair in pairwise(cuts)]
+        return parts
+
+    def _without_expired(self, partition: MessagePartition) -> MessagePartition:
+        """Leave out ranges of files that went since the batch was planned."""
+        kept = []
+        for start, stop in partition.ranges:
+            file = next(file for file in partition.files if file.start <= start < file.stop)
+            if exists(file.path):
+                kept.append((start, stop))
+            else:
+                log_warning(_lost(partition.store, start, stop, "the file is gone"))
+        return replace(partition, ranges=tuple(kept))
+
+    def _judge(self, loss: str) -> None:
+        """Fail where messages are lost, or say once that they are."""
+        if self._options.fail_on_data_loss:
+            raise RmqIndexError(
+                f"{loss}. With the option failOnDataLoss=false the stream goes on with what is "
+                "there"
+            )
+        if loss not in self._told:
+            self._told.add(loss)
+            log_warning(loss)
+
+
+def _place_of(log: CommitLog, offset: int) -> int:
+    """Return the first offset from a given one on that files hold, or will."""
+    for file in log.files:
+        if offset < file.stop:
+            return max(offset, file.start)
+    # The next file begins where the last one ends; beyond, the log is shorter than it was.
+    return min(offset, log.files[-1].stop) if log.files else offset
+
+
+def _next_record(log: CommitLog, offset: int) -> int:
+    """Return where the first message from an offset on starts, or will."""
+    for batch in log.scan(offset, None, ["phy_offset"], mode="DROPMALFORMED", max_records=1):
+        return int(batch.column(0)[0].as_py())
+    return log.max_offset
+
+
+def _lost(store: str, start: int, stop: int, why: str) -> str:
+    return f"{store}: the messages from offset {start} to {stop} are lost: {why}"
+
+
+def _to_json(offsets: Mapping[str, LogOffset]) -> dict[str, Any]:
+    return {store: offsets[store].to_json() for store in sorted(offsets)}
+
+
+def _from_json(data: Mapping[str, Any]) -> dict[str, LogOffset]:
+    try:
+        return {store: LogOffset.from_json(each) for store, each in data.items()}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"the checkpoint's offset: expected that of a stream of rmqcommitlog, got {data!r}"
+        ) from error

@@ -1,0 +1,500 @@
+"""Offsets of a stream of entries: what was handed out, and what comes next. Pure functions.
+
+An offset says, of each index directory, in which file and at which position the next entry stands.
+A broker makes its files one after the other, so that everything before is done.
+Which files are "before" is not told by their names alone, though: they are the broker's local
+time, which steps back by an hour every autumn, and after a crash a broker indexes anew, under a new
+name, messages that it had indexed before (RocketMQ: ``IndexService.load``).
+So a file is new if its name *or* its first message lies behind all that were begun, and every file
+is new until it is begun and never again.
+What a batch holds is decided by its two offsets and nothing else, so that it is the same batch
+when a stream that died runs it again.
+The offsets prove it, too: they hold checksums of the entries that were handed out, of the current
+file and of those that the last batch finished.
+A broker's append changes none of these, nor does a faithful copy of the store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rmqindex.geometry.layout import FIRST_POSITION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+__all__ = [
+    "Mark",
+    "Piece",
+    "SeenFile",
+    "State",
+    "StoreOffset",
+    "cut",
+    "offsets_from_json",
+    "offsets_to_json",
+    "only_until",
+    "reached",
+    "shared",
+    "slices_between",
+    "state_of",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenFile:
+    """A file that has entries, as it was seen.
+
+    Attributes:
+        name: Its name.
+        begin_timestamp: The header's field, which is final once there is an entry.
+        begin_phy_offset: The header's field, likewise.
+        stop: The position behind the last entry that was counted.
+        checksum: Of the entries below ``stop``; None where it was not taken.
+    """
+
+    name: str
+    begin_timestamp: int
+    begin_phy_offset: int
+    stop: int
+    checksum: int | None = None
+
+    @property
+    def begin(self) -> tuple[int, bytes]:
+        """What orders files by their first messages."""
+        return self.begin_phy_offset, _as_java_compares(self.name)
+
+
+class Mark(NamedTuple):
+    """What proves the entries of a file before a position.
+
+    Attributes:
+        phy_offset: That of the last of them; None where it cannot be known.
+        checksum: Of the header's fields that are final, and of the first and the last of them.
+    """
+
+    phy_offset: int | None
+    checksum: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOffset:
+    """How far a stream has come in one index directory.
+
+    Attributes:
+        file: The name of the file that it is in.
+        position: The first entry of it that was not handed out.
+        entries: How many entries of this directory were handed out so far.
+        phy_offset: Where the message of the last one starts, bytes.
+        begin_timestamp: Of ``file``; with the next one it tells whether the file is still the same.
+        begin_phy_offset: Likewise.
+        last_name: The greatest name among the files that were begun.
+        furthest_phy_offset: The greatest ``begin_phy_offset`` among them.
+        furthest_name: The name of the file which has that.
+        checksum: Of the entries of ``file`` before ``position``; None in an older checkpoint.
+        finished: The checksums of the files that the last batch read to their ends before it came
+            to ``file``, by name.
+    """
+
+    file: str
+    position: int
+    entries: int
+    phy_offset: int
+    begin_timestamp: int
+    begin_phy_offset: int
+    last_name: str
+    furthest_phy_offset: int
+    furthest_name: str
+    checksum: int | None = None
+    finished: Mapping[str, int] = field(default_factory=dict)
+
+    def has_begun(self, file: SeenFile) -> bool:
+        """Tell whether entries of a file were handed out."""
+        return _as_java_compares(file.name) <= _as_java_compares(self.last_name) and file.begin <= (
+            self.furthest_phy_offset,
+            _as_java_compares(self.furthest_name),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as Spark keeps it; what follows from the rest is left out."""
+        data: dict[str, Any] = {
+            "file": self.file,
+            "position": self.position,
+            "entries": self.entries,
+            "phy_offset": self.phy_offset,
+            "begin_timestamp": self.begin_timestamp,
+            "begin_phy_offset": self.begin_phy_offset,
+        }
+        if self.last_name != self.file:
+            data["last_name"] = self.last_name
+        if (self.furthest_phy_offset, self.furthest_name) != (self.begin_phy_offset, self.file):
+            data["furthest_phy_offset"] = self.furthest_phy_offset
+            data["furthest_name"] = self.furthest_name
+        if self.checksum is not None:
+            data["checksum"] = self.checksum
+        if self.finished:
+            data["finished"] = dict(self.finished)
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> StoreOffset:
+        """Read what :meth:`to_json` returned.
+
+        Raises:
+            KeyError: Something is missing.
+            TypeError: Something is of another type.
+        """
+        offset = cls(
+            file=data["file"],
+            position=data["position"],
+            entries=data["entries"],
+            phy_offset=data["phy_offset"],
+            begin_timestamp=data["begin_timestamp"],
+            begin_phy_offset=data["begin_phy_offset"],
+            last_name=data.get("last_name", data["file"]),
+            furthest_phy_offset=data.get("furthest_phy_offset", data["begin_phy_offset"]),
+            furthest_name=data.get("furthest_name", data["file"]),
+            checksum=data.get("checksum"),
+            finished=data.get("finished", {}),
+        )
+        for each in fields(cls):
+            value = getattr(offset, each.name)
+            if each.type in {"int", "str"} and type(value).__name__ != each.type:
+                raise TypeError(f"{each.name}: expected {each.type}, got {value!r}")
+        if type(offset.checksum) not in (int, type(None)):
+            raise TypeError(f"checksum: expected int, got {offset.checksum!r}")
+        if type(offset.finished) is not dict or {type(v) for v in offset.finished.values()} - {int}:
+            raise TypeError(f"finished: expected names and checksums, got {offset.finished!r}")
+        return offset
+
+
+class Piece(NamedTuple):
+    """Entries of one file: from ``start`` to before ``stop``."""
+
+    file: SeenFile
+    start: int
+    stop: int
+
+    @property
+    def size(self) -> int:
+        """How many entries they are."""
+        return self.stop - self.start
+
+
+class State(NamedTuple):
+    """What there is to do in one index directory.
+
+    Attributes:
+        pieces: What was not handed out, in the order in which it was written.
+        loss: What is known to be lost, in words; empty for nothing.
+        note: What happened that loses nothing, in words; empty for nothing.
+    """
+
+    pieces: list[Piece]
+    loss: str = ""
+    note: str = ""
+
+
+def offsets_to_json(offsets: Mapping[str, StoreOffset]) -> dict[str, Any]:
+    """Return the offsets of all index directories as Spark keeps them."""
+    return {directory: offsets[directory].to_json() for directory in sorted(offsets)}
+
+
+def offsets_from_json(data: Mapping[str, Any]) -> dict[str, StoreOffset]:
+    """Read what :func:`offsets_to_json` returned.
+
+    Raises:
+        ValueError: It is something else, such as the offset of another source.
+    """
+    try:
+        return {directory: StoreOffset.from_json(each) for directory, each in data.items()}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"the checkpoint's offset: expected that of a stream of rmqindex, got {data!r}"
+        ) from error
+
+
+def state_of(
+    directory: str,
+    offset: StoreOffset | None,
+    files: Iterable[SeenFile],
+    mark_at: Callable[[SeenFile, int], Mark],
+) -> State:
+    """Find what was not handed out yet, and what is lost.
+
+    Args:
+        directory: Where the files are, for messages.
+        offset: How far the stream has come; None for the beginning.
+        files: Every file that has entries, each counted after all of them were listed.
+        mark_at: Returns what proves the entries of a file before a position.
+
+    Returns:
+        The rest of the current file, then new files: first those whose messages lie before the
+        furthest, by name, then the others by their messages; so that each is still new when those
+        before it are begun.
+    """
+    files = list(files)
+    if offset is None:
+        new = sorted(files, key=lambda file: file.begin)
+        return State([Piece(file, FIRST_POSITION, file.stop) for file in new])
+    new = [file for file in files if file.name != offset.file and not offset.has_begun(file)]
+    furthest = (offset.furthest_phy_offset, _as_java_compares(offset.furthest_name))
+    again = [file for file in new if file.begin <= furthest]
+    again.sort(key=lambda file: _as_java_compares(file.name))
+    further = sorted((file for file in new if file.begin > furthest), key=lambda file: file.begin)
+    rest = [Piece(file, FIRST_POSITION, file.stop) for file in again + further]
+    current = next((file for file in files if file.name == offset.file), None)
+    path = f"{directory}/{offset.file}"
+    if current is None:
+        return _without_current(path, offset, rest)
+    if not _begins_like(current, offset):
+        loss = f"{_replaced(path, current, offset, mark_at)}; it is read from its first entry"
+        return State([Piece(current, FIRST_POSITION, current.stop), *rest], loss)
+    loss = _replaced(path, current, offset, mark_at)
+    if loss:
+        loss = f"{loss}; it is read on from position {offset.position}"
+    if current.stop <= offset.position:
+        return State(rest, loss)
+    return State([Piece(current, offset.position, current.stop), *rest], loss)
+
+
+def _begins_like(file: SeenFile, offset: StoreOffset) -> bool:
+    return (file.begin_timestamp, file.begin_phy_offset) == (
+        offset.begin_timestamp,
+        offset.begin_phy_offset,
+    )
+
+
+def _replaced(
+    path: str,
+    file: SeenFile,
+    offset: StoreOffset,
+    mark_at: Callable[[SeenFile, int], Mark],
+) -> str:
+    """Say why a file is not the one that an offset is in; empty where it is.
+
+    No broker writes an entry twice, or another file under a name that was used.
+    """
+    before = offset.position - 1
+    if not _begins_like(file, offset):
+        return (
+            f"{path}: expected the file of which the entries before position {offset.position} "
+            f"were read, with begin_phy_offset {offset.begin_phy_offset} and begin_timestamp "
+            f"{offset.begin_timestamp}, got another one of that name, with "
+            f"{file.begin_phy_offset} and {file.begin_timestamp}"
+        )
+    if file.stop < offset.position:
+        return f"{path}: expected at least the {before} entries that were read, got {file.stop - 1}"
+    found = mark_at(file, offset.position)
+    if offset.checksum is not None and found.checksum != offset.checksum:
+        return (
+            f"{path}: expected the {before} entries that were read, with checksum "
+            f"{offset.checksum}, got {found.checksum}: the entries were written anew"
+        )
+    if found.phy_offset not in (None, offset.phy_offset):
+        return (
+            f"{path}: expected the entry at position {before} that was read, with phy_offset "
+            f"{offset.phy_offset}, got {found.phy_offset}: the entries were written anew"
+        )
+    return ""
+
+
+def _without_current(path: str, offset: StoreOffset, rest: list[Piece]) -> State:
+    """Say what it means that the current file is gone."""
+    if not rest:  # nothing can be told before the broker goes on
+        return State([], note=f"{path}: gone, and no newer file is there yet")
+    following = rest[0].file
+    if following.begin_phy_offset < offset.phy_offset:
+        note = (
+            f"{path}: gone; the broker indexed its messages anew, and {following.name} begins "
+            f"before the last one that was read"
+        )
+        return State(rest, note=note)
+    loss = (
+        f"{path}: the file is gone, with its entries from position {offset.position} on and all "
+        f"between it and the next file, {following.name}; those are of messages from offset "
+        f"{offset.phy_offset} to {following.begin_phy_offset}"
+    )
+    return State(rest, loss)
+
+
+def shared(available: Sequence[int], limit: int | None) -> list[int]:
+    """Divide a limit among directories: evenly, and what one does not need goes to the others.
+
+    Args:
+        available: What each has.
+        limit: What all may take together; None for everything.
+
+    Returns:
+        What each takes.
+    """
+    if limit is None:
+        return list(available)
+    shares = [0] * len(available)
+    left = limit
+    for done, place in enumerate(sorted(range(len(available)), key=available.__getitem__)):
+        shares[place] = min(available[place], -(-left // (len(available) - done)))
+        left -= shares[place]
+    return shares
+
+
+def cut(pieces: Sequence[Piece], entries: int) -> list[Piece]:
+    """Return the first entries of some pieces."""
+    kept = []
+    for piece in pieces:
+        taken = min(piece.size, entries)
+        if taken:
+            kept.append(piece._replace(stop=piece.start + taken))
+        entries -= taken
+    return kept
+
+
+def reached(
+    offset: StoreOffset | None,
+    pieces: Sequence[Piece],
+    mark_at: Callable[[SeenFile, int], Mark],
+) -> StoreOffset | None:
+    """Return the offset behind some pieces.
+
+    Args:
+        offset: Where they begin; None for the beginning.
+        pieces: The first ones that :func:`state_of` returned; only the last may be cut.
+        mark_at: As for :func:`state_of`.
+    """
+    if not pieces:
+        return offset
+    begun = [piece.file for piece in pieces]
+    names = [file.name for file in begun] + ([] if offset is None else [offset.last_name])
+    furthest = max(begun, key=lambda file: file.begin)
+    place, name = furthest.begin_phy_offset, furthest.name
+    if offset is not None and offset.furthest_phy_offset >= place:
+        former = (offset.furthest_phy_offset, _as_java_compares(offset.furthest_name))
+        if former > furthest.begin:
+            place, name = offset.furthest_phy_offset, offset.furthest_name
+    file, _, stop = pieces[-1]
+    phy_offset, checksum = mark_at(file, stop)
+    return StoreOffset(
+        file=file.name,
+        position=stop,
+        entries=(0 if offset is None else offset.entries) + sum(piece.size for piece in pieces),
+        phy_offset=file.begin_phy_offset if phy_offset is None else phy_offset,
+        begin_timestamp=file.begin_timestamp,
+        begin_phy_offset=file.begin_phy_offset,
+        last_name=max(names, key=_as_java_compares),
+        furthest_phy_offset=place,
+        furthest_name=name,
+        checksum=checksum,
+        finished={piece.file.name: _checksum(piece, mark_at) for piece in pieces[:-1]},
+    )
+
+
+def _checksum(piece: Piece, mark_at: Callable[[SeenFile, int], Mark]) -> int:
+    """Return that of all entries of a file before the end of a piece."""
+    known = piece.file.checksum
+    return mark_at(piece.file, piece.stop).checksum if known is None else known
+
+
+def slices_between(
+    directory: str,
+    start: StoreOffset | None,
+    end: StoreOffset,
+    files: Iterable[SeenFile],
+    mark_at: Callable[[SeenFile, int], Mark],
+) -> State:
+    """Return what lies between two offsets of one directory.
+
+    A file is part of a batch where it becomes done: it is new, or current, at the start, and done,
+    or current, at the end.
+    A file that came up since the end was decided is still new there, so it is no part.
+
+    Args:
+        directory: Where the files are, for messages.
+        start: Where the batch begins; None for the beginning.
+        end: Where it ends.
+        files: Every file that has entries.
+        mark_at: As for :func:`state_of`.
+
+    Returns:
+        The pieces; as ``loss``, what is not there any more of what the end counted, or is another
+        file now.
+    """
+    files = list(files)
+    pieces = _until(end, state_of(directory, start, files, mark_at).pieces)
+    expected = end.entries - (0 if start is None else start.entries)
+    found = sum(piece.size for piece in pieces)
+    loss = _replaced_at(directory, (start, end), files, mark_at)
+    if loss:
+        return State(pieces, loss)
+    changed = [
+        f"{directory}/{piece.file.name}"
+        for piece in pieces
+        if end.finished.get(piece.file.name) not in (None, _checksum(piece, mark_at))
+    ]
+    if found == expected and not changed:
+        return State(pieces)
+    begin = "the beginning" if start is None else f"{start.file} position {start.position}"
+    text = (
+        f"{directory}: expected {expected} entries from {begin} to {end.file} position "
+        f"{end.position}, got {found}"
+    )
+    if changed:
+        return State(pieces, f"{text}: {', '.join(changed)} grew or was written anew")
+    if found > expected:
+        return State(pieces, f"{text}: a file grew although a later one had begun")
+    if start is not None:
+        newer = state_of(directory, end, files, mark_at).pieces
+        if newer and newer[0].file.begin_phy_offset < start.phy_offset:
+            return State(pieces, note=f"{text}: the broker indexed the others anew")
+    return State(pieces, f"{text}: files are gone")
+
+
+def _until(end: StoreOffset, pieces: Iterable[Piece]) -> list[Piece]:
+    """Return what of some pieces lies before an offset."""
+    kept = []
+    for piece in pieces:
+        if piece.file.name == end.file:
+            stop = min(piece.stop, end.position)
+        elif end.has_begun(piece.file):
+            stop = piece.stop
+        else:
+            continue
+        if stop > piece.start:
+            kept.append(piece._replace(stop=stop))
+    return kept
+
+
+def _replaced_at(
+    directory: str,
+    offsets: Iterable[StoreOffset | None],
+    files: Sequence[SeenFile],
+    mark_at: Callable[[SeenFile, int], Mark],
+) -> str:
+    """Say which file is not the one that one of some offsets is in; empty for none."""
+    there = {file.name: file for file in files}
+    for offset in offsets:
+        if offset is not None and offset.file in there:
+            path = f"{directory}/{offset.file}"
+            loss = _replaced(path, there[offset.file], offset, mark_at)
+            if loss:
+                return loss
+    return ""
+
+
+def only_until(files: Iterable[SeenFile], target: Mapping[str, int]) -> list[SeenFile]:
+    """Return files as they were at an earlier time.
+
+    Args:
+        files: As they are now.
+        target: What ``stop`` was then, by name; files without it had no entries.
+    """
+    return [
+        file
+        if file.stop <= target[file.name]
+        else replace(file, stop=target[file.name], checksum=None)
+        for file in files
+        if file.name in target
+    ]
+
+
+def _as_java_compares(name: str) -> bytes:
+    return name.encode("utf-16-be", "surrogatepass")

@@ -1,0 +1,183 @@
+"""``df.writeStream.format("rmqindex")``: an index that grows by small batches.
+
+Spark makes one writer for the tasks of a batch and another for its commit, so that all they share
+is what the tasks answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from pyspark_rmqindex.files.stores import check_one_store
+from pyspark_rmqindex.stream.commit import (
+    StreamBatch,
+    commit_batch,
+    discard_batches,
+    staging_of,
+)
+from pyspark_rmqindex.write.input_shapes import InputShape
+from pyspark_rmqindex.write.job import write_options
+from pyspark_rmqindex.write.sorted_runs import BY_POSITION, CONTENT, RunBuffer, RunSlice
+from pyspark_rmqindex.write.task import task_name
+from rmqindex import RmqIndexError
+from rmqindex.storage.s3 import check_no_secret
+from rmqindex.storage.sources import is_remote
+from rmqindex.transaction.owner import Owner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+__all__ = ["IndexStreamWriter", "StagedPart", "task_batch"]
+
+# What Spark sets for the tasks of a batch: StreamExecution.QUERY_ID_KEY,
+# MicroBatchExecution.BATCH_ID_KEY.
+_QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
+_JVM = "java"
+
+# A task's rows travel in its answer up to so many, 28 bytes each; more of them wait on the disk.
+_INLINE_ROWS = 16_384
+# Rows that a task holds in memory at a time.
+_RUN_ROWS = 1_000_000
+
+# Spark's own, which reach the sink with the others.
+_FROM_SPARK = frozenset({"checkpointlocation"})
+_NOT_FOR_STREAMS = frozenset({"allowlivestore"})
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPart(WriterCommitMessage):
+    """What one task answers.
+
+    Attributes:
+        partition: The task's partition.
+        query: The id of the query.
+        runs: The rows, or the names of files that hold them.
+        store: The store that the rows are of, where they say it.
+    """
+
+    partition: int
+    query: str
+    runs: tuple[RunSlice, ...]
+    store: str | None = None
+
+
+class IndexStreamWriter(DataSourceStreamArrowWriter):
+    """Appends the batches of a stream to an index."""
+
+    def __init__(self, schema: StructType, overwrite: bool, options: Mapping[str, str]) -> None:
+        """Check what can be checked without touching the disk; runs twice a batch, on the driver.
+
+        Args:
+            schema: The columns of the stream.
+            overwrite: Whether each batch replaces all before it: output mode ``complete``.
+            options: As the user gave them.
+
+        Raises:
+            ValueError: Another output mode than ``append``, an unknown option, a bad value, or
+                columns that cannot be indexed.
+        """
+        if overwrite:
+            raise ValueError("outputMode: expected append, got complete: an index only grows")
+        own = {name: value for name, value in options.items() if name.lower() not in _FROM_SPARK}
+        for name in own:
+            if name.lower() in _NOT_FOR_STREAMS:
+                raise ValueError(
+                    f"option {name!r}: not for streams, which continue the file that a broker "
+                    "would write into; stream into a directory of its own instead"
+                )
+        path = next((value for name, value in own.items() if name.lower() == "path"), "")
+        if is_remote(path):  # before anything is asked of the store
+            check_no_secret(path)
+            raise ValueError(
+                "option 'path': expected a local directory for a stream, whose batches continue "
+                f"the last file where it stands, got {path!r}; an object cannot be continued. "
+                "Stream into a local directory, or append with df.write"
+            )
+        self._options = write_options(own)
+        self._shape = InputShape.of(
+            schema, members=self._options.index_members, tags=self._options.index_tags
+        )
+        self._order = BY_POSITION if self._shape.by_position else CONTENT
+        self._owner = Owner.of_ancestor(_JVM)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedPart:
+        """Turn the rows of one task into entries.
+
+        Raises:
+            BadRowError: A row that cannot be indexed.
+            ValueError: Rows of several stores.
+            OSError: The disk is full or broken.
+        """
+        partition, name = task_name()
+        batch = task_batch()
+        staging = staging_of(self._options, batch)
+        stores = self._shape.store_check()
+        buffer = RunBuffer(
+            staging.path,
+            f"run-{name}",
+            self._order,
+            _RUN_ROWS,
+            inline=_INLINE_ROWS,
+            prepare=lambda: staging.join(self._owner),
+        )
+        try:
+            for rows in iterator:
+                stores.see(rows)
+                buffer.add(self._shape.read(rows))
+            buffer.finish()
+        except BaseException:
+            buffer.remove()
+            raise
+        return StagedPart(partition, batch.query, tuple(buffer.slices), stores.store)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
+        """Bring the batch into the index, unless an earlier run of it has done so.
+
+        Raises:
+            ValueError: Rows that are indexed already, where that is an error, or of several
+                stores.
+            RmqIndexError: A broker holds the store, or the geometry is unknown or another one.
+        """
+        parts = _parts(messages)
+        batch = StreamBatch(parts[0].query, batch_id)
+        check_one_store(part.store for part in parts)
+        runs = [run for part in parts for run in part.runs]
+        try:
+            commit_batch(self._options, batch, runs, self._order, self._owner)
+        finally:
+            discard_batches(self._options, batch)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
+        """Remove what was staged; undo a commit that did not finish."""
+        for part in _parts(messages)[:1]:
+            discard_batches(self._options, StreamBatch(part.query, batch_id))
+
+
+def task_batch() -> StreamBatch:
+    """Return which batch of which query the task that runs here is of.
+
+    Raises:
+        RmqIndexError: Spark does not say it, so that a second run could not be told from a first.
+    """
+    context = TaskContext.get()
+    query = None if context is None else context.getLocalProperty(_QUERY_ID)
+    number = None if context is None else context.getLocalProperty(_BATCH_ID)
+    if query is None or number is None:
+        raise RmqIndexError(
+            f"the local properties {_QUERY_ID} and {_BATCH_ID}: expected those of a streaming "
+            f"query, got {query!r} and {number!r}"
+        )
+    return StreamBatch(query, int(number))
+
+
+def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[StagedPart]:
+    parts = [message for message in messages if isinstance(message, StagedPart)]
+    return sorted(parts, key=lambda part: part.partition)

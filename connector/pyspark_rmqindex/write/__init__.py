@@ -1,0 +1,1 @@
+"""Rows to IndexFiles: input shapes, staged runs, file plans and the commit."""

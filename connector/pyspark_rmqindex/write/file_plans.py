@@ -1,0 +1,181 @@
+"""From ordered rows to staged IndexFiles: planning where each file ends, and building it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark_rmqindex.write.sorted_runs import RunSet
+from rmqindex import IndexFileWriter, Layout, RmqIndexError
+from rmqindex.geometry.layout import FIRST_POSITION
+from rmqindex.indexfile.append_in_place import InPlaceAppend
+from rmqindex.storage.disk import copy_sparse
+from rmqindex.transaction.object_staging import download
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark_rmqindex.write.job import IndexedFile
+    from pyspark_rmqindex.write.sorted_runs import Order, RunSlice
+    from rmqindex import IndexHeader
+    from rmqindex.indexfile.append_in_place import Entries
+
+__all__ = ["BuiltFile", "FilePlan", "build_file", "plan_append", "plan_files"]
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlan:
+    """One file that is to be built; picklable.
+
+    Attributes:
+        slices: The parts of the runs that hold its rows.
+        order: How the runs are ordered.
+        layout: Its geometry.
+        prev_end_phy_offset: What it inherits from the file before it, bytes; 0 for nothing.
+        prev_end_timestamp: Likewise, epoch milliseconds.
+        continued: The file that is there and is continued, or None for a new one.
+    """
+
+    slices: tuple[RunSlice, ...]
+    order: Order
+    layout: Layout
+    prev_end_phy_offset: int = 0
+    prev_end_timestamp: int = 0
+    continued: IndexedFile | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return sum(part.stop - part.start for part in self.slices)
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltFile:
+    """One staged file, complete and on the disk; picklable.
+
+    Attributes:
+        name: Its name in the staging directory.
+        least: The least ``phy_offset`` of its new entries.
+        greatest: The greatest one.
+        header: Its header.
+        continued: The name of the file that it replaces, or None.
+    """
+
+    name: str
+    least: int
+    greatest: int
+    header: IndexHeader
+    continued: str | None = None
+
+
+def plan_files(
+    runs: RunSet, layout: Layout, last: IndexedFile | None, *, continues: bool
+) -> Iterator[FilePlan]:
+    """Plan the files that a broker would write for rows, given the last file before them.
+
+    Files end where they are full.
+    A new file inherits the end of a full file before it, as the broker has it.
+
+    Args:
+        runs: The rows in order.
+        layout: The geometry.
+        last: The file before them, or None.
+        continues: Whether a last file that is not full is continued.
+
+    Yields:
+        One plan a file, in order.
+
+    Raises:
+        RmqIndexError: The geometry leaves no room for an entry.
+    """
+    if layout.capacity < 1:
+        raise RmqIndexError(f"{layout}: expected room for an entry, got none: place 0 is unused")
+    full = last is not None and last.header.index_count >= layout.index_num
+    total = len(runs)
+    stop = runs.cut(0)
+    rank = 0
+    while rank < total:
+        plan = FilePlan((), runs.order, layout)
+        room = layout.capacity
+        if rank:
+            before = runs.row(rank - 1)
+            plan = replace(
+                plan,
+                prev_end_phy_offset=before["phy_offset"],
+                prev_end_timestamp=before["store_timestamp"],
+            )
+        elif last is not None and full:
+            plan = replace(
+                plan,
+                prev_end_phy_offset=last.header.end_phy_offset,
+                prev_end_timestamp=last.header.end_timestamp,
+            )
+        elif last is not None and continues:
+            plan = replace(plan, continued=last)
+            room = layout.index_num - max(last.header.index_count, FIRST_POSITION)
+        start, rank = stop, min(rank + room, total)
+        stop = runs.cut(rank)
+        yield replace(plan, slices=runs.between(start, stop).slices)
+
+
+def build_file(directory: Path, name: str, plan: FilePlan) -> BuiltFile:
+    """Build one file in the staging directory, and wait until it is on the disk.
+
+    Args:
+        directory: The staging directory of the job.
+        name: The file's name in it; nothing has that name yet.
+        plan: What the file holds.
+
+    Raises:
+        OSError: The disk is full or broken, or the staging directory is gone.
+        CorruptIndexError: The file that is continued is malformed.
+    """
+    path = directory / name
+    if plan.continued is not None:
+        if isinstance(plan.continued.path, str):
+            download(plan.continued.path, path)
+        else:
+            copy_sparse(plan.continued.path, path)
+    runs = RunSet(directory, plan.slices, plan.order)
+    with IndexFileWriter(
+        path, plan.layout, plan.prev_end_phy_offset, plan.prev_end_timestamp
+    ) as writer:
+        for block in runs.blocks():
+            fitted = writer.put_many(
+                block["key_hash"], block["phy_offset"], block["store_timestamp"]
+            )
+            assert fitted == len(block["key_hash"]), "a plan fills no file beyond its capacity"
+    continued = None if plan.continued is None else plan.continued.name
+    return BuiltFile(name, *runs.offset_range(), writer.header, continued)
+
+
+def plan_append(directory: Path, plan: FilePlan, *, trusted: bool = False) -> InPlaceAppend:
+    """Find out what continuing a file where it stands will change; the commit lock is held.
+
+    Args:
+        directory: The staging directory of the job.
+        plan: What is appended to which file.
+        trusted: Whether every slot of the file is known to be sound.
+
+    Raises:
+        OSError: The file or the rows cannot be read.
+    """
+    assert plan.continued is not None, "only a file that is there can be continued"
+    assert not isinstance(plan.continued.path, str), "only a local file can be continued in place"
+    runs = RunSet(directory, plan.slices, plan.order)
+    last = runs.row(len(runs) - 1)
+    return InPlaceAppend(
+        plan.continued.path,
+        plan.layout,
+        runs.key_hashes(),
+        partial(_entries, runs),
+        (last["phy_offset"], last["store_timestamp"]),
+        trusted=trusted,
+    )
+
+
+def _entries(runs: RunSet) -> Iterator[Entries]:
+    for block in runs.blocks():
+        yield block["key_hash"], block["phy_offset"], block["store_timestamp"]

@@ -1,0 +1,184 @@
+"""``write_index``: the files that one broker would write, built by many tasks.
+
+1. Tasks hash the rows and stage them as sorted runs; the input is read once.
+2. The driver cuts the runs where a broker would have ended its files.
+3. One task a file merges its part of the runs and builds the file.
+
+No row is ever numbered, so a task that runs again cannot shift others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from pyspark_rmqindex.files.stores import check_one_store
+from pyspark_rmqindex.options.options import option_text
+from pyspark_rmqindex.write.commit import commit_files, is_live, without_indexed
+from pyspark_rmqindex.write.file_plans import BuiltFile, FilePlan, build_file, plan_files
+from pyspark_rmqindex.write.input_shapes import InputShape
+from pyspark_rmqindex.write.job import WriteJob, write_options
+from pyspark_rmqindex.write.sorted_runs import (
+    BY_POSITION,
+    CONTENT,
+    Order,
+    RunBuffer,
+    RunSet,
+    RunSlice,
+)
+from pyspark_rmqindex.write.task import cleaned_up, task_name, unindexed
+from rmqindex import IndexHeader
+from rmqindex.storage.s3 import current_settings, using
+from rmqindex.transaction.owner import Owner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame
+
+    from pyspark_rmqindex.write.job import IndexState
+    from rmqindex.storage.s3 import S3Settings
+
+__all__ = ["write_index"]
+
+# Rows that a task holds in memory at a time.
+_RUN_ROWS = 1 << 20
+# Rows that the commit appends to the last file itself.
+_COMMIT_ROWS = 1_000_000
+_ANSWER = "answer STRING"
+
+
+def write_index(
+    df: DataFrame,
+    path: str | os.PathLike[str],
+    *,
+    mode: Literal["append", "overwrite"] = "append",
+    **options: object,
+) -> None:
+    """Build the index of a DataFrame's messages, as one broker would have built it.
+
+    The files do not depend on how the rows are ordered or partitioned.
+    Entries are ordered by ``phy_offset``, then by the key's place in its message (the unique key
+    first), or by ``file_path`` and ``position`` where the DataFrame has both, else by key hash.
+    With messages (``topic``, ``uniq_key``, ``keys``, ``sys_flag``) they are byte for byte the
+    broker's, file names aside: a last file that is not full is continued, and a new one inherits
+    from the full one before it.
+
+    Args:
+        df: The rows, in one of the shapes that ``df.write.format("rmqindex")`` takes.
+        path: An index directory (made if it is missing) or a store root that has ``index/``; a
+            local path that the driver and all executors share, or a URI on S3.
+        mode: ``append``, or ``overwrite`` to replace what is there.
+        **options: The write options of the data source, such as ``maxHashSlotNum=97``.
+
+    Raises:
+        ValueError: An unknown option, a bad value, columns that cannot be indexed, rows that
+            are indexed already, or rows of several stores: a column ``store`` with two values.
+        RmqIndexError: A broker holds the store, the geometry is unknown or another one, or the
+            index was changed meanwhile.
+        pyspark.errors.PythonException: A row that cannot be indexed; the message ends with its
+            values.
+
+    Example:
+        >>> write_index(messages, "/data/store", onIndexed="skip")  # doctest: +SKIP
+    """
+    if mode not in ("append", "overwrite"):
+        raise ValueError(f"mode: expected 'append' or 'overwrite', got {mode!r}")
+    texts = {name: option_text(value) for name, value in options.items() if value is not None}
+    checked = write_options({**texts, "path": os.fspath(path)})
+    shape = InputShape.of(df.schema, members=checked.index_members, tags=checked.index_tags)
+    with using(checked.s3):
+        job = WriteJob.start(checked, overwrite=mode == "overwrite", owner=Owner.current())
+        _write(df, job, shape)
+
+
+def _write(df: DataFrame, job: WriteJob, shape: InputShape) -> None:
+    """Stage, plan, build and commit."""
+    try:
+        order = BY_POSITION if shape.by_position else CONTENT
+        staged = _run(df, partial(_stage, job, shape, order))
+        check_one_store([fields.pop("store") for fields in staged])
+        slices = [RunSlice(**{**fields, "files": tuple(fields["files"])}) for fields in staged]
+        state = job.state()
+        job.staging.fetch([part.name for part in slices])
+        rows = without_indexed(job, state, RunSet(job.staging.path, slices, order))
+        plans = _plans(job, state, rows)
+        in_place = bool(plans) and not job.options.is_remote and _is_small_append(plans[0])
+        continued = plans.pop(0) if in_place else None
+        files: dict[int, BuiltFile] = {}
+        if plans:
+            tasks = df.sparkSession.range(0, len(plans), 1, len(plans))
+            for fields in _run(tasks, partial(_build, job, plans)):
+                number, header = fields.pop("number"), IndexHeader(**fields.pop("header"))
+                files[number] = BuiltFile(**fields, header=header)
+        commit_files(job, state, [files[number] for number in range(len(plans))], continued)
+    finally:
+        job.staging.discard()
+
+
+def _plans(job: WriteJob, state: IndexState, rows: RunSet) -> list[FilePlan]:
+    """Cut the rows where a broker would have ended its files."""
+    if not len(rows):
+        return []
+    last = state.last if state.precedes(rows.offset_range()[0]) else None
+    continues = not is_live(job.staging.directory)
+    return list(plan_files(rows, job.layout, last, continues=continues))
+
+
+def _is_small_append(plan: FilePlan) -> bool:
+    """Tell whether the commit itself appends to a file, sooner than a task would copy it."""
+    return plan.continued is not None and plan.rows <= _COMMIT_ROWS
+
+
+def _run(
+    df: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """Run a task on each partition, and return what the attempts that count have answered."""
+    answers = df.mapInArrow(partial(_answer, task, current_settings()), _ANSWER).collect()
+    return [json.loads(row[0]) for row in answers]  # noqa: TID251  (tasks of ours)
+
+
+def _answer(
+    task: Callable[[Iterator[pa.RecordBatch]], Iterator[dict[str, Any]]],
+    settings: S3Settings,
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    with using(settings):
+        texts = [json.dumps(fields) for fields in task(batches)]
+    yield pa.record_batch([pa.array(texts, pa.string())], names=["answer"])
+
+
+def _stage(
+    job: WriteJob, shape: InputShape, order: Order, batches: Iterator[pa.RecordBatch]
+) -> Iterator[dict[str, Any]]:
+    """Write the rows of one partition as sorted runs."""
+    _, name = task_name()
+    buffer = RunBuffer(job.staging.path, f"run-{name}", order, _RUN_ROWS)
+    stores = shape.store_check()
+    with cleaned_up(job, buffer.remove):
+        for batch in batches:
+            stores.see(batch)
+            buffer.add(unindexed(job, shape.read(batch)))
+        buffer.finish()
+        job.staging.publish([each.name for each in buffer.slices])
+    yield from ({**asdict(each), "store": stores.store} for each in buffer.slices)
+
+
+def _build(
+    job: WriteJob, plans: list[FilePlan], batches: Iterator[pa.RecordBatch]
+) -> Iterator[dict[str, Any]]:
+    """Build the planned files whose numbers come in."""
+    _, name = task_name()
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            path = job.staging.path / f"file-{name}-{number}"
+            with cleaned_up(job, partial(path.unlink, missing_ok=True)):
+                job.staging.fetch([part.name for part in plans[number].slices])
+                built = build_file(job.staging.path, path.name, plans[number])
+                job.staging.publish([path.name])
+            yield {"number": number, **asdict(built)}

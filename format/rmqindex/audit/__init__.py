@@ -1,0 +1,1 @@
+"""Whether an index is sound: rules, and what was found against them."""

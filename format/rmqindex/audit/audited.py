@@ -1,0 +1,189 @@
+"""A file under audit: its bytes as far as they go, and where its fields stand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rmqindex.errors import CorruptIndexError, RmqIndexError
+from rmqindex.geometry.header import IndexHeader
+from rmqindex.geometry.inference import infer_layout
+from rmqindex.geometry.layout import (
+    ENTRY_DTYPE,
+    ENTRY_SIZE,
+    FIRST_POSITION,
+    HEADER_SIZE,
+    INT32_MAX,
+    SLOT_DTYPE,
+    SLOT_SIZE,
+)
+from rmqindex.indexfile.decoding import MILLISECONDS
+from rmqindex.indexfile.linking import LINK_BATCH
+from rmqindex.storage.identity import FileChangedError
+from rmqindex.storage.sources import open_found, open_source
+from rmqindex.store.contents import refuse_tiered_file
+from rmqindex.transaction.directories import exists
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from rmqindex.audit.rules import Findings
+    from rmqindex.geometry.layout import Layout
+    from rmqindex.storage.identity import FileMark
+    from rmqindex.storage.sources import ByteSource
+
+__all__ = [
+    "BLOCK",
+    "AuditedFile",
+    "elapsed_seconds",
+    "entry_byte",
+    "open_audited",
+    "open_planned",
+    "whole_entries",
+]
+
+# Entries that are looked at together.
+BLOCK = 4 * LINK_BATCH
+_SLOT_BLOCK = 1 << 18
+_fields = ENTRY_DTYPE.fields
+assert _fields is not None  # a structured dtype
+_FIELD_OFFSETS = {name: int(field[1]) for name, field in _fields.items()}
+
+
+def entry_byte(layout: Layout, position: int, field: str) -> int:
+    """Return the byte at which a field of an entry starts."""
+    return layout.entry_offset(position) + _FIELD_OFFSETS[field]
+
+
+def elapsed_seconds(store_timestamps: NDArray[np.int64] | int, begin: int) -> NDArray[np.int64]:
+    """Return what ``time_diff`` holds for store times (spec: put).
+
+    Args:
+        store_timestamps: Epoch milliseconds.
+        begin: What they are counted from, epoch milliseconds.
+    """
+    times = np.asarray(store_timestamps, np.int64)
+    if begin <= 0:
+        return np.zeros(times.shape, np.int64)
+    seconds: NDArray[np.int64] = np.clip((times - np.int64(begin)) // MILLISECONDS, 0, INT32_MAX)
+    return seconds
+
+
+def whole_entries(size: int, layout: Layout) -> int:
+    """Return how many entries a file of a size in bytes can hold, whatever its header says."""
+    return min(layout.capacity, max((size - layout.entry_offset(0)) // ENTRY_SIZE - 1, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedFile:
+    """A file that can be read as far as its bytes go; the caller closes the source.
+
+    Attributes:
+        path: Where it is, as findings name it.
+        source: Its bytes, zeros where it is short.
+        header: Its header.
+        layout: Its geometry.
+        count: How many entries are there: counted by the header and inside the file.
+    """
+
+    path: str
+    source: ByteSource
+    header: IndexHeader
+    layout: Layout
+    count: int
+
+    def blocks(self) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Yield the position of each block's first entry, and its entries."""
+        stop = self.count + FIRST_POSITION
+        for first in range(FIRST_POSITION, stop, BLOCK):
+            yield first, self.source.entry_range(self.layout, first, min(first + BLOCK, stop))
+
+    def slot_blocks(self) -> Iterator[tuple[int, NDArray[np.int32]]]:
+        """Yield the number of each block's first slot, and the slots' values."""
+        layout = self.layout
+        for first in range(0, layout.hash_slot_num, _SLOT_BLOCK):
+            stop = min(first + _SLOT_BLOCK, layout.hash_slot_num)
+            data = self.source.read(layout.slot_offset(first), (stop - first) * SLOT_SIZE)
+            yield first, np.frombuffer(data, SLOT_DTYPE).astype(np.int32)
+
+    def byte(self, position: int, field: str) -> int:
+        """Return the byte at which a field of an entry starts."""
+        return entry_byte(self.layout, position, field)
+
+
+def open_planned(path: str, mark: FileMark | None) -> ByteSource:
+    """Open a file of a planned audit.
+
+    Raises:
+        FileChangedError: It is gone, or not the marked one.
+        RmqIndexError: It cannot be read.
+    """
+    try:
+        return open_found(path, 0 if mark is None else mark.identity.size, mark)
+    except FileChangedError:
+        raise
+    except RmqIndexError as error:
+        if mark is not None and not exists(path):
+            raise FileChangedError(path, "removed") from error
+        raise
+
+
+def open_audited(
+    path: str, layout: Layout | None, findings: Findings, mark: FileMark | None = None
+) -> AuditedFile | None:
+    """Open a file, or say why it cannot be looked at.
+
+    Args:
+        path: The file.
+        layout: Its geometry, or None to find it.
+        findings: Takes what is wrong.
+        mark: What it is recognised by; None where nothing is known.
+
+    Returns:
+        The file, or None where nothing more can be said of it.
+
+    Raises:
+        FileChangedError: It is not the marked one.
+    """
+    try:
+        source = open_planned(path, mark)
+    except FileChangedError:
+        raise
+    except RmqIndexError as error:
+        findings.add(path, "unreadable", None, "a file", error)
+        return None
+    size = source.size
+    if size < HEADER_SIZE:
+        findings.add(path, "header_size", 0, f"{HEADER_SIZE} bytes", f"{size} bytes")
+        source.close()
+        return None
+    try:
+        refuse_tiered_file(source)
+        header = IndexHeader.from_bytes(source.read(0, HEADER_SIZE))
+        if layout is None and header.entry_count:
+            layout = infer_layout(source)
+    except CorruptIndexError as error:
+        findings.add(path, error.field, error.byte, error.expected, error.got)
+        layout = None
+    except RmqIndexError as error:
+        is_geometry = "maxHashSlotNum" in str(error)
+        rule, expected = ("geometry", "one") if is_geometry else ("unreadable", "an IndexFile")
+        findings.add(path, rule, None, expected, error)
+        layout = None
+    if layout is None:
+        source.close()
+        return None
+    count = min(header.entry_count, whole_entries(size, layout))
+    if size < layout.file_size:
+        findings.add(path, "file_size", size, f"{layout.file_size} bytes", f"{size} bytes")
+        source.close()
+        source = open_source(path, zero_extend_to=layout.file_size)
+    elif size > layout.file_size:
+        findings.add(
+            path, "surplus_bytes", layout.file_size, f"{layout.file_size} bytes", f"{size} bytes"
+        )
+    return AuditedFile(path, source, header, layout, count)

@@ -1,0 +1,458 @@
+"""The audit of IndexFiles against the CommitLog they map.
+
+Two passes, since each sees what the other cannot: from the entries to their messages (dangling
+offsets, wrong hashes, wrong times), and from the messages to their entries (what is missing, what
+is there too often).
+Both go in batches, whatever the size of the log and of the files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from rmqindex.audit.audited import BLOCK, AuditedFile, elapsed_seconds
+from rmqindex.commitlog.log import MATCH_STATES
+from rmqindex.geometry.layout import (
+    BEGIN_TIMESTAMP_OFFSET,
+    END_TIMESTAMP_OFFSET,
+    FIRST_POSITION,
+)
+from rmqindex.keys.message_keys import expand_messages, message_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from rmqindex.audit.rules import Findings
+    from rmqindex.commitlog.log import CommitLog
+    from rmqindex.errors import CorruptCommitLogError
+
+__all__ = ["LogRange", "audit_coverage", "audit_entries"]
+
+_KEY_COLUMNS = ("topic", "uniq_key", "keys", "sys_flag", "tags")
+_TAGS = _KEY_COLUMNS.index("tags")
+_RECORD, _EXPIRED, _BEYOND_END, _MISSING = (
+    MATCH_STATES.index(name) for name in ("record", "expired", "beyond_end", "missing")
+)
+_DANGLING = {
+    _BEYOND_END: ("entry_beyond_log", "an offset inside the CommitLog"),
+    _MISSING: ("entry_in_gap", "an offset inside a log file"),
+}
+_HASH_BITS = np.int64(32)
+
+
+def _pairs(rows: NDArray[np.int64], hashes: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Return one number for each row and hash."""
+    return (rows << _HASH_BITS) | hashes.astype(np.int64)
+
+
+def _is_in(values: NDArray[np.int64], sorted_values: NDArray[np.int64]) -> NDArray[np.bool_]:
+    places = np.searchsorted(sorted_values, values)
+    places[places == len(sorted_values)] = 0
+    if not len(sorted_values):
+        return np.zeros(len(values), np.bool_)
+    found: NDArray[np.bool_] = sorted_values[places] == values
+    return found
+
+
+def audit_entries(file: AuditedFile, log: CommitLog, findings: Findings) -> None:
+    """Compare every entry of a file with the message at its offset.
+
+    Args:
+        file: The file.
+        log: The CommitLog.
+        findings: Takes what is wrong.
+    """
+    expired = 0
+    for first, entries in file.blocks():
+        expired += _audit_block(file, first, entries, log, findings)
+    if expired:
+        rule = "file_expired" if expired == file.count else "entry_expired"
+        findings.add(
+            file.path,
+            rule,
+            None,
+            f"offsets from {log.min_offset}",
+            f"{expired} of {file.count} entries before it",
+        )
+
+
+def _audit_block(
+    file: AuditedFile, first: int, entries: NDArray[Any], log: CommitLog, findings: Findings
+) -> int:
+    """Compare entries with their messages; return how many lie before the log."""
+    offsets, rows = np.unique(entries["phy_offset"].astype(np.int64), return_inverse=True)
+    found = log.read_at(offsets, [*_KEY_COLUMNS, "store_timestamp"])
+    states = found["state"].indices.to_numpy()
+    _report_dangling(file, first, entries, states[rows], findings)
+
+    record = states == _RECORD
+    messages = found.filter(_mask(record))
+    places = np.cumsum(record) - 1
+    seen = np.flatnonzero(record[rows])
+    message_rows = places[rows[seen]]
+    hashes = entries["key_hash"].astype(np.int32)[seen]
+    # Brokers from 5.4.0 on index tags as well; which one wrote an entry is not known.
+    expected_rows, _, expected_hashes = expand_messages(*_key_columns(messages))
+    strange = ~_is_in(_pairs(message_rows, hashes), np.sort(_pairs(expected_rows, expected_hashes)))
+
+    def of_message(place: int) -> str:
+        wanted = expected_hashes[expected_rows == message_rows[place]].tolist()
+        position = first + int(seen[place])
+        offset = int(offsets[rows[seen[place]]])
+        listed = " or ".join(map(str, sorted(set(wanted)))) or "no entry"
+        return f"{listed} (entry {position}, message at {offset})"
+
+    wrong = np.flatnonzero(strange).tolist()
+    findings.each(
+        file.path,
+        "entry_hash",
+        ((file.byte(first + int(seen[i]), "key_hash"), of_message(i), int(hashes[i]))
+         for i in wrong),
+        len(wrong),
+    )  # fmt: skip
+    times = messages["store_timestamp"].to_numpy()[message_rows]
+    _audit_times(file, first, entries, _Times(seen, times), findings)
+    return int(np.count_nonzero(states[rows] == _EXPIRED))
+
+
+class _Times(NamedTuple):
+    """The store times that messages have."""
+
+    places: NDArray[np.int64]
+    store_timestamps: NDArray[np.int64]
+
+
+def _report_dangling(
+    file: AuditedFile,
+    first: int,
+    entries: NDArray[Any],
+    states: NDArray[np.int8],
+    findings: Findings,
+) -> None:
+    for state in np.unique(states).tolist():
+        if state in (_RECORD, _EXPIRED):
+            continue
+        rule, expected = _DANGLING.get(state, ("entry_dangling", "an offset of a message"))
+        places = np.flatnonzero(states == state).tolist()
+        findings.each(
+            file.path,
+            rule,
+            ((file.byte(first + i, "phy_offset"), f"{expected} (entry {first + i})",
+              int(entries["phy_offset"][i])) for i in places),
+            len(places),
+        )  # fmt: skip
+
+
+def _audit_times(
+    file: AuditedFile, first: int, entries: NDArray[Any], times: _Times, findings: Findings
+) -> None:
+    """Compare seconds, and the header's two times, with the messages' own."""
+    header = file.header
+    positions = times.places + first
+    later = positions > FIRST_POSITION
+    expected = elapsed_seconds(times.store_timestamps, header.begin_timestamp)
+    got = entries["time_diff"].astype(np.int64)[times.places]
+    wrong = np.flatnonzero(later & (expected != got)).tolist()
+    findings.each(
+        file.path,
+        "time_diff",
+        ((file.byte(int(positions[i]), "time_diff"),
+          f"{expected[i]} (entry {positions[i]}, stored {times.store_timestamps[i]})", int(got[i]))
+         for i in wrong),
+        len(wrong),
+    )  # fmt: skip
+    for position, rule, byte, in_header in (
+        (FIRST_POSITION, "begin_timestamp", BEGIN_TIMESTAMP_OFFSET, header.begin_timestamp),
+        (file.count, "end_timestamp", END_TIMESTAMP_OFFSET, header.end_timestamp),
+    ):
+        for stored in times.store_timestamps[positions == position].tolist():
+            if stored != in_header:
+                findings.add(file.path, rule, byte, f"{stored} (entry {position})", in_header)
+
+
+def _mask(values: NDArray[np.bool_]) -> pa.Array:
+    return pa.array(values)
+
+
+def _key_columns(messages: pa.RecordBatch) -> list[pa.Array]:
+    return [messages[name] for name in _KEY_COLUMNS]
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """The part of the log that one file answers for.
+
+    Attributes:
+        start: The first offset, bytes.
+        stop: The offset before which it ends; None for the log's end.
+        begin: The offset of the first entry of all files; messages before are not asked for.
+    """
+
+    start: int
+    stop: int | None
+    begin: int
+
+
+def audit_coverage(
+    file: AuditedFile,
+    others: Sequence[AuditedFile],
+    log: CommitLog,
+    wanted: LogRange,
+    findings: Findings,
+) -> None:
+    """Compare every message of a part of the log with the entries it has.
+
+    Args:
+        file: The file that answers for the part; findings name it.
+        others: Files beside it that may hold entries of the part, too.
+        log: The CommitLog.
+        wanted: The part.
+        findings: Takes what is wrong.
+    """
+    spans = [_Spans.of(file, exact=True), *(_Spans.of(other, exact=False) for other in others)]
+    highest = max((span.highest for span in spans), default=-1)
+    gap = _Gap(file.path, findings, highest if wanted.stop is None else None)
+
+    def damaged(error: CorruptCommitLogError) -> None:
+        findings.add(error.path, "log_damaged", error.byte, error.expected, error.got)
+
+    batches = log.scan(
+        max(wanted.start, 0),
+        wanted.stop,
+        [*_KEY_COLUMNS, "phy_offset"],
+        mode="DROPMALFORMED",
+        on_malformed=damaged,
+    )
+    for batch in batches:
+        if log.min_offset < wanted.begin and wanted.start < wanted.begin:
+            offsets = batch["phy_offset"].to_numpy()
+            gap.early += int(np.count_nonzero(offsets < wanted.begin))
+            # Of the very first message, a file that is gone may hold the first keys.
+            kept = offsets > wanted.begin
+            batch = batch.filter(_mask(kept))  # noqa: PLW2901
+        if batch.num_rows:
+            _audit_messages(batch, spans, gap, findings)
+    gap.finish(log.min_offset, wanted.begin)
+
+
+@dataclass(frozen=True, slots=True)
+class _Spans:
+    """Between which offsets each block of a file lies."""
+
+    file: AuditedFile
+    lowest: NDArray[np.int64]
+    upmost: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, file: AuditedFile, *, exact: bool) -> _Spans:
+        """Look at every entry, or, trusting their order, at a few."""
+        lowest, upmost = [], []
+        if exact:
+            for _, entries in file.blocks():
+                offsets = entries["phy_offset"].astype(np.int64)
+                lowest.append(int(offsets.min()))
+                upmost.append(int(offsets.max()))
+        else:
+            firsts = np.arange(FIRST_POSITION, file.count + FIRST_POSITION, BLOCK)
+            lasts = np.minimum(firsts + BLOCK - 1, file.count)
+            edges = [file.source.entries(file.layout, places) for places in (firsts, lasts)]
+            lowest = np.minimum(*(each["phy_offset"].astype(np.int64) for each in edges)).tolist()
+            upmost = np.maximum(*(each["phy_offset"].astype(np.int64) for each in edges)).tolist()
+        return cls(file, np.array(lowest, np.int64), np.array(upmost, np.int64))
+
+    @property
+    def highest(self) -> int:
+        """The greatest offset of the file; -1 without entries."""
+        return int(self.upmost.max()) if len(self.upmost) else -1
+
+    def entries(self, first: int, last: int) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Yield position and entries of the blocks that may hold offsets of a range."""
+        stop = self.file.count + FIRST_POSITION
+        for block in np.flatnonzero((self.lowest <= last) & (self.upmost >= first)).tolist():
+            start = FIRST_POSITION + block * BLOCK
+            yield (
+                start,
+                self.file.source.entry_range(self.file.layout, start, min(start + BLOCK, stop)),
+            )
+
+
+class _Gap:
+    """Messages without entries that follow each other are one finding."""
+
+    def __init__(self, path: str, findings: Findings, highest: int | None) -> None:
+        self.path = path
+        self._findings = findings
+        self._highest = highest  # entries end here; None where later files go on
+        self._first = 0
+        self._last = 0
+        self._count = 0
+        self.behind = 0
+        self.behind_from = 0
+        self.early = 0
+
+    def add(self, offset: int) -> None:
+        """Add a message without any entry."""
+        if self._highest is not None and offset > self._highest:
+            self.behind_from = offset if not self.behind else self.behind_from
+            self.behind += 1
+            return
+        if not self._count:
+            self._first = offset
+        self._last = offset
+        self._count += 1
+
+    def end(self) -> None:
+        """Note that a message with entries follows."""
+        if self._count:
+            self._findings.add(
+                self.path,
+                "coverage_gap",
+                None,
+                f"entries of the messages at {self._first} to {self._last}",
+                f"none of {self._count} messages",
+            )
+        self._count = 0
+
+    def finish(self, log_start: int, begin: int) -> None:
+        """Report what the log's ends showed."""
+        self.end()
+        if self.early:
+            self._findings.add(
+                self.path,
+                "index_begins_late",
+                None,
+                f"entries from {log_start}",
+                f"{self.early} messages before {begin}, where the first entry points",
+            )
+        if self.behind:
+            self._findings.add(
+                self.path,
+                "index_behind",
+                None,
+                "no message with keys behind the last entry",
+                f"{self.behind} messages from {self.behind_from}",
+            )
+
+
+def _audit_messages(
+    batch: pa.RecordBatch, spans: Sequence[_Spans], gap: _Gap, findings: Findings
+) -> None:
+    """Compare the keys of messages with the entries of their offsets."""
+    offsets = batch["phy_offset"].to_numpy()
+    columns = _key_columns(batch)
+    # An entry of its tags is a message's own, if its broker wrote one: none is missed, and one is
+    # not too many.
+    rows, ordinals, hashes = expand_messages(*columns[:_TAGS])
+    tag_rows, _, tag_hashes = expand_messages(columns[0], None, None, *columns[_TAGS - 1 :])
+    expected, firsts, wanted = np.unique(
+        _pairs(rows, hashes), return_index=True, return_counts=True
+    )
+    there = _Entries.between(offsets, spans)
+    order = np.argsort(there.pairs, kind="stable")
+    indexed, starts, counts = np.unique(there.pairs[order], return_index=True, return_counts=True)
+    have = np.zeros(len(expected), np.int64)
+    if len(indexed):
+        places = np.searchsorted(indexed, expected)
+        places[places == len(indexed)] = 0
+        same = indexed[places] == expected
+        have[same] = counts[places[same]]
+
+    with_keys = np.zeros(len(offsets), np.bool_)
+    with_keys[rows] = True
+    with_entries = np.zeros(len(offsets), np.bool_)
+    with_entries[there.pairs >> _HASH_BITS] = True
+    if (with_keys & ~with_entries).any():
+        for row in np.flatnonzero(with_keys).tolist():
+            if with_entries[row]:
+                gap.end()
+            else:
+                gap.add(int(offsets[row]))
+    elif with_keys.any():
+        gap.end()
+
+    missing = (have < wanted) & with_entries[expected >> _HASH_BITS]
+    chosen = np.flatnonzero(missing).tolist()
+
+    def missing_keys() -> Iterator[tuple[None, str, str]]:
+        for place in chosen:
+            row, ordinal = int(rows[firsts[place]]), int(ordinals[firsts[place]])
+            message = [column[row].as_py() for column in columns[:_TAGS]]
+            key = message_keys(*message)[ordinal]
+            told = f"{key} (hash {hashes[firsts[place]]}, message at {offsets[row]})"
+            yield None, f"{wanted[place]} of {told}", f"{have[place]}"
+
+    findings.each(gap.path, "key_missing", missing_keys(), len(chosen))
+    allowed = np.unique(
+        np.concatenate([_pairs(rows, hashes), _pairs(tag_rows, tag_hashes)]), return_counts=True
+    )
+    _report_duplicates(there, order, _Counts(indexed, starts, counts), allowed, findings)
+
+
+class _Counts(NamedTuple):
+    """Distinct pairs in their order, where each begins and how many there are."""
+
+    pairs: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+
+class _Entries(NamedTuple):
+    """Entries of a range of the log: which message and hash, and where they stand."""
+
+    pairs: NDArray[np.int64]
+    owners: NDArray[np.int64]
+    positions: NDArray[np.int64]
+    files: Sequence[_Spans]
+
+    @classmethod
+    def between(cls, offsets: NDArray[np.int64], spans: Sequence[_Spans]) -> _Entries:
+        """Gather the entries of messages, whose offsets ascend."""
+        pairs, owners, positions = [], [], []
+        for owner, span in enumerate(spans):
+            for first, entries in span.entries(int(offsets[0]), int(offsets[-1])):
+                there = entries["phy_offset"].astype(np.int64)
+                rows = np.searchsorted(offsets, there)
+                rows[rows == len(offsets)] = 0
+                mine = np.flatnonzero(offsets[rows] == there)
+                pairs.append(_pairs(rows[mine], entries["key_hash"].astype(np.int32)[mine]))
+                owners.append(np.full(len(mine), owner, np.int64))
+                positions.append(mine + first)
+        return cls(_joined(pairs), _joined(owners), _joined(positions), spans)
+
+
+def _joined(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    return np.concatenate([np.empty(0, np.int64), *parts])
+
+
+def _report_duplicates(
+    there: _Entries,
+    order: NDArray[np.int64],
+    indexed: _Counts,
+    messages: tuple[NDArray[np.int64], NDArray[np.int64]],
+    findings: Findings,
+) -> None:
+    """Report entries of a message's key beyond those it has; strange hashes are told elsewhere."""
+    expected, wanted = messages
+    if not len(expected):
+        return
+    places = np.searchsorted(expected, indexed.pairs)
+    places[places == len(expected)] = 0
+    known = expected[places] == indexed.pairs
+    surplus = np.flatnonzero(known & (indexed.counts > wanted[places]))
+    for place in surplus.tolist():
+        last = int(order[indexed.starts[place] + indexed.counts[place] - 1])
+        file = there.files[int(there.owners[last])].file
+        position = int(there.positions[last])
+        findings.add(
+            file.path,
+            "entry_duplicate",
+            file.byte(position, "phy_offset"),
+            f"{wanted[places[place]]} of hash {int(indexed.pairs[place]) & 0xFFFFFFFF}",
+            f"{indexed.counts[place]} (entry {position})",
+        )

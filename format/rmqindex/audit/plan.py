@@ -1,0 +1,498 @@
+"""The audit of a path: what is planned, one unit a file, and what each unit finds.
+
+The units travel to other processes, so that an index of many files can be looked at by many.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rmqindex.audit.audited import open_audited, open_planned, whole_entries
+from rmqindex.audit.file import audit_file
+from rmqindex.audit.log import LogRange, audit_coverage, audit_entries
+from rmqindex.audit.rules import FINDING_SCHEMA, Findings
+from rmqindex.audit.store import audit_barrier, audit_files, audit_names, audit_state
+from rmqindex.commitlog.log import CommitLog
+from rmqindex.commitlog.planned_log import marked_files
+from rmqindex.errors import RmqIndexError
+from rmqindex.geometry.header import IndexHeader
+from rmqindex.geometry.inference import infer_layout
+from rmqindex.geometry.layout import (
+    BEGIN_PHY_OFFSET_OFFSET,
+    BEGIN_TIMESTAMP_OFFSET,
+    FIRST_POSITION,
+    HEADER_SIZE,
+    Layout,
+)
+from rmqindex.storage.identity import SAMPLED_ENTRY_BYTES, FileChangedError, FileMark, ensure_same
+from rmqindex.storage.sources import is_remote, open_source
+from rmqindex.store.contents import dledger_data, refuse_dledger_log
+from rmqindex.store.folders import COMMITLOG_FOLDER
+from rmqindex.store.paths import index_entries, resolve
+from rmqindex.transaction.directories import exists, last_name, parent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rmqindex.commitlog.files import LogFile
+    from rmqindex.storage.sources import PathLike
+    from rmqindex.store.paths import FileEntry
+
+__all__ = [
+    "AuditUnit",
+    "StoreUnit",
+    "beside_index",
+    "commit_log_of",
+    "plan_audit",
+    "refuse_sibling_dledger",
+    "run_audit",
+    "sibling_log",
+    "verify",
+]
+
+_DEFAULT_LIMIT = 1000
+# Fields of the header that no append changes once they are set, as start and stop in bytes.
+_FINAL = tuple((start, start + 8) for start in (BEGIN_TIMESTAMP_OFFSET, BEGIN_PHY_OFFSET_OFFSET))
+
+
+def verify(
+    path: PathLike,
+    commit_log: CommitLog | PathLike | Sequence[PathLike | LogFile] | None = None,
+    layout: Layout | None = None,
+    *,
+    max_findings: int = _DEFAULT_LIMIT,
+) -> pa.Table:
+    """Check an index, byte by byte, and against its CommitLog.
+
+    Every byte that a reader uses is compared with what the entries, the files beside it and the
+    CommitLog say it must be.
+    Not looked at, since no reader uses them: entry place 0, the places behind the one that the
+    next entry will take, bytes behind the last place.
+    Without a CommitLog, a time or an offset that is wrong and yet plausible is not noticed.
+
+    Args:
+        path: An IndexFile, an index directory, or a store root that has ``index/``.
+            Of a single file, those beside it are read where its own bytes depend on them.
+        commit_log: What :class:`CommitLog` takes, or one; ``"auto"`` for the ``commitlog`` beside
+            ``index``, if there is one that does not go on in DLedger; None for none.
+        layout: The geometry of every file, or None to find it.
+        max_findings: So many findings of one rule in one file; one more says how many there are.
+
+    Returns:
+        Findings with the columns of ``FINDING_SCHEMA``: ``file``, ``rule`` (a name of
+        ``AUDIT_RULES``), ``severity`` (``error``, ``warning`` or ``info``), ``byte`` (int64, from
+        the start of the file, null where none is to blame), ``expected`` and ``got`` as text.
+
+    Raises:
+        RmqIndexError: Nothing is there, a store of another kind, or a CommitLog that is none.
+        ValueError: A limit below 1.
+
+    Example:
+        >>> from rmqindex import sample_store, verify
+        >>> findings = verify(sample_store(), commit_log="auto")
+        >>> sorted(set(findings["severity"].to_pylist()))
+        ['info']
+    """
+    if max_findings < 1:
+        raise ValueError(f"max_findings: expected at least 1, got {max_findings}")
+    with ExitStack() as stack:
+        log = commit_log_of(path, commit_log)
+        if log is not None and log is not commit_log:
+            stack.callback(log.close)
+        units = plan_audit(path, log, layout)
+        batches = [run_audit(unit, max_findings, log) for unit in units]
+    return pa.Table.from_batches(batches, FINDING_SCHEMA)
+
+
+def sibling_log(path: PathLike) -> str | None:
+    """Return the ``commitlog`` beside the ``index`` that a path stands for, if it can be read.
+
+    None where it is missing, or goes on in DLedger.
+
+    Raises:
+        RmqIndexError: The path is not there.
+    """
+    log = beside_index(path, COMMITLOG_FOLDER)
+    return log if exists(log) and dledger_data(parent(log)) is None else None
+
+
+def refuse_sibling_dledger(path: PathLike) -> None:
+    """Refuse an index whose store has its CommitLog in DLedger, where a plain one is needed.
+
+    Raises:
+        RmqIndexError: It has, or the path is not there.
+    """
+    refuse_dledger_log(parent(beside_index(path, COMMITLOG_FOLDER)))
+
+
+def beside_index(path: PathLike, name: str) -> str:
+    """Return where a folder lies, if it is there, beside the ``index`` that a path stands for.
+
+    Args:
+        path: An IndexFile, an index directory, or a store root.
+        name: The folder's name.
+
+    Raises:
+        RmqIndexError: The path is not there.
+    """
+    resolved = resolve(path)
+    directory = _parent(resolved.path) if resolved.is_file else resolved.path
+    if is_remote(directory):
+        base, mark, query = _parent(directory).partition("?")
+        return f"{base}/{name}{mark}{query}"
+    return str(Path(directory).absolute().parent / name)
+
+
+def commit_log_of(
+    path: PathLike, commit_log: CommitLog | PathLike | Sequence[PathLike | LogFile] | None
+) -> CommitLog | None:
+    """Return the CommitLog that an argument means.
+
+    Args:
+        path: What the index is.
+        commit_log: As :func:`verify` takes it.
+    """
+    if commit_log is None or isinstance(commit_log, CommitLog):
+        return commit_log
+    if isinstance(commit_log, str) and commit_log == "auto":
+        found = sibling_log(path)
+        return None if found is None else CommitLog(found)
+    return CommitLog(commit_log)
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A file of the directory, as far as its ends tell.
+
+    Attributes:
+        path: Where it is.
+        name: Its name.
+        size: Its size in bytes.
+        header: Its header.
+        layout: Its geometry, that of the files beside it where it tells none; None where nothing
+            tells.
+        mark: What it is recognised by.
+        first: The offset of its first entry, bytes; -1 without entries.
+        last: The offset of its last entry, bytes; -1 without entries.
+    """
+
+    path: str
+    name: str
+    size: int
+    header: IndexHeader
+    layout: Layout | None
+    mark: FileMark
+    first: int = -1
+    last: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class StoreUnit:
+    """The audit of what stands around the files.
+
+    Attributes:
+        directory: The index directory.
+        members: Its files, oldest first.
+        log_files: The files of the CommitLog; None without one.
+    """
+
+    directory: str
+    members: tuple[_Member, ...]
+    log_files: tuple[LogFile, ...] | None
+
+    @property
+    def place(self) -> str:
+        """Where what is looked at lies."""
+        return self.directory
+
+
+@dataclass(frozen=True, slots=True)
+class AuditUnit:
+    """The audit of one file.
+
+    Attributes:
+        path: The file.
+        name: Its name.
+        layout: Its geometry; None where none was found.
+        previous: The header of the file before; None for none.
+        others: Path, geometry and mark of files whose entries may be of the same messages.
+        span: The part of the log that it answers for; None for none.
+        log_files: The files of the CommitLog; None without one.
+        mark: What the file is recognised by; None where nothing is known.
+    """
+
+    path: str
+    name: str
+    layout: Layout | None
+    previous: IndexHeader | None
+    others: tuple[tuple[str, Layout, FileMark | None], ...]
+    span: LogRange | None
+    log_files: tuple[LogFile, ...] | None
+    mark: FileMark | None = None
+
+    @property
+    def place(self) -> str:
+        """Where what is looked at lies."""
+        return self.path
+
+
+def plan_audit(
+    path: PathLike, log: CommitLog | None, layout: Layout | None
+) -> list[StoreUnit | AuditUnit]:
+    """Divide the audit of a path, with one look at each file's ends.
+
+    Args:
+        path: As :func:`verify` takes it.
+        log: The CommitLog, or None.
+        layout: The geometry of every file, or None.
+
+    Returns:
+        What :func:`run_audit` takes, each on its own and in any process.
+
+    Raises:
+        RmqIndexError: Nothing is there, a store of another kind, or a file that is replaced
+            meanwhile.
+    """
+    resolved = resolve(path)
+    log_files = None if log is None else marked_files(log)
+    name = last_name(resolved.path) if resolved.is_file else None
+    directory = _parent(resolved.path) if resolved.is_file else resolved.path
+    entries = [entry for entry in index_entries(directory) if not entry.is_directory]
+    if resolved.is_file:
+        chosen = [entry for entry in entries if entry.name == name]
+        if not chosen:
+            alone = AuditUnit(
+                resolved.path, last_name(resolved.path), layout, None, (), None, log_files
+            )
+            return [alone]
+    members = _members(entries, layout)
+    by_path = {member.path: place for place, member in enumerate(members)}
+    ranges = _ranges(members) if log is not None else {}
+    units: list[StoreUnit | AuditUnit] = []
+    if not resolved.is_file:
+        units.append(StoreUnit(directory, tuple(members), log_files))
+    previous: IndexHeader | None = None
+    for entry in entries:
+        place = by_path.get(entry.path)
+        member = None if place is None else members[place]
+        span = ranges.get(entry.path)
+        unit = AuditUnit(
+            entry.path,
+            entry.name,
+            layout if member is None else member.layout,
+            previous,
+            () if span is None else _others(members, entry.path, span),
+            span,
+            log_files,
+            _listed_mark(entry) if member is None else member.mark,
+        )
+        if name is None or entry.name == name:
+            units.append(unit)
+        previous = None if member is None else member.header
+    return units
+
+
+def run_audit(
+    unit: StoreUnit | AuditUnit, max_findings: int = _DEFAULT_LIMIT, log: CommitLog | None = None
+) -> pa.RecordBatch:
+    """Run one part of an audit.
+
+    Args:
+        unit: The part.
+        max_findings: As :func:`verify` takes it.
+        log: The unit's CommitLog, where it is open already.
+
+    Returns:
+        Findings with the columns of ``FINDING_SCHEMA``.
+
+    Raises:
+        FileChangedError: A file is not the planned one.
+    """
+    findings = Findings(max_findings)
+    with ExitStack() as stack:
+        if log is None and unit.log_files is not None:
+            log = stack.enter_context(CommitLog(unit.log_files))
+        if isinstance(unit, StoreUnit):
+            _audit_store(unit, log, findings)
+        else:
+            _audit_unit(unit, log, findings, stack)
+        if log is not None:
+            log.ensure_same()
+    return findings.batch()
+
+
+def _audit_store(unit: StoreUnit, log: CommitLog | None, findings: Findings) -> None:
+    members = unit.members
+    audit_names(unit.directory, findings)
+    for member in members:
+        open_planned(member.path, member.mark).close()
+    audit_files([(m.path, m.header, m.layout) for m in members], findings)
+    if not is_remote(unit.directory):
+        audit_state(unit.directory, [member.header for member in members], findings)
+    if log is None:
+        return
+    try:
+        if members:
+            audit_barrier(members[-1].path, members[-1].header, log, findings)
+        if all(member.first < 0 for member in members) and log.max_offset > log.min_offset:
+            findings.add(
+                unit.directory,
+                "index_behind",
+                None,
+                "entries of the CommitLog's messages",
+                f"none of {log.min_offset} to {log.max_offset}",
+            )
+    except FileChangedError:
+        raise
+    except RmqIndexError as error:
+        findings.add(unit.directory, "log_unreadable", None, "a CommitLog", error)
+
+
+def _audit_unit(
+    unit: AuditUnit, log: CommitLog | None, findings: Findings, stack: ExitStack
+) -> None:
+    file = open_audited(unit.path, unit.layout, findings, unit.mark)
+    if file is None:
+        return
+    stack.callback(file.source.close)
+    audit_file(file, unit.name, unit.previous, findings)
+    ensure_same(file.source, unit.mark)
+    if log is None or not file.count:
+        return
+    quiet = Findings(1)  # what is wrong with them is found by their own units
+    others = []
+    for path, layout, mark in unit.others:
+        other = open_audited(path, layout, quiet, mark)
+        if other is not None:
+            stack.callback(other.source.close)
+            others.append((other, mark))
+    try:
+        audit_entries(file, log, findings)
+        if unit.span is not None:
+            audit_coverage(file, [other for other, _ in others], log, unit.span, findings)
+    except FileChangedError:
+        raise
+    except RmqIndexError as error:
+        findings.add(unit.path, "log_unreadable", None, "a CommitLog", error)
+    for each, mark in [(file, unit.mark), *others]:
+        ensure_same(each.source, mark)
+
+
+def _members(entries: Sequence[FileEntry], layout: Layout | None) -> list[_Member]:
+    """Look at the header and the ends of each file; those that cannot be opened are left out."""
+    headers: list[tuple[FileEntry, IndexHeader]] = []
+    marks: dict[str, FileMark] = {}
+    for entry in entries:
+        try:
+            with open_source(entry.path) as source:
+                if source.size >= HEADER_SIZE:
+                    header = IndexHeader.from_bytes(source.read(0, HEADER_SIZE))
+                    headers.append((entry, header))
+                    marks[entry.path] = FileMark.of(source, _FINAL)
+        except RmqIndexError:
+            continue  # the file's own unit says why
+    layouts: dict[int, Layout | None] = {}
+    for entry, _ in headers:
+        if entry.size not in layouts:
+            same = [each for each in headers if each[0].size == entry.size]
+            layouts[entry.size] = layout or _layout_of(same)
+    common = _commonest([layouts[entry.size] for entry, _ in headers])
+    members = []
+    for entry, header in headers:
+        # A broker opens all files with one geometry: it fills up short ones, and leaves a surplus.
+        own = layouts[entry.size] or common
+        mark, *ends = _ends(entry, header, own, marks[entry.path])
+        members.append(_Member(entry.path, entry.name, entry.size, header, own, mark, *ends))
+    return members
+
+
+def _commonest(layouts: Sequence[Layout | None]) -> Layout | None:
+    """Return the geometry that most files have."""
+    counts = Counter(layout for layout in layouts if layout is not None)
+    return max(counts, key=lambda layout: counts[layout], default=None)
+
+
+def _layout_of(files: Sequence[tuple[FileEntry, IndexHeader]]) -> Layout | None:
+    """Return the geometry that files of one size have, from the fullest one that tells it."""
+    for entry, header in sorted(files, key=lambda file: -file[1].index_count):
+        if not header.entry_count:
+            break
+        try:
+            with open_source(entry.path) as source:
+                return infer_layout(source)
+        except RmqIndexError:
+            continue  # a damaged file does not tell; one beside it may
+    return None
+
+
+def _ends(
+    entry: FileEntry, header: IndexHeader, layout: Layout | None, mark: FileMark
+) -> tuple[FileMark, int, int]:
+    """Return a file's mark, and the offsets of its first and last entry, -1 without any.
+
+    Raises:
+        FileChangedError: The file is not the marked one any more.
+    """
+    if layout is None:
+        return mark, -1, -1
+    try:
+        with open_source(entry.path, zero_extend_to=layout.file_size) as source:
+            ensure_same(source, mark)
+            count = min(header.entry_count, whole_entries(entry.size, layout))
+            if not count:
+                return mark, -1, -1
+            ends = source.entries(layout, np.array([FIRST_POSITION, count]))
+            entries = layout.entry_offset(FIRST_POSITION), layout.entry_offset(count + 1)
+            mark = FileMark.of(source, [*_FINAL, entries], SAMPLED_ENTRY_BYTES)
+    except FileChangedError:
+        raise
+    except RmqIndexError:
+        return mark, -1, -1
+    first, last = ends["phy_offset"].tolist()
+    return mark, max(first, 0), max(last, 0)
+
+
+def _listed_mark(entry: FileEntry) -> FileMark | None:
+    return None if entry.identity is None else FileMark(entry.identity)
+
+
+def _ranges(members: Sequence[_Member]) -> dict[str, LogRange]:
+    """Divide the log among the files that have entries: each up to where the next begins."""
+    filled = [member for member in members if member.first >= 0]
+    if not filled:
+        return {}
+    starts = np.maximum.accumulate([member.first for member in filled]).tolist()
+    stops = [*starts[1:], None]
+    begin = starts[0]
+    return {
+        member.path: LogRange(0 if place == 0 else start, stop, begin)
+        for place, (member, start, stop) in enumerate(zip(filled, starts, stops, strict=True))
+    }
+
+
+def _others(
+    members: Sequence[_Member], path: str, span: LogRange
+) -> tuple[tuple[str, Layout, FileMark | None], ...]:
+    return tuple(
+        (member.path, member.layout, member.mark)
+        for member in members
+        if member.path != path
+        and member.layout is not None
+        and member.first >= 0
+        and max(member.first, member.last) >= span.start
+        and (span.stop is None or min(member.first, member.last) < span.stop)
+    )
+
+
+def _parent(path: str) -> str:
+    if not is_remote(path):
+        return str(Path(path).parent)
+    base, mark, query = path.partition("?")
+    return base.rstrip("/").rpartition("/")[0] + mark + query

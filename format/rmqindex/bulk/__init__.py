@@ -1,0 +1,1 @@
+"""Whole indexes at once: rebuilt from a CommitLog, laid out anew, salvaged."""

@@ -1,0 +1,239 @@
+"""Changes of a whole index: another geometry, or fewer files; all of it or nothing.
+
+RocketMQ opens every file with the geometry of its configuration, so a broker whose
+``maxHashSlotNum`` or ``maxIndexNum`` changes cannot read what it wrote before.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rmqindex.audit.audited import elapsed_seconds
+from rmqindex.audit.plan import commit_log_of
+from rmqindex.bulk.roller import FileRoller
+from rmqindex.commitlog.log import MATCH_STATES, CommitLog
+from rmqindex.errors import RmqIndexError
+from rmqindex.geometry.header import IndexHeader
+from rmqindex.geometry.layout import HEADER_SIZE
+from rmqindex.indexfile.reader import IndexFile
+from rmqindex.storage.sources import is_remote, open_source
+from rmqindex.store.checkpoint import CHECKPOINT_NAME
+from rmqindex.store.contents import ensure_writable
+from rmqindex.store.cover import raise_checkpoint
+from rmqindex.store.names import zone_of
+from rmqindex.store.paths import list_index_files, resolve
+from rmqindex.store.snapshot import Snapshot
+from rmqindex.transaction.journal import Staging
+from rmqindex.transaction.owner import Owner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import tzinfo
+
+    from numpy.typing import NDArray
+
+    from rmqindex.commitlog.files import LogFile
+    from rmqindex.geometry.layout import Layout
+    from rmqindex.storage.sources import PathLike
+    from rmqindex.store.paths import FileEntry
+
+__all__ = ["RelayoutResult", "expire_index", "expired_files", "relayout_index"]
+
+_RECORD = MATCH_STATES.index("record")
+_COLUMNS = ("key_hash", "phy_offset", "store_timestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class RelayoutResult:
+    """What a change of geometry did.
+
+    Attributes:
+        files: The new files, oldest first.
+        replaced: The names of the old ones.
+        entry_count: How many entries there are.
+        exact_times: How many of them have the exact store time of their message.
+        index_msg_timestamp: What the store's checkpoint says now, epoch milliseconds; None where
+            the index is part of no store.
+    """
+
+    files: tuple[Path, ...]
+    replaced: tuple[str, ...]
+    entry_count: int
+    exact_times: int
+    index_msg_timestamp: int | None
+
+
+def relayout_index(
+    path: PathLike,
+    layout: Layout,
+    *,
+    old_layout: Layout | None = None,
+    commit_log: CommitLog | PathLike | Sequence[PathLike | LogFile] | None = None,
+    time_zone: str | tzinfo | None = None,
+    allow_live_store: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> RelayoutResult:
+    """Write an index anew with another geometry, in the place of the old one.
+
+    The new files are complete before the first old one goes; a crash leaves the old index or the
+    new one.
+    An IndexFile keeps times in seconds: where entries come into another file than before, those
+    whose message is not in the CommitLog may be up to a second early.
+    A store's checkpoint is raised, since files now end elsewhere: a broker that starts after a
+    crash deletes those that end later than it says.
+
+    Args:
+        path: A local index directory, or a store root that has ``index/``.
+        layout: The new geometry.
+        old_layout: The geometry of the files that are there, or None to find it.
+        commit_log: As :func:`verify` takes it; where the exact times come from.
+        time_zone: The broker's time zone, in which new files are named; by default the system's.
+        allow_live_store: Write even if a broker seems to hold the store.
+        progress: Called with the entries done and the entries in all.
+
+    Returns:
+        What was done.
+
+    Raises:
+        RmqIndexError: No local index directory, a damaged file, a broker holds the store, or
+            another writer changed the index meanwhile.
+        ValueError: A geometry without place for entries.
+        OSError: The disk is full or broken.
+    """
+    if not layout.capacity:
+        raise ValueError(f"index_num: expected at least 2 to index messages, got {layout}")
+    directory = _local_directory(path)
+    ensure_writable(directory, allow_live_store=allow_live_store)
+    log = commit_log_of(path, commit_log)
+    exact = 0
+    staging = Staging.create(directory, Owner.current())
+    roller: FileRoller | None = None
+    try:
+        old = Snapshot.of(directory)
+        last_name = staging.last_name(old.names, replaced=True)
+        roller = FileRoller(staging.path, layout, zone_of(time_zone), last_name=last_name)
+        total = sum(_header(entry).entry_count for entry in old.files)
+        for entry in old.files:
+            with IndexFile(entry.path, old_layout) as file:
+                for batch in file.scan(columns=_COLUMNS):
+                    hashes, offsets, times = (batch[name].to_numpy() for name in _COLUMNS)
+                    times = times.copy()
+                    exact += _make_exact(file.header, offsets, times, log)
+                    roller.put_many(hashes, offsets, times)
+                    if progress is not None:
+                        progress(roller.count, total)
+        roller.close()
+        with staging.exclusive():
+            old.ensure_unchanged(directory)
+            staging.commit([(made, made.name) for made in roller.paths], old.names)
+    finally:
+        if roller is not None:
+            roller.abandon()
+        staging.discard()
+        if log is not None and log is not commit_log:
+            log.close()
+    is_store = (directory.parent / CHECKPOINT_NAME).exists()
+    said = raise_checkpoint(directory).index_msg_timestamp if is_store else None
+    files = tuple(directory / made.name for made in roller.paths)
+    return RelayoutResult(files, tuple(old.names), roller.count, exact, said)
+
+
+def _make_exact(
+    header: IndexHeader,
+    offsets: NDArray[np.int64],
+    times: NDArray[np.int64],
+    log: CommitLog | None,
+) -> int:
+    """Replace times in seconds by those of the messages; return how many are exact now."""
+    is_exact = times == header.begin_timestamp
+    if log is not None:
+        wanted, rows = np.unique(offsets, return_inverse=True)
+        found = log.read_at(wanted, ["store_timestamp"])
+        record = found["state"].indices.to_numpy() == _RECORD
+        stored = found["store_timestamp"].fill_null(0).to_numpy(zero_copy_only=False)[rows]
+        # A message of another time is not the one that was indexed.
+        agrees = record[rows] & (
+            elapsed_seconds(stored, header.begin_timestamp)
+            == elapsed_seconds(times, header.begin_timestamp)
+        )
+        times[agrees] = stored[agrees]
+        is_exact |= agrees
+    # The header has the exact time of the last put.
+    ends = (offsets == header.end_phy_offset) & (
+        elapsed_seconds(times, header.begin_timestamp)
+        == elapsed_seconds(header.end_timestamp, header.begin_timestamp)
+    )
+    times[ends] = header.end_timestamp
+    return int(np.count_nonzero(is_exact | ends))
+
+
+def expired_files(path: PathLike, offset: int) -> list[FileEntry]:
+    """Return the files that the broker's next expiry deletes (``IndexService.deleteExpiredFile``).
+
+    From the oldest on, those that end before an offset, and never the last file.
+
+    Args:
+        path: An index directory, or a store root that has ``index/``.
+        offset: Where the CommitLog begins, bytes.
+
+    Raises:
+        RmqIndexError: No index directory.
+    """
+    resolved = resolve(path)
+    if resolved.is_file:
+        raise RmqIndexError(f"{path}: expected an index directory or a store root, got a file")
+    expired = []
+    for entry in list_index_files(resolved.path)[:-1]:
+        if _header(entry).end_phy_offset >= offset:
+            break
+        expired.append(entry)
+    return expired
+
+
+def expire_index(path: PathLike, offset: int, *, allow_live_store: bool = False) -> list[FileEntry]:
+    """Delete the files of :func:`expired_files`, all or none.
+
+    Args:
+        path: A local index directory, or a store root that has ``index/``.
+        offset: Where the CommitLog begins, bytes.
+        allow_live_store: Delete even if a broker seems to hold the store.
+
+    Returns:
+        The files that are gone.
+
+    Raises:
+        RmqIndexError: No local index directory, or a broker holds the store.
+        OSError: A file cannot be deleted.
+    """
+    directory = _local_directory(path)
+    ensure_writable(directory, allow_live_store=allow_live_store)
+    if not expired_files(path, offset):
+        return []
+    staging = Staging.create(directory, Owner.current())
+    try:
+        with staging.exclusive():
+            expired = expired_files(path, offset)  # others may have written in between
+            if expired:
+                staging.commit([], [entry.name for entry in expired])
+    finally:
+        staging.discard()
+    return expired
+
+
+def _local_directory(path: PathLike) -> Path:
+    resolved = resolve(path)
+    if is_remote(resolved.path):
+        raise RmqIndexError(f"{path}: only a local index directory can be written")
+    if resolved.is_file:
+        raise RmqIndexError(f"{path}: expected an index directory or a store root, got a file")
+    return Path(os.path.abspath(resolved.path))  # noqa: PTH100  (links stay)
+
+
+def _header(entry: FileEntry) -> IndexHeader:
+    with open_source(entry.path) as source:
+        return IndexHeader.from_bytes(source.read(0, HEADER_SIZE))

@@ -1,0 +1,136 @@
+"""Entries into one IndexFile after the other (``IndexService.getAndCreateLastIndexFile``).
+
+A full file is followed by one that inherits its end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rmqindex.geometry.layout import FIRST_POSITION
+from rmqindex.indexfile.append_in_place import InPlaceFlush
+from rmqindex.indexfile.appender import EntryAppender
+from rmqindex.indexfile.writer import open_appender
+from rmqindex.store.names import next_names
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from rmqindex.geometry.layout import Layout
+    from rmqindex.transaction.journal import Staging
+
+__all__ = ["FileRoller"]
+
+
+class FileRoller:
+    """Writes entries into files of a directory; each is flushed when it is full."""
+
+    def __init__(
+        self,
+        directory: Path,
+        layout: Layout,
+        zone: tzinfo | None,
+        *,
+        last_name: str | None = None,
+        resumed: Path | None = None,
+        staging: Staging | None = None,
+    ) -> None:
+        """Begin with a new file, or go on with one that is there.
+
+        Args:
+            directory: Where the files are made.
+            layout: Their geometry.
+            zone: The time zone of their names; None for the system's.
+            last_name: The name after which new ones must come; None for any.
+            resumed: A file to go on with.
+            staging: That of the directory, whose lock is held, where readers are to find every
+                file whole at any moment: new ones get their size and header in it, and what
+                comes to visible entries is committed.
+                None where nobody looks at the directory yet.
+        """
+        self._directory = directory
+        self._layout = layout
+        self._zone = zone
+        self._last_name = last_name
+        self._staging = staging
+        self._appender = None if resumed is None else open_appender(resumed, layout)
+        self._end = (0, 0)
+        #: The files written to, oldest first.
+        self.paths: list[Path] = [] if resumed is None else [resumed]
+        #: How many entries were written.
+        self.count = 0
+
+    def put_many(
+        self,
+        key_hashes: NDArray[np.int32],
+        phy_offsets: NDArray[np.int64],
+        store_timestamps: NDArray[np.int64],
+    ) -> None:
+        """Append entries, into as many files as they need.
+
+        Args:
+            key_hashes: int32, 0 to 2**31 - 1.
+            phy_offsets: int64, bytes, as many.
+            store_timestamps: int64, epoch milliseconds, as many.
+
+        Raises:
+            RmqIndexError: No name is left for a new file.
+            OSError: The disk is full or broken.
+        """
+        done = 0
+        while done < len(key_hashes):
+            if self._appender is None or not self._appender.free:
+                self._roll(int(store_timestamps[done]))
+            assert self._appender is not None  # just made
+            done += self._appender.put_many(
+                key_hashes[done:], phy_offsets[done:], store_timestamps[done:]
+            )
+        self.count += len(key_hashes)
+
+    def _roll(self, first_timestamp: int) -> None:
+        self.close()
+        self._last_name = next_names([first_timestamp], self._last_name, zone=self._zone)[0]
+        path = self._directory / self._last_name
+        self._appender = self._begin(path)
+        self.paths.append(path)
+
+    def _begin(self, path: Path) -> EntryAppender:
+        if self._staging is None or not self._staging.can_move:
+            return open_appender(path, self._layout, *self._end)
+        begun = self._staging.path / path.name
+        EntryAppender.create(begun, self._layout, *self._end).close()
+        begun.rename(path)
+        return open_appender(path, self._layout)
+
+    def flush(self) -> None:
+        """Make what was written visible, and wait until it is on the disk."""
+        appender = self._appender
+        if appender is None:
+            return
+        visible = appender.written_header.index_count
+        adds = FIRST_POSITION < visible < appender.header.index_count
+        if self._staging is not None and adds:
+            self._staging.commit([], [], append=InPlaceFlush(self.paths[-1].name, appender))
+        else:
+            appender.flush()
+
+    def close(self) -> None:
+        """Flush and close the last file."""
+        if self._appender is not None:
+            try:
+                self.flush()
+            finally:
+                self._appender.close()
+            header = self._appender.header
+            self._end = (header.end_phy_offset, header.end_timestamp)
+            self._appender = None
+
+    def abandon(self) -> None:
+        """Close the last file without a flush, after an error."""
+        if self._appender is not None:
+            self._appender.close()
+            self._appender = None

@@ -1,0 +1,94 @@
+"""Saving entries from damaged IndexFiles: their own bytes, no slot, link or count believed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rmqindex.audit.audited import BLOCK
+from rmqindex.errors import RmqIndexError
+from rmqindex.geometry.header import IndexHeader
+from rmqindex.geometry.inference import infer_layout
+from rmqindex.geometry.layout import ENTRY_SIZE, FIRST_POSITION, HEADER_SIZE, INT64_MAX
+from rmqindex.indexfile.decoding import ENTRY_SCHEMA, MILLISECONDS, BatchBuilder, Links, links_of
+from rmqindex.storage.sources import open_source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from rmqindex.geometry.layout import Layout
+    from rmqindex.storage.sources import ByteSource, PathLike
+
+__all__ = ["salvage"]
+
+
+def salvage(
+    path: PathLike, layout: Layout | None = None, *, uncounted: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """Read every entry of a damaged file that can be one, whatever leads to it.
+
+    Broken slots and links are no matter, a short file is read as far as it goes, and a count
+    beyond it is cut.
+    Where a link is broken, the entry's hash, offset and time are still good: they are what
+    :class:`IndexFileWriter` needs to write the file anew.
+    Left out are entries whose hash, offset or seconds are negative, and those that are all zeros.
+
+    Args:
+        path: An IndexFile.
+        layout: Its geometry; without it, it is inferred, for which the file must be sound enough.
+        uncounted: Go on behind the header's count up to the first place that was never written,
+            as a kill can leave them.
+
+    Yields:
+        Batches with the columns of ``ENTRY_SCHEMA``, in file order; ``prev_position`` as stored.
+
+    Raises:
+        RmqIndexError: The file cannot be read, or no geometry fits.
+    """
+    with open_source(path) as source:
+        if source.size < HEADER_SIZE:
+            raise RmqIndexError(
+                f"{path}: expected a header of {HEADER_SIZE} bytes, got {source.size}"
+            )
+        header = IndexHeader.from_bytes(source.read(0, HEADER_SIZE))
+        layout = layout or infer_layout(source)
+        there = (source.size - layout.entry_offset(0)) // ENTRY_SIZE - 1
+        room = min(layout.capacity, there)
+        stop = (room if uncounted else min(header.entry_count, room)) + FIRST_POSITION
+        yield from _scan(source, layout, header, stop)
+
+
+def _scan(
+    source: ByteSource, layout: Layout, header: IndexHeader, stop: int
+) -> Iterator[pa.RecordBatch]:
+    for first in range(FIRST_POSITION, stop, BLOCK):
+        entries = source.entry_range(layout, first, min(first + BLOCK, stop))
+        positions = np.arange(first, first + len(entries), dtype=np.int32)
+        written = np.asarray(entries.view(np.uint8).reshape(len(entries), -1).any(axis=1))
+        if first + len(entries) > header.index_count and not written.all():
+            beyond = np.flatnonzero(~written & (positions >= header.index_count))
+            if len(beyond):
+                written[beyond[0] :] = False
+                stop = 0
+        links = links_of(entries)
+        good = np.flatnonzero(written & _plausible(entries, links, header.begin_timestamp))
+        if len(good):
+            builder = BatchBuilder(ENTRY_SCHEMA, len(good), layout, header.begin_timestamp)
+            builder.append(entries[good], positions[good], links.taken(good))
+            yield builder.finish()
+        if not stop:
+            return
+
+
+def _plausible(entries: NDArray[Any], links: Links, begin: int) -> NDArray[np.bool_]:
+    latest = (INT64_MAX - max(begin, 0)) // MILLISECONDS
+    return (
+        (links.key_hash >= 0)
+        & (links.time_diff >= 0)
+        & (links.time_diff <= latest)
+        & (entries["phy_offset"].astype(np.int64) >= 0)
+    )

@@ -1,0 +1,1 @@
+"""The CommitLog: its files, records, properties, bodies and batches, as Arrow arrays."""

@@ -1,0 +1,244 @@
+"""Bodies: decompressing them, and the messages inside inner batches.
+
+RocketMQ: ``Compressor``, ``MessageDecoder.decodeMessages`` and ``encodeMessage``.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rmqindex.commitlog.layout import (
+    COMPRESSED_FLAG,
+    COMPRESSION_TYPE_MASK,
+    COMPRESSION_TYPE_SHIFT,
+    INNER_BATCH_FLAG,
+    INNER_MESSAGE_HEAD_SIZE,
+    NEED_UNWRAP_FLAG,
+    PROPERTIES_LENGTH_SIZE,
+)
+from rmqindex.commitlog.properties import property_pairs
+from rmqindex.errors import RmqIndexError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = [
+    "MAX_BODY_SIZE",
+    "MAX_INNER_MESSAGES",
+    "InnerMessage",
+    "UnpackedSizeError",
+    "decompress_bodies",
+    "decompress_body",
+    "inner_messages",
+    "is_inner_batch",
+    "iterate_inner_messages",
+]
+
+# Sixteen times the broker's maxMessageSize; a body that unpacks to more is a bomb, not a message.
+MAX_BODY_SIZE = 64 * 1024 * 1024
+# INNER_NUM, and a unit of a batch queue, count the messages of an inner batch in 16 bits.
+MAX_INNER_MESSAGES = 2**15 - 1
+# Of an Arrow array, whose offsets have 32 bits.
+_MAX_TOTAL_SIZE = 2**31 - 1
+_PIECE = 1024 * 1024
+_INNER_HEAD = struct.Struct(">iiiii")
+_PROPERTIES_LENGTH = struct.Struct(">h")
+
+# CompressionType.java; 0 is what clients before 4.9 wrote for zlib. Arrow's "lz4" is LZ4's frame.
+_ZLIB = "zlib"
+_COMPRESSION_TYPES = {0: _ZLIB, 1: "lz4", 2: "zstd", 3: _ZLIB}
+
+
+class UnpackedSizeError(RmqIndexError):
+    """Bodies that are sound each, and too much together: fewer at once will do."""
+
+
+@dataclass(frozen=True, slots=True)
+class InnerMessage:
+    """One message of an inner batch.
+
+    Attributes:
+        queue_offset: Its place in its queue.
+        flag: The user's flag.
+        body: Its body, decompressed.
+        properties: Names and values in byte order, as stored.
+    """
+
+    queue_offset: int
+    flag: int
+    body: bytes
+    properties: tuple[tuple[str, str], ...]
+
+    def property(self, name: str) -> str | None:
+        """Return the property of a name, the last of several, or None."""
+        return dict(self.properties).get(name)
+
+
+def decompress_body(body: bytes, sys_flag: int, *, max_size: int = MAX_BODY_SIZE) -> bytes:
+    """Return a body as it was sent.
+
+    Args:
+        body: As stored.
+        sys_flag: The record's ``SYSFLAG``: whether the body is compressed, and how (zlib, LZ4
+            frame, Zstandard).
+        max_size: The most bytes that the body may unpack to.
+
+    Returns:
+        The body; one that is not compressed, or empty, as it is.
+
+    Raises:
+        RmqIndexError: It does not unpack, unpacks to more, or its compression is unknown.
+    """
+    if not sys_flag & COMPRESSED_FLAG or not body:
+        return body
+    number = (sys_flag & COMPRESSION_TYPE_MASK) >> COMPRESSION_TYPE_SHIFT
+    kind = _COMPRESSION_TYPES.get(number)
+    if kind is None:
+        raise RmqIndexError(f"body: expected a compression type from 0 to 3, got {number}")
+    try:
+        unpacked = _inflate(body, max_size) if kind == _ZLIB else _unpack(body, kind, max_size)
+    except (OSError, ValueError, zlib.error, pa.ArrowException) as error:
+        raise RmqIndexError(f"body: expected {kind} data: {error}") from error
+    if len(unpacked) > max_size:
+        raise RmqIndexError(f"body: expected at most {max_size} bytes after unpacking, got more")
+    return unpacked
+
+
+def decompress_bodies(
+    bodies: pa.Array,
+    sys_flags: pa.Array | Sequence[int] | NDArray[np.int32],
+    *,
+    max_size: int = MAX_BODY_SIZE,
+    max_total_size: int = _MAX_TOTAL_SIZE,
+) -> pa.Array:
+    """Return the bodies of many messages as they were sent.
+
+    Args:
+        bodies: A ``binary`` array, as stored; nulls stay.
+        sys_flags: As many ``SYSFLAG`` values, int32.
+        max_size: The most bytes that one body may unpack to.
+        max_total_size: The most bytes that all of several may have in the end.
+
+    Returns:
+        A ``binary`` array; ``bodies`` itself where none is compressed.
+
+    Raises:
+        RmqIndexError: As :func:`decompress_body`; or all of them have more bytes than an array
+            can hold: unpack fewer at once.
+        ValueError: Another number of flags.
+    """
+    if len(bodies) != len(sys_flags):
+        raise ValueError(f"sys_flags: expected {len(bodies)}, got {len(sys_flags)}")
+    flags = pa.array(sys_flags, pa.int32()).fill_null(0).to_numpy(zero_copy_only=False)
+    packed = np.flatnonzero(flags & COMPRESSED_FLAG)
+    if not packed.size:
+        return bodies
+    values = bodies.to_pylist()
+    total = sum(len(value) for value in values if value is not None)
+    for place in packed.tolist():
+        if values[place] is None:
+            continue
+        total -= len(values[place])
+        values[place] = decompress_body(values[place], int(flags[place]), max_size=max_size)
+        total += len(values[place])
+        if total > max_total_size and len(values) > 1:
+            raise UnpackedSizeError(
+                f"bodies: expected at most {max_total_size} bytes in all after unpacking, got more"
+            )
+    return pa.array(values, bodies.type)
+
+
+def is_inner_batch(sys_flag: int) -> bool:
+    """Return whether a record is an inner batch, whose body holds messages."""
+    both = INNER_BATCH_FLAG | NEED_UNWRAP_FLAG
+    return sys_flag & both == both
+
+
+def inner_messages(
+    body: bytes, sys_flag: int, queue_offset: int = 0, *, max_size: int = MAX_BODY_SIZE
+) -> list[InnerMessage]:
+    """Return the messages inside an inner batch; batches inside are not opened in their turn.
+
+    Args:
+        body: The record's body as stored; decompressed here where it is compressed.
+        sys_flag: The record's ``SYSFLAG``.
+        queue_offset: The record's queue offset, which is its first message's.
+        max_size: The most bytes that the body may unpack to.
+
+    Returns:
+        The messages in their order; none for a record that is no inner batch.
+
+    Raises:
+        RmqIndexError: The body does not unpack, or is not a sequence of messages, of which a
+            broker can count 32,767.
+    """
+    return list(iterate_inner_messages(body, sys_flag, queue_offset, max_size=max_size))
+
+
+def iterate_inner_messages(
+    body: bytes, sys_flag: int, queue_offset: int = 0, *, max_size: int = MAX_BODY_SIZE
+) -> Iterator[InnerMessage]:
+    """Yield what :func:`inner_messages` returns, one at a time."""
+    if not is_inner_batch(sys_flag):
+        return
+    data = decompress_body(body, sys_flag, max_size=max_size)
+    at = number = 0
+    while at < len(data):
+        if number == MAX_INNER_MESSAGES:
+            raise _no_message(at, f"at most {MAX_INNER_MESSAGES} messages", "one more")
+        message, at = _inner_message(data, at, queue_offset + number)
+        yield message
+        number += 1
+
+
+def _inner_message(data: bytes, start: int, queue_offset: int) -> tuple[InnerMessage, int]:
+    if len(data) - start < INNER_MESSAGE_HEAD_SIZE:
+        raise _no_message(start, "a head of 20 bytes", len(data) - start)
+    total_size, _, _, flag, body_length = _INNER_HEAD.unpack_from(data, start)
+    body_start = start + INNER_MESSAGE_HEAD_SIZE
+    body_stop = body_start + body_length
+    if body_length < 0 or body_stop + PROPERTIES_LENGTH_SIZE > len(data):
+        raise _no_message(start, "a body inside the batch", body_length)
+    (properties_length,) = _PROPERTIES_LENGTH.unpack_from(data, body_stop)
+    properties_start = body_stop + PROPERTIES_LENGTH_SIZE
+    stop = properties_start + properties_length
+    if properties_length < 0 or stop > len(data):
+        raise _no_message(start, "properties inside the batch", properties_length)
+    if stop - start != total_size:
+        raise _no_message(start, f"a total size of {stop - start}", total_size)
+    pairs = tuple(property_pairs(data[properties_start:stop]))
+    return InnerMessage(queue_offset, flag, data[body_start:body_stop], pairs), stop
+
+
+def _no_message(at: int, expected: str, got: object) -> RmqIndexError:
+    return RmqIndexError(f"inner batch: message at byte {at}: expected {expected}, got {got}")
+
+
+def _inflate(body: bytes, max_size: int) -> bytes:
+    inflater = zlib.decompressobj()
+    unpacked = inflater.decompress(body, max_size + 1)
+    if not inflater.eof and len(unpacked) <= max_size:
+        raise ValueError("it ends too early")
+    return unpacked
+
+
+def _unpack(body: bytes, kind: str, max_size: int) -> bytes:
+    pieces = []
+    left = max_size + 1
+    with pa.CompressedInputStream(pa.BufferReader(body), kind) as stream:
+        while left > 0:
+            # A read into bytes that fails never gives them back.
+            piece = stream.read_buffer(min(left, _PIECE))
+            if not piece.size:
+                break
+            pieces.append(piece)
+            left -= piece.size
+    return b"".join(pieces)

@@ -1,0 +1,316 @@
+"""Following a CommitLog that a broker is writing: how far its records are certainly whole.
+
+A broker appends a record, or several of one batch, with one copy into a shared mapping of zeros
+(RocketMQ: ``CommitLog.DefaultAppendMessageCallback``); no order of the bytes of a copy is promised.
+So a record may be visible in part: its size and magic code before its body or its properties.
+It is taken when its parts agree with its size, and, near the end of the log, when its body agrees
+with its CRC, its properties with theirs where they have one, neither its topic nor its properties
+hold a zero byte, which is what an unwritten place holds, and it has a store time.
+A record that is older than a minute by this host's clock is taken anyhow: nobody copies for that
+long, so that its zeros, or its wrong CRC, are its own.
+So whichever end a copy begins at, no record is taken before it is whole; what nothing in the format
+covers is a hole within the 84 bytes of the head, which no copy leaves.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from rmqindex.commitlog.records import store_timestamp_of
+from rmqindex.commitlog.walk import (
+    EndKind,
+    end_at,
+    find_record,
+    is_record,
+    record_crc_fault,
+    walk,
+)
+from rmqindex.errors import CorruptCommitLogError
+from rmqindex.storage.identity import checksum_of
+
+if TYPE_CHECKING:
+    from rmqindex.commitlog.files import LogFile
+    from rmqindex.commitlog.log import CommitLog
+    from rmqindex.commitlog.records import Records
+    from rmqindex.commitlog.walk import End
+    from rmqindex.storage.sources import ByteSource
+
+__all__ = ["LastRecord", "Progress", "ends_with", "follow"]
+
+# Records of a block of a walk, so that a limit does not cost much more than it allows.
+_BLOCK_RECORDS = 8 * 1024
+# What a broker may be copying at once is no larger than a message may be (maxMessageSize), and one
+# batch of more messages than this would have to be of tiny ones.
+_UNSURE_BYTES = 4 * 1024 * 1024
+_UNSURE_RECORDS = 1024
+# A sound record behind a place without one is searched for within two of the largest messages.
+_REACH = 8 * 1024 * 1024
+_SETTLED_MILLISECONDS = 60_000
+
+
+class LastRecord(NamedTuple):
+    """A record, by which a log is known to be still the same.
+
+    Attributes:
+        phy_offset: Where it starts, bytes.
+        store_timestamp: Epoch milliseconds.
+        checksum: CRC-32 of its first and its last bytes; None where an earlier release took none.
+    """
+
+    phy_offset: int
+    store_timestamp: int
+    checksum: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a log was followed.
+
+    Attributes:
+        end: Where the next record will start, bytes.
+        last: The last record before; the first of its file where that was passed over unread;
+            None where none was passed.
+    """
+
+    end: int
+    last: LastRecord | None
+
+
+def follow(
+    log: CommitLog,
+    start: int,
+    *,
+    last: LastRecord | None = None,
+    stop: int | None = None,
+    max_records: int | None = None,
+    max_bytes: int | None = None,
+    mode: Literal["FAILFAST", "DROPMALFORMED"] = "FAILFAST",
+) -> Progress:
+    """Find out how far the records behind an offset are whole.
+
+    Files that later ones follow are only walked where there is a limit.
+
+    Args:
+        log: The log, listed just now.
+        start: Where a record starts or will start: in one of the files, or behind the last.
+        last: The record before, if known.
+        stop: Records that start here or later are left out; None for all.
+        max_records: How many records to pass at most, at least 1; None for all.
+        max_bytes: How many bytes to pass at most; one record is passed in any case. None for all.
+        mode: ``FAILFAST`` raises at damage; ``DROPMALFORMED`` passes over it.
+
+    Returns:
+        Where the records end: at a place where none starts yet, at a limit, or at a gap between
+        files.
+
+    Raises:
+        CorruptCommitLogError: Damage, that is no record before the log's end, in ``FAILFAST``.
+        RmqIndexError: The storage failed.
+    """
+    following = _Following(log, start, last, stop, max_records, max_bytes, drop=mode != "FAILFAST")
+    following.run()
+    return Progress(following.at, following.last)
+
+
+def ends_with(log: CommitLog, last: LastRecord, end: int) -> bool:
+    """Tell whether a record that was read before is still there, and ends where it did.
+
+    Args:
+        log: The log.
+        last: The record.
+        end: What :func:`follow` returned with it.
+
+    Returns:
+        False where another record, none, or another file has its place; True where the files of
+        that place are gone, since nothing can be told then.
+
+    Raises:
+        RmqIndexError: The storage failed.
+    """
+    for file in log.files:
+        if file.start <= last.phy_offset < file.stop:
+            position = last.phy_offset - file.start
+            with log.open_file(file) as source:
+                size = is_record(source, file, position, crc=False)
+                if size is None:
+                    return False
+                found = _remembered(source, file, position, size)
+                if found[:2] != last[:2] or last.checksum not in {None, found.checksum}:
+                    return False
+            behind = last.phy_offset + size
+            # A blank record, or damage that was passed over, may lie between.
+            return behind == end or (behind < end and end >= file.stop)
+    return not log.files or last.phy_offset < log.files[0].start
+
+
+def _remembered(source: ByteSource, file: LogFile, position: int, size: int) -> LastRecord:
+    """Return what a record is known again by."""
+    return LastRecord(
+        file.start + position,
+        store_timestamp_of(source.read, position),
+        checksum_of(source.read, position, position + size),
+    )
+
+
+class _Following:
+    """One pass over a log."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        start: int,
+        last: LastRecord | None,
+        stop: int | None,
+        max_records: int | None,
+        max_bytes: int | None,
+        *,
+        drop: bool,
+    ) -> None:
+        self._log = log
+        self._stop = stop
+        self._records_left = max_records
+        self._bytes_left = max_bytes
+        self._drop = drop
+        self._has_moved = False
+        self.at = start
+        self.last = last
+
+    @property
+    def _is_limited(self) -> bool:
+        return self._records_left is not None or self._bytes_left is not None
+
+    def run(self) -> None:
+        unread = self._go_on()
+        if unread is None or (self.last is not None and self.last.phy_offset >= unread.start):
+            return
+        with self._log.open_file(unread) as source:
+            size = is_record(source, unread, 0, crc=False)
+            if size is not None:
+                self.last = _remembered(source, unread, 0, size)
+
+    def _go_on(self) -> LogFile | None:
+        """Follow the log; return the last file that was passed over unread."""
+        unread: LogFile | None = None
+        last_with_data = self._log.last_with_data()
+        for number, file in enumerate(self._log.files[: last_with_data + 1]):
+            if file.stop <= self.at:
+                continue
+            is_last = number == last_with_data
+            if file.start > self.at or self._is_done():
+                break
+            is_whole = self._stop is None or self._stop >= file.stop
+            if not is_last and not self._is_limited and is_whole:
+                self.at, unread = file.stop, file
+                continue
+            with self._log.open_file(file) as source:
+                goes_on = self._follow_file(source, file, is_last=is_last)
+            if not goes_on:
+                break
+            self.at = file.stop
+        return unread
+
+    def _is_done(self) -> bool:
+        return (
+            (self._stop is not None and self.at >= self._stop)
+            or (self._records_left is not None and self._records_left <= 0)
+            or (self._has_moved and self._bytes_left is not None and self._bytes_left <= 0)
+        )
+
+    def _follow_file(self, source: ByteSource, file: LogFile, *, is_last: bool) -> bool:
+        """Pass over the records of a file; say whether the log goes on in the next."""
+        stop = file.size if self._stop is None else min(file.size, self._stop - file.start)
+        tried = -1
+        while True:
+            for records in walk(source, file, self.at - file.start, stop, _BLOCK_RECORDS):
+                if not self._pass(records, source, file, is_last=is_last):
+                    return False
+            at = self.at - file.start
+            if self._is_done():
+                return False
+            end = end_at(source, file, at)
+            if end.kind in (EndKind.BLANK, EndKind.FULL):
+                return True
+            resume = self._resume(source, file, end, is_last=is_last)
+            if resume is None or resume == tried:
+                # Of a file that others follow, nothing is left; of the last, this is the log's end,
+                # as is a record that was found where the walk finds none again.
+                return not is_last
+            tried = resume
+            self.at = file.start + resume
+
+    def _pass(self, records: Records, source: ByteSource, file: LogFile, *, is_last: bool) -> bool:
+        """Take as many records as the limits allow and are whole; say whether it was all."""
+        count = len(records)
+        if self._records_left is not None:
+            count = min(count, self._records_left)
+        if self._bytes_left is not None:
+            ends = records.phy_offset + records.size - self.at
+            within = int(np.searchsorted(ends, self._bytes_left, side="right"))
+            count = min(count, within if self._has_moved else max(within, 1))
+        if is_last:
+            count = min(count, _whole(records, source, file))
+        if count:
+            end = int(records.phy_offset[count - 1] + records.size[count - 1])
+            if self._records_left is not None:
+                self._records_left -= count
+            if self._bytes_left is not None:
+                self._bytes_left -= end - self.at
+            position = int(records.phy_offset[count - 1]) - file.start
+            self.last = _remembered(source, file, position, int(records.size[count - 1]))
+            self.at, self._has_moved = end, True
+        return count == len(records)
+
+    def _resume(self, source: ByteSource, file: LogFile, end: End, *, is_last: bool) -> int | None:
+        """Return where the records go on behind a place without one; None where they do not."""
+        at = end.position
+        if is_last:
+            if end.kind is EndKind.ZERO:
+                return None
+            # What an earlier life of the log left is older than what was read.
+            newest = None if self.last is None else self.last.store_timestamp
+            resume = find_record(source, file, at + 1, at + _REACH, not_before=newest)
+            if resume is None:
+                return None  # a torn tail, which a broker may still be writing
+            if is_record(source, file, at, crc=False) is not None:
+                return at  # a broker was writing it when the walk came by
+        else:
+            resume = find_record(source, file, at + 1, file.size)
+        if not self._drop:
+            fault = end.fault
+            raise CorruptCommitLogError(
+                file.path,
+                "total_size" if fault is None else fault.field,
+                at + (0 if fault is None else fault.byte),
+                "a record, since later ones follow" if fault is None else fault.expected,
+                0 if fault is None else fault.got,
+            )
+        return resume
+
+
+def _whole(records: Records, source: ByteSource, file: LogFile) -> int:
+    """Return how many of a block's first records a broker is certainly not writing any more."""
+    count = len(records)
+    end = int(records.phy_offset[-1] + records.size[-1]) - file.start
+    settled = time.time_ns() // 1_000_000 - _SETTLED_MILLISECONDS
+    for place in range(max(0, count - _UNSURE_RECORDS), count):
+        if int(records.phy_offset[place]) - file.start < end - _UNSURE_BYTES:
+            continue
+        start = int(records.phy_offset[place]) - file.start
+        stored = store_timestamp_of(source.read, start)
+        if not stored or (stored > settled and _is_in_doubt(records, place)):
+            return place
+    return count
+
+
+def _is_in_doubt(records: Records, place: int) -> bool:
+    if record_crc_fault(records, place) is not None:
+        return True
+    texts = (
+        (records.topic_start[place], records.topic_stop[place]),
+        (records.properties_start[place], records.properties_stop[place]),
+    )
+    return any(0 in records.data[int(start) : int(stop)] for start, stop in texts)

@@ -1,0 +1,530 @@
+"""The CommitLog: every message of a broker, read in order or by offset.
+
+RocketMQ: ``CommitLog``, ``MappedFileQueue``, ``MessageDecoder``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, Self
+
+import numpy as np
+import pyarrow as pa
+
+from rmqindex.arrays import int_array
+from rmqindex.commitlog.access import records_at
+from rmqindex.commitlog.batches import build_batch, one_chunk, schema_of
+from rmqindex.commitlog.files import LogFile, find_files, gaps_of, mapped_file_size_of
+from rmqindex.commitlog.layout import MIN_RECORD_SIZE, SIZE_WIDTH
+from rmqindex.commitlog.records import Fault, store_timestamp_of
+from rmqindex.commitlog.walk import (
+    End,
+    EndKind,
+    end_at,
+    find_record,
+    is_record,
+    record_crc_fault,
+    walk,
+)
+from rmqindex.errors import CorruptCommitLogError
+from rmqindex.geometry.layout import INT64_MAX
+from rmqindex.storage.identity import ensure_same
+from rmqindex.storage.sources import open_found
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import TracebackType
+
+    import pyarrow.fs as pafs
+    from numpy.typing import NDArray
+
+    from rmqindex.arrays import IntArray
+    from rmqindex.commitlog.records import Records
+    from rmqindex.storage.sources import ByteSource, PathLike
+
+__all__ = ["MATCH_STATES", "CommitLog", "LogFile"]
+
+#: What :meth:`CommitLog.read_at` says of an offset.
+MATCH_STATES = ("record", "expired", "beyond_end", "missing", "not_a_record", "bad_crc")
+_RECORD, _EXPIRED, _BEYOND_END, _MISSING, _NOT_A_RECORD, _BAD_CRC = range(len(MATCH_STATES))
+_STATE_TYPE = pa.dictionary(pa.int8(), pa.string())
+
+_MODES = ("FAILFAST", "DROPMALFORMED")
+# So many records' properties stay in a core's cache while they are split.
+_DEFAULT_MAX_RECORDS = 8 * 1024
+_DEFAULT_CHUNK = 128 * 1024 * 1024
+# A record start is searched for no further than two of the largest messages are long.
+_BOUNDARY_SEARCH = 8 * 1024 * 1024
+# Enough for the size and the magic code, which are never both 0 where something was written.
+_MARK_SIZE = 8
+
+Mode = Literal["FAILFAST", "DROPMALFORMED"]
+
+
+class CommitLog:
+    """A CommitLog, read only; a context manager.
+
+    The log ends where the broker's recovery lets it end: at the first place without a sound record
+    in the last file that holds any.
+    Zeros, a torn record or what an earlier life of the log left may stand there.
+    If a sound record follows that is not older than the last one before, the place is damage
+    instead, as is any such place in an earlier file.
+
+    Attributes:
+        files: The files by offset.
+    """
+
+    files: tuple[LogFile, ...]
+
+    def __init__(
+        self,
+        path: PathLike | Sequence[PathLike | LogFile],
+        *,
+        filesystem: pafs.FileSystem | None = None,
+    ) -> None:
+        """Find the files; none is opened yet.
+
+        Args:
+            path: A store root that has ``commitlog/``, a directory of log files, one such file,
+                or several of them: a sequence, or one text with commas as in RocketMQ's
+                ``storePathCommitLog``.
+                A file that several of them name counts once.
+                Local, ``file:`` URIs, or other URIs that ``pyarrow.fs`` knows.
+                Files that were found before (:attr:`files`) are taken as they are, so that another
+                process need not list them again.
+            filesystem: Where the paths lie, instead of what they say themselves.
+
+        Raises:
+            RmqIndexError: Nothing is there, a store of another kind, files that overlap.
+        """
+        self.files = find_files(path, filesystem)
+        self._filesystem = filesystem
+        self._sources: dict[int, ByteSource] = {}
+        self._max_offset: int | None = None
+
+    def __enter__(self) -> Self:
+        """Return the log itself."""
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the log."""
+        self.close()
+
+    def close(self) -> None:
+        """Let go of all files; the log opens them again when they are needed."""
+        for source in self._sources.values():
+            source.close()
+        self._sources.clear()
+
+    @property
+    def mapped_file_size(self) -> int | None:
+        """The size in bytes that the broker gives to files, learned from names and sizes.
+
+        None without files.
+        """
+        return mapped_file_size_of(self.files)
+
+    @property
+    def gaps(self) -> tuple[tuple[int, int], ...]:
+        """The ranges of offsets between files that no file holds, as start and stop in bytes."""
+        return gaps_of(self.files)
+
+    @property
+    def min_offset(self) -> int:
+        """The offset of the first byte that is there; 0 without files."""
+        return self.files[0].start if self.files else 0
+
+    @property
+    def max_offset(self) -> int:
+        """The offset behind the last sound record: where the next message would start.
+
+        Found by walking the last file that holds anything, once.
+        """
+        if self._max_offset is None:
+            self._max_offset = self._find_end()
+        return self._max_offset
+
+    def first_store_timestamp(self, file: LogFile) -> int | None:
+        """Return the store timestamp, epoch milliseconds, of the first record of a file.
+
+        None where no sound record starts the file.
+        Later records are usually, not always, later: clocks step back.
+        """
+        source = self.source(file)
+        if is_record(source, file, 0, crc=False) is None:
+            return None
+        return store_timestamp_of(source.read, 0)
+
+    def record_boundaries(self, file: LogFile, chunk_size: int = _DEFAULT_CHUNK) -> list[int]:
+        """Return offsets that split a file into parts of about one size, at record boundaries.
+
+        They are searched for, not walked to, so that a file of any size takes a few reads.
+        What is found has the head, the offset, the size and the CRC of a record; that it is one,
+        and no copy of one in a message's body, shows when the part before it is read with
+        ``at_boundaries=True``.
+        The last file that holds anything is walked: what an earlier life of the log left behind
+        its end looks like records, too.
+
+        Args:
+            file: One of :attr:`files`.
+            chunk_size: The distance, bytes.
+
+        Returns:
+            Ascending offsets in the log, the first the file's own start; none is in an unwritten
+            tail.
+
+        Raises:
+            ValueError: A distance below 1, or a file of another log.
+            RmqIndexError: The storage failed.
+        """
+        if chunk_size < 1:
+            raise ValueError(f"chunk_size: expected at least 1 byte, got {chunk_size}")
+        number = self.files.index(file)
+        if number > self.last_with_data():
+            return [file.start]
+        if number == self.last_with_data():
+            return self._walked_boundaries(file, chunk_size)
+        source = self.source(file)
+        boundaries = [file.start]
+        for target in range(chunk_size, file.size, chunk_size):
+            reach = target + min(chunk_size, _BOUNDARY_SEARCH)
+            found = find_record(source, file, target, reach)
+            if found is not None:
+                boundaries.append(file.start + found)
+        return boundaries
+
+    def _walked_boundaries(self, file: LogFile, chunk_size: int) -> list[int]:
+        boundaries = [file.start]
+        for records in _Reading(self, file.start, file.stop, drop=True).records():
+            while (target := boundaries[-1] + chunk_size) <= records.phy_offset[-1]:
+                place = np.searchsorted(records.phy_offset, target)
+                boundaries.append(int(records.phy_offset[place]))
+        return boundaries
+
+    def scan(
+        self,
+        start: int | None = None,
+        stop: int | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        check_crc: bool = False,
+        mode: Mode = "FAILFAST",
+        at_boundaries: bool = False,
+        on_malformed: Callable[[CorruptCommitLogError], None] | None = None,
+        max_records: int = _DEFAULT_MAX_RECORDS,
+    ) -> Iterator[pa.RecordBatch]:
+        """Read messages in the order of their offsets.
+
+        Args:
+            start: The first offset, bytes; messages that start before it are left out.
+                None for the log's start.
+            stop: Messages that start here or later are left out; None for all.
+            columns: Names of ``COMMITLOG_SCHEMA``, in any order; what is not named costs nothing.
+                None for all.
+            check_crc: Check the CRC of every body, and that of the properties where it is there.
+            mode: ``FAILFAST`` raises at damage; ``DROPMALFORMED`` goes on at the next record that
+                its own offset, its parts and its CRCs prove.
+            at_boundaries: Whether ``start`` and ``stop`` come from :meth:`record_boundaries`.
+                Reading then begins at ``start`` at once, and records that pass over ``stop`` are
+                damage.
+            on_malformed: Called with each error that ``DROPMALFORMED`` does not raise.
+            max_records: The most messages in a batch.
+
+        Yields:
+            Batches of at least one message, with the fields of ``COMMITLOG_SCHEMA`` asked for.
+
+        Raises:
+            ValueError: An unknown column or mode, a negative offset.
+            CorruptCommitLogError: Damage, with the file and the byte; only ``FAILFAST``.
+            RmqIndexError: The storage failed.
+        """
+        if mode not in _MODES:
+            raise ValueError(f"mode: expected {' or '.join(_MODES)}, got {mode!r}")
+        limits = {"start": (start, 0), "stop": (stop, 0), "max_records": (max_records, 1)}
+        for name, (value, least) in limits.items():
+            if value is not None and value < least:
+                raise ValueError(f"{name}: expected at least {least}, got {value}")
+        schema = schema_of(columns)
+        reading = _Reading(
+            self,
+            self.min_offset if start is None else start,
+            INT64_MAX if stop is None else stop,
+            check_crc=check_crc,
+            drop=mode == "DROPMALFORMED",
+            at_boundaries=at_boundaries,
+            on_malformed=on_malformed,
+            max_records=max_records,
+        )
+        return (build_batch(records, schema) for records in reading.records())
+
+    def read_at(
+        self,
+        offsets: IntArray,
+        columns: Sequence[str] | None = None,
+        *,
+        check_crc: bool = False,
+    ) -> pa.RecordBatch:
+        """Read the messages at given offsets.
+
+        Args:
+            offsets: int64, bytes, in any order; repeated ones are answered each time.
+            columns: As in :meth:`scan`.
+            check_crc: As in :meth:`scan`.
+
+        Returns:
+            One row an offset, in their order: ``state`` (one of ``MATCH_STATES``, as a dictionary)
+            and the columns asked for, null where ``state`` is not ``record``.
+            ``record``: a sound record starts there; ``expired``: before the first file;
+            ``beyond_end``: none starts there, at or behind :attr:`max_offset`; ``missing``: in a
+            gap between files; ``not_a_record``: other bytes; ``bad_crc``: a record whose CRC does
+            not agree (only with ``check_crc``).
+
+        Raises:
+            ValueError: An unknown column, a null, or more than 2 GiB of a column.
+            TypeError: Offsets that are not integers.
+            RmqIndexError: The storage failed.
+        """
+        schema = schema_of(columns)
+        wanted, rows = np.unique(
+            int_array("offsets", offsets).astype(np.int64), return_inverse=True
+        )
+        states = np.full(len(wanted), _EXPIRED, np.int8)
+        states[wanted < 0] = _NOT_A_RECORD
+        places = np.full(len(wanted), -1, np.int64)
+        batches = [pa.RecordBatch.from_pylist([], schema=schema)]
+        count = 0
+        file_starts = np.array([file.start for file in self.files], np.int64)
+        owner = np.searchsorted(file_starts, wanted, side="right") - 1
+        for number in np.unique(owner[owner >= 0]).tolist():
+            file = self.files[number]
+            mine = np.flatnonzero(owner == number)
+            behind = wanted[mine] >= file.stop
+            is_last = number == len(self.files) - 1
+            states[mine[behind]] = _BEYOND_END if is_last else _MISSING
+            mine = mine[~behind]
+            records, found = self._records_at(file, wanted[mine], check_crc=check_crc)
+            states[mine] = found
+            hits = mine[found == _RECORD]
+            places[hits] = np.arange(count, count + len(hits))
+            count += len(hits)
+            batches += [
+                build_batch(records.taken(slice(first, first + _DEFAULT_MAX_RECORDS)), schema)
+                for first in range(0, len(records), _DEFAULT_MAX_RECORDS)
+            ]
+        if not self.files:
+            states[wanted >= 0] = _BEYOND_END
+        taken = pa.array(places[rows], mask=places[rows] < 0)
+        table = pa.Table.from_batches(batches).combine_chunks().take(taken)
+        arrays = [one_chunk(table.column(name), name) for name in schema.names]
+        state = pa.DictionaryArray.from_arrays(pa.array(states[rows]), pa.array(MATCH_STATES))
+        fields = [pa.field("state", _STATE_TYPE, nullable=False)]
+        fields += [field.with_nullable(True) for field in schema]
+        return pa.RecordBatch.from_arrays([state, *arrays], schema=pa.schema(fields))
+
+    def _records_at(
+        self, file: LogFile, offsets: NDArray[np.int64], *, check_crc: bool
+    ) -> tuple[Records, NDArray[np.int8]]:
+        source = self.source(file)
+        positions = offsets - file.start
+        records, sound = records_at(source, file, positions)
+        states = np.where(sound, _RECORD, _NOT_A_RECORD).astype(np.int8)
+        if check_crc:
+            good = np.array(
+                [record_crc_fault(records, i) is None for i in range(len(records))], bool
+            )
+            states[np.flatnonzero(sound)[~good]] = _BAD_CRC
+            records = records.taken(good)
+        if not sound.all() and self.files.index(file) >= self.last_with_data():
+            states[~sound & (offsets >= self.max_offset)] = _BEYOND_END
+        return records, states
+
+    def source(self, file: LogFile) -> ByteSource:
+        """Return one of the files, which stays open until the log is closed."""
+        source = self._sources.get(file.start)
+        if source is None:
+            source = self.open_file(file)
+            self._sources[file.start] = source
+        return source
+
+    def open_file(self, file: LogFile) -> ByteSource:
+        """Open one of the files anew; the caller closes it.
+
+        Raises:
+            RmqIndexError: It is gone, cannot be read, or was changed since it was found.
+        """
+        return open_found(file.path, file.size, file.mark, self._filesystem)
+
+    def ensure_same(self) -> None:
+        """Refuse what was read if a file that stayed open was changed meanwhile."""
+        for file in self.files:
+            if file.start in self._sources:
+                ensure_same(self._sources[file.start], file.mark)
+
+    def _holds_data(self, file: LogFile) -> bool:
+        """Return whether anything was written to a file."""
+        source = self.source(file)
+        return any(bytes(source.read(0, min(_MARK_SIZE, source.size, file.size))))
+
+    def last_with_data(self) -> int:
+        """Return the place in :attr:`files` of the last that holds anything; -1 for none."""
+        for number in range(len(self.files) - 1, -1, -1):
+            if self._holds_data(self.files[number]):
+                return number
+        return -1
+
+    def _find_end(self) -> int:
+        last = self.last_with_data()
+        if last < 0:
+            return self.min_offset
+        reading = _Reading(self, self.files[last].start, INT64_MAX, drop=True)
+        for _ in reading.records():
+            pass
+        end = reading.end
+        if end is None:
+            return self.files[last].start
+        following = self.files[last + 1 :]
+        if end.kind in (EndKind.BLANK, EndKind.FULL) and following:
+            return following[0].start
+        return self.files[last].start + end.position
+
+
+class _Reading:
+    """One pass over a range of a log."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        start: int,
+        stop: int,
+        *,
+        check_crc: bool = False,
+        drop: bool = False,
+        at_boundaries: bool = False,
+        on_malformed: Callable[[CorruptCommitLogError], None] | None = None,
+        max_records: int = _DEFAULT_MAX_RECORDS,
+    ) -> None:
+        self._log = log
+        self._start = start
+        self._stop = stop
+        self._check_crc = check_crc
+        self._drop = drop
+        self._at_boundaries = at_boundaries
+        self._on_malformed = on_malformed
+        self._max_records = max_records
+        #: Where the records of the last file that was read ended.
+        self.end: End | None = None
+
+    def records(self) -> Iterator[Records]:
+        """Yield the records of the range in blocks."""
+        last: int | None = None
+        for number, file in enumerate(self._log.files):
+            if file.stop <= self._start or file.start >= self._stop:
+                continue
+            if last is None:
+                last = self._log.last_with_data()
+            if number > last:
+                return
+            # Its own source: a log may be scanned twice at a time.
+            with self._log.open_file(file) as source:
+                yield from self._records_of(source, file, is_last=number == last)
+                ensure_same(source, file.mark)
+
+    def _records_of(self, source: ByteSource, file: LogFile, *, is_last: bool) -> Iterator[Records]:
+        stop = min(self._stop - file.start, file.size)
+        at: int | None = self._first(source, file, is_last=is_last)
+        newest: int | None = None
+        while at is not None and at < stop:
+            for records in walk(source, file, at, stop, self._max_records):
+                size = int(records.size[-1])
+                at = int(records.phy_offset[-1]) - file.start + size
+                newest = store_timestamp_of(source.read, at - size)
+                yield from self._wanted(file, records)
+            if at >= stop and stop < file.size:
+                break
+            end = end_at(source, file, at)
+            self.end = end
+            fault = self._fault_of(file, end, is_last=is_last)
+            if fault is None:
+                break
+            resume = self._resume(source, file, at, newest if is_last else None)
+            if is_last and resume is None:
+                break  # a torn or stale tail: the end of the log
+            if is_last and is_record(source, file, at, crc=False) is not None:
+                continue  # a broker was writing it when the walk came by
+            self._malformed(file, at, fault)
+            at = resume
+        if self._at_boundaries and at is not None and at != stop < file.size:
+            expected = f"that the records before end at the boundary {stop}"
+            self._malformed(file, stop, Fault("phy_offset", 0, expected, at))
+
+    def _first(self, source: ByteSource, file: LogFile, *, is_last: bool) -> int:
+        """Return where to begin: where the range does, if a record is known to start there.
+
+        In the last file it might be a left-over behind the log's end, so that only walking there
+        tells.
+        """
+        first = self._start - file.start
+        if first <= 0:
+            return 0
+        if self._at_boundaries:
+            return first
+        if is_last or is_record(source, file, first, crc=True) is None:
+            return 0
+        return first
+
+    def _fault_of(self, file: LogFile, end: End, *, is_last: bool) -> Fault | None:
+        """Return what is wrong with where a file's records end, if anything is."""
+        if end.kind is EndKind.FAULT:
+            return end.fault
+        if is_last or end.kind is EndKind.BLANK:
+            return None
+        if end.kind is EndKind.ZERO:
+            return Fault("total_size", 0, "a record, since later files hold some", 0)
+        mapped = self._log.mapped_file_size
+        if mapped is not None and file.size < mapped:
+            return Fault("file_size", 0, f"{mapped} bytes", file.size)
+        return None
+
+    def _resume(self, source: ByteSource, file: LogFile, at: int, newest: int | None) -> int | None:
+        """Return where the records go on behind a place without one, if anywhere."""
+        left = file.size - at
+        if left >= MIN_RECORD_SIZE:
+            claimed = int.from_bytes(bytes(source.read(at, SIZE_WIDTH)), "big", signed=True)
+            if (
+                0 < claimed < left
+                and is_record(source, file, at + claimed, crc=True) is not None
+                and (newest is None or store_timestamp_of(source.read, at + claimed) >= newest)
+            ):
+                return at + claimed
+        return find_record(source, file, at + 1, file.size, not_before=newest)
+
+    def _malformed(self, file: LogFile, at: int, fault: Fault) -> None:
+        error = CorruptCommitLogError(
+            file.path, fault.field, at + fault.byte, fault.expected, fault.got
+        )
+        if not self._drop:
+            raise error
+        if self._on_malformed is not None:
+            self._on_malformed(error)
+
+    def _wanted(self, file: LogFile, records: Records) -> Iterator[Records]:
+        """Yield what is asked for of a block."""
+        if records.phy_offset[0] < self._start:
+            first = int(np.searchsorted(records.phy_offset, self._start))
+            records = records.taken(slice(first, None))
+        if self._check_crc:
+            kept = np.ones(len(records), bool)
+            for place in range(len(records)):
+                fault = record_crc_fault(records, place)
+                if fault is not None:
+                    kept[place] = False
+                    at = int(records.phy_offset[place]) - file.start
+                    self._malformed(file, at, fault)
+            if not kept.all():
+                records = records.taken(kept)
+        if len(records):
+            yield records

@@ -1,0 +1,232 @@
+"""Sound records of one CommitLog file in blocks, and what stands where they end.
+
+RocketMQ: ``CommitLog.recoverNormally`` and ``checkMessageAndReturnSize``.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from rmqindex.commitlog.hop import candidates, hop
+from rmqindex.commitlog.layout import BLANK_MAGIC_CODE, MIN_RECORD_SIZE
+from rmqindex.commitlog.records import (
+    Fault,
+    check_record,
+    crc_fault,
+    parse_records,
+    store_timestamp_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from rmqindex.commitlog.files import LogFile
+    from rmqindex.commitlog.records import Records
+    from rmqindex.storage.sources import ByteSource
+
+__all__ = ["End", "EndKind", "end_at", "find_record", "is_record", "record_crc_fault", "walk"]
+
+_SIZE_AND_MAGIC = struct.Struct(">ii")
+# What is read at once of a file that is not mapped.
+_WINDOW = 16 * 1024 * 1024
+# Within how many bytes boundaries are searched for at once: more is faster, up to a point.
+_HOP_SPAN = 64 * 1024 * 1024
+# How many bytes of records a block holds, so that a batch of large bodies stays bounded.
+_BLOCK_SPAN = 32 * 1024 * 1024
+# What a search for a record looks at at once.
+_SEARCH_WINDOW = 1024 * 1024
+
+
+class EndKind(enum.Enum):
+    """What stands where a file's records end."""
+
+    #: A blank record: the log goes on in the next file.
+    BLANK = "blank"
+    #: The file's own end.
+    FULL = "full"
+    #: Zeros: nothing was written here yet.
+    ZERO = "zero"
+    #: Something else: a torn or damaged record, or what an earlier life of the log left.
+    FAULT = "fault"
+
+
+class End(NamedTuple):
+    """Where a file's records end.
+
+    Attributes:
+        kind: What stands there.
+        position: Bytes from the start of the file.
+        fault: What is wrong there, if anything.
+    """
+
+    kind: EndKind
+    position: int
+    fault: Fault | None = None
+
+
+def walk(
+    source: ByteSource, file: LogFile, start: int, stop: int, max_records: int
+) -> Iterator[Records]:
+    """Yield the sound records of a file, one behind the other, up to the first place without one.
+
+    Args:
+        source: The open file.
+        file: What file it is.
+        start: Where the first record starts, bytes from the start of the file.
+        stop: Records that start here or later are left out.
+        max_records: The most records in a block.
+
+    Yields:
+        Blocks of at least one record.
+    """
+    size = min(source.size, file.size)
+    at = start
+    stop = min(stop, size)
+    while at < stop:
+        window_stop = _window_stop(source, file, at, size)
+        data = memoryview(source.read(at, window_stop - at))
+        base = file.start + at
+        inner = 0
+        while True:
+            limit = min(stop - at, inner + _HOP_SPAN, len(data))
+            starts, after = hop(data, inner, limit, base)
+            if not len(starts):
+                break
+            for part in _parts(starts, max_records):
+                records, sound = parse_records(data, part, part + base)
+                if not sound.all():
+                    count = int(np.argmin(sound))
+                    if count:
+                        yield records.taken(slice(0, count))
+                    return
+                yield records
+            inner = after
+        if inner == 0:
+            return
+        at += inner
+
+
+def _parts(starts: NDArray[np.int64], max_records: int) -> Iterator[NDArray[np.int64]]:
+    """Split starts into runs of bounded length, in records and in bytes."""
+    first = 0
+    while first < len(starts):
+        span_stop = int(np.searchsorted(starts, starts[first] + _BLOCK_SPAN))
+        stop = max(first + 1, min(first + max_records, span_stop))
+        yield starts[first:stop]
+        first = stop
+
+
+def _window_stop(source: ByteSource, file: LogFile, at: int, size: int) -> int:
+    """Return how far to read: a mapped file whole, another by windows that hold a record."""
+    if not source.remote:
+        return size
+    stop = min(size, at + _WINDOW)
+    if stop < size:
+        # A record larger than the window is read whole once its parts agree with its size.
+        checked = check_record(source.read, at, size, file.start + at)
+        if isinstance(checked, int):
+            return max(stop, at + checked)
+    return stop
+
+
+def end_at(source: ByteSource, file: LogFile, position: int) -> End:
+    """Say what stands at a place where no sound record starts.
+
+    Args:
+        source: The open file.
+        file: What file it is.
+        position: Bytes from the start of the file.
+    """
+    size = min(source.size, file.size)
+    left = size - position
+    if left <= 0:
+        return End(EndKind.FULL, position)
+    head = bytes(source.read(position, min(left, _SIZE_AND_MAGIC.size)))
+    if not any(head):
+        return End(EndKind.ZERO, position)
+    if left >= _SIZE_AND_MAGIC.size:
+        total_size, magic = _SIZE_AND_MAGIC.unpack(head)
+        if magic == BLANK_MAGIC_CODE:
+            if total_size <= left:
+                return End(EndKind.BLANK, position)
+            fault = Fault("total_size", 0, f"at most {left} for a blank record", total_size)
+            return End(EndKind.FAULT, position, fault)
+    checked = check_record(source.read, position, size, file.start + position)
+    if isinstance(checked, Fault):
+        return End(EndKind.FAULT, position, checked)
+    # A broker has written a record since the walk came by.
+    return End(EndKind.ZERO, position)
+
+
+def is_record(source: ByteSource, file: LogFile, position: int, *, crc: bool) -> int | None:
+    """Return the size in bytes of the record at a place, or None where no sound one starts.
+
+    Args:
+        source: The open file.
+        file: What file it is.
+        position: Bytes from the start of the file, 0 or more.
+        crc: Whether its CRCs must agree, too.
+    """
+    size = min(source.size, file.size)
+    checked = check_record(source.read, position, size, file.start + position)
+    if isinstance(checked, Fault):
+        return None
+    if crc:
+        data = memoryview(source.read(position, checked))
+        starts = np.zeros(1, np.int64)
+        records, _ = parse_records(data, starts, starts + file.start + position)
+        if record_crc_fault(records, 0) is not None:
+            return None
+    return checked
+
+
+def record_crc_fault(records: Records, place: int) -> Fault | None:
+    """Check the CRCs of one of many records; see :func:`crc_fault`."""
+    start = int(records.starts[place])
+    record = records.data[start : start + int(records.size[place])]
+    return crc_fault(
+        record, int(records.body_start[place]) - start, int(records.body_stop[place]) - start
+    )
+
+
+def find_record(
+    source: ByteSource,
+    file: LogFile,
+    start: int,
+    stop: int,
+    *,
+    not_before: int | None = None,
+) -> int | None:
+    """Search for a record that is proved by its own offset, its parts and its CRCs.
+
+    Args:
+        source: The open file.
+        file: What file it is.
+        start: Where to search from, bytes from the start of the file.
+        stop: Where to search to.
+        not_before: Pass over records stored before this, epoch milliseconds.
+
+    Returns:
+        The first place, or None.
+    """
+    size = min(source.size, file.size)
+    stop = min(stop, size)
+    at = start
+    while at < stop:
+        window_stop = min(stop, at + _SEARCH_WINDOW)
+        # The last record that may start in the window reaches beyond it.
+        data = memoryview(source.read(at, min(size, window_stop + MIN_RECORD_SIZE) - at))
+        for found in candidates(data, 0, window_stop - at, file.start + at):
+            place = at + found
+            if is_record(source, file, place, crc=True) is None:
+                continue
+            if not_before is None or store_timestamp_of(source.read, place) >= not_before:
+                return place
+        at = window_stop
+    return None

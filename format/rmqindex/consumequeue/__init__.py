@@ -1,0 +1,1 @@
+"""ConsumeQueues: found, read, and rebuilt from a CommitLog."""

@@ -1,0 +1,251 @@
+"""Where ConsumeQueues lie: ``consumequeue/<topic>/<queue id>/<20 digits>``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import unquote
+
+from rmqindex.consumequeue.layout import BATCH_FOLDER, FILE_NAME_DIGITS, QUEUE_FOLDER
+from rmqindex.consumequeue.staging import is_exchanging
+from rmqindex.errors import RmqIndexError
+from rmqindex.geometry.layout import INT32_MAX
+from rmqindex.storage.identity import FileMark
+from rmqindex.storage.sources import is_remote, local_path
+from rmqindex.storage.steady import UnsteadyError, read_steady
+from rmqindex.store.contents import refuse_database, refuse_rocksdb_queues
+from rmqindex.transaction.directories import directory_entries, exists, parent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rmqindex.storage.sources import PathLike
+    from rmqindex.transaction.directories import FileEntry
+
+__all__ = ["FoundQueue", "QueueFile", "find_queues", "queue_topics"]
+
+T = TypeVar("T")
+
+_FILE_NAME = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
+_QUEUE_ID = re.compile(r"[0-9]{1,10}")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFile:
+    """A file of a queue.
+
+    Attributes:
+        path: A local path or a URI.
+        start: Where it begins in the queue, bytes; its name.
+        size: Its size, bytes.
+        mark: What it is recognised by when it is opened; None where only its size is known.
+    """
+
+    path: str
+    start: int
+    size: int
+    mark: FileMark | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundQueue:
+    """A queue as its directory tells it.
+
+    Attributes:
+        topic: The topic.
+        queue_id: The number of the queue.
+        is_batch: Whether it lies below ``batchconsumequeue``.
+        files: Its files, oldest first.
+    """
+
+    topic: str
+    queue_id: int
+    is_batch: bool
+    files: tuple[QueueFile, ...]
+
+
+def find_queues(path: PathLike) -> list[FoundQueue]:
+    """Find the queues that a path stands for, by topic and number.
+
+    Args:
+        path: As :meth:`ConsumeQueue.find` takes it.
+
+    Raises:
+        RmqIndexError: Nothing is there, no ConsumeQueue, or ConsumeQueues in RocksDB alone; or a
+            rebuild exchanges the queues, or died while it did.
+    """
+    if is_remote(path):
+        return _find(str(path))
+    local = local_path(path).absolute()
+    return _unexchanged(_store_root(local), lambda: _find(str(local)))
+
+
+def _unexchanged(root: Path, read: Callable[[], T]) -> T:
+    """Read a store while no folder of its queues is exchanged for a new one.
+
+    Raises:
+        RmqIndexError: A rebuild exchanges them, or died while it did; or what the reading raises.
+    """
+
+    def read_once() -> T:
+        before = _folder_ids(root)
+        outcome: T | RmqIndexError
+        try:
+            outcome = read()
+        except RmqIndexError as error:
+            outcome = error
+        if is_exchanging(root):
+            raise RmqIndexError(
+                f"{root}: expected no exchange of ConsumeQueues under way, got one; run this again "
+                "when rmqindex rebuild-queues has ended, or, if it died, run rmqindex recover "
+                f"{root}"
+            )
+        if _folder_ids(root) != before:
+            raise UnsteadyError("a folder of queues was exchanged")
+        if isinstance(outcome, RmqIndexError):
+            raise outcome
+        return outcome
+
+    return read_steady(root, read_once)
+
+
+def _store_root(path: Path) -> Path:
+    """Return the store of a path that is a store, or lies in one."""
+    for folder in (path, *path.parents):
+        if folder.name in (QUEUE_FOLDER, BATCH_FOLDER):
+            return folder.parent
+    return path
+
+
+def _folder_ids(root: Path) -> list[tuple[int, int] | None]:
+    """Return what tells the folders of queues from others of the same names."""
+    ids: list[tuple[int, int] | None] = []
+    for name in (QUEUE_FOLDER, BATCH_FOLDER):
+        try:
+            status = (root / name).stat()
+        except OSError:
+            ids.append(None)
+        else:
+            ids.append((status.st_dev, status.st_ino))
+    return ids
+
+
+def _find(text: str) -> list[FoundQueue]:
+    if not exists(text):
+        raise RmqIndexError(f"{text}: no such file or directory")
+    parts = _parts(text) or [""]
+    if _FILE_NAME.fullmatch(parts[-1]):
+        return [_only_file(text, parts)]
+    entries = directory_entries(text)
+    if any(not each.is_directory and _FILE_NAME.fullmatch(each.name) for each in entries):
+        return [_queue(text, parts)]
+    if parts[-1] in (QUEUE_FOLDER, BATCH_FOLDER):
+        queues = _queues_of_folder(entries, is_batch=parts[-1] == BATCH_FOLDER)
+        if not queues and parts[-1] == QUEUE_FOLDER:
+            refuse_rocksdb_queues(parent(text))
+        return queues
+    folders = {each.name: each for each in entries if each.name in (QUEUE_FOLDER, BATCH_FOLDER)}
+    plain = _queues_in(folders.get(QUEUE_FOLDER))
+    if not plain:
+        refuse_rocksdb_queues(text)
+    if folders:
+        return [*plain, *_queues_in(folders.get(BATCH_FOLDER))]
+    refuse_database(text, entries)
+    if len(parts) > 1 and parts[-2] in (QUEUE_FOLDER, BATCH_FOLDER):
+        return _queues_of_topic(parts[-1], entries, is_batch=parts[-2] == BATCH_FOLDER)
+    raise RmqIndexError(
+        f"{text}: expected a store with a folder {QUEUE_FOLDER}, that folder, or one below, got "
+        "neither"
+    )
+
+
+def queue_topics(path: str) -> list[str]:
+    """Return the topics that have a ConsumeQueue in a local store, or beside its ``commitlog``.
+
+    Raises:
+        RmqIndexError: A rebuild exchanges the queues, or died while it did; or they are in
+            RocksDB, whose topics are not known.
+    """
+    root = Path(path)
+    for store in (root, root.parent):
+        topics = _unexchanged(store, partial(_topics_in, store))
+        if topics is not None:
+            return topics
+    return []
+
+
+def _topics_in(store: Path) -> list[str] | None:
+    """Return the topics of a store; None where it has no folder of queues."""
+    folders = [store / name for name in (QUEUE_FOLDER, BATCH_FOLDER)]
+    there = [folder for folder in folders if folder.is_dir()]
+    topics = {each.name for folder in there for each in folder.iterdir() if each.is_dir()}
+    if not topics:
+        refuse_rocksdb_queues(str(store))
+    return sorted(topics) if there else None
+
+
+def _queues_in(folder: FileEntry | None) -> list[FoundQueue]:
+    if folder is None:
+        return []
+    is_batch = folder.name == BATCH_FOLDER
+    return _queues_of_folder(directory_entries(folder.path), is_batch=is_batch)
+
+
+def _queues_of_folder(entries: list[FileEntry], *, is_batch: bool) -> list[FoundQueue]:
+    return [
+        queue
+        for topic in sorted(entries, key=lambda each: each.name)
+        if topic.is_directory
+        for queue in _queues_of_topic(topic.name, directory_entries(topic.path), is_batch=is_batch)
+    ]
+
+
+def _queues_of_topic(topic: str, entries: list[FileEntry], *, is_batch: bool) -> list[FoundQueue]:
+    numbered = [each for each in entries if each.is_directory and _is_queue_id(each.name)]
+    return [
+        FoundQueue(topic, int(each.name), is_batch, _files(directory_entries(each.path)))
+        for each in sorted(numbered, key=lambda each: int(each.name))
+    ]
+
+
+def _is_queue_id(name: str) -> bool:
+    """Tell whether a folder's name is an int, as the broker's ``Integer.parseInt`` does."""
+    return _QUEUE_ID.fullmatch(name) is not None and int(name) <= INT32_MAX
+
+
+def _queue(path: str, parts: list[str]) -> FoundQueue:
+    if len(parts) < 2 or not _is_queue_id(parts[-1]):
+        raise RmqIndexError(f"{path}: expected the directory of a queue, named by its number")
+    is_batch = len(parts) > 2 and parts[-3] == BATCH_FOLDER
+    return FoundQueue(parts[-2], int(parts[-1]), is_batch, _files(directory_entries(path)))
+
+
+def _only_file(path: str, parts: list[str]) -> FoundQueue:
+    folder = path.partition("?")[0].rpartition("/")[0]
+    whole = _queue(folder + "".join(path.partition("?")[1:]), parts[:-1])
+    files = tuple(each for each in whole.files if each.start == int(parts[-1]))
+    return FoundQueue(whole.topic, whole.queue_id, whole.is_batch, files)
+
+
+def _files(entries: list[FileEntry]) -> tuple[QueueFile, ...]:
+    files = [
+        QueueFile(
+            each.path,
+            int(each.name),
+            each.size,
+            None if each.identity is None else FileMark(each.identity),
+        )
+        for each in entries
+        if not each.is_directory and _FILE_NAME.fullmatch(each.name)
+    ]
+    return tuple(sorted(files, key=lambda file: file.start))
+
+
+def _parts(path: str) -> list[str]:
+    """Return the names on a path; those of a URI as they are there."""
+    text = path.partition("?")[0] if is_remote(path) else path
+    parts = [part for part in text.split("/") if part]
+    return [unquote(part) for part in parts] if is_remote(path) else parts

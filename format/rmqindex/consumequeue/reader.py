@@ -1,0 +1,241 @@
+"""Reading ConsumeQueues: where each queue's messages are in the CommitLog.
+
+RocketMQ: ``ConsumeQueue``, ``BatchConsumeQueue``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from rmqindex.consumequeue.layout import (
+    BATCH_UNIT_DTYPE,
+    BLANK_SIZE,
+    CONSUME_QUEUE_SCHEMA,
+    UNIT_DTYPE,
+)
+from rmqindex.consumequeue.paths import QueueFile, find_queues
+from rmqindex.storage.identity import FileMark, ensure_same
+from rmqindex.storage.sources import open_found
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from rmqindex.storage.sources import PathLike
+
+__all__ = ["ConsumeQueue", "marked_queue_file", "read_units"]
+
+# Units a batch holds at most.
+_BATCH_UNITS = 65_536
+# Units that are read at once: a whole file of the broker's own size, and of no larger one.
+_BLOCK_UNITS = 8 * _BATCH_UNITS
+
+
+class ConsumeQueue:
+    """One queue of one topic, read only.
+
+    Attributes:
+        topic: The topic; of a light queue, its own name (``%LMQ%..``).
+        queue_id: The number of the queue in the topic.
+        is_batch: Whether its units are those of a batch queue, 46 bytes each and a batch a unit.
+        files: Its files, oldest first.
+    """
+
+    def __init__(
+        self, topic: str, queue_id: int, files: Sequence[QueueFile], *, is_batch: bool = False
+    ) -> None:
+        """Take the files of a queue; see :meth:`find`.
+
+        Args:
+            topic: The topic.
+            queue_id: The number of the queue in the topic.
+            files: The files, oldest first.
+            is_batch: Whether it is a batch queue.
+        """
+        self.topic = topic
+        self.queue_id = queue_id
+        self.is_batch = is_batch
+        self.files = tuple(files)
+
+    @classmethod
+    def find(cls, path: PathLike) -> list[ConsumeQueue]:
+        """Find the queues that a path stands for.
+
+        Args:
+            path: A store root, its ``consumequeue`` or ``batchconsumequeue`` directory, that of a
+                topic or of a queue, or one file; local or a URI that ``pyarrow.fs`` knows.
+
+        Returns:
+            The queues by topic and number.
+
+        Raises:
+            RmqIndexError: Nothing is there, no ConsumeQueue, or ConsumeQueues that are in RocksDB
+                alone.
+        """
+        return [
+            cls(found.topic, found.queue_id, found.files, is_batch=found.is_batch)
+            for found in find_queues(path)
+        ]
+
+    @property
+    def unit_size(self) -> int:
+        """The size of a unit in bytes: 20, or 46 in a batch queue."""
+        return unit_dtype(is_batch=self.is_batch).itemsize
+
+    @property
+    def min_offset(self) -> int | None:
+        """The queue offset of the first message that is there; None without any."""
+        for batch in self.scan():
+            return int(batch["queue_offset"][0].as_py())
+        return None
+
+    @property
+    def max_offset(self) -> int | None:
+        """The queue offset that the next message would get; None without any."""
+        for file in reversed(self.files):
+            blocks = deque(_written_blocks(file, is_batch=self.is_batch), maxlen=1)
+            for first, units in blocks:
+                if self.is_batch:
+                    return int(units["msg_base_offset"][-1]) + int(units["batch_size"][-1])
+                return file.start // self.unit_size + first + len(units)
+        return None
+
+    def scan(self, *, blanks: bool = False) -> Iterator[pa.RecordBatch]:
+        """Read the units in their order.
+
+        A file's units end where the first place is that was never written.
+
+        Args:
+            blanks: Also give the blank units before a queue's first message, whose ``size`` is
+                2,147,483,647.
+
+        Yields:
+            Batches of at least one unit with the columns of ``CONSUME_QUEUE_SCHEMA``; of a batch
+            queue, ``queue_offset`` is that of the batch's first message.
+
+        Raises:
+            RmqIndexError: A file is gone, or was changed since it was found; the storage failed.
+        """
+        for file in self.files:
+            yield from read_units(
+                file, self.topic, self.queue_id, is_batch=self.is_batch, blanks=blanks
+            )
+
+    def __repr__(self) -> str:
+        """Show the topic, the number and how many files there are."""
+        return f"ConsumeQueue({self.topic!r}, {self.queue_id}, files={len(self.files)})"
+
+
+def unit_dtype(*, is_batch: bool) -> np.dtype[Any]:
+    """Return how a unit lies in a file."""
+    return BATCH_UNIT_DTYPE if is_batch else UNIT_DTYPE
+
+
+def read_units(
+    file: QueueFile, topic: str, queue_id: int, *, is_batch: bool, blanks: bool
+) -> Iterator[pa.RecordBatch]:
+    """Read one file, as :meth:`ConsumeQueue.scan` does.
+
+    Args:
+        file: The file.
+        topic: Its topic.
+        queue_id: Its queue's number.
+        is_batch: Whether it is of a batch queue.
+        blanks: Whether blank units are given, too.
+    """
+    for begin, units in _written_blocks(file, is_batch=is_batch):
+        for start in range(0, len(units), _BATCH_UNITS):
+            part = units[start : start + _BATCH_UNITS]
+            if is_batch:
+                offsets = part["msg_base_offset"].astype(np.int64)
+            else:
+                first = file.start // UNIT_DTYPE.itemsize + begin + start
+                offsets = np.arange(first, first + len(part), dtype=np.int64)
+                if not blanks:
+                    real = _is_real(part)
+                    part, offsets = part[real], offsets[real]
+            if len(part):
+                yield _batch(part, offsets, (topic, queue_id, file.path))
+
+
+def marked_queue_file(file: QueueFile, *, is_batch: bool) -> QueueFile:
+    """Return a file with what it is recognised by later: its first and its last written unit.
+
+    Args:
+        file: The file.
+        is_batch: Whether it is of a batch queue.
+
+    Raises:
+        RmqIndexError: The file is gone, or was changed since it was found; the storage failed.
+    """
+    dtype = unit_dtype(is_batch=is_batch)
+    with open_found(file.path, file.size, file.mark) as source:
+        written = source.size // dtype.itemsize
+        if source.remote:
+            written = min(written, 1)  # to search for the last one takes many requests
+        else:
+            sizes = np.frombuffer(source.read(0, source.size), dtype, written)["size"]
+            # Units are written one after the other: the unwritten ones are behind the others.
+            written = bisect_left(range(written), True, key=lambda at: sizes[at] <= 0)
+        return replace(file, mark=FileMark.of(source, [(0, written * dtype.itemsize)]))
+
+
+def _is_real(units: NDArray[Any]) -> NDArray[np.bool_]:
+    blank: NDArray[np.bool_] = (units["phy_offset"] == 0) & (units["size"] == BLANK_SIZE)
+    return ~blank
+
+
+def _written_blocks(file: QueueFile, *, is_batch: bool) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Yield the units of a file up to the first place without one, and where each block begins.
+
+    The file is opened for each block: it may be cut while the caller is busy.
+    """
+    dtype = unit_dtype(is_batch=is_batch)
+    first, total = 0, 1
+    while first < total:
+        with open_found(file.path, file.size, file.mark) as source:
+            total = source.size // dtype.itemsize
+            count = min(_BLOCK_UNITS, total - first)
+            data = source.read(first * dtype.itemsize, count * dtype.itemsize)
+            units = _written(np.frombuffer(data, dtype).copy(), is_batch=is_batch)
+            ensure_same(source, file.mark)
+        if len(units):
+            yield first, units
+        if len(units) < count:
+            return
+        first += count
+
+
+def _written(units: NDArray[Any], *, is_batch: bool) -> NDArray[Any]:
+    """Cut a file's units where the first place is that holds none (``ConsumeQueue.recover``)."""
+    there = (units["phy_offset"] >= 0) & (units["size"] > 0)
+    if is_batch:
+        there &= (units["msg_base_offset"] >= 0) & (units["batch_size"] > 0)
+    missing = np.flatnonzero(~there)
+    return units[: missing[0]] if len(missing) else units
+
+
+def _batch(
+    units: NDArray[Any], offsets: NDArray[np.int64], constants: tuple[str, int, str]
+) -> pa.RecordBatch:
+    topic, queue_id, path = constants
+    size = len(units)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.repeat(pa.scalar(topic, pa.string()), size),
+            pa.repeat(pa.scalar(queue_id, pa.int32()), size),
+            pa.array(offsets),
+            pa.array(units["phy_offset"].astype(np.int64)),
+            pa.array(units["size"].astype(np.int32)),
+            pa.array(units["tags_code"].astype(np.int64)),
+            pa.repeat(pa.scalar(path, pa.string()), size),
+        ],
+        schema=CONSUME_QUEUE_SCHEMA,
+    )

@@ -1,0 +1,196 @@
+"""Where new ConsumeQueues are built, and their exchange with those that are there, all or none."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from rmqindex.consumequeue.layout import BATCH_FOLDER, QUEUE_FOLDER
+from rmqindex.errors import RmqIndexError
+from rmqindex.storage.disk import sync_directory, sync_tree
+from rmqindex.storage.own_files import ensure_directory, write_own
+from rmqindex.storage.records import RecordKind
+from rmqindex.store.contents import refuse_rocksdb_queues
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from rmqindex.storage.records import Fields
+
+__all__ = ["QueueStaging", "is_exchanging"]
+
+_FOLDERS = (QUEUE_FOLDER, BATCH_FOLDER)
+_UNDO = "undo.json"
+_FOLDER_NAME = re.compile("|".join(_FOLDERS))
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """An exchange under way: which folders were there, and which come."""
+
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+
+    @classmethod
+    def of(cls, fields: Fields) -> _Note:
+        what = f"names of {' and '.join(_FOLDERS)}"
+        return cls(*(fields.names(name, _FOLDER_NAME, what) for name in ("old", "new")))
+
+
+_NOTE = RecordKind(
+    "the note of an exchange",
+    _Note.of,
+    "restore it from a backup, or remove it and rebuild the ConsumeQueues",
+    limit=64 * 1024,
+)
+
+
+def is_exchanging(root: Path) -> bool:
+    """Return whether folders of a store root are being exchanged, or the exchange died."""
+    return os.path.lexists(_home(root) / _UNDO)
+
+
+def _home(root: Path) -> Path:
+    return root / f".{QUEUE_FOLDER}.rmqindex"
+
+
+class QueueStaging:
+    """A hidden directory in a store root, for one process at a time; a context manager.
+
+    While folders are exchanged, ``undo.json`` says what was there: the next rebuild after one that
+    died goes back to that first, and clears away what was half built.
+
+    Attributes:
+        path: Where new folders are built.
+    """
+
+    def __init__(self, root: Path) -> None:
+        """Name the places; nothing is made before the context is entered.
+
+        Args:
+            root: The local store root.
+        """
+        self._root = root
+        self._home = _home(root)
+        self._old = self._home / "old"
+        self.path = self._home / "new"
+        self._lock = -1
+
+    def __enter__(self) -> Self:
+        """Lock the root, undo an exchange that died, and begin with an empty directory.
+
+        Raises:
+            RmqIndexError: Another rebuild is under way; an old one set ConsumeQueues of RocksDB
+                aside; or what stands in the place of our directory, or of the note in it, is none
+                of ours.
+            OSError: The disk is full or broken.
+        """
+        self._root.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(self._root, os.O_RDONLY)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise RmqIndexError(
+                f"{self._root}: expected no rebuild of ConsumeQueues under way, got one"
+            ) from None
+        try:
+            self._undo()
+            self._clear()
+        except BaseException:
+            os.close(self._lock)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Leave the old folders or the new ones, and nothing else."""
+        self._undo()
+        shutil.rmtree(self._home, ignore_errors=True)
+        os.close(self._lock)
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether an exchange is under way, or died."""
+        return is_exchanging(self._root)
+
+    def there(self) -> list[Path]:
+        """Return the folders in the root that have queues.
+
+        Raises:
+            RmqIndexError: The root has ConsumeQueues in RocksDB, which are never replaced.
+        """
+        refuse_rocksdb_queues(str(self._root))
+        folders = [self._root / name for name in _FOLDERS]
+        return [folder for folder in folders if folder.is_dir() and any(folder.iterdir())]
+
+    def exchange(self) -> None:
+        """Put the new folders into the place of those that are there, once they are on the disk.
+
+        Raises:
+            RmqIndexError: A broker has begun to keep ConsumeQueues in RocksDB meanwhile.
+            OSError: A folder cannot be moved, or the disk is full or broken.
+        """
+        refuse_rocksdb_queues(str(self._root))
+        old = [name for name in _FOLDERS if os.path.lexists(self._root / name)]
+        new = [name for name in _FOLDERS if (self.path / name).exists()]
+        ensure_directory(self._home)
+        self._old.mkdir(parents=True)
+        sync_tree(self._home)
+        sync_directory(self._root)
+        note = self._home / f"{_UNDO}.part"
+        write_own(note, _NOTE.encode(str(note), {"old": old, "new": new}))
+        note.replace(self._home / _UNDO)
+        sync_directory(self._home)
+        for name in old:
+            (self._root / name).rename(self._old / name)
+        for name in new:
+            (self.path / name).rename(self._root / name)
+        self._sync_moves()
+        self._forget()
+
+    def _clear(self) -> None:
+        """Remove what a rebuild that died had half built."""
+        if os.path.lexists(self._home):
+            refuse_rocksdb_queues(str(self._old))
+            try:
+                shutil.rmtree(self._home)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, str(self._home)) from error
+
+    def _undo(self) -> None:
+        """Go back to what was there; each step may have been done before."""
+        for place in (self._home, self._old, self.path):
+            ensure_directory(place)
+        note = self._home / _UNDO
+        was = _NOTE.read(note)
+        if was is None:
+            return
+        for name in was.new:
+            if not (self.path / name).exists():
+                (self._root / name).rename(self.path / name)
+        for name in was.old:
+            if os.path.lexists(self._old / name):
+                (self._old / name).rename(self._root / name)
+        self._sync_moves()
+        self._forget()
+
+    def _sync_moves(self) -> None:
+        """Wait until what was moved is on the disk where it is now."""
+        for folder in (self._root, self._old, self.path):
+            if folder.exists():
+                sync_directory(folder)
+
+    def _forget(self) -> None:
+        """Remove the note; what is in the root now stays."""
+        (self._home / _UNDO).unlink()
+        sync_directory(self._home)

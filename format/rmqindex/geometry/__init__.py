@@ -1,0 +1,1 @@
+"""How an IndexFile is laid out: its numbers of slots and entries, and its header."""

@@ -1,0 +1,76 @@
+"""The 40-byte header of an IndexFile (spec: header; RocketMQ: ``IndexHeader``)."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import astuple, dataclass
+
+import numpy as np
+
+from rmqindex.errors import RmqIndexError
+from rmqindex.geometry.layout import HEADER_DTYPE, HEADER_SIZE
+
+__all__ = ["IndexHeader", "read_header"]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexHeader:
+    """The six header fields, as they stand on disk.
+
+    Attributes:
+        begin_timestamp: Store time of the first entry, epoch milliseconds.
+            In a rolled file without entries: the previous file's ``end_timestamp``.
+        end_timestamp: Store time of the last put, epoch milliseconds; not the maximum.
+        begin_phy_offset: CommitLog offset of the first entry, bytes.
+        end_phy_offset: CommitLog offset at which the last indexed message starts, bytes.
+        hash_slot_count: How many slots are in use.
+        index_count: The position the next entry will take; 0 or 1 in a file without entries.
+    """
+
+    begin_timestamp: int = 0
+    end_timestamp: int = 0
+    begin_phy_offset: int = 0
+    end_phy_offset: int = 0
+    hash_slot_count: int = 0
+    index_count: int = 0
+
+    @property
+    def entry_count(self) -> int:
+        """How many entries the header counts; 0 for an ``index_count`` of 1 or less."""
+        return max(self.index_count - 1, 0)
+
+    @classmethod
+    def from_bytes(cls, data: bytes | bytearray | memoryview) -> IndexHeader:
+        """Decode the first 40 bytes of a file; further bytes are ignored.
+
+        Raises:
+            ValueError: Fewer than 40 bytes.
+        """
+        if len(data) < HEADER_SIZE:
+            raise ValueError(f"header: expected {HEADER_SIZE} bytes, got {len(data)}")
+        record = np.frombuffer(data, dtype=HEADER_DTYPE, count=1)[0]
+        return cls(*(int(value) for value in record))
+
+    def to_bytes(self) -> bytes:
+        """Encode the header as 40 bytes.
+
+        Raises:
+            OverflowError: A field beyond its 64 or 32 bits.
+        """
+        return np.array([astuple(self)], dtype=HEADER_DTYPE).tobytes()
+
+
+def read_header(path: str | os.PathLike[str], descriptor: int) -> bytes:
+    """Return the bytes of the header of an open local file.
+
+    Raises:
+        RmqIndexError: The file is shorter.
+        OSError: It cannot be read.
+    """
+    data = os.pread(descriptor, HEADER_SIZE, 0)
+    if len(data) < HEADER_SIZE:
+        raise RmqIndexError(
+            f"{os.fspath(path)}: expected a header of {HEADER_SIZE} bytes, got {len(data)}: the "
+            "file was cut"
+        )
+    return data

@@ -1,0 +1,340 @@
+"""Finding a file's geometry from the file itself (spec: geometry).
+
+A file of ``size`` bytes has ``hash_slot_num + 5 * index_num`` 32-bit words behind its header, so
+every geometry that the size allows sees the same 20-byte rows, counted from the end of the file,
+and they differ only in which row is entry 1.
+The right one is found by evidence: the header's offsets stand in the first and the newest entry,
+its counts agree with the slots, and the newest entries hang in the chains of their slots.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rmqindex.errors import CorruptIndexError, RmqIndexError
+from rmqindex.geometry.header import IndexHeader
+from rmqindex.geometry.layout import (
+    DEFAULT_HASH_SLOT_NUM,
+    DEFAULT_INDEX_NUM,
+    ENTRY_DTYPE,
+    ENTRY_SIZE,
+    FIRST_POSITION,
+    HEADER_SIZE,
+    INDEX_COUNT_OFFSET,
+    INT32_MAX,
+    INVALID_INDEX,
+    SLOT_DTYPE,
+    SLOT_SIZE,
+    Layout,
+)
+from rmqindex.storage.sources import ByteSource, open_source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from rmqindex.storage.sources import PathLike
+
+__all__ = ["fits_layout", "infer_layout"]
+
+_WORDS_PER_ENTRY = ENTRY_SIZE // SLOT_SIZE
+# The shape of the default geometry and of most others: four entries a slot.
+_USUAL_RATIO = DEFAULT_INDEX_NUM // DEFAULT_HASH_SLOT_NUM
+# How many of the newest entries must hang in their chains.
+_EVIDENCE = 2_000
+# The same in a large local file, where each slot is a page to be read from a disk, and in a remote
+# one, where each is a request.
+_LARGE_EVIDENCE = 5
+# Slots from which on a file is large: they fill far more pages than a few lookups touch.
+_LARGE_SLOT_NUM = 1 << 18
+# With so many entries in their chains, another geometry that fits as well is out of the question.
+_CONCLUSIVE = 8
+# Rows a step of the search reads.
+_SEARCH_ROWS = 1 << 18
+# So many geometries that pass the first look, and still none found, are not worth more work.
+_MOST_CANDIDATES = 10_000
+# How many candidates an error names.
+_NAMED = 4
+_HINT = "say which with maxHashSlotNum and maxIndexNum"
+
+
+def infer_layout(file: PathLike | ByteSource) -> Layout:
+    """Find the geometry of a file; see :meth:`rmqindex.Layout.infer`.
+
+    Args:
+        file: An IndexFile, or one that is open.
+
+    Raises:
+        RmqIndexError: None or several geometries fit, or the file has no entries.
+        CorruptIndexError: The header counts more entries than the file can hold.
+    """
+    if not isinstance(file, ByteSource):
+        with open_source(file) as source:
+            return infer_layout(source)
+    source = file
+    words, odd = divmod(source.size - HEADER_SIZE, SLOT_SIZE)
+    if odd or not Layout(1, 1).file_size <= source.size <= INT32_MAX:
+        raise RmqIndexError(
+            f"{source.path}: no geometry has a file size of {source.size} bytes; is it an "
+            f"IndexFile, and whole? If so, {_HINT}"
+        )
+    header = IndexHeader.from_bytes(source.header())
+    if not header.entry_count:
+        raise RmqIndexError(f"{source.path}: no entries, so that any geometry fits; {_HINT}")
+    most = (words - 1) // _WORDS_PER_ENTRY
+    if header.index_count > most:
+        raise CorruptIndexError(
+            source.path,
+            "index_count",
+            INDEX_COUNT_OFFSET,
+            f"at most {most} in a file of {source.size} bytes",
+            header.index_count,
+        )
+    usual = [
+        layout
+        for layout in _usual(source.size)
+        if _fits(source, header, layout, _slot_use(source, header, layout))
+    ]
+    if usual and (source.remote or header.entry_count >= _CONCLUSIVE):
+        return usual[0]
+    if source.remote:
+        raise RmqIndexError(
+            f"{source.path}: neither the default geometry nor one of {_USUAL_RATIO} entries a "
+            f"slot fits, and others are searched for in local files only; {_HINT}"
+        )
+    return _only_fitting(source, header, words)
+
+
+def fits_layout(source: ByteSource, layout: Layout) -> bool:
+    """Return whether a geometry that is known from other files fits a file, too.
+
+    A few entries fit many geometries, so that this is no proof on its own.
+
+    Args:
+        source: The open file.
+        layout: The geometry.
+
+    Raises:
+        RmqIndexError: The storage failed.
+    """
+    if source.size != layout.file_size:
+        return False
+    header = IndexHeader.from_bytes(source.header())
+    return header.entry_count > 0 and _fits(
+        source, header, layout, _slot_use(source, header, layout)
+    )
+
+
+def _slot_use(source: ByteSource, header: IndexHeader, layout: Layout) -> _SlotUse | None:
+    """Return what counts all slots of a file, or None where reading them would take long."""
+    if source.remote or layout.hash_slot_num >= _LARGE_SLOT_NUM:
+        return None
+    return _SlotUse(source, header)
+
+
+def _only_fitting(source: ByteSource, header: IndexHeader, words: int) -> Layout:
+    """Try every geometry that the size allows, and return the one that fits."""
+    slot_use = _SlotUse(source, header)
+    found: list[Layout] = []
+    for layout in islice(_search(source, header, words), _MOST_CANDIDATES):
+        if _fits(source, header, layout, slot_use):
+            found.append(layout)
+        if len(found) > _NAMED:
+            break
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise RmqIndexError(f"{source.path}: no geometry fits its entries and slots; {_HINT}")
+    named = ", ".join(f"{lay.hash_slot_num}/{lay.index_num}" for lay in found[:_NAMED])
+    more = " and more" if len(found) > _NAMED else ""
+    raise RmqIndexError(
+        f"{source.path}: several geometries fit: maxHashSlotNum/maxIndexNum {named}{more}; {_HINT}"
+    )
+
+
+def _usual(size: int) -> Iterator[Layout]:
+    """Yield the default geometry and the one of the usual shape, where the size allows them."""
+    default = Layout()
+    if size == default.file_size:
+        yield default
+        return
+    shape = Layout(1, _USUAL_RATIO).file_size - HEADER_SIZE
+    slots, rest = divmod(size - HEADER_SIZE, shape)
+    if not rest and slots and size <= INT32_MAX:
+        yield Layout(slots, slots * _USUAL_RATIO)
+
+
+def _fits(
+    source: ByteSource, header: IndexHeader, layout: Layout, slot_use: _SlotUse | None
+) -> bool:
+    """Return whether the evidence speaks for a geometry.
+
+    Without ``slot_use`` the newest few entries alone are asked.
+    """
+    newest = header.entry_count
+    if header.index_count > layout.index_num:
+        return False
+    evidence = _EVIDENCE if slot_use else _LARGE_EVIDENCE
+    checked = min(newest, evidence)
+    entries = source.entry_range(layout, newest - checked + 1, newest + 1)
+    first = source.entry_range(layout, FIRST_POSITION, FIRST_POSITION + 1)
+    return (
+        _agrees_with_header(header, first, entries)
+        and _chained(source, layout, newest, entries)
+        and (slot_use is None or slot_use.agrees(layout))
+    )
+
+
+def _agrees_with_header(header: IndexHeader, first: NDArray[Any], newest: NDArray[Any]) -> bool:
+    """Return whether the header's offsets are those of its first and its last entry.
+
+    A broker that is writing raises ``index_count`` before ``end_phy_offset``, so the newest entry
+    but one will do.
+    """
+    ends = newest["phy_offset"][-2:].tolist()
+    return int(first["phy_offset"][0]) == header.begin_phy_offset and header.end_phy_offset in ends
+
+
+def _chained(source: ByteSource, layout: Layout, newest: int, entries: NDArray[Any]) -> bool:
+    """Return whether the newest entries are what their chains lead to, newest to oldest."""
+    hashes = entries["key_hash"].astype(np.int64)
+    if hashes.min() < 0 or entries["time_diff"].min() < 0:
+        return False
+    positions = np.arange(newest - len(entries) + 1, newest + 1)
+    previous = entries["prev_position"].astype(np.int64)
+    if np.any((previous < INVALID_INDEX) | (previous >= positions)):
+        return False
+    slots = hashes % layout.hash_slot_num
+    order = np.argsort(slots, kind="stable")  # by slot, then from the oldest to the newest
+    slots, positions, previous = slots[order], positions[order], previous[order]
+    together = slots[1:] == slots[:-1]
+    if np.any(together & (previous[1:] != positions[:-1])):
+        return False
+    oldest, last = np.append(True, ~together), np.append(~together, True)
+    if len(entries) == newest and previous[oldest].any():
+        return False
+    heads, expected = source.slots(layout, slots[last]), positions[last]
+    if np.any((heads != expected) & (heads <= newest)):
+        return False
+    ahead = np.flatnonzero(heads > newest)
+    return all(
+        _counted(source, layout, head, newest) in (position, None)
+        for head, position in zip(heads[ahead].tolist(), expected[ahead].tolist(), strict=True)
+    )
+
+
+def _counted(source: ByteSource, layout: Layout, head: int, newest: int) -> int | None:
+    """Follow a chain down to the entries that the header counts; None where it is lost.
+
+    A broker that is writing, or a crash, leaves entries in slots that the header does not count;
+    after a crash such an entry may never have reached the disk.
+    """
+    for _ in range(_EVIDENCE):
+        if head <= newest:
+            break
+        if head >= layout.index_num:
+            return INVALID_INDEX
+        entry = source.entry_range(layout, head, head + 1)
+        if not any(entry.tobytes()):
+            return None
+        prev = int(entry["prev_position"][0])
+        if prev >= head:
+            return INVALID_INDEX
+        head = prev
+    return head
+
+
+class _SlotUse:
+    """Slots read so far, for candidates of ever more slots: all are read only once."""
+
+    def __init__(self, source: ByteSource, header: IndexHeader) -> None:
+        self._source = source
+        self._header = header
+        self._read = self._used = self._ahead = self._lowest = self._highest = 0
+
+    def agrees(self, layout: Layout) -> bool:
+        """Return whether all slots point into the file, and as many are in use as counted.
+
+        Before RocketMQ 4.7.1 the header counted puts instead of slots.
+        """
+        while self._read < layout.hash_slot_num:
+            stop = min(self._read + _SEARCH_ROWS, layout.hash_slot_num)
+            data = self._source.read(
+                layout.slot_offset(self._read), (stop - self._read) * SLOT_SIZE
+            )
+            slots = np.frombuffer(data, SLOT_DTYPE).astype(np.int32)
+            self._lowest = min(self._lowest, int(slots.min()))
+            self._highest = max(self._highest, int(slots.max()))
+            self._used += int(np.count_nonzero(slots))
+            self._ahead += int(np.count_nonzero(slots > self._header.entry_count))
+            self._read = stop
+        counted, puts = self._header.hash_slot_count, self._header.entry_count
+        return (
+            self._lowest >= INVALID_INDEX
+            and self._highest < layout.index_num
+            and (self._used - self._ahead <= counted <= self._used or puts <= counted <= puts + 1)
+        )
+
+
+def _search(source: ByteSource, header: IndexHeader, words: int) -> Iterator[Layout]:
+    """Yield every geometry under which the first and the newest entry look right.
+
+    Rows are read once, a bounded number at a time, and compared as whole columns.
+    """
+    newest = header.entry_count
+    # The lowest number of slots that the size allows; each further five take one entry's place.
+    fewest = (words - 1) % _WORDS_PER_ENTRY + 1
+    most_entries = (words - fewest) // _WORDS_PER_ENTRY
+    rows = Layout(fewest, most_entries)
+    # Candidate c has fewest + 5c slots, and its entry p is row c + p.
+    candidates = most_entries - header.index_count + 1
+    for start in range(0, candidates, _SEARCH_ROWS):
+        stop = min(start + _SEARCH_ROWS, candidates)
+        first = _rows(source, rows, start + FIRST_POSITION, stop + FIRST_POSITION)
+        last = _rows(source, rows, start + newest, stop + newest)
+        # Where there is one entry, it stands for the one before it too.
+        older = max(newest - 1, FIRST_POSITION)
+        before = _rows(source, rows, start + older, stop + older)
+        right = (
+            (first["phy_offset"] == header.begin_phy_offset)
+            & (
+                (last["phy_offset"] == header.end_phy_offset)
+                | (before["phy_offset"] == header.end_phy_offset)
+            )
+            & _plausible(last, newest)
+            & _plausible(before, older)
+        )
+        chosen = np.flatnonzero(right)
+        if not len(chosen):
+            continue
+        slot_nums = fewest + _WORDS_PER_ENTRY * (start + chosen)
+        slots = last["key_hash"][chosen] % slot_nums
+        older_slots = before["key_hash"][chosen] % slot_nums
+        linked = slots == older_slots
+        linked &= (last["prev_position"][chosen] == older) | (older == newest)
+        hanging = (source.slots(rows, slots) >= newest) & (
+            linked | ((slots != older_slots) & (source.slots(rows, older_slots) >= older))
+        )
+        for slot_num in slot_nums[hanging].tolist():
+            yield Layout(slot_num, (words - slot_num) // _WORDS_PER_ENTRY)
+
+
+def _rows(source: ByteSource, rows: Layout, start: int, stop: int) -> NDArray[Any]:
+    return np.frombuffer(
+        source.read(rows.entry_offset(start), (stop - start) * ENTRY_SIZE), ENTRY_DTYPE
+    )
+
+
+def _plausible(entries: NDArray[Any], position: int) -> NDArray[np.bool_]:
+    """Return which rows could be the entry at a position."""
+    prev = entries["prev_position"]
+    return (
+        (entries["key_hash"] >= 0)
+        & (entries["time_diff"] >= 0)
+        & (prev >= INVALID_INDEX)
+        & (prev < position)
+    )

@@ -1,0 +1,169 @@
+"""Offsets, sizes and dtypes of an IndexFile (spec: layout at a glance, header, slots, entries).
+
+No other module holds a number of the format.
+All integers are big-endian and signed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import os
+
+__all__ = [
+    "BEGIN_PHY_OFFSET_OFFSET",
+    "BEGIN_TIMESTAMP_OFFSET",
+    "DEFAULT_HASH_SLOT_NUM",
+    "DEFAULT_INDEX_NUM",
+    "DEFAULT_MAX_MSGS_NUM_BATCH",
+    "END_PHY_OFFSET_OFFSET",
+    "END_TIMESTAMP_OFFSET",
+    "ENTRY_DTYPE",
+    "ENTRY_SIZE",
+    "FIRST_POSITION",
+    "HASH_SLOT_COUNT_OFFSET",
+    "HEADER_DTYPE",
+    "HEADER_SIZE",
+    "INDEX_COUNT_OFFSET",
+    "INT32_MAX",
+    "INT64_MAX",
+    "INT64_MIN",
+    "INVALID_INDEX",
+    "SLOT_DTYPE",
+    "SLOT_SIZE",
+    "Layout",
+]
+
+# IndexHeader.java: the six fields of the 40-byte header.
+HEADER_SIZE = 40
+BEGIN_TIMESTAMP_OFFSET = 0
+END_TIMESTAMP_OFFSET = 8
+BEGIN_PHY_OFFSET_OFFSET = 16
+END_PHY_OFFSET_OFFSET = 24
+HASH_SLOT_COUNT_OFFSET = 32
+INDEX_COUNT_OFFSET = 36
+
+# IndexFile.java: hashSlotSize, indexSize, invalidIndex. Entry 0 is never used.
+SLOT_SIZE = 4
+ENTRY_SIZE = 20
+INVALID_INDEX = 0
+FIRST_POSITION = 1
+
+# MessageStoreConfig.java: maxHashSlotNum, maxIndexNum, maxMsgsNumBatch.
+DEFAULT_HASH_SLOT_NUM = 5_000_000
+DEFAULT_INDEX_NUM = 20_000_000
+DEFAULT_MAX_MSGS_NUM_BATCH = 64
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+INT64_MIN = -(2**63)
+
+HEADER_DTYPE = np.dtype(
+    {
+        "names": [
+            "begin_timestamp",
+            "end_timestamp",
+            "begin_phy_offset",
+            "end_phy_offset",
+            "hash_slot_count",
+            "index_count",
+        ],
+        "formats": [">i8", ">i8", ">i8", ">i8", ">i4", ">i4"],
+        "offsets": [
+            BEGIN_TIMESTAMP_OFFSET,
+            END_TIMESTAMP_OFFSET,
+            BEGIN_PHY_OFFSET_OFFSET,
+            END_PHY_OFFSET_OFFSET,
+            HASH_SLOT_COUNT_OFFSET,
+            INDEX_COUNT_OFFSET,
+        ],
+        "itemsize": HEADER_SIZE,
+    }
+)
+SLOT_DTYPE = np.dtype(">i4")
+ENTRY_DTYPE = np.dtype(
+    {
+        "names": ["key_hash", "phy_offset", "time_diff", "prev_position"],
+        "formats": [">i4", ">i8", ">i4", ">i4"],
+        "offsets": [0, 4, 12, 16],
+        "itemsize": ENTRY_SIZE,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The geometry of an IndexFile, which the file itself does not state.
+
+    It comes from the broker's configuration: ``maxHashSlotNum`` and ``maxIndexNum``.
+
+    Attributes:
+        hash_slot_num: How many hash slots the file has, at least 1.
+        index_num: How many entry places the file has, at least 1.
+            Place 0 is never used, so the file holds at most ``index_num - 1`` entries.
+
+    Raises:
+        ValueError: A number below 1, or a file size beyond the broker's 32-bit int.
+        TypeError: Not an int.
+    """
+
+    hash_slot_num: int = DEFAULT_HASH_SLOT_NUM
+    index_num: int = DEFAULT_INDEX_NUM
+
+    def __post_init__(self) -> None:
+        """Refuse what the broker itself could not open."""
+        for name in ("hash_slot_num", "index_num"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+                raise TypeError(f"{name}: expected an int, got {value!r}")
+            if value < 1:
+                raise ValueError(f"{name}: expected at least 1, got {value}")
+            object.__setattr__(self, name, int(value))
+        if self.file_size > INT32_MAX:
+            raise ValueError(
+                f"file size: expected at most {INT32_MAX} bytes (the broker's size is a 32-bit "
+                f"int), got {self.file_size} for hash_slot_num {self.hash_slot_num} and index_num "
+                f"{self.index_num}"
+            )
+
+    @property
+    def file_size(self) -> int:
+        """The size of the whole file in bytes."""
+        return self.entry_offset(self.index_num)
+
+    @property
+    def capacity(self) -> int:
+        """How many entries fit, ``index_num - 1``, since place 0 is never used."""
+        return self.index_num - 1
+
+    def slot_offset(self, slot: int) -> int:
+        """Return the byte at which a slot starts; slots are numbered from 0."""
+        return HEADER_SIZE + SLOT_SIZE * slot
+
+    def entry_offset(self, position: int) -> int:
+        """Return the byte at which an entry starts; entries are numbered from 1."""
+        return HEADER_SIZE + SLOT_SIZE * self.hash_slot_num + ENTRY_SIZE * position
+
+    @classmethod
+    def infer(cls, path: str | os.PathLike[str]) -> Layout:
+        """Find the geometry of a file from its size and from how its entries hang in its slots.
+
+        Nothing is guessed: a geometry is returned only when it is the one that fits.
+
+        Args:
+            path: An IndexFile.
+
+        Returns:
+            The geometry.
+
+        Raises:
+            RmqIndexError: None or several fit, or the file has no entries; the message names the
+                options ``maxHashSlotNum`` and ``maxIndexNum``.
+        """
+        from rmqindex.geometry.inference import infer_layout  # noqa: PLC0415  (it builds on this module)
+
+        return infer_layout(path)

@@ -1,0 +1,1 @@
+"""One IndexFile: its geometry, entries and chains, read, searched and written."""

@@ -1,0 +1,214 @@
+"""Walking the chains of many hashes at once (spec: lookup).
+
+All hashes advance together, one entry a step: gather, check, compare, follow.
+A chain leads from its slot to ever older entries, so a sound one always ends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from rmqindex.errors import CorruptIndexError
+from rmqindex.geometry.layout import ENTRY_DTYPE, FIRST_POSITION, INVALID_INDEX
+from rmqindex.indexfile.decoding import corrupt_entry, links_of, malformed, slots_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from rmqindex.geometry.header import IndexHeader
+    from rmqindex.geometry.layout import Layout
+    from rmqindex.indexfile.decoding import Links
+    from rmqindex.storage.sources import ByteSource
+
+__all__ = ["MAX_STEPS", "Found", "find"]
+
+# A chain this long belongs to a crowded slot; reading on in file order is then faster.
+MAX_STEPS = 2000
+
+
+class Found(NamedTuple):
+    """What a walk found, and what it left to a scan.
+
+    Attributes:
+        queries: Of each entry found, the place of its hash in the input; ascending.
+        positions: The entries' positions, int32; descending within a query.
+        entries: The entries as ``ENTRY_DTYPE``.
+        unfinished: Places of the hashes whose walk was given up; nothing is returned for them.
+    """
+
+    queries: NDArray[np.int64]
+    positions: NDArray[np.int32]
+    entries: NDArray[Any]
+    unfinished: NDArray[np.int64]
+
+
+def find(
+    source: ByteSource,
+    layout: Layout,
+    hashes: NDArray[np.int32],
+    *,
+    limit: int,
+    header: IndexHeader,
+    index_count: Callable[[], int],
+    max_steps: int,
+) -> Found:
+    """Follow the chain of every hash, newest entry first.
+
+    Args:
+        source: The file.
+        layout: Its geometry.
+        hashes: int32, none negative; repeated ones are each answered.
+        limit: Entries at this position and beyond are walked through but not returned.
+        header: The header when the file was opened.
+        index_count: Says how far entries reach by now: a writer stores the entry, then the slot,
+            then the header, so a slot that is ahead of ``header`` is judged by what is found out
+            after it was read.
+        max_steps: After so many entries a hash is left to a scan.
+
+    Returns:
+        The entries found.
+
+    Raises:
+        CorruptIndexError: A slot or an entry on the way breaks a rule of the format.
+    """
+    slots = slots_of(hashes, layout)
+    heads = source.slots(layout, slots)
+    highest = header.index_count
+    if len(heads) and int(heads.max()) > highest:
+        highest = index_count()
+        if int(heads.max()) > highest:  # unless an append of ours was undone in between
+            heads = source.slots(layout, slots)
+    _check_heads(source, layout, slots, heads, min(highest, layout.index_num - 1))
+    walk = _Walk(np.arange(len(hashes)), heads, hashes, slots).taken(np.flatnonzero(heads))
+    given_up = np.zeros(len(hashes), np.bool_)
+    hits = _Hits(len(hashes))
+    for _ in range(max_steps):
+        if not len(walk.queries):
+            break
+        entries = source.entries(layout, walk.positions)
+        beyond = int(walk.positions.max()) >= limit
+        if beyond:
+            torn = (walk.positions >= limit) & _never_written(entries, walk.positions)
+            given_up[walk.queries[torn]] = True
+            sound = np.flatnonzero(~torn)
+            walk, entries = walk.taken(sound), entries.take(sound)
+        links = links_of(entries)
+        _check_entries(source, layout, walk, links, header)
+        matching = links.key_hash == walk.hashes
+        if beyond:
+            matching &= walk.positions < limit
+        places = np.flatnonzero(matching)
+        hits.add(walk.queries.take(places), walk.positions.take(places), entries.take(places))
+        walk = walk._replace(positions=links.prev_position)
+        walk = walk.taken(np.flatnonzero(links.prev_position))
+    given_up[walk.queries] = True
+    return Found(*hits.in_order(~given_up), np.flatnonzero(given_up))
+
+
+class _Walk(NamedTuple):
+    """Where each hash is on its chain."""
+
+    queries: NDArray[np.int64]
+    positions: NDArray[np.int32]
+    hashes: NDArray[np.int32]
+    slots: NDArray[np.int32]
+
+    def taken(self, places: NDArray[np.int64]) -> _Walk:
+        """Go on with some of the hashes."""
+        return _Walk(*(values.take(places) for values in self))  # type: ignore[arg-type]
+
+
+class _Hits:
+    """Entries found step by step, to be brought into the order of their queries.
+
+    Each hit knows how many its query had before, so its place is known without sorting.
+    """
+
+    def __init__(self, queries: int) -> None:
+        self._counts = np.zeros(queries, np.int64)
+        self._owners = [np.empty(0, np.int64)]
+        self._ranks = [np.empty(0, np.int64)]
+        self._positions = [np.empty(0, np.int32)]
+        self._entries = [np.empty(0, ENTRY_DTYPE)]
+
+    def add(
+        self, owners: NDArray[np.int64], positions: NDArray[np.int32], entries: NDArray[Any]
+    ) -> None:
+        """Add the hits of one step, at most one a query."""
+        if not len(owners):
+            return
+        ranks = self._counts.take(owners)
+        self._counts[owners] = ranks + 1
+        self._owners.append(owners)
+        self._ranks.append(ranks)
+        self._positions.append(positions)
+        self._entries.append(entries)
+
+    def in_order(
+        self, wanted: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]:
+        """Return queries, positions and entries of wanted queries, each newest first."""
+        counts = np.where(wanted, self._counts, 0)
+        starts = np.cumsum(counts) - counts
+        owners = np.concatenate(self._owners)
+        chosen = np.flatnonzero(wanted.take(owners))
+        owners = owners.take(chosen)
+        order = np.empty(len(owners), np.int64)
+        order[starts.take(owners) + np.concatenate(self._ranks).take(chosen)] = chosen
+        return (
+            np.repeat(np.arange(len(counts)), counts),
+            np.concatenate(self._positions).take(order),
+            np.concatenate(self._entries).take(order),
+        )
+
+
+def _check_heads(
+    source: ByteSource,
+    layout: Layout,
+    slots: NDArray[np.int32],
+    heads: NDArray[np.int32],
+    highest: int,
+) -> None:
+    bad = np.flatnonzero((heads < INVALID_INDEX) | (heads > highest))
+    if len(bad):
+        slot = int(slots[bad[0]])
+        raise CorruptIndexError(
+            source.path,
+            "slot",
+            layout.slot_offset(slot),
+            f"0 to {highest} (slot {slot})",
+            int(heads[bad[0]]),
+        )
+
+
+def _check_entries(
+    source: ByteSource, layout: Layout, walk: _Walk, links: Links, header: IndexHeader
+) -> None:
+    bad = malformed(links, walk.positions, header.begin_timestamp)
+    if bad is not None:
+        place = int(np.flatnonzero(bad)[0])
+        raise corrupt_entry(source.path, layout, int(walk.positions[place]), links, place)
+    strangers = slots_of(links.key_hash, layout) != walk.slots
+    if strangers.any():
+        place = int(np.flatnonzero(strangers)[0])
+        position = int(walk.positions[place])
+        raise CorruptIndexError(
+            source.path,
+            "key_hash",
+            layout.entry_offset(position),
+            f"a hash of slot {int(walk.slots[place])} (entry {position})",
+            int(links.key_hash[place]),
+        )
+
+
+def _never_written(entries: NDArray[Any], positions: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Return which entries are all zeros though others stand before them.
+
+    A crash can leave a slot that points to an entry which never reached the disk.
+    """
+    words = entries.view(np.uint32).reshape(len(entries), -1)
+    return ~words.any(axis=1) & (positions > FIRST_POSITION)

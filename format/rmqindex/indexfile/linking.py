@@ -1,0 +1,75 @@
+"""Building the chains of the hash slots (spec: put; RocketMQ: ``IndexFile.putKey``).
+
+A slot holds the position of its newest entry, and each entry the position of the next older one.
+A batch is linked with one gather and one scatter; only entries whose slot repeats inside the batch
+need more, and they are ordered by slot and then position.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rmqindex.geometry.layout import INVALID_INDEX
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["LINK_BATCH", "link", "slot_numbers"]
+
+# How many entries are linked at a time: their working arrays stay in the processor's cache.
+LINK_BATCH = 1 << 14
+
+_SLOT_SHIFT = np.uint64(32)
+
+
+def slot_numbers(key_hashes: NDArray[np.int32], hash_slot_num: int) -> NDArray[np.int32]:
+    """Return the slot of every hash: ``key_hash % hash_slot_num``.
+
+    Args:
+        key_hashes: int32, 0 to 2**31 - 1.
+        hash_slot_num: How many slots the file has.
+
+    Returns:
+        int32, 0 to ``hash_slot_num - 1``.
+    """
+    # NumPy divides by a scalar with vector instructions, but takes remainders one at a time.
+    unsigned = key_hashes.view(np.uint32)
+    divisor = np.uint32(hash_slot_num)
+    return (unsigned - unsigned // divisor * divisor).view(np.int32)
+
+
+def link(
+    slots: NDArray[np.int32], numbers: NDArray[np.int32], first_position: int
+) -> tuple[NDArray[np.int32], int]:
+    """Hang a batch of new entries into their slots.
+
+    Like the broker, it takes a slot value that is not positive, or greater than the position the
+    entry itself gets, for an empty slot.
+
+    Args:
+        slots: int32, native byte order, the newest position of every slot; updated in place.
+        numbers: int32, the slot of each new entry, in the order of their positions.
+            Best at most ``LINK_BATCH`` entries.
+        first_position: The position of the first new entry; the others follow.
+
+    Returns:
+        int32, the previous position of each new entry, 0 for none; and how many of the new entries
+        found their slot empty.
+    """
+    positions = np.arange(first_position, first_position + len(numbers), dtype=np.int32)
+    previous = slots[numbers]
+    previous[(previous < INVALID_INDEX) | (previous > positions)] = INVALID_INDEX
+    slots[numbers] = positions  # of repeated slots, NumPy keeps the last assignment
+    newest = slots[numbers]
+    is_member = newest != positions
+    overtaken = np.flatnonzero(is_member)
+    if overtaken.size:
+        is_member[newest[overtaken] - np.int32(first_position)] = True  # who overtook them
+        members = np.flatnonzero(is_member).astype(np.uint64)
+        order = np.sort((numbers[members].astype(np.uint64) << _SLOT_SHIFT) | members)
+        places = order.astype(np.uint32)  # keeps the lower half: the place in the batch
+        same_slot = np.diff(order >> _SLOT_SHIFT) == 0
+        previous[places[1:][same_slot]] = positions[places[:-1][same_slot]]
+    return previous, int(np.count_nonzero(previous == INVALID_INDEX))

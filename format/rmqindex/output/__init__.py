@@ -1,0 +1,1 @@
+"""Texts, tables, documents and plots of what the other rooms found."""

@@ -1,0 +1,128 @@
+"""A message as a document for machines and as text for people."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.text import Text
+
+from rmqindex.commitlog.bodies import decompress_body, inner_messages, is_inner_batch
+from rmqindex.errors import RmqIndexError
+from rmqindex.output.visible import visible
+from rmqindex.times import format_millis
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+    from rich.console import Console
+
+    from rmqindex.commitlog.log import CommitLog
+
+__all__ = ["body_of", "message_document", "print_message", "read_messages"]
+
+_COLUMNS = (
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "uniq_key",
+    "keys",
+    "tags",
+    "phy_offset",
+    "size",
+    "sys_flag",
+    "flag",
+    "born_timestamp",
+    "born_host",
+    "store_timestamp",
+    "store_host",
+    "reconsume_times",
+    "prepared_transaction_offset",
+    "msg_id",
+    "body_crc",
+    "properties",
+    "body",
+)
+_TIMES = frozenset({"born_timestamp", "store_timestamp"})
+# Shown in other lines, or not worth one.
+_HIDDEN = frozenset({"properties", "body", "body_crc"})
+_HEX_LINE = 16
+_HEX_BYTES = 512
+
+
+def read_messages(log: CommitLog, phy_offsets: list[int]) -> list[dict[str, Any]]:
+    """Read messages, each with ``state`` as :meth:`CommitLog.read_at` says it.
+
+    Those whose CRC does not agree (``bad_crc``) are there all the same.
+    """
+    offsets = np.array(phy_offsets, np.int64)
+    rows: list[dict[str, Any]] = log.read_at(offsets, _COLUMNS).to_pylist()
+    states = log.read_at(offsets, ["phy_offset"], check_crc=True)["state"].to_pylist()
+    return [{**row, "state": state} for row, state in zip(rows, states, strict=True)]
+
+
+def body_of(row: dict[str, Any]) -> bytes:
+    """Return a message's body as it was sent, or as stored where it does not unpack."""
+    try:
+        return decompress_body(row["body"], row["sys_flag"])
+    except RmqIndexError:
+        return bytes(row["body"])
+
+
+def message_document(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a message as JSON values; the body is text, or ``body_base64`` where it is none."""
+    document = {name: value for name, value in row.items() if name not in {"body", "state"}}
+    document["properties"] = dict(row["properties"])
+    document |= _body_field(body_of(row))
+    if is_inner_batch(row["sys_flag"]):
+        document["inner_messages"] = [
+            {"properties": dict(inner.properties), **_body_field(inner.body)}
+            for inner in inner_messages(row["body"], row["sys_flag"], row["queue_offset"])
+        ]
+    return document
+
+
+def print_message(console: Console, row: dict[str, Any], zone: tzinfo, zone_name: str) -> None:
+    """Print a message: its fields, its properties, its body."""
+    lines = Text()
+    for name in _COLUMNS:
+        value = row[name]
+        if name in _HIDDEN or value is None:
+            continue
+        shown = f"{value}  {format_millis(value, zone)} {zone_name}" if name in _TIMES else value
+        lines.append(f"{name:<28}", "bold").append(visible(f"{shown}\n"))
+    for name, value in row["properties"]:
+        lines.append(visible(f"  {name:<26}"), "dim").append(visible(f"{value}\n"))
+    body = body_of(row)
+    lines.append("\n")
+    text = _as_text(body)
+    lines.append(_hex_dump(body) if text is None else text)
+    console.print(lines, soft_wrap=True)
+
+
+def _body_field(body: bytes) -> dict[str, str]:
+    text = _as_text(body)
+    if text is None:
+        return {"body_base64": base64.b64encode(body).decode()}
+    return {"body": text}
+
+
+def _as_text(body: bytes) -> str | None:
+    """Return a body as text, if it is some: UTF-8 without control characters."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if all(char.isprintable() or char in "\n\r\t" for char in text) else None
+
+
+def _hex_dump(body: bytes) -> str:
+    lines = []
+    for start in range(0, min(len(body), _HEX_BYTES), _HEX_LINE):
+        part = body[start : start + _HEX_LINE]
+        shown = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in part)
+        lines.append(f"{start:08x}  {part.hex(' '):<47}  {shown}")
+    if len(body) > _HEX_BYTES:
+        lines.append(f"... {len(body) - _HEX_BYTES} bytes more")
+    return "\n".join(lines)

@@ -1,0 +1,500 @@
+"""A store's index as the broker runs it (spec: index service; RocketMQ: ``IndexService``)."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from rmqindex.errors import RmqIndexError
+from rmqindex.geometry.header import IndexHeader
+from rmqindex.geometry.layout import (
+    DEFAULT_MAX_MSGS_NUM_BATCH,
+    FIRST_POSITION,
+    INT64_MAX,
+    INT64_MIN,
+    Layout,
+)
+from rmqindex.indexfile.appender import EntryAppender
+from rmqindex.indexfile.reader import IndexFile
+from rmqindex.keys.hashing import index_key, key_hash
+from rmqindex.keys.message_keys import TAG_INDEX_TYPE, message_keys, tag_key
+from rmqindex.storage.own_files import open_regular
+from rmqindex.storage.sources import is_remote, local_path
+from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
+from rmqindex.store.contents import ensure_writable
+from rmqindex.store.folders import COMMITLOG_FOLDER, INDEX_FOLDER
+from rmqindex.store.names import next_names, zone_of
+from rmqindex.store.paths import index_entries, resolve
+from rmqindex.store.planned_index import layout_of_fullest, read_listed
+from rmqindex.transaction.journal import Staging, staging_root
+from rmqindex.transaction.owner import Owner
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import tzinfo
+    from types import TracebackType
+
+    from rmqindex.storage.sources import PathLike
+    from rmqindex.store.paths import FileEntry
+
+__all__ = ["IndexDirectory", "QueryOffsetResult"]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryOffsetResult:
+    """What the broker finds for one key (RocketMQ: ``QueryOffsetResult``).
+
+    Attributes:
+        phy_offsets: Where the messages start in the CommitLog, bytes; newest file first, in a file
+            newest entry first.
+            Candidates: other keys of the same hash are among them.
+        index_last_update_timestamp: ``end_timestamp`` of the last file, epoch milliseconds.
+        index_last_update_phy_offset: ``end_phy_offset`` of the last file, bytes.
+    """
+
+    phy_offsets: tuple[int, ...]
+    index_last_update_timestamp: int
+    index_last_update_phy_offset: int
+
+
+class IndexDirectory:
+    """The IndexFiles of a store, loaded, queried, appended to and expired as the broker does it.
+
+    Its answers are the broker's own, quirks included: at most 64 offsets, a walk that stops early,
+    a rolled file's first entry read late.
+    For all entries of a key, use :meth:`IndexFile.lookup`.
+
+    Read-only unless asked for: loading, also after a crash, and expiring change what this object
+    sees, and nothing on disk.
+    With ``writable=True`` they do on disk what the broker does.
+    Then one process at a time may have the directory open, and what was indexed is on disk after
+    :meth:`flush` or :meth:`close`; an exception in the ``with`` block closes without a flush.
+
+    Example:
+        >>> from rmqindex import IndexDirectory, sample_store
+        >>> with IndexDirectory(sample_store()) as index:
+        ...     index.query_offset("TopicTest", "order-49", 3, 0, 2**63 - 1).phy_offsets
+        (112033, 109318, 108424)
+    """
+
+    def __init__(
+        self,
+        path: PathLike,
+        layout: Layout | None = None,
+        *,
+        writable: bool = False,
+        last_exit_ok: bool = True,
+        index_msg_timestamp: int | None = None,
+        max_msgs_num_batch: int = DEFAULT_MAX_MSGS_NUM_BATCH,
+        time_zone: str | tzinfo | None = None,
+        allow_live_store: bool = False,
+    ) -> None:
+        """Load the files (``IndexService.load``).
+
+        Args:
+            path: An index directory, or a store root with ``index/`` in it.
+                Local, or, to read, a URI that ``pyarrow.fs`` knows.
+                With ``writable`` it may have to be made; a directory without ``index/`` counts as a
+                store root if it has ``commitlog/`` or ``checkpoint``.
+            layout: The geometry of every file, which the broker has from its configuration.
+                By default it is inferred from the fullest file; a new directory gets the broker's
+                default.
+            writable: Do on disk what the broker does.
+            last_exit_ok: Whether the broker stopped cleanly.
+                If not, files that end after ``index_msg_timestamp`` are deleted.
+            index_msg_timestamp: The checkpoint's ``index_msg_timestamp``, epoch milliseconds; by
+                default from a local store's ``checkpoint``, 0 without one.
+            max_msgs_num_batch: The broker's ``maxMsgsNumBatch``: no query returns more.
+            time_zone: The broker's time zone, in which new files are named; by default the
+                system's.
+            allow_live_store: Write even if a broker seems to hold the store.
+
+        Raises:
+            RmqIndexError: No such directory, the geometry cannot be inferred, a broker holds a
+                store that is to be written, or a file that is no IndexFile.
+            ValueError: An unknown time zone, or a number out of range.
+        """
+        if max_msgs_num_batch < 0:
+            raise ValueError(f"max_msgs_num_batch: expected 0 or more, got {max_msgs_num_batch}")
+        self._writable = writable
+        self._zone = zone_of(time_zone)
+        self._max_msgs_num_batch = max_msgs_num_batch
+        self._path = _index_directory(path, writable=writable)
+        self._checkpoint_path = Path(self._path).parent / CHECKPOINT_NAME
+        if index_msg_timestamp is None:
+            checkpoint = self._checkpoint()
+            index_msg_timestamp = checkpoint.index_msg_timestamp if checkpoint else 0
+        self._index_msg_timestamp = index_msg_timestamp
+        self._appender: EntryAppender | None = None
+        self._is_published = True
+        self._closed = False
+        self._files: list[IndexFile] = []
+        if writable:
+            ensure_writable(Path(self._path), allow_live_store=allow_live_store)
+            Path(self._path).mkdir(parents=True, exist_ok=True)
+            _finish_writes(Path(self._path))
+
+        def load(entries: Sequence[FileEntry]) -> None:
+            self._close_files()
+            paths, self._load_result = _loadable(entries, writable=writable)
+            self._layout = layout or _infer_layout(paths, writable=writable)
+            for each in paths:
+                self._load(each, last_exit_ok=last_exit_ok)
+
+        # Loading to write changes what is listed, and nobody else may write meanwhile.
+        listed = partial(index_entries, self._path)
+        load(listed()) if writable else read_listed(self._path, listed, load)
+
+    def _load(self, path: str, *, last_exit_ok: bool) -> None:
+        if self._writable:
+            assert self._layout is not None
+            if Path(path).stat().st_size < self._layout.file_size:
+                with open(path, "r+b", buffering=0, opener=open_regular) as raw:
+                    os.ftruncate(raw.fileno(), self._layout.file_size)
+        file = self._open(path)
+        if last_exit_ok or file.header.end_timestamp <= self._index_msg_timestamp:
+            self._files.append(file)
+            return
+        file.close()
+        if self._writable:
+            Path(path).unlink()
+
+    def _open(self, path: PathLike) -> IndexFile:
+        # The broker takes whatever it finds, so malformed bytes are no reason to stop.
+        # Without a layout no file has entries, and any will do to read the headers.
+        return IndexFile(path, self._layout or Layout(), mode="DROPMALFORMED", zero_extend=True)
+
+    @property
+    def path(self) -> Path | str:
+        """The index directory; a ``str`` for a remote one."""
+        return self._path
+
+    @property
+    def layout(self) -> Layout | None:
+        """The geometry of the files; None if it was not given and no file has entries."""
+        return self._layout
+
+    @property
+    def load_result(self) -> bool:
+        """What ``IndexService.load`` returns.
+
+        False when it met a file that cannot be opened, or a directory with a numeric name, and
+        loaded nothing after it.
+        """
+        return self._load_result
+
+    @property
+    def files(self) -> tuple[IndexFile, ...]:
+        """The loaded files in their order, oldest first; they read in mode ``DROPMALFORMED``.
+
+        Files stay as they were when they were handed out; ask again after :meth:`build_index`.
+        Closing the directory closes them.
+        """
+        self._publish()
+        return tuple(self._files)
+
+    @property
+    def total_size(self) -> int:
+        """The size of the index in bytes (``IndexService.getTotalSize``)."""
+        if not self._files:
+            return 0
+        layout = self._layout
+        size = Path(self._files[0].path).stat().st_size if layout is None else layout.file_size
+        return size * len(self._files)
+
+    @property
+    def index_msg_timestamp(self) -> int:
+        """What the broker's checkpoint says, ``end_timestamp`` of the last full file flushed.
+
+        Epoch milliseconds.
+        It advances when a full file is followed by a new one, not before.
+        With ``writable``, the store's ``checkpoint`` follows, if the store has one.
+        """
+        return self._index_msg_timestamp
+
+    def query_offset(
+        self,
+        topic: str,
+        key: str,
+        max_num: int,
+        begin: int,
+        end: int,
+        index_type: str | None = None,
+    ) -> QueryOffsetResult:
+        """Find messages by key and time (``IndexService.queryOffset``).
+
+        Args:
+            topic: The topic.
+            key: The unique key or one of the keys of the message.
+            max_num: How many offsets to return at most; ``max_msgs_num_batch`` bounds it.
+            begin: The earliest store time, epoch milliseconds, inclusive.
+            end: The latest store time, epoch milliseconds, inclusive.
+            index_type: ``T`` to find the tags ``key``, which brokers from 5.4.0 on index; anything
+                else is a key, as it is to them.
+
+        Returns:
+            The candidates.
+
+        Raises:
+            ValueError: A negative ``max_num``, a time beyond 64 bits, or the directory is closed.
+            CorruptIndexError: A chain runs in a circle without a hit, where the broker hangs.
+        """
+        self._check_open()
+        if max_num < 0:
+            raise ValueError(f"max_num: expected 0 or more, got {max_num}")
+        for name, value in (("begin", begin), ("end", end)):
+            if not INT64_MIN <= value <= INT64_MAX:
+                raise ValueError(f"{name}: expected a 64-bit int, got {value}")
+        files = self.files
+        max_num = min(max_num, self._max_msgs_num_batch)
+        key = index_key(topic, tag_key(key) if index_type == TAG_INDEX_TYPE else key)
+        phy_offsets: list[int] = []
+        for file in reversed(files):
+            if file.is_time_matched(begin, end):
+                rest = max_num - len(phy_offsets)
+                phy_offsets += file.select_phy_offset(key, rest, begin, end)
+            if file.header.begin_timestamp < begin or len(phy_offsets) >= max_num:
+                break
+        last = files[-1].header if files else IndexHeader()
+        return QueryOffsetResult(tuple(phy_offsets), last.end_timestamp, last.end_phy_offset)
+
+    def build_index(
+        self,
+        topic: str,
+        uniq_key: str | None,
+        keys: str | Sequence[str | None] | None,
+        sys_flag: int,
+        phy_offset: int,
+        store_timestamp: int,
+        tags: str | None = None,
+    ) -> None:
+        """Index one message (``IndexService.buildIndex``).
+
+        A message whose offset is smaller than that of the last indexed one is skipped; that very
+        offset is indexed again.
+        A full last file is followed by a new one even if this message is then not indexed.
+
+        Args:
+            topic: The message's topic.
+            uniq_key: Its property ``UNIQ_KEY``; an empty one is indexed, ``None`` is not.
+            keys: Its property ``KEYS``, split at single spaces, or the parts themselves.
+            sys_flag: Its ``SYSFLAG``; rollbacks are skipped.
+            phy_offset: Where it starts in the CommitLog, bytes, int64.
+            store_timestamp: Its store time, epoch milliseconds, int64.
+            tags: Its property ``TAGS``, to index it as brokers from 5.4.0 on do.
+
+        Raises:
+            ValueError: The directory is read-only or closed, a number beyond 64 bits, a part of
+                ``keys`` with a space, or a geometry without place for entries.
+            RmqIndexError: A new file cannot be named after the last one.
+            OSError: The disk is full or broken.
+        """
+        self._check_writable()
+        for name, value in (("phy_offset", phy_offset), ("store_timestamp", store_timestamp)):
+            if not INT64_MIN <= value <= INT64_MAX:
+                raise ValueError(f"{name}: expected a 64-bit int, got {value}")
+        index_keys = message_keys(topic, uniq_key, keys, sys_flag, tags)
+        appender = self._last_appender()
+        if phy_offset < appender.header.end_phy_offset:
+            return
+        for key in index_keys:
+            while not appender.put(key_hash(key), phy_offset, store_timestamp):
+                appender = self._last_appender()
+            self._is_published = False
+
+    def delete_expired(self, offset: int) -> None:
+        """Drop the oldest files that end before an offset (``IndexService.deleteExpiredFile``).
+
+        It stops at the first file that does not, and never drops the last file.
+
+        Args:
+            offset: Where the CommitLog begins, bytes.
+
+        Raises:
+            ValueError: The directory is closed.
+            OSError: A file cannot be deleted.
+        """
+        self._check_open()
+        while len(self._files) > 1 and self._files[0].header.end_phy_offset < offset:
+            file = self._files[0]
+            if self._writable:
+                Path(file.path).unlink()
+            file.close()
+            del self._files[0]
+
+    def flush(self) -> None:
+        """Bring everything indexed so far to the disk; read-only there is nothing to do.
+
+        Raises:
+            ValueError: The directory is closed.
+            OSError: The disk is full or broken.
+        """
+        self._check_open()
+        if self._appender is not None:
+            self._appender.flush()
+
+    def close(self) -> None:
+        """Flush and close all files (``IndexService.shutdown``); a second call does nothing.
+
+        As the broker does, it then writes the ``index_count`` 1 into files without entries.
+
+        Raises:
+            OSError: The disk is full or broken.
+        """
+        if self._closed:
+            return
+        try:
+            if self._writable:
+                if self._appender is not None:
+                    self._appender.flush()
+                    self._publish()
+                for file in self._files:
+                    _write_loaded_count(file)
+        finally:
+            self._abandon()
+
+    def __enter__(self) -> Self:
+        """Return the directory itself."""
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the files; after an exception without a flush."""
+        if exc_type is None:
+            self.close()
+        else:
+            self._abandon()
+
+    def _abandon(self) -> None:
+        self._closed = True
+        if self._appender is not None:
+            self._appender.close()
+        self._close_files()
+
+    def _close_files(self) -> None:
+        for file in self._files:
+            file.close()
+        self._files.clear()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError(f"{self._path}: the index directory is closed")
+
+    def _check_writable(self) -> None:
+        self._check_open()
+        if not self._writable:
+            raise ValueError(f"{self._path}: opened read-only: pass writable=True to index")
+
+    def _last_appender(self) -> EntryAppender:
+        """Return the last file, a new one if it is full (``getAndCreateLastIndexFile``)."""
+        if self._appender is not None and self._appender.free:
+            return self._appender
+        layout = self._layout
+        assert layout is not None  # a writable directory has one
+        if not layout.capacity:
+            raise ValueError(f"index_num: expected at least 2 to index messages, got {layout}")
+        previous = IndexHeader()
+        if self._files:
+            self._publish()
+            previous = self._files[-1].header
+            if self._appender is None and previous.index_count < layout.index_num:
+                self._appender = EntryAppender.resume(self._files[-1].path, layout)
+                return self._appender
+            self._retire_last(previous)
+        last_name = self._files[-1].name if self._files else None
+        now = time.time_ns() // 1_000_000
+        path = Path(self._path) / next_names([now], last_name, zone=self._zone)[0]
+        self._appender = EntryAppender.create(
+            path, layout, previous.end_phy_offset, previous.end_timestamp
+        )
+        self._files.append(self._open(path))
+        return self._appender
+
+    def _retire_last(self, header: IndexHeader) -> None:
+        """Bring the full last file to the disk, and say so in the checkpoint."""
+        if self._appender is not None:
+            self._appender.flush()
+            self._appender.close()
+            self._appender = None
+        if header.end_timestamp > 0:
+            self._index_msg_timestamp = header.end_timestamp
+            checkpoint = self._checkpoint()
+            if checkpoint is not None:
+                checkpoint = replace(checkpoint, index_msg_timestamp=header.end_timestamp)
+                checkpoint.save(self._checkpoint_path)
+
+    def _checkpoint(self) -> StoreCheckpoint | None:
+        """Read the checkpoint of a local store, if there is one."""
+        if is_remote(self._path) or not self._checkpoint_path.is_file():
+            return None
+        return StoreCheckpoint.load(self._checkpoint_path)
+
+    def _publish(self) -> None:
+        """Let the last file be read with everything that was put."""
+        if not self._is_published and self._appender is not None:
+            self._appender.flush(durable=False)
+            self._files[-1] = self._open(Path(self._files[-1].path))
+            self._is_published = True
+
+
+def _index_directory(path: PathLike, *, writable: bool) -> Path | str:
+    """Return the index directory that a path means; with ``writable`` it may not be there yet."""
+    if writable:
+        if is_remote(path):
+            raise ValueError(f"{path}: only a local index directory can be written")
+        local = local_path(path)
+        if not local.exists():
+            return local
+        is_root = (local / COMMITLOG_FOLDER).is_dir() or (local / CHECKPOINT_NAME).is_file()
+        if is_root and not (local / INDEX_FOLDER).exists():
+            return local / INDEX_FOLDER
+    resolved = resolve(path, to_write=writable)
+    if resolved.is_file:
+        raise RmqIndexError(f"{path}: expected an index directory or a store root, got a file")
+    return resolved.path if is_remote(resolved.path) else Path(resolved.path)
+
+
+def _finish_writes(directory: Path) -> None:
+    """Undo a write that died while it committed, as the next write would."""
+    if staging_root(directory).exists():
+        Staging.create(directory, Owner.current()).discard()
+
+
+def _loadable(entries: Sequence[FileEntry], *, writable: bool) -> tuple[list[str], bool]:
+    """Return the files in the order in which the broker loads them, and whether it gets through."""
+    needed = os.R_OK | os.W_OK if writable else os.R_OK
+    paths: list[str] = []
+    for entry in entries:
+        if entry.is_directory or not (is_remote(entry.path) or os.access(entry.path, needed)):
+            return paths, False
+        paths.append(entry.path)
+    return paths, True
+
+
+def _infer_layout(paths: list[str], *, writable: bool) -> Layout | None:
+    """Return the geometry of the fullest file."""
+    if not paths and writable:
+        return Layout()
+    layout = layout_of_fullest(paths)
+    if layout or not writable:
+        return layout
+    raise RmqIndexError(
+        f"{paths[0]}: no entries tell the geometry of the files: pass the broker's layout "
+        "(maxHashSlotNum, maxIndexNum)"
+    )
+
+
+def _write_loaded_count(file: IndexFile) -> None:
+    """Write the ``index_count`` to which loading lifts that of a file without entries."""
+    if file.header.index_count < FIRST_POSITION:
+        header = replace(file.header, index_count=FIRST_POSITION)
+        with open(file.path, "r+b", buffering=0, opener=open_regular) as raw:
+            raw.write(header.to_bytes())

@@ -1,0 +1,317 @@
+"""One key in one file and one message of a log, step by step (spec: lookup).
+
+For a single key, the calls of NumPy and Arrow cost many times the work itself.
+Here only what is sound and plain is answered, which nearly everything is; to anything else the
+answer is None, and the caller asks what knows every case: ``IndexFile.lookup`` and
+``CommitLog.read_at``.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from typing import TYPE_CHECKING, NamedTuple
+
+from rmqindex.commitlog.bodies import is_inner_batch
+from rmqindex.commitlog.layout import (
+    BODY_LENGTH_OFFSET,
+    BODY_LENGTH_SIZE,
+    BORN_HOST_V6_FLAG,
+    MAGIC_CODE_OFFSET,
+    MAGIC_CODE_V1,
+    PROPERTIES_LENGTH_SIZE,
+    PROPERTY_KEYS,
+    PROPERTY_UNIQ_KEY,
+    STORE_HOST_V6_FLAG,
+    SYS_FLAG_OFFSET,
+    V6_EXTRA,
+)
+from rmqindex.commitlog.log import CommitLog
+from rmqindex.commitlog.properties import property_pairs
+from rmqindex.commitlog.records import check_record, store_timestamp_of
+from rmqindex.commitlog.text import java_text
+from rmqindex.geometry.header import IndexHeader
+from rmqindex.geometry.layout import (
+    BEGIN_PHY_OFFSET_OFFSET,
+    BEGIN_TIMESTAMP_OFFSET,
+    ENTRY_SIZE,
+    FIRST_POSITION,
+    HEADER_SIZE,
+    INT64_MAX,
+    INVALID_INDEX,
+)
+from rmqindex.indexfile.decoding import MILLISECONDS
+from rmqindex.keys.hashing import KEY_SEPARATOR
+from rmqindex.storage.identity import FileChangedError, ensure_same
+from rmqindex.storage.sources import open_source
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Self
+
+    from rmqindex.commitlog.files import LogFile
+    from rmqindex.geometry.layout import Layout
+    from rmqindex.storage.identity import Fingerprint
+    from rmqindex.storage.sources import ByteSource
+
+__all__ = ["PointEntry", "PointFile", "PointLog", "PointMessage"]
+
+_SLOT = struct.Struct(">i")
+_ENTRY = struct.Struct(">iqii")
+_INT32 = struct.Struct(">i")
+_UNIQ_KEY, _KEYS = PROPERTY_UNIQ_KEY.decode(), PROPERTY_KEYS.decode()
+# Longer chains are faster to walk for many keys at once, or not at all.
+_MAX_STEPS = 256
+
+
+class PointEntry(NamedTuple):
+    """An entry: the columns of ``ENTRY_SCHEMA``."""
+
+    key_hash: int
+    phy_offset: int
+    store_timestamp: int
+    time_diff: int
+    slot: int
+    position: int
+    prev_position: int
+
+
+class PointFile:
+    """An IndexFile that is asked for one key hash at a time.
+
+    Attributes:
+        header: The header when it was opened.
+    """
+
+    def __init__(self, path: str, layout: Layout) -> None:
+        """Open a file.
+
+        Args:
+            path: A local path or a URI.
+            layout: Its geometry.
+
+        Raises:
+            RmqIndexError: It cannot be read, or has no header.
+        """
+        self._source = open_source(path)
+        self._layout = layout
+        self._entries = layout.entry_offset(0)
+        self.header = IndexHeader.from_bytes(self._source.read(0, HEADER_SIZE))
+        self._fingerprint: Fingerprint | None = None
+        # What no append changes: the views of a mapped file show what is there now.
+        self._final: list[tuple[bytes | memoryview, bytes]] = []
+
+    def matches(self, fingerprint: Fingerprint) -> bool:
+        """Return whether this is the file of a fingerprint, with at least as many entries.
+
+        If it is, later lookups refuse a local file that is changed while it is open.
+
+        Raises:
+            RmqIndexError: The storage failed.
+        """
+        if self.header.index_count < fingerprint.stop or not fingerprint.matches(
+            self._source, self._layout
+        ):
+            return False
+        self._fingerprint = fingerprint
+        if not self._source.remote:
+            last = self._layout.entry_offset(fingerprint.stop - 1)
+            views = [
+                self._source.read(BEGIN_TIMESTAMP_OFFSET, 8),
+                self._source.read(BEGIN_PHY_OFFSET_OFFSET, 8),
+                self._source.read(last, ENTRY_SIZE),
+            ]
+            self._final = [(view, bytes(view)) for view in views]
+        return True
+
+    def ensure_same(self) -> None:
+        """Refuse what was found if the file was changed since it matched its fingerprint.
+
+        Raises:
+            FileChangedError: It was cut, replaced or rewritten.
+            RmqIndexError: The storage failed.
+        """
+        known = self._fingerprint
+        if known is not None and not (
+            self._source.is_current() and known.matches(self._source, self._layout)
+        ):
+            raise self._changed()
+
+    def lookup(self, key_hash: int, limit: int) -> list[PointEntry] | None:
+        """Return the entries of a hash, newest first.
+
+        Args:
+            key_hash: 0 to 2**31 - 1.
+            limit: The position after the last entry that counts.
+
+        Returns:
+            The entries; None where the chain is long, broken, or goes on beyond ``limit``, as in a
+            file that a broker is writing.
+
+        Raises:
+            CorruptIndexError: The file ends before what the slot points to.
+            FileChangedError: A local file is not as it was when it matched its fingerprint.
+            RmqIndexError: The storage failed.
+        """
+        # Before, since to read a mapping behind the end of its file ends the process.
+        if self._final and not self._source.is_current():
+            raise self._changed()
+        found = self._found(key_hash, limit)
+        for view, data in self._final:
+            if view != data:
+                raise self._changed()
+        return found
+
+    def _found(self, key_hash: int, limit: int) -> list[PointEntry] | None:
+        read, slot_num = self._source.read, self._layout.hash_slot_num
+        begin = self.header.begin_timestamp
+        slot = key_hash % slot_num
+        (position,) = _SLOT.unpack(read(self._layout.slot_offset(slot), _SLOT.size))
+        if not INVALID_INDEX <= position < limit:
+            return None
+        found: list[PointEntry] = []
+        for _ in range(_MAX_STEPS):
+            if position == INVALID_INDEX:
+                return found
+            data = read(self._entries + position * ENTRY_SIZE, ENTRY_SIZE)
+            hash_, phy_offset, time_diff, previous = _ENTRY.unpack(data)
+            stored = begin + (time_diff * MILLISECONDS if position != FIRST_POSITION else 0)
+            if (
+                hash_ < 0
+                or time_diff < 0
+                or not INVALID_INDEX <= previous < position
+                or hash_ % slot_num != slot
+                or stored > INT64_MAX
+            ):
+                return None
+            if hash_ == key_hash:
+                found.append(
+                    PointEntry(hash_, phy_offset, stored, time_diff, slot, position, previous)
+                )
+            position = previous
+        return None
+
+    def _changed(self) -> FileChangedError:
+        return FileChangedError(self._source.path, "replaced or rewritten")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._final.clear()
+        self._source.close()
+
+
+class PointMessage(NamedTuple):
+    """What tells whether an entry is a key's.
+
+    Attributes:
+        topic: The topic.
+        keys: The keys that a broker indexes, in the order of their entries.
+        store_timestamp: When it was stored, epoch milliseconds.
+    """
+
+    topic: str
+    keys: list[str]
+    store_timestamp: int
+
+
+class PointLog:
+    """A CommitLog that is asked for one message at a time."""
+
+    def __init__(self, path: str | Sequence[LogFile]) -> None:
+        """Find the files; each is opened when it is needed.
+
+        Args:
+            path: As :class:`rmqindex.CommitLog` takes it.
+
+        Raises:
+            RmqIndexError: Nothing is there, or a store of another kind.
+        """
+        self._log = CommitLog(path)
+        self._starts = [file.start for file in self._log.files]
+        self._sources: dict[int, ByteSource] = {}
+
+    def is_expired(self, phy_offset: int) -> bool:
+        """Tell whether an offset of the log, bytes, lies before its first file."""
+        return bool(self._starts) and 0 <= phy_offset < self._starts[0]
+
+    def message(self, phy_offset: int) -> PointMessage | None:
+        """Return the message at an offset of the log, bytes.
+
+        Returns:
+            The message; None where no sound record starts there, or one that has further keys: a
+            batch.
+
+        Raises:
+            FileChangedError: A file is not the one that was found.
+            RmqIndexError: The storage failed.
+        """
+        number = bisect_right(self._starts, phy_offset) - 1
+        if number < 0 or phy_offset >= self._log.files[number].stop:
+            return None
+        file = self._log.files[number]
+        source = self._sources.get(number)
+        if source is None:
+            source = self._sources[number] = self._log.open_file(file)
+        if not source.remote:
+            ensure_same(source, file.mark)
+        start = phy_offset - file.start
+        size = check_record(source.read, start, min(source.size, file.size), phy_offset)
+        if not isinstance(size, int):
+            return None
+        return _message(source, start, size)
+
+    def ensure_same(self) -> None:
+        """Refuse what was read if an open file was changed meanwhile.
+
+        Raises:
+            FileChangedError: One was cut, replaced or rewritten.
+            RmqIndexError: The storage failed.
+        """
+        for number, source in self._sources.items():
+            ensure_same(source, self._log.files[number].mark)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for source in self._sources.values():
+            source.close()
+        self._sources.clear()
+        self._log.close()
+
+    def __enter__(self) -> Self:
+        """Return the log itself."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close the log."""
+        self.close()
+
+
+def _message(source: ByteSource, start: int, size: int) -> PointMessage | None:
+    """Take apart a sound record; its body is not touched."""
+    read = source.read
+    (sys_flag,) = _INT32.unpack(read(start + SYS_FLAG_OFFSET, _INT32.size))
+    if is_inner_batch(sys_flag):
+        return None
+    at = start + BODY_LENGTH_OFFSET
+    for flag in (BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG):
+        at += V6_EXTRA if sys_flag & flag else 0
+    (body_length,) = _INT32.unpack(read(at, BODY_LENGTH_SIZE))
+    at += BODY_LENGTH_SIZE + max(body_length, 0)
+    (magic,) = _INT32.unpack(read(start + MAGIC_CODE_OFFSET, _INT32.size))
+    width = 1 if magic == MAGIC_CODE_V1 else 2
+    topic_length = int.from_bytes(read(at, width), "big")
+    at += width
+    topic = java_text(bytes(read(at, topic_length)))
+    at += topic_length + PROPERTIES_LENGTH_SIZE
+    keys: list[str] = []
+    named: dict[str, str] = {}
+    for name, value in property_pairs(bytes(read(at, start + size - at))):
+        if name in (_UNIQ_KEY, _KEYS):
+            if name in named:
+                return None
+            named[name] = value
+    if _UNIQ_KEY in named:
+        keys.append(named[_UNIQ_KEY])
+    if _KEYS in named:
+        keys += [part for part in named[_KEYS].split(KEY_SEPARATOR) if part]
+    return PointMessage(topic, keys, store_timestamp_of(read, start))

@@ -1,0 +1,88 @@
+"""One key over many IndexFiles, newest first, and what the messages themselves say of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rmqindex.query.verification import Judge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rmqindex.store.planned_index import PlannedFile
+
+__all__ = ["Hit", "search"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """An entry whose key hash is the one asked for.
+
+    Attributes:
+        path: The IndexFile it stands in.
+        name: The name of that file.
+        position: Its number in the file, from 1.
+        phy_offset: CommitLog offset at which the message starts, bytes.
+        store_timestamp: Store time, epoch milliseconds; exact where ``state`` is ``verified``,
+            else cut to whole seconds after the file's first entry.
+        state: ``verified``: the message has the key; ``unverified``: it is not in the CommitLog
+            any more; ``beyond_end``, ``missing``, ``not_a_record``: no message starts there;
+            ``no_log``: there was no log to ask.
+    """
+
+    path: str
+    name: str
+    position: int
+    phy_offset: int
+    store_timestamp: int
+    state: str = "no_log"
+
+
+def search(
+    files: Sequence[PlannedFile],
+    key_hash: int,
+    *,
+    begin: int,
+    end: int,
+    judge: Judge | None = None,
+) -> Iterator[Hit]:
+    """Find the entries of one key hash in every file.
+
+    Unlike the broker, it stops neither at a number of entries nor at the first one that is too
+    old, and it answers the first entry of a rolled file with its true time.
+
+    Args:
+        files: The files, oldest first.
+        key_hash: The hash of the whole ``topic#key``.
+        begin: The earliest store time wanted, epoch milliseconds.
+        end: The latest store time wanted, epoch milliseconds.
+        judge: Says whose the messages are; without it, hits are candidates.
+
+    Yields:
+        The newest file's entries first, and in each file the newest first.
+
+    Raises:
+        RmqIndexError: A file that cannot be used, or that was changed since it was listed.
+    """
+    judge = judge or Judge(None, "", "")
+    for each in reversed(files):
+        if each.is_empty:
+            continue
+        with each.open() as file:
+            found = file.lookup([key_hash], each.stop)
+        verdicts = judge.verdicts(found["phy_offset"].to_pylist())
+        for row, verdict in enumerate(verdicts):
+            if verdict.state == "mismatch":
+                continue
+            time = verdict.store_timestamp
+            time = found["store_timestamp"][row].as_py() if time is None else time
+            if begin <= time <= end:
+                yield Hit(
+                    path=each.entry.path,
+                    name=each.entry.name,
+                    position=found["position"][row].as_py(),
+                    phy_offset=found["phy_offset"][row].as_py(),
+                    store_timestamp=time,
+                    state=verdict.state,
+                )

@@ -1,0 +1,204 @@
+"""Files that are written, and those that are ours: never through a symbolic link.
+
+Whoever may write into a store's directory can put a link there that leads elsewhere.
+So what is changed, removed or trusted is opened under the very name that it has, and only as a
+file or a directory: a pipe in its place would keep us waiting for ever.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rmqindex.errors import RmqIndexError
+from rmqindex.storage.disk import naming
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "INDEX_NAME",
+    "check_size",
+    "ensure_directory",
+    "is_plain_name",
+    "open_directory",
+    "open_regular",
+    "open_to_read",
+    "read_own",
+    "write_own",
+]
+
+_SAFE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+#: What an index directory holds; a record of ours names nothing else in it.
+INDEX_NAME = re.compile(r"[+-]?\d{1,40}")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+
+
+def is_plain_name(name: str) -> bool:
+    """Tell whether a text is the name of a file that we could have made: no path, not hidden."""
+    return _PLAIN_NAME.fullmatch(name) is not None
+
+
+def ensure_directory(path: Path) -> None:
+    """Refuse what stands in the place of a directory of ours and is none.
+
+    Args:
+        path: The place; there may be nothing.
+
+    Raises:
+        RmqIndexError: A symbolic link is there, or a file.
+    """
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        mode = path.lstat().st_mode
+        if not stat.S_ISDIR(mode):
+            raise _refused(path, "a directory", mode)
+
+
+@contextlib.contextmanager
+def open_directory(path: Path) -> Iterator[int]:
+    """Open a directory of ours, so that what is done in it is done in no other; yields its number.
+
+    Args:
+        path: The directory.
+
+    Raises:
+        RmqIndexError: A symbolic link is there, or a file.
+        OSError: Nothing is there, or it cannot be opened.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | _SAFE)
+    except NotADirectoryError as error:
+        ensure_directory(path)
+        raise NotADirectoryError(error.errno, error.strerror, str(path)) from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def open_to_read(path: str | os.PathLike[str], flags: int) -> int:
+    """Open a file of the broker's to read it; links are followed, and nothing is waited for.
+
+    Args:
+        path: A local path.
+        flags: As ``os.open`` takes them.
+
+    Raises:
+        RmqIndexError: Something is there that is no file.
+        OSError: It cannot be opened.
+    """
+    return _regular(path, os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK))
+
+
+def open_regular(path: str | os.PathLike[str], flags: int, mode: int = 0o666) -> int:
+    """Open a file that is to be written, or trusted.
+
+    Args:
+        path: A local path.
+        flags: As ``os.open`` takes them.
+        mode: The permissions of a file that is made.
+
+    Returns:
+        The number of the open file.
+
+    Raises:
+        RmqIndexError: A symbolic link is there, or something else that is no file.
+        OSError: It cannot be opened.
+    """
+    try:
+        descriptor = os.open(path, flags | _SAFE, mode)
+    except OSError as error:
+        if error.errno == errno.ELOOP and Path(path).is_symlink():
+            raise _refused(path, "a file", stat.S_IFLNK) from error
+        raise
+    return _regular(path, descriptor)
+
+
+def read_own(path: Path, limit: int, what: str, remedy: str) -> bytes | None:
+    """Read a file of ours whole.
+
+    Args:
+        path: The file.
+        limit: The most bytes that it can have.
+        what: What it should be, in words.
+        remedy: What to do about one that is larger.
+
+    Returns:
+        Its bytes; None where nothing is there.
+
+    Raises:
+        RmqIndexError: It is longer, or no file.
+        OSError: It cannot be read.
+    """
+    try:
+        descriptor = open_regular(path, os.O_RDONLY)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    with naming(path), os.fdopen(descriptor, "rb") as file:
+        check_size(path, os.fstat(file.fileno()).st_size, limit, what, remedy)
+        data = file.read(limit + 1)
+    check_size(path, len(data), limit, what, remedy)
+    ensure_directory(path.parent)
+    return data
+
+
+def check_size(name: object, size: int, limit: int, what: str, remedy: str) -> None:
+    """Refuse a file or object that is larger than one of ours can be, before it is read.
+
+    Args:
+        name: The path or URI that the error names.
+        size: Its size, bytes.
+        limit: The most bytes that it can have.
+        what: What it should be, in words.
+        remedy: What to do about one that is larger.
+
+    Raises:
+        RmqIndexError: It is larger.
+    """
+    if size > limit:
+        raise RmqIndexError(
+            f"{name}: expected {what} of at most {limit:,} bytes, got {size:,} bytes; {remedy}"
+        )
+
+
+def write_own(path: Path, data: bytes) -> None:
+    """Write a file of ours anew, and wait until it is on the disk.
+
+    Args:
+        path: The file; what has its name goes, and is not followed.
+        data: All that it holds.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    path.unlink(missing_ok=True)
+    descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    with naming(path), os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _regular(path: str | os.PathLike[str], descriptor: int) -> int:
+    kind = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(kind):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    raise _refused(path, "a file", kind)
+
+
+def _refused(path: str | os.PathLike[str], expected: str, mode: int) -> RmqIndexError:
+    if stat.S_ISLNK(mode):
+        return RmqIndexError(
+            f"{os.fspath(path)}: expected {expected} of its own, got a symbolic link, which is not "
+            "followed here: see to it who made it, and remove it"
+        )
+    kind = "a file" if stat.S_ISREG(mode) else "neither a file nor a directory"
+    return RmqIndexError(f"{os.fspath(path)}: expected {expected}, got {kind}")

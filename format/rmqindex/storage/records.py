@@ -1,0 +1,267 @@
+"""Records: the JSON documents in which writes note what they do, beside an index and on S3.
+
+Whoever may write there can damage one, or put anything in its place.
+So a record is measured before it is read, every field is checked, and what is wrong is an error
+that names the file or object, what was expected and found, and what to do.
+"""
+
+from __future__ import annotations
+
+import json
+import reprlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+
+from rmqindex.errors import RmqIndexError
+from rmqindex.storage.own_files import check_size, read_own
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    import pyarrow.fs as pafs
+
+__all__ = ["Fields", "RecordKind", "shortened"]
+
+# The most bytes of a record that names the files of a directory; real ones stay far below.
+_MAX_SIZE = 16 * 1024 * 1024
+# An object can be replaced between the request for its size and that for its bytes.
+_ATTEMPTS = 10
+
+T = TypeVar("T")
+
+
+def shortened(value: object) -> str:
+    """Return the text of a JSON value for an error; of a long one, its beginning and its end."""
+    text = reprlib.Repr()
+    text.maxstring = text.maxother = text.maxlong = 80
+    return text.repr(value)
+
+
+class Fields:
+    """The fields of a JSON object, each checked when it is taken."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        """Hold them."""
+        self.values = values
+
+    def get(self, name: str) -> Any:  # noqa: ANN401  (JSON)
+        """Return the value of a field that must be there.
+
+        Raises:
+            ValueError: It is not there.
+        """
+        if name not in self.values:
+            raise ValueError(f"{name}: expected this field, got none")
+        return self.values[name]
+
+    def text(self, name: str) -> str:
+        """Return a text that can be shown.
+
+        Raises:
+            ValueError: It is not there, no text, or one that a terminal would obey.
+        """
+        value = self.get(name)
+        if not isinstance(value, str) or not value.isprintable():
+            _refuse(name, "a printable text", value)
+        return value
+
+    def integer(self, name: str, low: int, high: int) -> int:
+        """Return an integer from ``low`` to ``high``.
+
+        Raises:
+            ValueError: It is not there, no integer, or beyond.
+        """
+        value = self.get(name)
+        if type(value) is not int or not low <= value <= high:
+            _refuse(name, f"an integer from {low} to {high}", value)
+        return value
+
+    def flag(self, name: str) -> bool:
+        """Return true or false.
+
+        Raises:
+            ValueError: It is not there, or something else.
+        """
+        value = self.get(name)
+        if not isinstance(value, bool):
+            _refuse(name, "true or false", value)
+        return value
+
+    def items(self, name: str) -> list[Any]:
+        """Return the items of a list.
+
+        Raises:
+            ValueError: It is not there, or no list.
+        """
+        value = self.get(name)
+        if not isinstance(value, list):
+            _refuse(name, "a list", value)
+        return value
+
+    def names(self, name: str, pattern: re.Pattern[str], what: str) -> tuple[str, ...]:
+        """Return a list of names.
+
+        Args:
+            name: The field.
+            pattern: What each name must match as a whole.
+            what: What they are names of, in words.
+
+        Raises:
+            ValueError: It is not there, no list, or another name is in it.
+        """
+        found = self.items(name)
+        for each in found:
+            if not isinstance(each, str) or not pattern.fullmatch(each):
+                _refuse(name, what, each)
+        return tuple(found)
+
+    def inner(self, name: str) -> Fields | None:
+        """Return the fields of an object within; None where the field is not there, or null.
+
+        Raises:
+            ValueError: It is no object.
+        """
+        value = self.values.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            _refuse(name, "a JSON object", value)
+        return Fields(value)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordKind(Generic[T]):
+    """What a record should be.
+
+    Attributes:
+        what: In words, such as ``the owner of a job``.
+        of: Makes it of its fields; raises a ``ValueError`` that says which one is wrong.
+        remedy: What to do about a damaged one.
+        limit: The most bytes that it has.
+    """
+
+    what: str
+    of: Callable[[Fields], T]
+    remedy: str
+    limit: int = _MAX_SIZE
+
+    def encode(self, name: str, fields: Mapping[str, object]) -> bytes:
+        """Encode a record, and make sure that it can be read again.
+
+        Args:
+            name: The path or URI that errors name.
+            fields: Its fields, as JSON can hold them.
+
+        Raises:
+            RmqIndexError: It has too many bytes, or a field that :meth:`parse` refuses.
+        """
+        data = json.dumps(fields, indent=1).encode()
+        self.parse(name, data)
+        return data
+
+    def parse(self, name: str, data: bytes) -> T:
+        """Decode a record.
+
+        Args:
+            name: The path or URI that errors name.
+            data: Its bytes.
+
+        Raises:
+            RmqIndexError: The bytes are something else.
+        """
+        check_size(name, len(data), self.limit, self.what, self.remedy)
+        try:
+            return self.of(_fields(data))
+        except ValueError as error:
+            raise RmqIndexError(
+                f"{name}: expected {self.what}, got a damaged one ({error}); {self.remedy}"
+            ) from error
+
+    def read(self, path: Path) -> T | None:
+        """Read a local record.
+
+        Args:
+            path: The file.
+
+        Returns:
+            The record; None where nothing is there.
+
+        Raises:
+            RmqIndexError: The file is damaged, or something there is no file.
+            OSError: It cannot be read.
+        """
+        data = read_own(path, self.limit, self.what, self.remedy)
+        return None if data is None else self.parse(str(path), data)
+
+    def read_object(self, filesystem: pafs.FileSystem, inner_path: str, uri: str) -> T:
+        """Read a record of a remote store; one that is too large is not fetched.
+
+        Args:
+            filesystem: The store.
+            inner_path: The object in it.
+            uri: What errors name.
+
+        Raises:
+            RmqIndexError: The object is damaged.
+            FileNotFoundError: It is not there.
+            OSError: The storage failed.
+        """
+        attempts = _ATTEMPTS
+        while True:
+            with filesystem.open_input_file(inner_path) as file:
+                size = file.size()
+                check_size(uri, size, self.limit, self.what, self.remedy)
+                data = file.read_at(size, 0)
+            try:
+                return self.parse(uri, data)
+            except RmqIndexError:
+                # Of a claim that a longer record has replaced since, only a part was read.
+                attempts -= 1
+                if not attempts or filesystem.get_file_info(inner_path).size == size:
+                    raise
+
+
+def _fields(data: bytes) -> Fields:
+    """Decode a JSON object as RFC 8259 has it, in UTF-8, with no name twice in an object.
+
+    Raises:
+        ValueError: The bytes are something else.
+    """
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"expected UTF-8, got byte {data[error.start]:#x} at {error.start}"
+        ) from error
+    try:
+        document = json.loads(  # noqa: TID251  (the one place in which records are decoded)
+            text, object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant
+        )
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"expected JSON, got something else at character {error.pos}: {error.msg}"
+        ) from error
+    except RecursionError as error:
+        raise ValueError("expected JSON, got objects or lists nested too deeply") from error
+    if not isinstance(document, dict):
+        _refuse("the document", "a JSON object", document)
+    return Fields(document)
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"{shortened(name)}: expected this field once, got it again")
+        found[name] = value
+    return found
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise ValueError(f"expected JSON, got {text}")
+
+
+def _refuse(name: str, expected: str, value: object) -> NoReturn:
+    raise ValueError(f"{name}: expected {expected}, got {shortened(value)}")

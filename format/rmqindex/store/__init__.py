@@ -1,0 +1,1 @@
+"""A store root on disk: what a path stands for, its files, names, checkpoint and lock."""

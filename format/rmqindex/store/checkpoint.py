@@ -1,0 +1,122 @@
+"""The broker's checkpoint file (spec: checkpoint; RocketMQ: ``StoreCheckpoint``)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import tempfile
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+from rmqindex.geometry.layout import INT64_MAX, INT64_MIN
+from rmqindex.storage.own_files import open_regular, open_to_read
+
+__all__ = ["CHECKPOINT_NAME", "StoreCheckpoint"]
+
+# StorePathConfigHelper.getStoreCheckpoint.
+CHECKPOINT_NAME = "checkpoint"
+
+# StoreCheckpoint.java: five big-endian longs at the start of one page.
+_FIELDS = struct.Struct(">5q")
+_FILE_SIZE = 4096
+# StoreCheckpoint.getMinTimestamp: how far back the broker goes to be safe.
+_SAFETY_MARGIN_MS = 3000
+_MODE = 0o644
+
+# What stands behind the fields belongs to newer brokers.
+_FIELDS_END = _FIELDS.size
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCheckpoint:
+    """Up to where a store is known to be on the disk.
+
+    All times are epoch milliseconds, 0 for never.
+
+    Attributes:
+        physic_msg_timestamp: Store time of the last message flushed to the CommitLog.
+        logics_msg_timestamp: Store time of the last message flushed to the ConsumeQueues.
+        index_msg_timestamp: ``end_timestamp`` of the last full IndexFile flushed.
+        master_flushed_offset: CommitLog offset that the master flushed, bytes.
+        confirm_phy_offset: CommitLog offset that is confirmed, bytes.
+
+    Raises:
+        ValueError: A field beyond 64 bits.
+    """
+
+    physic_msg_timestamp: int = 0
+    logics_msg_timestamp: int = 0
+    index_msg_timestamp: int = 0
+    master_flushed_offset: int = 0
+    confirm_phy_offset: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what the file cannot hold."""
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if not INT64_MIN <= value <= INT64_MAX:
+                raise ValueError(f"{name}: expected a 64-bit int, got {value}")
+
+    @property
+    def min_timestamp(self) -> int:
+        """From where CommitLog and ConsumeQueues may disagree (``getMinTimestamp``)."""
+        flushed = min(self.physic_msg_timestamp, self.logics_msg_timestamp)
+        return max(flushed - _SAFETY_MARGIN_MS, 0)
+
+    @property
+    def min_timestamp_index(self) -> int:
+        """From where the index may lack messages too (``getMinTimestampIndex``)."""
+        return min(self.min_timestamp, self.index_msg_timestamp)
+
+    @classmethod
+    def from_bytes(cls, data: bytes | bytearray | memoryview) -> StoreCheckpoint:
+        """Decode a checkpoint; as for the broker, what is missing of 4,096 bytes is zero."""
+        return cls(*_FIELDS.unpack(bytes(data[: _FIELDS.size]).ljust(_FIELDS.size, b"\0")))
+
+    def to_bytes(self) -> bytes:
+        """Encode the checkpoint as 4,096 bytes, of which 40 are used."""
+        return _FIELDS.pack(*astuple(self)).ljust(_FILE_SIZE, b"\0")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> StoreCheckpoint:
+        """Read a checkpoint file.
+
+        Args:
+            path: A local file, such as ``<store root>/checkpoint``.
+
+        Raises:
+            RmqIndexError: Something is there that is no file.
+            OSError: The file is not there or cannot be read.
+        """
+        with open(path, "rb", opener=open_to_read) as file:
+            return cls.from_bytes(file.read(_FIELDS.size))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a checkpoint file; a crash leaves the old one or the new one.
+
+        Args:
+            path: A local file; one that is there is replaced, and keeps its permissions and what
+                stands behind the fields: brokers from 5.5.0 on have a field of their own there.
+
+        Raises:
+            RmqIndexError: A symbolic link is there, or something else that is no file.
+            OSError: The file cannot be written.
+        """
+        target = Path(path)
+        mode, there = _MODE, b""
+        with contextlib.suppress(FileNotFoundError), open(target, "rb", opener=open_regular) as old:
+            mode = os.fstat(old.fileno()).st_mode & 0o777
+            there = old.read(_FILE_SIZE)
+        descriptor, staged_name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                data = self.to_bytes()
+                file.write(data[:_FIELDS_END] + (there[_FIELDS_END:] or data[_FIELDS_END:]))
+                file.flush()
+                os.fchmod(file.fileno(), mode)
+                os.fsync(file.fileno())
+            Path(staged_name).replace(target)
+        except BaseException:
+            Path(staged_name).unlink()
+            raise

@@ -1,0 +1,422 @@
+"""What a store holds, and what of it cannot be read: every reader and writer asks here.
+
+A broker keeps its index in IndexFiles, in RocksDB or in both, its ConsumeQueues in files, in
+RocksDB or in both, and its CommitLog plain or in DLedger. Files and their bytes tell which;
+names of folders do not, since every broker from 5.4.0 on makes an empty ``rocksdbstore``.
+
+RocketMQ: ``MessageRocksDBStorage``, ``ConsumeQueueRocksDBStorage``, ``DLedgerCommitLog``,
+``IndexStoreFile``, ``StorePathConfigHelper``.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import TYPE_CHECKING
+
+from rmqindex.commitlog.layout import (
+    BLANK_MAGIC_CODE,
+    FILE_NAME_DIGITS,
+    MAGIC_CODE_OFFSET,
+    MAGIC_CODE_V1,
+    MAGIC_CODE_V2,
+    SIZE_WIDTH,
+)
+from rmqindex.consumequeue.layout import BATCH_FOLDER, QUEUE_FOLDER
+from rmqindex.errors import RmqIndexError
+from rmqindex.storage.sources import open_source
+from rmqindex.store.folders import (
+    COMMITLOG_FOLDER,
+    DLEDGER_PREFIX,
+    ROCKSDB_QUEUE_FOLDER,
+    ROCKSDB_STORE_FOLDER,
+    TIERED_FOLDERS,
+)
+from rmqindex.store.live_store import ensure_not_live, store_roots
+from rmqindex.transaction.directories import (
+    entries_or_none,
+    last_name,
+    parent,
+    place_in,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    import pyarrow.fs as pafs
+
+    from rmqindex.storage.sources import ByteSource
+    from rmqindex.transaction.directories import FileEntry
+
+__all__ = [
+    "TIERED_MAGICS",
+    "dledger_data",
+    "ensure_writable",
+    "refuse_database",
+    "refuse_dledger_file",
+    "refuse_dledger_log",
+    "refuse_other_file",
+    "refuse_rocksdb_index",
+    "refuse_rocksdb_queues",
+    "refuse_target",
+    "refuse_tiered_file",
+    "refuse_tiered_folder",
+    "rocksdb_queues",
+]
+
+# UtilAll.offset2FileName.
+_LOG_NAME = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
+#: tieredstore IndexStoreFile.BEGIN_MAGIC_CODE and END_MAGIC_CODE.
+TIERED_MAGICS = (bytes.fromhex("bcc50289"), bytes.fromhex("bcc50285"))
+# Names of the tiered storage's index files: epoch milliseconds.
+_TIERED_NAME = re.compile(r"[0-9]{13}")
+
+# RocksDB's own file names.
+_CURRENT = "CURRENT"
+_MANIFEST_PREFIX = "MANIFEST-"
+_SST_SUFFIX = ".sst"
+_WAL_SUFFIX = ".log"
+# The end of a table says which column family it is of, after a key that may be shortened.
+_DEFAULT_FAMILY = b"namedefault"
+_TABLE_END_SIZE = 1 << 16
+# IndexRocksDBRecord: a record of each message has its unique key.
+_UNIQUE_KEY_MARK = b"@U@"
+_WAL_BEGIN_SIZE = 1 << 20
+
+# DLedgerEntryType: NORMAL, NOOP, CONFIG_CHANGE.
+_DLEDGER_MAGICS = (1, 2, 3)
+# DLedgerEntry: magic, size, index, term, pos, channel, chain CRC, body CRC, body size.
+_DLEDGER_HEAD = struct.Struct(">iiqqqiiii")
+# DLedgerIndexEntry: magic, pos, size, index, term.
+_DLEDGER_UNIT = struct.Struct(">iqiqq")
+_DLEDGER_DATA_FOLDER = "data"
+_WHY_NOT_DLEDGER = (
+    f"each record there follows an entry head of {_DLEDGER_HEAD.size} bytes, which is not supported"
+)
+
+
+def refuse_other_file(given: str, file: str, folder: str) -> None:
+    """Refuse a file with a numeric name that is not an IndexFile, told by its place or its bytes.
+
+    Args:
+        given: What the user named.
+        file: A file with a numeric name.
+        folder: Its directory.
+
+    Raises:
+        RmqIndexError: It belongs to a CommitLog, a ConsumeQueue, DLedger or the tiered storage.
+    """
+    name = last_name(file)
+    if _TIERED_NAME.fullmatch(name):
+        with open_source(file) as source:
+            refuse_tiered_file(source)
+    if not _LOG_NAME.fullmatch(name):
+        return
+    queues = last_name(parent(parent(folder)))
+    if queues in (QUEUE_FOLDER, BATCH_FOLDER):
+        what, how = "ConsumeQueue", "rmqindex.ConsumeQueue or the format rmqconsumequeue"
+        store = parent(parent(parent(folder)))
+    elif _is_of_dledger(file, folder):
+        dledger = parent(folder)
+        raise RmqIndexError(
+            f"{given}: expected an IndexFile, an index directory or a store, got a file of DLedger "
+            f"({dledger}). For its store's index give {parent(dledger) or '/'}"
+        )
+    elif last_name(folder) == COMMITLOG_FOLDER or _begins_like_a_log(file):
+        what, how = "CommitLog", "rmqindex.CommitLog, the format rmqcommitlog or rmqindex cat"
+        store = parent(folder)
+    else:
+        return
+    raise RmqIndexError(
+        f"{given}: expected an IndexFile, an index directory or a store, got a {what}. For its "
+        f"store's index give {store or '/'}; a {what} is read by {how}"
+    )
+
+
+def _begins_like_a_log(file: str) -> bool:
+    """Return whether a file begins with a record, or with a blank one."""
+    with open_source(file) as source:
+        if source.size < MAGIC_CODE_OFFSET + SIZE_WIDTH:
+            return False
+        magic = int.from_bytes(source.read(MAGIC_CODE_OFFSET, SIZE_WIDTH), "big", signed=True)
+    return magic in (MAGIC_CODE_V1, MAGIC_CODE_V2, BLANK_MAGIC_CODE)
+
+
+# --- Tiered storage ---------------------------------------------------------------------------
+
+
+def refuse_tiered_file(source: ByteSource) -> None:
+    """Refuse an index file of the tiered storage, which begins with a magic number.
+
+    Raises:
+        RmqIndexError: It is one.
+    """
+    if bytes(source.header()[:4]) in TIERED_MAGICS:
+        raise RmqIndexError(
+            f"{source.path}: an index file of RocketMQ's tiered storage, which is not supported"
+        )
+
+
+def refuse_tiered_folder(directory: str) -> None:
+    """Refuse a directory in or below which the tiered storage keeps index files.
+
+    Args:
+        directory: A store root, or a folder of the tiered storage.
+
+    Raises:
+        RmqIndexError: A file of it is an index file of the tiered storage.
+    """
+    for entry in entries_or_none(directory):
+        if entry.is_directory and entry.name in TIERED_FOLDERS:
+            refuse_tiered_folder(place_in(directory, entry.name))
+        elif _TIERED_NAME.fullmatch(entry.name) and not entry.is_directory:
+            with open_source(entry.path) as source:
+                refuse_tiered_file(source)
+
+
+# --- RocksDB ----------------------------------------------------------------------------------
+
+
+def refuse_database(path: str, entries: Iterable[FileEntry]) -> None:
+    """Refuse a directory that is a RocksDB database.
+
+    Args:
+        path: A directory in which no files of a ConsumeQueue or of an index are.
+        entries: What is in it.
+
+    Raises:
+        RmqIndexError: RocksDB's own files are there.
+    """
+    found = _database(entries)
+    if found is None:
+        return
+    if last_name(path) in (QUEUE_FOLDER, ROCKSDB_QUEUE_FOLDER):
+        raise _rocksdb_queue_error(path, f"{place_in(path, _CURRENT)} and {found}", parent(path))
+    raise RmqIndexError(
+        f"{path}: a RocksDB database ({_CURRENT} and {found}), which is not supported. Give its "
+        f"store for the IndexFiles beside it, {parent(path) or '/'}"
+    )
+
+
+def _database(entries: Iterable[FileEntry]) -> str | None:
+    """Return the name of the manifest where a directory is a database."""
+    names = {entry.name for entry in entries if not entry.is_directory}
+    manifests = sorted(name for name in names if name.startswith(_MANIFEST_PREFIX))
+    return manifests[-1] if _CURRENT in names and manifests else None
+
+
+def rocksdb_queues(store: str) -> tuple[str, str] | None:
+    """Return where a store has ConsumeQueues in RocksDB, and the files that tell.
+
+    Args:
+        store: A store root.
+    """
+    for name in (QUEUE_FOLDER, ROCKSDB_QUEUE_FOLDER):
+        folder = place_in(store, name)
+        found = _database(entries_or_none(folder))
+        if found is not None:
+            return folder, f"{place_in(folder, _CURRENT)} and {found}"
+    return None
+
+
+def refuse_rocksdb_queues(store: str) -> None:
+    """Refuse a store whose ConsumeQueues are in RocksDB.
+
+    Args:
+        store: A store root without files of ConsumeQueues, or one into which they are to go.
+
+    Raises:
+        RmqIndexError: They are in RocksDB.
+    """
+    found = rocksdb_queues(store)
+    if found is not None:
+        raise _rocksdb_queue_error(*found, store)
+
+
+def _rocksdb_queue_error(folder: str, files: str, store: str) -> RmqIndexError:
+    return RmqIndexError(
+        f"{folder}: expected files of ConsumeQueues, found those of RocksDB ({files}), as with "
+        "storeType=defaultRocksDB or rocksdbCQDoubleWriteEnable=true, which is not supported. "
+        f"'rmqindex rebuild-queues {store or '/'} --out DIR' makes files from the CommitLog, and "
+        "leaves RocksDB alone"
+    )
+
+
+def refuse_rocksdb_index(store: str) -> None:
+    """Refuse a store that has its index in RocksDB.
+
+    Args:
+        store: A store root without IndexFiles.
+
+    Raises:
+        RmqIndexError: There is an index in RocksDB.
+    """
+    proof = _rocksdb_index(place_in(store, ROCKSDB_STORE_FOLDER))
+    if proof is not None:
+        raise RmqIndexError(
+            f"{store}: expected IndexFiles, found none, and an index in RocksDB ({proof}), as with "
+            "indexRocksDBEnable=true and indexFileWriteEnable=false, which is not supported. "
+            f"'rmqindex rebuild {store or '/'} --out DIR' makes IndexFiles from the CommitLog"
+        )
+
+
+def _rocksdb_index(folder: str) -> str | None:
+    """Return the file of a database that has records of the index; None without any.
+
+    The index is in the default column family; timers and transactions have others.
+    """
+    for entry in sorted(entries_or_none(folder), key=lambda entry: entry.name):
+        if entry.is_directory or not entry.size:
+            continue
+        if entry.name.endswith(_SST_SUFFIX):
+            with open_source(entry.path) as source:
+                size = min(source.size, _TABLE_END_SIZE)
+                if _DEFAULT_FAMILY in bytes(source.read(source.size - size, size)):
+                    return entry.path
+        elif entry.name.endswith(_WAL_SUFFIX):
+            with open_source(entry.path) as source:
+                if _UNIQUE_KEY_MARK in bytes(source.read(0, min(source.size, _WAL_BEGIN_SIZE))):
+                    return entry.path
+    return None
+
+
+# --- DLedger ----------------------------------------------------------------------------------
+
+
+def dledger_data(
+    store: str, entries_of: Callable[[str], list[FileEntry]] = entries_or_none
+) -> str | None:
+    """Return the folder of a store in which DLedger keeps its CommitLog; None without one.
+
+    Args:
+        store: A store root.
+        entries_of: Lists a directory.
+    """
+    for entry in sorted(entries_of(store), key=lambda entry: entry.name):
+        if not entry.is_directory or not entry.name.startswith(DLEDGER_PREFIX):
+            continue
+        for folder in entries_of(entry.path):
+            if folder.is_directory and folder.name == _DLEDGER_DATA_FOLDER:
+                files = entries_of(folder.path)
+                if any(_LOG_NAME.fullmatch(file.name) and file.size for file in files):
+                    return folder.path
+    return None
+
+
+def refuse_dledger_log(
+    store: str, entries_of: Callable[[str], list[FileEntry]] = entries_or_none
+) -> None:
+    """Refuse a store whose CommitLog is in DLedger, all of it or its newer part.
+
+    Args:
+        store: A store root.
+        entries_of: Lists a directory.
+
+    Raises:
+        RmqIndexError: It is.
+    """
+    entries = entries_of(store)
+    folders = {entry.name for entry in entries if entry.is_directory}
+    data = dledger_data(store, entries_of)
+    if COMMITLOG_FOLDER in folders:
+        if data is not None:
+            raise RmqIndexError(
+                f"{store}: expected a plain CommitLog, got one that goes on in DLedger ({data}): "
+                f"{_WHY_NOT_DLEDGER}. For the records before it give "
+                f"{place_in(store, COMMITLOG_FOLDER)}"
+            )
+        return
+    named = sorted(name for name in folders if name.startswith(DLEDGER_PREFIX))
+    if data is None and named:
+        data = place_in(store, named[0])
+    if data is not None:
+        raise _dledger_log_error(store, data)
+
+
+def refuse_dledger_file(file: str, filesystem: pafs.FileSystem | None = None) -> None:
+    """Refuse a file of a log that begins with an entry of DLedger.
+
+    Args:
+        file: A file named by 20 digits.
+        filesystem: Where it lies, instead of what its path says.
+
+    Raises:
+        RmqIndexError: It does.
+    """
+    if _begins_like_dledger(file, filesystem):
+        raise _dledger_log_error(file, parent(file))
+
+
+def _dledger_log_error(path: str, data: str) -> RmqIndexError:
+    return RmqIndexError(
+        f"{path}: expected a plain CommitLog, got that of a DLedger store ({data}): "
+        f"{_WHY_NOT_DLEDGER}. The IndexFiles and ConsumeQueues of such a store can be read"
+    )
+
+
+def _is_of_dledger(file: str, folder: str) -> bool:
+    return last_name(parent(folder)).startswith(DLEDGER_PREFIX) or _begins_like_dledger(file)
+
+
+def _begins_like_dledger(file: str, filesystem: pafs.FileSystem | None = None) -> bool:
+    """Return whether a file begins with an entry of DLedger, or with a unit of its index."""
+    start = int(last_name(file))
+    try:
+        with open_source(file, filesystem=filesystem) as source:
+            if source.size < _DLEDGER_HEAD.size:
+                return False
+            head = bytes(source.read(0, _DLEDGER_HEAD.size))
+    except RmqIndexError:  # a broker's expiry may have deleted it; who reads it will say so
+        return False
+    magic, size, _, _, pos, _, _, _, body = _DLEDGER_HEAD.unpack(head)
+    if magic not in _DLEDGER_MAGICS:
+        return False
+    if size == _DLEDGER_HEAD.size + body and pos == start:
+        return True
+    _, _, size, index, _ = _DLEDGER_UNIT.unpack_from(head)
+    return bool(size >= _DLEDGER_HEAD.size and index * _DLEDGER_UNIT.size == start)
+
+
+# --- Writes -----------------------------------------------------------------------------------
+
+
+def ensure_writable(directory: Path, *, allow_live_store: bool) -> None:
+    """Refuse a local directory into which nothing may be written.
+
+    Args:
+        directory: A folder of a store root, or any other directory; there or not.
+        allow_live_store: Whether a broker may hold the store.
+
+    Raises:
+        RmqIndexError: As :func:`refuse_target`, or a broker holds the store.
+    """
+    for store in store_roots(directory):
+        refuse_target(str(directory), str(store))
+    if not allow_live_store:
+        ensure_not_live(directory)
+
+
+def refuse_target(directory: str, store: str | None = None) -> None:
+    """Refuse to write into a DLedger store, or among files that are not IndexFiles.
+
+    Args:
+        directory: The directory, there or not; a local path or a URI.
+        store: The root of its store; by default its parent.
+
+    Raises:
+        RmqIndexError: It is part of a DLedger store, or has files of a CommitLog, a ConsumeQueue,
+            DLedger, the tiered storage or RocksDB.
+    """
+    data = dledger_data(parent(directory) if store is None else store)
+    if data is not None:
+        raise RmqIndexError(
+            f"{directory}: expected a store with a plain CommitLog to write to, got a DLedger "
+            f"store ({data}), with whose CommitLog a written index cannot be compared. Write to a "
+            "directory outside the store"
+        )
+    entries = entries_or_none(directory)
+    refuse_database(directory, entries)
+    for entry in entries:
+        if not entry.is_directory:
+            refuse_other_file(directory, entry.path, directory)

@@ -1,0 +1,92 @@
+"""Making a broker keep an index that it did not write (RocketMQ: ``IndexService.load``).
+
+A broker that starts after a crash deletes the IndexFiles that end later than the checkpoint's
+``indexMsgTimestamp``, which it sets when it flushes a full file.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from rmqindex.errors import RmqIndexError
+from rmqindex.geometry.header import IndexHeader
+from rmqindex.storage.sources import open_source
+from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
+from rmqindex.store.contents import refuse_target
+from rmqindex.store.folders import COMMITLOG_FOLDER, INDEX_FOLDER
+from rmqindex.store.live_store import ensure_not_locked
+from rmqindex.store.paths import list_index_files
+
+__all__ = ["cover_index", "ensure_coverable", "raise_checkpoint"]
+
+
+def cover_index(path: str | os.PathLike[str]) -> StoreCheckpoint:
+    """Raise a store's checkpoint so that a broker that starts after a crash keeps the index.
+
+    ``index_msg_timestamp`` becomes the latest ``end_timestamp`` of the files; a checkpoint that is
+    later already stays as it is, and so do its other fields.
+    A store without a checkpoint gets one whose other fields are 0, as a broker's new one.
+
+    Args:
+        path: A local store root that has ``index/``, or that directory.
+
+    Returns:
+        The checkpoint that is there now.
+
+    Raises:
+        RmqIndexError: No store, or a broker runs on it, which would write its own checkpoint over
+            this one.
+        OSError: The checkpoint cannot be written.
+    """
+    given = Path(os.path.abspath(path))  # noqa: PTH100  (resolve would follow links)
+    parts = (INDEX_FOLDER, COMMITLOG_FOLDER, CHECKPOINT_NAME)
+    is_root = any((given / name).exists() for name in parts)
+    index = given / INDEX_FOLDER if is_root else given
+    ensure_coverable(index)
+    return raise_checkpoint(index)
+
+
+def ensure_coverable(index: Path) -> None:
+    """Refuse an index directory whose store has no checkpoint that could be raised.
+
+    Args:
+        index: The directory, there or not.
+
+    Raises:
+        RmqIndexError: It is no part of a store, or of one of DLedger, or a broker runs on it.
+    """
+    store = index.parent
+    if not (store / CHECKPOINT_NAME).exists() and not (store / COMMITLOG_FOLDER).is_dir():
+        raise RmqIndexError(
+            f"{store}: expected a store, with a checkpoint or a commitlog, got neither"
+        )
+    refuse_target(str(index))
+    ensure_not_locked(index)
+
+
+def raise_checkpoint(index: Path) -> StoreCheckpoint:
+    """Do what :func:`cover_index` does, for a caller that keeps brokers away.
+
+    Args:
+        index: A local index directory.
+
+    Returns:
+        The checkpoint that is there now.
+
+    Raises:
+        OSError: The checkpoint cannot be written.
+    """
+    target = index.parent / CHECKPOINT_NAME
+    known = StoreCheckpoint.load(target) if target.exists() else StoreCheckpoint()
+    latest = max((_end_timestamp(entry.path) for entry in list_index_files(index)), default=0)
+    checkpoint = replace(known, index_msg_timestamp=max(latest, known.index_msg_timestamp))
+    if checkpoint != known or not target.exists():
+        checkpoint.save(target)
+    return checkpoint
+
+
+def _end_timestamp(path: str) -> int:
+    with open_source(path) as source:
+        return IndexHeader.from_bytes(source.header()).end_timestamp

@@ -1,0 +1,36 @@
+"""Names of a store root (RocketMQ: ``StorePathConfigHelper``, ``MessageStoreConfig``)."""
+
+from __future__ import annotations
+
+from rmqindex.consumequeue.layout import QUEUE_FOLDER
+
+__all__ = [
+    "COMMITLOG_FOLDER",
+    "CONFIG_FOLDER",
+    "DLEDGER_PREFIX",
+    "INDEX_FOLDER",
+    "MULTI_PATH_SPLITTER",
+    "ROCKSDB_QUEUE_FOLDER",
+    "ROCKSDB_STORE_FOLDER",
+    "STORE_FOLDERS",
+    "TIERED_FOLDERS",
+]
+
+#: Where the IndexFiles are.
+INDEX_FOLDER = "index"
+#: Where the messages are.
+COMMITLOG_FOLDER = "commitlog"
+#: Where the broker keeps the state of topics and consumers.
+CONFIG_FOLDER = "config"
+#: What only a store root has beside ``index``; none of it holds IndexFiles.
+STORE_FOLDERS = frozenset({COMMITLOG_FOLDER, QUEUE_FOLDER, CONFIG_FOLDER})
+#: How the folder begins that holds the log of a DLedger store.
+DLEDGER_PREFIX = "dledger-"
+#: Where RocksDB keeps index, timers and transactions; a broker from 5.4.0 on always makes it.
+ROCKSDB_STORE_FOLDER = "rocksdbstore"
+#: Where RocksDB keeps ConsumeQueues with ``useSeparateStorePathForRocksdbCQ``, else in theirs.
+ROCKSDB_QUEUE_FOLDER = "consumequeue_rocksdb"
+#: Where the tiered storage keeps its index files before they are uploaded.
+TIERED_FOLDERS = frozenset({"tiered_index_file", "compacting"})
+#: Between the directories of one CommitLog (RocketMQ: ``MixAll.MULTI_PATH_SPLITTER``).
+MULTI_PATH_SPLITTER = ","

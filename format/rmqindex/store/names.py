@@ -1,0 +1,171 @@
+"""Names of IndexFiles (spec: file names; RocketMQ: ``UtilAll.timeMillisToHumanString``).
+
+A name is a time in the broker's own time zone with 17 digits, ``yyyyMMddHHmmssSSS``.
+The broker loads files in the order of their names, so a new name must come after the last one, and
+not after the present moment, when the broker's own next file may be made.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+import time
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import overload
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from rmqindex.errors import RmqIndexError
+
+__all__ = ["next_names", "timestamp_name", "zone_of"]
+
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (local times are counted as if they were UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_FIRST_LOCAL = (datetime.min - _EPOCH) // _MILLISECOND  # noqa: DTZ901
+_LAST_LOCAL = (datetime.max - _EPOCH) // _MILLISECOND  # noqa: DTZ901
+# How long to wait for the clock to pass the last name: a few files may be made in one millisecond.
+_PATIENCE_MS = 1000
+_OFFSET_ID = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?")
+
+
+@overload
+def zone_of(name: str | tzinfo) -> tzinfo: ...
+
+
+@overload
+def zone_of(name: None) -> None: ...
+
+
+@overload
+def zone_of(name: str | tzinfo | None) -> tzinfo | None: ...
+
+
+def zone_of(name: str | tzinfo | None) -> tzinfo | None:
+    """Return a time zone by a name that Java or Python knows.
+
+    Args:
+        name: A name of the time zone database such as ``Asia/Shanghai``, an offset such as
+            ``+08:00`` or ``GMT+8``, a ``tzinfo``, or ``None`` for the system's zone.
+
+    Returns:
+        The zone; ``None`` stands for the system's.
+
+    Raises:
+        ValueError: No such zone.
+    """
+    if name is None or isinstance(name, tzinfo):
+        return name
+    if name in {"Z", "z", "UTC", "GMT", "UT"}:
+        return UTC
+    offset = _OFFSET_ID.fullmatch(name)
+    if offset:
+        sign, hours, minutes = offset.groups()
+        delta = timedelta(hours=int(hours), minutes=int(minutes or 0))
+        if delta < timedelta(hours=24):
+            return timezone(-delta if sign == "-" else delta)
+    else:
+        try:
+            return ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            pass
+    raise ValueError(
+        f"time zone: expected a name such as 'Asia/Shanghai' or an offset such as '+08:00', "
+        f"got {name!r}"
+    )
+
+
+def timestamp_name(timestamp: int, zone: tzinfo | None = None) -> str:
+    """Return the file name that stands for a time.
+
+    Args:
+        timestamp: Epoch milliseconds; times outside the years 1 to 9999 are clipped to them.
+        zone: The broker's time zone; ``None`` is the system's.
+
+    Returns:
+        17 digits.
+    """
+    return _local_name(_local(timestamp, zone))
+
+
+def next_names(
+    first_timestamps: list[int],
+    last_name: str | None,
+    now: int | None = None,
+    zone: tzinfo | None = None,
+) -> list[str]:
+    """Return names for new files that come after the files that are there.
+
+    Each is the time of the file's first entry, raised past the name before it, and lowered where
+    it would lie after now.
+
+    Args:
+        first_timestamps: The store time of each new file's first entry, in the order of the files,
+            epoch milliseconds.
+        last_name: The greatest name that the directory has or had, by string order; ``None`` for
+            none.
+        now: The present moment, epoch milliseconds.
+            ``None`` asks the clock, and waits up to a second for it to pass ``last_name``.
+        zone: The broker's time zone; ``None`` is the system's.
+
+    Returns:
+        As many names of 17 digits, strictly increasing, all after ``last_name``.
+
+    Raises:
+        RmqIndexError: No names are left between ``last_name`` and now.
+    """
+    if not first_timestamps:
+        return []
+    if now is None:
+        lacking = _lacking(len(first_timestamps), last_name, _clock(), zone)
+        if 0 < lacking <= _PATIENCE_MS:
+            time.sleep((lacking + 1) / 1000)
+        now = _clock()
+    lacking = _lacking(len(first_timestamps), last_name, now, zone)
+    if lacking > 0:
+        raise RmqIndexError(
+            f"no name is left for {len(first_timestamps)} new files: expected the last name that "
+            f"the directory used before {timestamp_name(now, zone)} (now, in the broker's time "
+            f"zone), got {last_name}; wait until then, or give the broker's time zone (timeZone, "
+            "--time-zone)"
+        )
+    names = []
+    earliest = _after(last_name)
+    latest = _local(now, zone) - len(first_timestamps) + 1
+    for timestamp in first_timestamps:
+        local = min(max(_local(timestamp, zone), earliest), latest)
+        names.append(_local_name(local))
+        earliest, latest = local + 1, latest + 1
+    return names
+
+
+def _lacking(count: int, last_name: str | None, now: int, zone: tzinfo | None) -> int:
+    """Return how many milliseconds are missing for so many names after the last one."""
+    return _after(last_name) + count - 1 - _local(now, zone)
+
+
+def _after(last_name: str | None) -> int:
+    """Return the first local time whose name comes after ``last_name`` in string order."""
+    locals_ = range(_FIRST_LOCAL, _LAST_LOCAL + 1)
+    return locals_[0] + bisect.bisect_right(locals_, last_name or "", key=_local_name)
+
+
+def _clock() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _local(timestamp: int, zone: tzinfo | None) -> int:
+    """Return the milliseconds from 1970-01-01 00:00 to a time, both on the zone's own clocks."""
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=timestamp)
+        local = moment.astimezone(zone).replace(tzinfo=None)
+    except (OverflowError, ValueError):
+        return _FIRST_LOCAL if timestamp < 0 else _LAST_LOCAL
+    return (local - _EPOCH) // _MILLISECOND
+
+
+def _local_name(local: int) -> str:
+    moment = _EPOCH + timedelta(milliseconds=local)
+    # strftime does not pad the year everywhere.
+    return (
+        f"{moment.year:04d}{moment.month:02d}{moment.day:02d}{moment.hour:02d}"
+        f"{moment.minute:02d}{moment.second:02d}{moment.microsecond // 1000:03d}"
+    )

@@ -1,0 +1,184 @@
+"""What a path stands for: an IndexFile, an index directory or a store root (spec: file names).
+
+The broker reads the files of ``<store root>/index`` in the order of their paths, and only those
+whose name ``Long.parseLong`` accepts (RocketMQ: ``IndexService.load``, ``DefaultMappedFile``).
+"""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.fs as pafs
+
+from rmqindex.errors import RmqIndexError
+from rmqindex.geometry.layout import INT64_MAX, INT64_MIN
+from rmqindex.storage.sources import is_remote, local_path, open_source
+from rmqindex.store.contents import (
+    refuse_database,
+    refuse_other_file,
+    refuse_rocksdb_index,
+    refuse_tiered_folder,
+)
+from rmqindex.store.folders import DLEDGER_PREFIX, INDEX_FOLDER, ROCKSDB_STORE_FOLDER, STORE_FOLDERS
+from rmqindex.transaction.directories import (
+    FileEntry,
+    directory_entries,
+    exists,
+    kind_of,
+    last_name,
+    parent,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from rmqindex.storage.sources import PathLike
+
+__all__ = [
+    "FileEntry",
+    "ResolvedPath",
+    "directory_entries",
+    "exists",
+    "index_entries",
+    "index_files",
+    "is_index_name",
+    "list_index_files",
+    "resolve",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedPath:
+    """What a user's path stands for.
+
+    Attributes:
+        path: An IndexFile or an index directory, as a local path or a URI.
+        is_file: Whether it is a file.
+    """
+
+    path: str
+    is_file: bool
+
+
+def is_index_name(name: str) -> bool:
+    """Return whether the broker loads a file of this name: what ``Long.parseLong`` accepts.
+
+    That is an optional sign and decimal digits of any script of the basic plane, within 64 bits.
+    """
+    digits = name[1:] if name[:1] in ("+", "-") else name
+    value = 0
+    for character in digits:
+        digit = unicodedata.decimal(character, None)
+        if digit is None or ord(character) > 0xFFFF:
+            return False
+        value = min(value * 10 + int(digit), INT64_MAX + 2)
+    if not digits:
+        return False
+    return -value >= INT64_MIN if name.startswith("-") else value <= INT64_MAX
+
+
+def resolve(path: PathLike, *, to_write: bool = False) -> ResolvedPath:
+    """Find out what a path stands for.
+
+    Args:
+        path: An IndexFile, an index directory, or a store root that has ``index/``; local, a
+            ``file:`` URI, or another URI that ``pyarrow.fs`` knows.
+        to_write: Whether IndexFiles are to be written, for which it does not matter that the
+            store has its index in RocksDB alone.
+
+    Returns:
+        The file or the index directory.
+
+    Raises:
+        RmqIndexError: Nothing is there, a store that has its index elsewhere than in IndexFiles,
+            or a CommitLog, a ConsumeQueue or a database.
+    """
+    text = os.fspath(path) if is_remote(path) else str(local_path(path))
+    kind = kind_of(text)
+    if kind == pafs.FileType.File:
+        refuse_other_file(text, text, parent(text))
+        return ResolvedPath(text, is_file=True)
+    if kind != pafs.FileType.Directory:
+        raise RmqIndexError(f"{text}: no such file or directory")
+    return ResolvedPath(_resolve_directory(text, to_write=to_write), is_file=False)
+
+
+def _resolve_directory(path: str, *, to_write: bool) -> str:
+    """Return the index directory that a directory stands for."""
+    entries = directory_entries(path)
+    refuse_database(path, entries)
+    numbered = [entry for entry in entries if is_index_name(entry.name)]
+    if numbered:
+        first = min(numbered, key=lambda entry: entry.name)
+        if not first.is_directory:
+            refuse_other_file(path, first.path, path)
+        return path
+    folders = {entry.name: entry.path for entry in entries if entry.is_directory}
+    index = folders.get(INDEX_FOLDER)
+    if not to_write:
+        _refuse_rocksdb_index(path, index, folders)
+    if index is not None:
+        # DLedger has a folder of this name, too, and other files in it.
+        is_dledger = last_name(path).startswith(DLEDGER_PREFIX)
+        return _resolve_directory(index, to_write=to_write) if is_dledger else index
+    refuse_tiered_folder(path)
+    if any(name in folders for name in STORE_FOLDERS):
+        raise RmqIndexError(f"{path}: expected a store with a folder {INDEX_FOLDER}, found none")
+    return path
+
+
+def _refuse_rocksdb_index(path: str, index: str | None, folders: Container[str]) -> None:
+    """Refuse a directory without IndexFiles whose store has its index in RocksDB."""
+    if ROCKSDB_STORE_FOLDER in folders:
+        if index is None or not any(is_index_name(e.name) for e in directory_entries(index)):
+            refuse_rocksdb_index(path)
+    elif last_name(path) == INDEX_FOLDER:
+        refuse_rocksdb_index(parent(path))
+
+
+def index_files(path: PathLike) -> list[FileEntry]:
+    """Return the IndexFiles that a path stands for, oldest first.
+
+    Raises:
+        RmqIndexError: As :func:`resolve` and :func:`list_index_files`.
+    """
+    resolved = resolve(path)
+    if not resolved.is_file:
+        return list_index_files(resolved.path)
+    if is_remote(resolved.path):
+        with open_source(resolved.path) as source:
+            size = source.size
+    else:
+        size = Path(resolved.path).stat().st_size
+    return [FileEntry(resolved.path, last_name(resolved.path), size)]
+
+
+def list_index_files(directory: PathLike) -> list[FileEntry]:
+    """Return the IndexFiles of an index directory in the broker's order, oldest first.
+
+    Hidden names and others that are no numbers are skipped, as the broker skips them.
+
+    Raises:
+        RmqIndexError: No such directory, or a numeric name that is a directory.
+    """
+    entries = index_entries(directory)
+    for entry in entries:
+        if entry.is_directory:
+            raise RmqIndexError(f"{entry.path}: expected an IndexFile, got a directory")
+    return entries
+
+
+def index_entries(directory: PathLike) -> list[FileEntry]:
+    """Return everything with a numeric name, directories too, in the broker's order.
+
+    Raises:
+        RmqIndexError: No such directory.
+    """
+    text = os.fspath(directory) if is_remote(directory) else str(local_path(directory))
+    entries = [entry for entry in directory_entries(text) if is_index_name(entry.name)]
+    # Java compares strings by UTF-16 code units.
+    return sorted(entries, key=lambda entry: entry.name.encode("utf-16-be", "surrogatepass"))

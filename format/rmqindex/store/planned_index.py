@@ -1,0 +1,229 @@
+"""An index that is read one file after the other: which files it had, and what they held.
+
+A writer may commit while they are read: every file is proved on opening to be the listed one, and
+read as far as it was counted then, so that all answers are of one state or refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from rmqindex.errors import CorruptIndexError, RmqIndexError
+from rmqindex.geometry.header import IndexHeader
+from rmqindex.geometry.layout import FIRST_POSITION, Layout
+from rmqindex.indexfile.reader import IndexFile
+from rmqindex.storage.identity import FileChangedError
+from rmqindex.storage.sources import is_remote, open_source
+from rmqindex.storage.steady import UnsteadyError, read_steady
+from rmqindex.store.paths import index_files, list_index_files, resolve
+from rmqindex.transaction.directories import exists, parent, place_in
+from rmqindex.transaction.journal import effective_listing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from rmqindex.indexfile.reader import Mode
+    from rmqindex.storage.identity import Fingerprint
+    from rmqindex.storage.sources import PathLike
+    from rmqindex.store.paths import FileEntry
+
+__all__ = ["PlannedFile", "layout_of_fullest", "plan_index", "read_listed"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFile:
+    """An IndexFile as it was when its directory was listed.
+
+    Attributes:
+        entry: The file of the listing.
+        name_path: As what it is known; while a commit is under way, its bytes may be elsewhere.
+        mode: As :class:`IndexFile` takes it.
+        layout: Its geometry; None where none was given and it has no entries to tell it.
+        header: Its header.
+        entry_count: How many entries it had.
+        fingerprint: What it is recognised by; None without entries.
+        error: Why it cannot be used, which :meth:`open` raises; the fields before are empty then.
+    """
+
+    entry: FileEntry
+    name_path: str
+    mode: Mode
+    layout: Layout | None = None
+    header: IndexHeader = field(default_factory=IndexHeader)
+    entry_count: int = 0
+    fingerprint: Fingerprint | None = None
+    error: RmqIndexError | None = None
+
+    @classmethod
+    def of(cls, entry: FileEntry, name_path: str, layout: Layout | None, mode: Mode) -> PlannedFile:
+        """Read the header of a listed file; one that cannot be used has its ``error`` set."""
+        try:
+            with IndexFile(entry.path, layout, mode=mode) as file:
+                return cls(
+                    entry,
+                    name_path,
+                    mode,
+                    file.layout,
+                    file.header,
+                    file.entry_count,
+                    file.fingerprint(),
+                )
+        except RmqIndexError as error:
+            return cls(entry, name_path, mode, layout, error=error)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to open the file for: it can be used, and has no entries."""
+        return self.error is None and self.fingerprint is None
+
+    @property
+    def stop(self) -> int:
+        """The position behind the last entry that was counted."""
+        return self.entry_count + FIRST_POSITION
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[IndexFile]:
+        """Open the file, which is not empty; before and after, check that it is the listed one.
+
+        Yields:
+            The file, with its header as it was; to be read below :attr:`stop`.
+
+        Raises:
+            FileChangedError: The file is gone, or another one has its name.
+            RmqIndexError: It cannot be used.
+        """
+        if self.error is not None:
+            raise self.error
+        assert self.fingerprint is not None
+        with self._found(self.fingerprint) as file:
+            # What a broker or a commit has put since is not told apart by its own search.
+            file.header = self.header
+            yield file
+            if not file.matches(self.fingerprint, again=True):
+                raise self.changed("written anew")
+
+    def changed(self, what: str) -> FileChangedError:
+        """Return the error of a file to which something was done since it was listed."""
+        return FileChangedError(self.name_path, what, "run this again")
+
+    def _found(self, fingerprint: Fingerprint) -> IndexFile:
+        """Open the listed file; while a commit replaces it, it is elsewhere for a moment."""
+        problem: RmqIndexError | None = None
+        is_replaced = False
+        for path in self._whereabouts():
+            try:
+                file = IndexFile(path, self.layout, mode=self.mode)
+            except CorruptIndexError as error:
+                with open_source(path) as source:
+                    if fingerprint.identity.names_same(source.identity):
+                        raise
+                problem, is_replaced = error, True
+                continue
+            except RmqIndexError as error:
+                problem = error
+                continue
+            if file.matches(fingerprint):
+                return file
+            file.close()
+            is_replaced = True
+        if problem is not None and not is_replaced and exists(self.name_path):
+            raise problem
+        raise self.changed("replaced" if is_replaced else "removed") from problem
+
+    def _whereabouts(self) -> Iterator[str]:
+        yield self.entry.path
+        if self.name_path != self.entry.path:
+            yield self.name_path
+        if not is_remote(self.name_path):
+            try:
+                place = effective_listing(parent(self.name_path)).get(self.entry.name)
+            except OSError:  # the whole directory is gone
+                return
+            if place is not None:
+                yield str(place)
+
+
+def plan_index(path: PathLike, layout: Layout | None, mode: Mode) -> tuple[PlannedFile, ...]:
+    """List the IndexFiles that a path stands for and read their headers, as of one moment.
+
+    Args:
+        path: An IndexFile, an index directory, or a store root that has ``index/``.
+        layout: The geometry of every file, or None to find it.
+        mode: ``FAILFAST`` or ``DROPMALFORMED``, as :class:`IndexFile` takes it.
+
+    Returns:
+        The files, oldest first; those that cannot be used have their ``error`` set.
+
+    Raises:
+        RmqIndexError: Nothing is there, a store of another kind, or files came and went during
+            every listing of ten seconds.
+    """
+    resolved = resolve(path)
+    directory = resolved.path
+    if resolved.is_file:
+        return tuple(
+            PlannedFile.of(each, each.path, layout, mode) for each in index_files(directory)
+        )
+    return read_listed(
+        directory,
+        lambda: list_index_files(directory),
+        lambda entries: tuple(
+            PlannedFile.of(each, place_in(directory, each.name), layout, mode) for each in entries
+        ),
+    )
+
+
+def read_listed(
+    where: object,
+    list_files: Callable[[], Sequence[FileEntry]],
+    read: Callable[[Sequence[FileEntry]], T],
+) -> T:
+    """List files, read them, and list them again, until they are the same.
+
+    Args:
+        where: What is listed, for the error.
+        list_files: Lists the files.
+        read: Reads the listed files; what it returns or raises counts once they are the same.
+
+    Raises:
+        RmqIndexError: Files came and went during every listing of ten seconds.
+    """
+
+    def read_once() -> T:
+        entries = list_files()
+        failure: RmqIndexError | None = None
+        try:
+            result = read(entries)
+        except RmqIndexError as error:
+            failure = error
+        if not _are_same(entries, list_files()):
+            raise UnsteadyError("files came or went") from failure
+        if failure is not None:
+            raise failure
+        return result
+
+    return read_steady(where, read_once)
+
+
+def layout_of_fullest(paths: Sequence[str]) -> Layout | None:
+    """Return the geometry that the file with the most entries tells; None without entries."""
+    fullest: IndexFile | None = None
+    for path in paths:
+        with IndexFile(path, Layout(), mode="DROPMALFORMED", zero_extend=True) as file:
+            if fullest is None or file.header.entry_count > fullest.header.entry_count:
+                fullest = file
+    if fullest is None or not fullest.header.entry_count:
+        return None
+    return Layout.infer(fullest.path)
+
+
+def _are_same(before: Sequence[FileEntry], after: Sequence[FileEntry]) -> bool:
+    """Return whether two listings are of the same files, to which a broker may have appended."""
+    return list(before) == list(after) and all(
+        old.identity is None or new.identity is None or old.identity.names_same(new.identity)
+        for old, new in zip(before, after, strict=True)
+    )

@@ -1,0 +1,67 @@
+"""What an index directory holds at one moment, so that a long job notices another writer."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from rmqindex.errors import RmqIndexError
+from rmqindex.storage.sources import open_source
+from rmqindex.store.paths import list_index_files
+
+if TYPE_CHECKING:
+    from rmqindex.storage.identity import FileIdentity
+    from rmqindex.store.paths import FileEntry
+
+__all__ = ["Snapshot"]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The IndexFiles of a directory.
+
+    Attributes:
+        files: They, oldest first.
+        headers: Name, size in bytes and header of each.
+        identities: Which files they are, but for the times at which a link was made.
+    """
+
+    files: tuple[FileEntry, ...]
+    headers: tuple[tuple[str, int, bytes], ...]
+    identities: tuple[FileIdentity, ...]
+
+    @classmethod
+    def of(cls, directory: str | os.PathLike[str]) -> Snapshot:
+        """Read the headers; a directory that is not there has no files.
+
+        Raises:
+            RmqIndexError: A file cannot be read.
+        """
+        files = list_index_files(directory) if os.path.exists(directory) else []  # noqa: PTH110
+        headers, identities = [], []
+        for entry in files:
+            with open_source(entry.path) as source:
+                header = bytes(source.header()) if source.size else b""
+                identities.append(replace(source.identity, changed=0))
+            headers.append((entry.name, entry.size, header))
+        return cls(tuple(files), tuple(headers), tuple(identities))
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the files."""
+        return [entry.name for entry in self.files]
+
+    def ensure_unchanged(self, directory: str | os.PathLike[str]) -> None:
+        """Refuse to go on where another writer has changed the directory.
+
+        To be called within :meth:`rmqindex.transaction.journal.Staging.exclusive`.
+
+        Raises:
+            RmqIndexError: It holds other files, or what they hold was written to.
+        """
+        if Snapshot.of(directory) != self:
+            raise RmqIndexError(
+                f"{os.fspath(directory)}: the index was changed by another writer meanwhile; "
+                "nothing was changed here, run this again"
+            )

@@ -1,0 +1,150 @@
+"""The record of a commit to S3: the object whose storing is the commit point."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow.fs as pafs
+
+from rmqindex.errors import RmqIndexError
+from rmqindex.geometry.layout import INT64_MAX
+from rmqindex.storage.own_files import INDEX_NAME, is_plain_name
+from rmqindex.storage.records import RecordKind, shortened
+from rmqindex.storage.sources import child_uri
+from rmqindex.transaction.owner import Owner
+
+if TYPE_CHECKING:
+    from rmqindex.storage.records import Fields
+
+__all__ = ["COMMIT_SUFFIX", "STAGING_PREFIX", "CommitRecord", "is_record"]
+
+#: How the names of everything begin that is no part of an index.
+STAGING_PREFIX = ".rmqindex-"
+#: How the names of claims and records end.
+COMMIT_SUFFIX = ".commit"
+
+
+def is_record(info: pafs.FileInfo) -> bool:
+    """Tell whether an object is, by its name, a claim or a record."""
+    name = info.base_name
+    is_file = info.type == pafs.FileType.File
+    return bool(is_file and name.startswith(STAGING_PREFIX) and name.endswith(COMMIT_SUFFIX))
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRecord:
+    """A claim, or what a commit changes.
+
+    Attributes:
+        job: The job whose commit it is.
+        owner: The process whose death makes it abandoned.
+        new: Of each new file its staged name, its final name, and its size in bytes.
+        removed: Names of files that go.
+        committed: Whether the commit counts.
+    """
+
+    job: str
+    owner: Owner
+    new: tuple[tuple[str, str, int], ...] = ()
+    removed: tuple[str, ...] = ()
+    committed: bool = False
+
+    @staticmethod
+    def name_of(job: str) -> str:
+        """Return the name of a job's record."""
+        return f"{STAGING_PREFIX}{job}{COMMIT_SUFFIX}"
+
+    @classmethod
+    def read(
+        cls, filesystem: pafs.FileSystem, inner_directory: str, name: str, directory: str
+    ) -> CommitRecord:
+        """Read a record.
+
+        Args:
+            filesystem: The store.
+            inner_directory: The index directory in it.
+            name: The record's name, which says of which job it is.
+            directory: The URI of the directory.
+
+        Raises:
+            RmqIndexError: The record is damaged.
+            FileNotFoundError: It is not there any more.
+            OSError: The storage failed.
+        """
+        uri = child_uri(directory, name)
+        record = _COMMIT_RECORD.read_object(filesystem, f"{inner_directory}/{name}", uri)
+        if name != cls.name_of(record.job):
+            raise RmqIndexError(
+                f"{uri}: expected {_COMMIT_RECORD.what} of the job in its name, got that of "
+                f"{record.job!r}; {_COMMIT_RECORD.remedy}"
+            )
+        return record
+
+    @classmethod
+    def of(cls, fields: Fields) -> CommitRecord:
+        """Rebuild a record from its fields.
+
+        Raises:
+            ValueError: A field is missing, or no record's.
+        """
+        job, owner = fields.text("job"), fields.inner("owner")
+        if not is_plain_name(job):
+            raise ValueError(f"job: expected a name, got {job!r}")
+        if owner is None:
+            raise ValueError("owner: expected this field, got none")
+        return cls(
+            job,
+            Owner.of(owner),
+            tuple(_new_file(item) for item in fields.items("new")),
+            fields.names("removed", INDEX_NAME, "names of IndexFiles"),
+            fields.flag("committed"),
+        )
+
+    def encode(self, directory: str) -> bytes:
+        """Return the bytes of the record, to be stored in a directory.
+
+        Raises:
+            RmqIndexError: It changes more files than a record can name.
+        """
+        fields = {
+            "job": self.job,
+            "owner": self.owner.to_dict(),
+            "new": self.new,
+            "removed": self.removed,
+            "committed": self.committed,
+        }
+        return _COMMIT_RECORD.encode(child_uri(directory, self.name_of(self.job)), fields)
+
+    def show_in(self, listing: dict[str, tuple[pafs.FileInfo, str]]) -> None:
+        """Change a listing as the commit changes the directory."""
+        if not self.committed:
+            return
+        for name in self.removed:
+            listing.pop(name, None)
+        for staged, name, size in self.new:
+            info = pafs.FileInfo(name, pafs.FileType.File, size=size)
+            listing[name] = (info, f"{STAGING_PREFIX}{self.job}/{staged}")
+
+
+def _new_file(item: object) -> tuple[str, str, int]:
+    """Check what a record says of one file: its staged name, its name, and its size in bytes."""
+    match item:
+        case [str(staged), str(name), int(size)] if (
+            is_plain_name(staged)
+            and INDEX_NAME.fullmatch(name)
+            and not isinstance(size, bool)
+            and 0 <= size <= INT64_MAX
+        ):
+            return staged, name, size
+    raise ValueError(
+        f"new: expected a staged name, the name of an IndexFile and a size, got {shortened(item)}"
+    )
+
+
+_COMMIT_RECORD = RecordKind(
+    "the record of a commit",
+    CommitRecord.of,
+    "restore the object from a backup, or, once no write to the index runs, remove it: what its "
+    "commit had not finished is then missing, so write those rows again",
+)

@@ -1,0 +1,169 @@
+"""What is in a directory, local or remote, as the last commit of this project left it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from rmqindex.errors import RmqIndexError
+from rmqindex.storage.identity import FileIdentity
+from rmqindex.storage.sources import child_uri, is_remote, local_path, open_filesystem, unreadable
+from rmqindex.storage.steady import UnsteadyError, read_steady
+from rmqindex.transaction.journal import effective_listing
+from rmqindex.transaction.object_staging import committed_listing
+
+if TYPE_CHECKING:
+    from rmqindex.storage.sources import PathLike
+
+__all__ = [
+    "FileEntry",
+    "directory_entries",
+    "entries_or_none",
+    "exists",
+    "kind_of",
+    "last_name",
+    "parent",
+    "place_in",
+]
+
+_NO_DIRECTORY = (FileNotFoundError, NotADirectoryError, PermissionError)
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """A name in a directory.
+
+    Attributes:
+        path: A local path or a URI, as :class:`rmqindex.IndexFile` takes it.
+        name: The last part of the path.
+        size: Bytes; 0 for a directory.
+        is_directory: Whether it is a directory.
+        identity: Which local file it is; None where the listing does not say.
+    """
+
+    path: str
+    name: str
+    size: int
+    is_directory: bool = False
+    identity: FileIdentity | None = field(default=None, compare=False, repr=False)
+
+
+def kind_of(path: str) -> pafs.FileType:
+    """Return whether a path is a file, a directory, or nothing.
+
+    Raises:
+        RmqIndexError: The storage failed.
+    """
+    if not is_remote(path):
+        if Path(path).is_dir():
+            return pafs.FileType.Directory
+        return pafs.FileType.File if Path(path).exists() else pafs.FileType.NotFound
+    filesystem, inner_path = open_filesystem(path)
+    try:
+        return filesystem.get_file_info(inner_path).type
+    except (OSError, pa.ArrowException) as error:
+        raise unreadable(path, error, expected="what is there") from error
+
+
+def exists(path: PathLike) -> bool:
+    """Return whether a file or a directory is at a local path or URI.
+
+    Raises:
+        RmqIndexError: The storage failed.
+    """
+    text = os.fspath(path) if is_remote(path) else str(local_path(path))
+    return bool(kind_of(text) != pafs.FileType.NotFound)
+
+
+def directory_entries(directory: PathLike) -> list[FileEntry]:
+    """Return everything that stands in a directory, in no particular order.
+
+    What the last commit left there: while one is under way, an entry's path can lie
+    outside the directory, or deeper in it.
+
+    Raises:
+        RmqIndexError: No such directory, or the storage failed.
+    """
+    text = os.fspath(directory) if is_remote(directory) else str(local_path(directory))
+    try:
+        return _remote_directory(text) if is_remote(text) else _local_directory(text)
+    except (OSError, pa.ArrowException) as error:
+        raise unreadable(text, error, expected="the names in it", what="listed") from error
+
+
+def _local_directory(path: str) -> list[FileEntry]:
+    return read_steady(path, lambda: _local_entries(path))
+
+
+def _local_entries(path: str) -> list[FileEntry]:
+    entries = []
+    for name, place in effective_listing(path).items():
+        try:
+            status = place.stat()
+        except FileNotFoundError:
+            if not place.is_symlink():
+                # Perhaps a commit ended, and the file is listed elsewhere now.
+                raise UnsteadyError(f"{name} was listed and then gone") from None
+            entries.append(FileEntry(str(place), name, 0))  # opening it will tell what is missing
+            continue
+        is_directory = stat.S_ISDIR(status.st_mode)
+        size = 0 if is_directory else status.st_size
+        identity = None if is_directory else FileIdentity.of_stat(status)
+        entries.append(
+            FileEntry(str(place), name, size, is_directory=is_directory, identity=identity)
+        )
+    return entries
+
+
+def _remote_directory(path: str) -> list[FileEntry]:
+    return [
+        FileEntry(
+            child_uri(path, place),
+            info.base_name,
+            info.size or 0,
+            is_directory=info.type == pafs.FileType.Directory,
+        )
+        for info, place in committed_listing(path)
+    ]
+
+
+def last_name(path: str) -> str:
+    """Return the last part of a path."""
+    base = path.partition("?")[0] if is_remote(path) else path
+    return base.rstrip("/").rpartition("/")[2]
+
+
+def parent(path: str) -> str:
+    """Return the directory that a path is in, with the query of a URI."""
+    if not is_remote(path):
+        return str(Path(path).absolute().parent)
+    base, mark, query = path.partition("?")
+    return base.rstrip("/").rpartition("/")[0] + mark + query
+
+
+def place_in(directory: str, name: str) -> str:
+    """Return the path or the URI of a name in a directory."""
+    if is_remote(directory):
+        return child_uri(directory, name)
+    return str(Path(directory) / name)
+
+
+def entries_or_none(directory: str) -> list[FileEntry]:
+    """Return everything that is in a directory; nothing where none is, or none may be listed.
+
+    Raises:
+        RmqIndexError: The listing is refused, and might hold what is looked for: writes change the
+            directory all the time, a journal is damaged, or the storage failed.
+    """
+    try:
+        return directory_entries(directory)
+    except RmqIndexError as error:
+        if isinstance(error.__cause__, _NO_DIRECTORY):
+            return []
+        raise

@@ -1,0 +1,454 @@
+"""All or nothing where nothing can be renamed: how files enter an index directory on S3.
+
+An object is there whole or not at all, and several cannot be changed at once.
+So a commit has a record, an object of its own in the directory:
+
+```text
+<index>/2024..                   IndexFiles
+<index>/.rmqindex-<job>/         what a job staged: whole files, to be copied by the store itself
+<index>/.rmqindex-<job>.commit   a commit under way: first a claim, then the record of what changes
+<parent>/.index.rmqindex/last-name   the last name of an index that was emptied, never used again
+```
+
+Storing the record is the commit point.
+From then on readers of this project, who see it in the very listing that shows the files, take the
+staged files for those of the directory; before, they do not know of them.
+The commit then copies each file to its name, deletes what goes, and the record last.
+Where it dies, the next write does the rest, for which everything is there.
+
+Two commits at once are kept apart by their claims: who finds another's beside its own, gives up.
+A claim or record counts as abandoned when its process is known to be dead, or when it is older than
+a lease, by the clock of the store; its owner has then stopped by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from rmqindex.errors import RmqIndexError
+from rmqindex.storage.sources import child_uri, open_filesystem, unreadable
+from rmqindex.storage.steady import UnsteadyError, read_steady
+from rmqindex.transaction.commit_record import (
+    COMMIT_SUFFIX,
+    STAGING_PREFIX,
+    CommitRecord,
+    is_record,
+)
+from rmqindex.transaction.owner import OWNER_RECORD, Owner
+from rmqindex.transaction.used_names import LAST_NAME, greatest, last_used, read_remote_last_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+__all__ = ["RemoteStaging", "committed_listing", "download"]
+
+_OWNER = "owner.json"
+_COPY_BYTES = 1 << 23
+# A commit stops by itself after this time, and counts as abandoned after twice as much, seconds.
+_LEASE_SECONDS = 1800.0
+# When the jobs whose commit this process has begun did so.
+_CLAIMED: dict[str, float] = {}
+
+T = TypeVar("T")
+
+
+def committed_listing(directory: str) -> list[tuple[pafs.FileInfo, str]]:
+    """List a directory of a remote store as its last commit left it.
+
+    Args:
+        directory: Its URI.
+
+    Returns:
+        What stands there, and where, below the directory, its bytes are: under its name, or, while
+        a commit is not finished, among what that has staged.
+
+    Raises:
+        OSError: The storage failed, or there is no such directory.
+        RmqIndexError: A record that cannot be understood, or commits ended during every listing of
+            ten seconds.
+    """
+    filesystem, inner_path = open_filesystem(directory)
+    return read_steady(directory, lambda: _list_once(filesystem, inner_path, directory))
+
+
+def _list_once(
+    filesystem: pafs.FileSystem, inner_path: str, directory: str
+) -> list[tuple[pafs.FileInfo, str]]:
+    there = filesystem.get_file_info(pafs.FileSelector(inner_path))
+    found = {each.base_name: each for each in there}
+    listing = {name: (each, name) for name, each in found.items()}
+    for name in sorted(found):
+        if is_record(found[name]):
+            try:
+                CommitRecord.read(filesystem, inner_path, name, directory).show_in(listing)
+            except FileNotFoundError:
+                raise UnsteadyError("a commit ended") from None
+    return [
+        (each, place)
+        for name, (each, place) in listing.items()
+        if not name.startswith(STAGING_PREFIX)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteStaging:
+    """What one job stages on S3; picklable, since tasks and the commit are other processes.
+
+    Attributes:
+        directory: The URI of the index directory.
+        job: The job's name.
+        owner: The process whose death makes the job void.
+    """
+
+    directory: str
+    job: str
+    owner: Owner
+
+    @classmethod
+    def create(cls, directory: str, owner: Owner) -> RemoteStaging:
+        """Begin a job, and finish or remove what dead ones left.
+
+        Args:
+            directory: The URI of the index directory.
+            owner: The process whose death makes the job void.
+
+        Raises:
+            RmqIndexError: The storage failed.
+        """
+        staging = cls(directory, uuid.uuid4().hex, owner)
+        staging._reached(staging._begin)
+        return staging
+
+    @property
+    def path(self) -> Path:
+        """Where this process builds the job's files before they are published."""
+        path = Path(tempfile.gettempdir()) / f"rmqindex-{self.job}-{os.getpid()}"
+        path.mkdir(mode=0o700, exist_ok=True)
+        return path
+
+    def publish(self, names: Sequence[str]) -> None:
+        """Store files that this process has built, whole, where other processes find them.
+
+        Their local copies are removed.
+        Of a file, a few MB at a time are in memory; its holes are sent as zeros.
+
+        Args:
+            names: Names below :attr:`path`.
+
+        Raises:
+            RmqIndexError: The storage failed.
+        """
+        self._reached(lambda: self._publish(names))
+
+    def fetch(self, names: Sequence[str]) -> None:
+        """Bring what other processes have published below :attr:`path`.
+
+        Args:
+            names: Their names; those that are there already stay.
+
+        Raises:
+            RmqIndexError: The storage failed, or the job was ended.
+        """
+        for name in names:
+            path = self.path / name
+            if not path.exists():
+                download(self._staged_uri(name), path)
+
+    def leave(self) -> None:
+        """Remove what this process has built and not published."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Keep other commits out, after finishing those that died.
+
+        Raises:
+            RmqIndexError: Another commit is under way, or the storage failed.
+        """
+        _CLAIMED[self.job] = time.monotonic()
+        try:
+            self._reached(self._claim)
+            yield
+        finally:
+            del _CLAIMED[self.job]
+            with contextlib.suppress(RmqIndexError):  # discard() tries again
+                self._reached(self._unclaim)
+
+    def last_name(self, there: Sequence[str], *, replaced: bool) -> str | None:
+        """Return the name after which new files must be named; None for any.
+
+        Args:
+            there: The names of the IndexFiles that are there, in the broker's order.
+            replaced: Whether new ones replace them all.
+
+        Raises:
+            RmqIndexError: The storage failed, or what was kept cannot be understood.
+        """
+        kept = None if there else self._reached(self._kept_name)
+        return last_used(there, [] if kept is None else [kept], replaced=replaced)
+
+    def commit(self, new: Sequence[tuple[Path, str]], removed: Sequence[str]) -> None:
+        """Bring published files into the directory and take others out of it, as one step.
+
+        To be called within :meth:`exclusive`.
+
+        Args:
+            new: The published files, and their final names.
+            removed: Names of files that go, be it without or by replacement.
+
+        Raises:
+            RmqIndexError: The storage failed; the message says whether the commit counts.
+        """
+        try:
+            self._reached(lambda: self._store_record(new, removed))
+        except RmqIndexError as error:
+            # The store may have taken what it did not answer.
+            if not self._is_committed(error):
+                raise
+        try:
+            self._reached(self._finish_own)
+        except RmqIndexError as error:
+            raise RmqIndexError(
+                f"{error}. The write is committed: readers of rmqindex see the new files, and the "
+                "next write to the directory finishes it; do not write the same rows again"
+            ) from error
+
+    def discard(self) -> None:
+        """Remove what the job staged, unless its commit counts and is not finished."""
+        self.leave()
+        self._reached(self._discard)
+
+    def _begin(self) -> None:
+        filesystem, inner = open_filesystem(self.directory)
+        for info in filesystem.get_file_info(_within(inner)):
+            name = info.base_name
+            if not name.startswith(STAGING_PREFIX):
+                continue
+            with contextlib.suppress(FileNotFoundError):  # its owner was quicker
+                if is_record(info):
+                    record = CommitRecord.read(filesystem, inner, info.base_name, self.directory)
+                    if record.owner.is_gone():
+                        _finish(filesystem, inner, record, time.monotonic())
+                elif self._is_void(filesystem, info):
+                    filesystem.delete_dir(info.path)
+        data = OWNER_RECORD.encode(self._staged_uri(_OWNER), self.owner.to_dict())
+        _store(filesystem, f"{self._staged(inner)}/{_OWNER}", data)
+
+    def _is_void(self, filesystem: pafs.FileSystem, info: pafs.FileInfo) -> bool:
+        """Tell whether what a job staged can go; where its owner is unreadable, it may be alive."""
+        inner = f"{info.path}/{_OWNER}"
+        uri = child_uri(self.directory, f"{info.base_name}/{_OWNER}")
+        if not _is_there(filesystem, inner):
+            return False
+        try:
+            owner = OWNER_RECORD.read_object(filesystem, inner, uri)
+        except RmqIndexError:
+            return False
+        return owner.is_gone() and not _is_there(filesystem, f"{info.path}{COMMIT_SUFFIX}")
+
+    def _publish(self, names: Sequence[str]) -> None:
+        filesystem, inner = open_filesystem(self.directory)
+        for name in names:
+            path = self.path / name
+            with (
+                path.open("rb") as source,
+                filesystem.open_output_stream(f"{self._staged(inner)}/{name}") as stream,
+            ):
+                while block := source.read(_COPY_BYTES):
+                    stream.write(block)
+            path.unlink()
+
+    def _claim(self) -> None:
+        filesystem, inner = open_filesystem(self.directory)
+        self._store_own_record(filesystem, inner, CommitRecord(self.job, self.owner))
+        infos = {info.path: info for info in filesystem.get_file_info(_within(inner))}
+        mine = infos.get(self._record(inner))
+        if mine is None:
+            raise FileNotFoundError("the claim of the commit is not listed: the write was ended")
+        for info in infos.values():
+            if info.path == mine.path or not is_record(info):
+                continue
+            try:
+                other = CommitRecord.read(filesystem, inner, info.base_name, self.directory)
+            except FileNotFoundError:
+                continue
+            age = (mine.mtime - info.mtime).total_seconds()
+            if not other.owner.is_gone() and age < 2 * _LEASE_SECONDS:
+                filesystem.delete_file(mine.path)
+                raise RmqIndexError(
+                    f"{self.directory}: another write is committing, on {other.owner.host} since "
+                    f"{info.mtime:%Y-%m-%d %H:%M:%S} UTC; nothing was committed, write again"
+                )
+            _finish(filesystem, inner, other, time.monotonic())
+
+    def _unclaim(self) -> bool:
+        """Take the claim back, unless the commit counts; return whether it does."""
+        filesystem, inner = open_filesystem(self.directory)
+        try:
+            record = self._own_record(filesystem, inner)
+        except FileNotFoundError:
+            return False
+        if not record.committed:
+            filesystem.delete_file(self._record(inner))
+        return record.committed
+
+    def _is_committed(self, error: RmqIndexError) -> bool:
+        try:
+            return self._reached(self._unclaim)
+        except RmqIndexError as unknown:
+            raise RmqIndexError(
+                f"{error}. Whether the write is committed cannot be found out; once the store "
+                "answers, the index shows it: all of the rows are there, or none"
+            ) from unknown
+
+    def _store_record(self, new: Sequence[tuple[Path, str]], removed: Sequence[str]) -> None:
+        filesystem, inner = open_filesystem(self.directory)
+        staged = self._staged(inner)
+        _check_lease(_CLAIMED[self.job])
+        infos = filesystem.get_file_info([f"{staged}/{path.name}" for path, _ in new])
+        for info in infos:
+            if info.type != pafs.FileType.File:
+                raise FileNotFoundError(f"{info.path} is not there: the write was ended")
+        if not new:
+            self._keep_name(filesystem, inner, removed)
+        record = CommitRecord(
+            self.job,
+            self.owner,
+            tuple(
+                (path.name, name, int(info.size))
+                for (path, name), info in zip(new, infos, strict=True)
+            ),
+            tuple(removed),
+            committed=True,
+        )
+        self._store_own_record(filesystem, inner, record)
+
+    def _keep_name(self, filesystem: pafs.FileSystem, inner: str, removed: Sequence[str]) -> None:
+        """Keep the last name where a commit empties the directory."""
+        name, path = greatest(removed), _last_name_path(inner)
+        if name is not None and path is not None:
+            _store(filesystem, path, name.encode())
+
+    def _kept_name(self) -> str | None:
+        filesystem, inner = open_filesystem(self.directory)
+        path = _last_name_path(inner)
+        return None if path is None else read_remote_last_name(filesystem, path)
+
+    def _finish_own(self) -> None:
+        filesystem, inner = open_filesystem(self.directory)
+        record = self._own_record(filesystem, inner)
+        _finish(filesystem, inner, record, _CLAIMED[self.job])
+
+    def _discard(self) -> None:
+        if self._unclaim():
+            return
+        filesystem, inner = open_filesystem(self.directory)
+        with contextlib.suppress(FileNotFoundError):
+            filesystem.delete_dir(self._staged(inner))
+
+    def _staged(self, inner: str) -> str:
+        return f"{inner}/{STAGING_PREFIX}{self.job}"
+
+    def _record(self, inner: str) -> str:
+        return f"{inner}/{CommitRecord.name_of(self.job)}"
+
+    def _own_record(self, filesystem: pafs.FileSystem, inner: str) -> CommitRecord:
+        name = CommitRecord.name_of(self.job)
+        return CommitRecord.read(filesystem, inner, name, self.directory)
+
+    def _store_own_record(
+        self, filesystem: pafs.FileSystem, inner: str, record: CommitRecord
+    ) -> None:
+        _store(filesystem, self._record(inner), record.encode(self.directory))
+
+    def _staged_uri(self, name: str) -> str:
+        return child_uri(child_uri(self.directory, f"{STAGING_PREFIX}{self.job}"), name)
+
+    def _reached(self, work: Callable[[], T]) -> T:
+        """Do something with the store; what it says of failures becomes an error of ours."""
+        try:
+            return work()
+        except (OSError, pa.ArrowException) as error:
+            raise unreadable(self.directory, error, what="written") from error
+
+
+def download(uri: str, path: Path) -> None:
+    """Copy an object into a local file, a few MB at a time; blocks of zeros become holes.
+
+    Args:
+        uri: The object.
+        path: Where nothing is yet.
+
+    Raises:
+        RmqIndexError: The storage failed.
+        OSError: The local disk is full or broken.
+    """
+    filesystem, inner = open_filesystem(uri)
+    with path.open("xb") as target:
+        try:
+            source = filesystem.open_input_file(inner)
+            size = source.size()
+        except (OSError, pa.ArrowException) as error:
+            raise unreadable(uri, error, expected="the file's size") from error
+        for start in range(0, size, _COPY_BYTES):
+            try:
+                block = source.read_at(_COPY_BYTES, start)
+            except (OSError, pa.ArrowException) as error:
+                raise unreadable(uri, error, expected=f"bytes from {start} on") from error
+            if block.count(0) != len(block):
+                target.seek(start)
+                target.write(block)
+        target.truncate(size)
+
+
+def _finish(filesystem: pafs.FileSystem, inner: str, record: CommitRecord, started: float) -> None:
+    """Do what a commit has recorded, or what is left of it, and remove what it staged."""
+    staged = f"{inner}/{STAGING_PREFIX}{record.job}"
+    if record.committed:
+        names = {name for _, name, _ in record.new}
+        # What is continued comes first: new names must not be there before it.
+        for source, name, _ in sorted(record.new, key=lambda each: each[1] not in record.removed):
+            _check_lease(started)
+            filesystem.copy_file(f"{staged}/{source}", f"{inner}/{name}")
+        for name in record.removed:
+            if name not in names and _is_there(filesystem, f"{inner}/{name}"):
+                filesystem.delete_file(f"{inner}/{name}")
+    filesystem.delete_file(f"{staged}{COMMIT_SUFFIX}")
+    with contextlib.suppress(FileNotFoundError):
+        filesystem.delete_dir(staged)
+
+
+def _last_name_path(inner: str) -> str | None:
+    """Return where the last name of an emptied index is kept; a whole bucket has no such place."""
+    parent, _, name = inner.rpartition("/")
+    return f"{parent}/.{name}.rmqindex/{LAST_NAME}" if parent else None
+
+
+def _check_lease(started: float) -> None:
+    """Stop before others take the commit for abandoned."""
+    if time.monotonic() - started > _LEASE_SECONDS:
+        raise TimeoutError(f"the commit took longer than {_LEASE_SECONDS:.0f} s")
+
+
+def _store(filesystem: pafs.FileSystem, path: str, data: bytes) -> None:
+    with filesystem.open_output_stream(path) as stream:
+        stream.write(data)
+
+
+def _is_there(filesystem: pafs.FileSystem, path: str) -> bool:
+    return bool(filesystem.get_file_info(path).type == pafs.FileType.File)
+
+
+def _within(inner_path: str) -> pafs.FileSelector:
+    return pafs.FileSelector(inner_path, allow_not_found=True)

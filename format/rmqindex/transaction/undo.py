@@ -1,0 +1,269 @@
+"""Undoing what was appended to an IndexFile where it stands (spec: put).
+
+An append in place changes three things: entries behind the last one, the slots they hang in, and
+the header.
+What is needed to take it back is written down before: the header, and the old values of exactly
+those slots.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rmqindex.errors import RmqIndexError
+from rmqindex.geometry.header import IndexHeader
+from rmqindex.geometry.layout import (
+    ENTRY_SIZE,
+    FIRST_POSITION,
+    HEADER_SIZE,
+    INT32_MAX,
+    INT64_MAX,
+    INT64_MIN,
+    SLOT_DTYPE,
+    SLOT_SIZE,
+    Layout,
+)
+from rmqindex.storage.disk import naming
+from rmqindex.storage.own_files import open_regular
+
+if TYPE_CHECKING:
+    import io
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from rmqindex.storage.records import Fields
+
+__all__ = ["AppendRecord", "AppendUndo"]
+
+_ZEROS = bytes(1 << 20)
+_HEADER_TEXT = re.compile(f"[0-9a-f]{{{2 * HEADER_SIZE}}}")
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRecord:
+    """What is appended to which file: the part of the undo that a journal holds.
+
+    Attributes:
+        name: The file's name in its directory.
+        hash_slot_num: Its geometry.
+        index_num: Likewise.
+        header: Its 40 bytes of header before, in hexadecimal digits.
+        entries: How many entries are appended.
+        end_phy_offset: What the header says afterwards, bytes.
+        end_timestamp: Likewise, epoch milliseconds.
+        checksum: The CRC-32 of the old slots, as :meth:`AppendUndo.to_bytes` writes them.
+    """
+
+    name: str
+    hash_slot_num: int
+    index_num: int
+    header: str
+    entries: int
+    end_phy_offset: int
+    end_timestamp: int
+    checksum: int
+
+    @classmethod
+    def of(cls, fields: Fields) -> AppendRecord:
+        """Rebuild a record from :meth:`to_dict`.
+
+        Raises:
+            ValueError: A field is missing, or not what it should be.
+        """
+        record = cls(
+            name=fields.text("name"),
+            hash_slot_num=fields.integer("hash_slot_num", 0, INT32_MAX),
+            index_num=fields.integer("index_num", 0, INT32_MAX),
+            header=fields.text("header"),
+            entries=fields.integer("entries", 0, INT32_MAX),
+            end_phy_offset=fields.integer("end_phy_offset", INT64_MIN, INT64_MAX),
+            end_timestamp=fields.integer("end_timestamp", INT64_MIN, INT64_MAX),
+            checksum=fields.integer("checksum", 0, 2**32 - 1),
+        )
+        if not _HEADER_TEXT.fullmatch(record.header):
+            raise ValueError(
+                f"header: expected {HEADER_SIZE} bytes in hexadecimal digits, "
+                f"got {len(record.header)} characters"
+            )
+        if record.index_count > min(record.layout.index_num, INT32_MAX):
+            raise ValueError(f"entries: expected as many as fit, got {record.entries}")
+        return record
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the fields, as JSON can hold them."""
+        return asdict(self)
+
+    @property
+    def layout(self) -> Layout:
+        """The geometry of the file."""
+        return Layout(self.hash_slot_num, self.index_num)
+
+    @property
+    def old_bytes(self) -> bytes:
+        """The header before, as it stood in the file."""
+        return bytes.fromhex(self.header)
+
+    @property
+    def first_position(self) -> int:
+        """The position of the first entry that is appended."""
+        return max(IndexHeader.from_bytes(self.old_bytes).index_count, FIRST_POSITION)
+
+    @property
+    def index_count(self) -> int:
+        """What the header counts afterwards."""
+        return self.first_position + self.entries
+
+    def explains(self, header: bytes) -> bool:
+        """Tell whether a header is the one before or the one afterwards."""
+        found = IndexHeader.from_bytes(header)
+        return header == self.old_bytes or (
+            found.index_count == self.index_count
+            and found.end_phy_offset == self.end_phy_offset
+            and found.end_timestamp == self.end_timestamp
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AppendUndo:
+    """A record with the old slots.
+
+    Attributes:
+        record: What is appended.
+        numbers: int32, the slots that change, ascending.
+        values: int32, their old values, whatever these were.
+    """
+
+    record: AppendRecord
+    numbers: NDArray[np.int32]
+    values: NDArray[np.int32]
+
+    @classmethod
+    def planned(
+        cls,
+        name: str,
+        layout: Layout,
+        header: bytes,
+        entries: int,
+        end: tuple[int, int],
+        numbers: NDArray[np.int32],
+        values: NDArray[np.int32],
+    ) -> AppendUndo:
+        """Return the undo of an append that is to come.
+
+        Args:
+            name: The file's name in its directory.
+            layout: Its geometry.
+            header: Its header now, 40 bytes.
+            entries: How many are appended.
+            end: Offset and store time of the last one.
+            numbers: int32, the slots that change, ascending.
+            values: int32, what they hold now.
+        """
+        checksum = zlib.crc32(_slot_bytes(numbers, values))
+        record = AppendRecord(
+            name, layout.hash_slot_num, layout.index_num, header.hex(), entries, *end, checksum
+        )
+        return cls(record, numbers, values)
+
+    @classmethod
+    def without_slots(cls, record: AppendRecord) -> AppendUndo:
+        """Return the undo of an append that has changed no slot."""
+        return cls(record, np.empty(0, np.int32), np.empty(0, np.int32))
+
+    def to_bytes(self) -> bytes:
+        """Return the slots: first the numbers, then the values, as big-endian 32-bit integers."""
+        return _slot_bytes(self.numbers, self.values)
+
+    @classmethod
+    def of(cls, record: AppendRecord, slots: bytes) -> AppendUndo | None:
+        """Join a record with its slots; None where these are not the ones that it was made of."""
+        if zlib.crc32(slots) != record.checksum or len(slots) % (2 * SLOT_SIZE):
+            return None
+        both = np.frombuffer(slots, SLOT_DTYPE).astype(np.int32)
+        numbers, values = both[: len(both) // 2], both[len(both) // 2 :]
+        inside = (numbers >= 0) & (numbers < record.hash_slot_num)
+        if not inside.all() or not (numbers[1:] > numbers[:-1]).all():
+            return None
+        return cls(record, numbers, values)
+
+    def restore(self, path: Path) -> None:
+        """Give a file the bytes that it had; may die and be repeated at any point.
+
+        The places of the appended entries become zeros, as they are in every file that was
+        flushed to its end.
+
+        Args:
+            path: The file, whichever part of the append it has seen.
+
+        Raises:
+            RmqIndexError: Another program has written to the file since, or it is shorter than
+                the record says, or no file.
+            OSError: The disk is broken.
+        """
+        layout = self.record.layout
+        with (
+            naming(path),
+            os.fdopen(open_regular(path, os.O_RDWR), "r+b", buffering=0) as file,
+        ):
+            if os.fstat(file.fileno()).st_size < layout.file_size:
+                raise RmqIndexError(
+                    f"{path}: file size: expected at least {layout.file_size} bytes, as the "
+                    f"journal beside it says, got {os.fstat(file.fileno()).st_size}"
+                )
+            header = os.pread(file.fileno(), HEADER_SIZE, 0)
+            if len(header) < HEADER_SIZE or not self.record.explains(header):
+                raise RmqIndexError(
+                    f"{path}: expected the header that a write of ours left when it died, got "
+                    "another: the file was written by another program since, and undoing the write "
+                    "would harm that; rebuild the index"
+                )
+            for start, stop in _neighbours(self.numbers):
+                data = self.values[start:stop].astype(SLOT_DTYPE).tobytes()
+                _write(file, data, layout.slot_offset(int(self.numbers[start])))
+            _write(file, self.record.old_bytes, 0)
+            first = layout.entry_offset(self.record.first_position)
+            _clear(file, first, first + self.record.entries * ENTRY_SIZE)
+            os.fsync(file.fileno())
+
+
+def _slot_bytes(numbers: NDArray[np.int32], values: NDArray[np.int32]) -> bytes:
+    return np.concatenate([numbers, values]).astype(SLOT_DTYPE).tobytes()
+
+
+def _neighbours(numbers: NDArray[np.int32]) -> Iterator[tuple[int, int]]:
+    """Yield the runs of slots that stand side by side, as places in ``numbers``."""
+    if not len(numbers):
+        return
+    cuts = (np.flatnonzero(np.diff(numbers) != 1) + 1).tolist()
+    yield from zip([0, *cuts], [*cuts, len(numbers)], strict=True)
+
+
+def _clear(file: io.FileIO, start: int, stop: int) -> None:
+    """Fill a range with zeros where it is not a hole."""
+    size = os.fstat(file.fileno()).st_size
+    stop = min(stop, size)
+    while start < stop:
+        try:
+            start = os.lseek(file.fileno(), start, os.SEEK_DATA)
+        except OSError:  # nothing but a hole follows
+            return
+        end = min(os.lseek(file.fileno(), start, os.SEEK_HOLE), stop)
+        while start < end:
+            length = min(len(_ZEROS), end - start)
+            _write(file, _ZEROS[:length], start)
+            start += length
+
+
+def _write(file: io.FileIO, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(file.fileno(), view, offset)
+        view, offset = view[written:], offset + written

@@ -1,0 +1,116 @@
+"""The names that an index directory has used: no new file takes one of them again.
+
+A reader, a cached path or an offset of a stream may still hold a name whose file is gone.
+The files that are there tell the names, since new ones always come after them; a commit that leaves
+no later name than one it removes, such as an overwrite without rows, keeps that name in a file.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pyarrow.fs as pafs
+
+from rmqindex.errors import RmqIndexError
+from rmqindex.storage.disk import sync_directory
+from rmqindex.storage.own_files import check_size, read_own, write_own
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+__all__ = [
+    "LAST_NAME",
+    "NEXT_LAST_NAME",
+    "forget_last_name",
+    "greatest",
+    "keep_last_name",
+    "last_used",
+    "read_last_name",
+    "read_remote_last_name",
+]
+
+#: The file, in the staging root.
+LAST_NAME = "last-name"
+#: The same while it is written.
+NEXT_LAST_NAME = "last-name.next"
+_NAME = re.compile(r"[0-9]{17}")
+_MAX_BYTES = 64
+_WHAT = "the last name of an emptied index"
+_REMEDY = "remove it; new files may then take names that were used before"
+
+
+def greatest(names: Iterable[str]) -> str | None:
+    """Return the greatest name of 17 digits, as all new ones have; None for none."""
+    return max((name for name in names if _NAME.fullmatch(name)), default=None)
+
+
+def last_used(there: Sequence[str], recorded: Iterable[str], *, replaced: bool) -> str | None:
+    """Return the name after which new ones must come; None for any.
+
+    Args:
+        there: The names of the IndexFiles that are there, in the broker's order.
+        recorded: Names that are known to have been used, there or not.
+        replaced: Whether all that are there go: their order does not matter then, and no new name
+            is one of another length.
+    """
+    last = greatest([*there, *recorded])
+    if replaced or not there:
+        return last
+    return there[-1] if last is None else max(there[-1], last)
+
+
+def keep_last_name(root: Path, present: Iterable[str], left: Iterable[str]) -> None:
+    """Keep the last name before a commit that removes it and adds none after it.
+
+    Args:
+        root: The staging root, locked.
+        present: What the index directory holds before the commit.
+        left: What it holds afterwards.
+    """
+    before, after = greatest(present), greatest(left)
+    kept = read_last_name(root)
+    if before is not None and before > max(after or "", kept or ""):
+        write_own(root / NEXT_LAST_NAME, before.encode())
+        (root / NEXT_LAST_NAME).replace(root / LAST_NAME)
+        sync_directory(root)
+
+
+def forget_last_name(root: Path, left: Iterable[str]) -> None:
+    """Remove what :func:`keep_last_name` has kept, where a later name is there after a commit."""
+    after, kept = greatest(left), read_last_name(root)
+    if kept is not None and after is not None and after > kept:
+        (root / LAST_NAME).unlink()
+
+
+def read_last_name(root: Path) -> str | None:
+    """Return the name that was kept; None for none.
+
+    Raises:
+        RmqIndexError: The file holds something else.
+    """
+    path = root / LAST_NAME
+    data = read_own(path, _MAX_BYTES, _WHAT, _REMEDY)
+    return None if data is None else _parse(str(path), data)
+
+
+def read_remote_last_name(filesystem: pafs.FileSystem, path: str) -> str | None:
+    """Return the name that was kept in an object store; None for none.
+
+    Raises:
+        OSError: The storage failed.
+        RmqIndexError: The object holds something else.
+    """
+    if filesystem.get_file_info(path).type == pafs.FileType.NotFound:
+        return None
+    with filesystem.open_input_file(path) as file:
+        check_size(path, file.size(), _MAX_BYTES, _WHAT, _REMEDY)
+        return _parse(path, file.read(_MAX_BYTES))
+
+
+def _parse(path: str, data: bytes) -> str:
+    name = data.decode("ascii", "replace")
+    if not _NAME.fullmatch(name):
+        raise RmqIndexError(f"{path}: expected {_WHAT}, 17 digits, got {name!r}; {_REMEDY}")
+    return name
