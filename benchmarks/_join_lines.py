@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from benchmarks._context import Context
-    from pyspark_rmqindex.scan.partitions import FileSlice
+    from pyspark_rmqindex.files.slices import FileSlice
 
 __all__ = ["crossover", "join", "join_few"]
 

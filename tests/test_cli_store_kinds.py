@@ -12,7 +12,7 @@ from tests.store_kinds import KINDS, bytes_of, copy_store, told, units_of
 
 import rmqindex
 from rmqindex import CommitLog, ConsumeQueue, IndexDirectory, IndexFile, Layout, RmqIndexError
-from rmqindex.storage import sources
+from rmqindex.storage import filesystem
 
 ROCKSDB_QUEUES = ("rocksdb_queue", "separate_path", "rocksdb_alone", "rocksdb_killed")
 NO_INDEX_FILES = ("rocksdb_index_alone", "rocksdb_alone", "rocksdb_killed")
@@ -282,7 +282,7 @@ class TestConsumeQueues:
             inner = folder.removeprefix("store://root").strip("/")
             return pafs.SubTreeFileSystem(str(store), pafs.LocalFileSystem()), inner
 
-        monkeypatch.setattr(sources, "_filesystem", connect)
+        monkeypatch.setattr(filesystem, "_filesystem", connect)
         assert run("cat", "store://root/commitlog", "0", "--raw") == (0, "body 0", "")
         code, _, err = run("cat", "store://root/commitlog", "UNIQ0003")
         assert (code, "unique keys are found in local stores alone" in err) == (2, True)

@@ -19,5 +19,5 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401  (a module attribute can be a
         ImportError: PySpark has no data sources in Python, or is not there.
     """
     if name == "DefaultSource":
-        return source_class("_message_source", "MessageSource")
+        return source_class("source.messages", "MessageSource")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

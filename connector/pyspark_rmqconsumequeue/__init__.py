@@ -19,5 +19,5 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401  (a module attribute can be a
         ImportError: PySpark has no data sources in Python, or is not there.
     """
     if name == "DefaultSource":
-        return source_class("_queue_source", "QueueSource")
+        return source_class("source.queues", "QueueSource")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING, Any
 from pyspark_rmqindex.spark_version import check_spark, source_class
 
 if TYPE_CHECKING:
+    from pyspark_rmqindex.api.registration import register
     from pyspark_rmqindex.api.table import last_plan, table
     from pyspark_rmqindex.join.lookup import lookup
     from pyspark_rmqindex.scan.plan_log import ScanPlan
     from pyspark_rmqindex.source.index import DefaultSource
-    from pyspark_rmqindex.sql.functions import register
     from pyspark_rmqindex.write.write_index import write_index
 
 __all__ = ["DefaultSource", "ScanPlan", "last_plan", "lookup", "register", "table", "write_index"]
 
 _HOMES = {
-    "DefaultSource": "_source",
-    "ScanPlan": "_record",
-    "last_plan": "_table",
-    "lookup": "_lookup",
-    "register": "_sql",
-    "table": "_table",
-    "write_index": "_write_index",
+    "DefaultSource": "source.index",
+    "ScanPlan": "scan.plan_log",
+    "last_plan": "api.table",
+    "lookup": "join.lookup",
+    "register": "api.registration",
+    "table": "api.table",
+    "write_index": "write.write_index",
 }
 
 

@@ -61,7 +61,7 @@ def source_class(module: str, name: str) -> type[DataSource]:
     """
     told = refusal()
     try:
-        home = import_module(f"{__package__}.{module if told is None else '_refused_source'}")
+        home = import_module(f"{__package__}.{module if told is None else 'source.refused'}")
     except ModuleNotFoundError as error:
         if told is None:
             raise

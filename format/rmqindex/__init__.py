@@ -12,7 +12,6 @@ from rmqindex.commitlog.bodies import (
     inner_messages,
 )
 from rmqindex.commitlog.files import LogFile
-from rmqindex.commitlog.layout import COMMITLOG_SCHEMA
 from rmqindex.commitlog.log import MATCH_STATES, CommitLog
 from rmqindex.commitlog.message_ids import (
     GrpcMessageId,
@@ -23,14 +22,13 @@ from rmqindex.commitlog.message_ids import (
     decode_uniq_key,
 )
 from rmqindex.commitlog.properties import parse_properties, property_pairs
-from rmqindex.consumequeue.layout import CONSUME_QUEUE_SCHEMA
 from rmqindex.consumequeue.paths import QueueFile
 from rmqindex.consumequeue.reader import ConsumeQueue
 from rmqindex.consumequeue.rebuild import QueueRebuildResult, rebuild_consume_queues
 from rmqindex.errors import CorruptCommitLogError, CorruptIndexError, RmqIndexError
-from rmqindex.geometry.header import IndexHeader
-from rmqindex.geometry.layout import Layout
+from rmqindex.header import IndexHeader
 from rmqindex.indexfile.decoding import ENTRY_SCHEMA
+from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.indexfile.writer import IndexFileWriter
 from rmqindex.keys.hash_set import HashSet
@@ -45,6 +43,8 @@ from rmqindex.query.explain import (
     explain_lookup,
 )
 from rmqindex.query.index_directory import IndexDirectory, QueryOffsetResult
+from rmqindex.queue_layout import CONSUME_QUEUE_SCHEMA
+from rmqindex.record_layout import COMMITLOG_SCHEMA
 from rmqindex.store.checkpoint import StoreCheckpoint
 from rmqindex.store.cover import cover_index
 from rmqindex.store.sample import sample_store

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from rmqindex.geometry.layout import INT64_MAX, INT64_MIN
+from rmqindex.layout import INT64_MAX, INT64_MIN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,11 +20,12 @@ from rich.table import Table
 
 from rmqindex.commitlog.properties import parse_properties
 from rmqindex.errors import CorruptIndexError, RmqIndexError
-from rmqindex.geometry.layout import HEADER_SIZE, Layout
+from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.indexfile.writer import IndexFileWriter
 from rmqindex.keys.hashing import key_hash, key_hashes
 from rmqindex.keys.message_keys import message_keys
+from rmqindex.layout import HEADER_SIZE
 from rmqindex.output.tables import make_console
 from rmqindex.query.index_directory import IndexDirectory
 from rmqindex.storage.records import RecordKind

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
-from rmqindex.geometry.layout import INT64_MAX
+from rmqindex.layout import INT64_MAX
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

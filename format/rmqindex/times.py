@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from rmqindex.geometry.layout import INT64_MAX, INT64_MIN
+from rmqindex.layout import INT64_MAX, INT64_MIN
 from rmqindex.time_units import to_milliseconds
 
 __all__ = ["format_millis", "parse_millis"]

@@ -7,7 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from rmqindex import CommitLog, ConsumeQueue, Layout
-from rmqindex.consumequeue.layout import QUEUE_FOLDER, SCHEDULE_TOPIC
+from rmqindex.folders import QUEUE_FOLDER
+from rmqindex.queue_layout import SCHEDULE_TOPIC
 
 from . import scenario, truth
 

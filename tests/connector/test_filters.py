@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from pyspark_rmqindex.scan.filters import (
+from pyspark_rmqindex.filters.filters import (
     MAX_PAIRS,
     NOTHING,
     Range,

@@ -10,9 +10,9 @@ import pytest
 from pyspark_rmqindex.files import listing as listing_module
 from pyspark_rmqindex.files.listing import list_files, list_slices, open_slice
 from pyspark_rmqindex.options.options import read_options
-from pyspark_rmqindex.stream import listing as listing_module
+from pyspark_rmqindex.stream import listing as stream_listing
 from rmqindex import IndexFileWriter, Layout, RmqIndexError
-from rmqindex.storage import sources, steady
+from rmqindex.storage import filesystem, steady
 from rmqindex.transaction.journal import staging_root
 
 LAYOUT = Layout(97, 200)
@@ -28,7 +28,7 @@ def far(tmp_path, monkeypatch):
             "://bucket"
         )[2].strip("/")
 
-    monkeypatch.setattr(sources, "_filesystem", connect)
+    monkeypatch.setattr(filesystem, "_filesystem", connect)
     return "far://bucket/", tmp_path
 
 
@@ -191,9 +191,9 @@ def test_files_that_come_all_the_time_are_an_error_that_names_the_path(tmp_path,
 def test_a_stream_refuses_files_that_come_all_the_time(tmp_path, monkeypatch):
     """Its look at the directories is never the same twice, and is not returned as it came last."""
     write(tmp_path, "0")
-    listings = always_changing(monkeypatch, listing_module, tmp_path)
+    listings = always_changing(monkeypatch, stream_listing, tmp_path)
     with pytest.raises(RmqIndexError, match=rf"{tmp_path}: expected one reading .* files came"):
-        listing_module.Directories(read_options({"path": str(tmp_path)})).look({})
+        stream_listing.Directories(read_options({"path": str(tmp_path)})).look({})
     assert len(listings) >= 5
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pyspark_rmqindex.files.slices import FileSlice
 from pyspark_rmqindex.join.cost import (
     STRATEGIES,
     crossover,
@@ -12,8 +13,8 @@ from pyspark_rmqindex.join.cost import (
     probe_cost,
     scan_cost,
 )
-from pyspark_rmqindex.scan.partitions import FileSlice
-from rmqindex.storage.identity import FileIdentity, Fingerprint
+from rmqindex.indexfile.fingerprint import Fingerprint
+from rmqindex.storage.identity import FileIdentity
 
 
 def file_of(entries, slots):

@@ -11,15 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyspark_rmqindex.files.slices import FileSlice
+from pyspark_rmqindex.filters.batches import keep
+from pyspark_rmqindex.filters.filters import NOTHING, Range, Wanted
 from pyspark_rmqindex.options.options import read_options
-from pyspark_rmqindex.scan.batches import keep
-from pyspark_rmqindex.scan.filters import NOTHING, Range, Wanted
-from pyspark_rmqindex.scan.partitions import FileSlice, Query
+from pyspark_rmqindex.scan.partitions import Query
 from pyspark_rmqindex.scan.planning import Packing, apportion, matching_pairs, prune
 from pyspark_rmqindex.scan.reader import plan_files, wanted_by
 from pyspark_rmqindex.scan.verification import may_hold
 from rmqindex import index_key, key_hash
-from rmqindex.storage.identity import FileIdentity, Fingerprint
+from rmqindex.indexfile.fingerprint import Fingerprint
+from rmqindex.storage.identity import FileIdentity
 
 
 def a_file(entries, begin_timestamp=1000, name="f"):

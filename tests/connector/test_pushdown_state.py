@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_rmqindex.filters.filters import MAX_PAIRS, Range, Wanted
 from pyspark_rmqindex.scan import pushdown
-from pyspark_rmqindex.scan.filters import MAX_PAIRS, Range, Wanted
 from pyspark_rmqindex.scan.plan_log import ScanPlan, plan_from_schema, plan_schema, record_plan
 from pyspark_rmqindex.scan.pushdown import check_generation, create_state, locked_state
 from rmqindex import RmqIndexError

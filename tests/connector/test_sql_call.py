@@ -17,7 +17,7 @@ from pyspark.sql.types import (
 )
 from pyspark.sql.udtf import AnalyzeArgument
 
-from pyspark_rmqindex.scan.filters import EVERYTHING, Range
+from pyspark_rmqindex.filters.filters import EVERYTHING, Range
 from pyspark_rmqindex.scan.partitions import IndexPartition, Query
 from pyspark_rmqindex.scan.reader import IndexReader
 from pyspark_rmqindex.sql import key_finder

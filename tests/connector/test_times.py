@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pyspark_rmqindex.options.bounds import planned_bound
 from pyspark_rmqindex.options.times import LocalTime, microseconds_of, parse_time, system_zone
-from rmqindex.geometry.layout import INT64_MAX, INT64_MIN
+from rmqindex.layout import INT64_MAX, INT64_MIN
 
 DAY = 1704067200  # 2024-01-01 in UTC
 

@@ -8,7 +8,6 @@ from dataclasses import asdict
 import pytest
 
 from damage import DAMAGES, damaged
-from pyspark_rmqindex.files.patterns import expand, matcher
 from pyspark_rmqindex.scan.plan_log import ScanPlan, plan_from_schema, plan_schema, record_plan
 from pyspark_rmqindex.scan.pushdown import locked_state
 from pyspark_rmqindex.stream.commit import StreamBatch, commit_batch, staging_of
@@ -16,6 +15,7 @@ from pyspark_rmqindex.stream.offsets import offsets_from_json
 from pyspark_rmqindex.write.job import write_options
 from rmqindex import RmqIndexError
 from rmqindex.store.names import zone_of
+from rmqindex.store.patterns import expand, matcher
 from rmqindex.transaction.journal import staging_root
 from rmqindex.transaction.owner import Owner
 

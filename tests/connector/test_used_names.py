@@ -11,7 +11,7 @@ from test_s3_write import write
 
 from rmqindex import RmqIndexError, rebuild_index, sample_store
 from rmqindex.bulk.relayout import expire_index, relayout_index
-from rmqindex.geometry.layout import Layout
+from rmqindex.indexfile.geometry import Layout
 from rmqindex.store.names import timestamp_name, zone_of
 from rmqindex.store.paths import index_files
 from rmqindex.transaction.used_names import LAST_NAME

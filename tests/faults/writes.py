@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql.types import IntegerType, LongType, StructType
 
 import rmqindex
-from pyspark_rmqindex.stream import writer as writer_module
+from pyspark_rmqindex.stream import writer as stream_writer
 from pyspark_rmqindex.stream.commit import StreamBatch
 from pyspark_rmqindex.stream.writer import IndexStreamWriter
 from pyspark_rmqindex.write import write_index as write_index_module
@@ -166,12 +166,12 @@ def play_write_index(folder, offsets=ADDED, *, mode="append", few=False, **given
 def stream(folder, until=BATCHES, *, inline=None):
     """Play a query with a checkpoint: batches from the first that it does not know as done."""
     if inline is not None:
-        writer_module._INLINE_ROWS = inline
+        stream_writer._INLINE_ROWS = inline
     checkpoint = folder / "commits"
     done = int(checkpoint.read_text()) if checkpoint.exists() else 0
     given = options_of(folder, on_indexed="error")
     for number in range(done, until):
-        writer_module.task_batch = lambda number=number: StreamBatch("query", number)
+        stream_writer.task_batch = lambda number=number: StreamBatch("query", number)
         writer = IndexStreamWriter(SCHEMA, False, given)
         tasks = [
             partial(writer.write, iter([batch_of(part)])) for part in parts_of(rows_in(number))

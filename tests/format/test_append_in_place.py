@@ -27,7 +27,7 @@ from rmqindex import (
     verify,
 )
 from rmqindex.indexfile.append_in_place import InPlaceAppend
-from rmqindex.storage.sources import open_source
+from rmqindex.indexfile.committed import open_index_source
 from rmqindex.transaction.journal import Staging, effective_listing, staging_root, unfinished_append
 from rmqindex.transaction.owner import Owner
 
@@ -270,7 +270,7 @@ class TestReaders:
         findings = verify(directory, layout=LAYOUT).to_pylist()
         unfinished(directory, ADDED, monkeypatch, stop_after)
         assert seen(directory) == state
-        with open_source(directory / NAME) as source:
+        with open_index_source(directory / NAME) as source:
             assert bytes(source.read(0, 68)) == old[:68]
             assert bytes(source.header()) == old[:40]
             for start in range(0, len(old) - 9, 3):

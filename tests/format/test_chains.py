@@ -10,7 +10,7 @@ from strategies import BEGIN, broker_files, key_hashes
 
 from rmqindex import IndexHeader, Layout
 from rmqindex.indexfile.chains import find
-from rmqindex.storage.sources import open_source
+from rmqindex.indexfile.committed import open_index_source
 from twin import BrokerFile
 
 
@@ -25,7 +25,7 @@ def walk(folder, oracle, hashes, *, limit=None, max_steps=10**6):
     path = folder / "100"
     path.write_bytes(bytes(oracle.data))
     header = IndexHeader.from_bytes(oracle.data)
-    with open_source(path) as source:
+    with open_index_source(path) as source:
         return find(
             source,
             Layout(oracle.hash_slot_num, oracle.index_num),

@@ -21,7 +21,7 @@ from commitlog_encoder import (
 )
 from rmqindex import COMMITLOG_SCHEMA, CommitLog, CorruptCommitLogError, LogFile, RmqIndexError
 from rmqindex.commitlog import walk
-from rmqindex.commitlog.layout import PROPERTY_CRC32
+from rmqindex.record_layout import PROPERTY_CRC32
 
 V6 = bytes.fromhex("20010db8000000000000000000000005")
 REBUILD = ["topic", "uniq_key", "keys", "sys_flag", "phy_offset", "store_timestamp"]

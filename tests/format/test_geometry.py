@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from strategies import BEGIN, damaged_files
 
 from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError, sample_store
-from rmqindex.geometry.inference import infer_layout
-from rmqindex.storage.sources import open_source
+from rmqindex.indexfile.committed import open_index_source
+from rmqindex.indexfile.geometry import infer_layout
 from twin import INT_MAX, BrokerFile
 from vectors import GOLDEN
 
@@ -217,7 +217,7 @@ class TestRemote:
         """Four entries a slot, from a few small reads."""
         write(tmp_path, random_file(100, 400, 90).data, "100")
         filesystem = pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem())
-        with open_source("100", filesystem=filesystem) as source:
+        with open_index_source("100", filesystem=filesystem) as source:
             assert infer_layout(source) == Layout(100, 400)
 
     def test_other_shapes_are_asked_for(self, tmp_path):
@@ -225,7 +225,7 @@ class TestRemote:
         write(tmp_path, random_file(93, 171, 90).data, "100")
         filesystem = pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem())
         with (
-            open_source("100", filesystem=filesystem) as source,
+            open_index_source("100", filesystem=filesystem) as source,
             pytest.raises(RmqIndexError, match="in local files only; say which with maxHash"),
         ):
             infer_layout(source)

@@ -12,7 +12,8 @@ import pytest
 
 from rmqindex import IndexFile, IndexFileWriter, Layout
 from rmqindex.indexfile.append_in_place import InPlaceAppend
-from rmqindex.storage.identity import FileIdentity, Fingerprint
+from rmqindex.indexfile.fingerprint import Fingerprint
+from rmqindex.storage.identity import FileIdentity
 from rmqindex.transaction.journal import Staging
 from rmqindex.transaction.owner import Owner
 from twin import BrokerFile

@@ -24,7 +24,7 @@ from rmqindex import (
     salvage,
     verify,
 )
-from rmqindex.storage.sources import open_source
+from rmqindex.indexfile.committed import open_index_source
 
 MIB = 1 << 20
 LARGEST = 2**31 - 1
@@ -109,7 +109,7 @@ class TestIndexFiles:
         path = index_file(
             tmp_path, IndexHeader(1, 2, 0, 0, 1, 3), layout.file_size, struct.pack(">i", 2)
         )
-        with open_source(path) as source:
+        with open_index_source(path) as source:
             read, total = source.read, [0]
 
             def counted(offset, length):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqindex import RmqIndexError
-from rmqindex.storage import steady
+from rmqindex.storage import filesystem, steady
 from rmqindex.store import paths
 from rmqindex.transaction import directories
 
@@ -252,14 +252,12 @@ class TestRemote:
         """The sample store under a URI."""
         import pyarrow.fs as pafs
 
-        from rmqindex.storage import sources
-
         def connect(folder, query):
             assert query == "?region=x"
             inner = folder.removeprefix("store://root").strip("/")
             return pafs.SubTreeFileSystem(str(store), pafs.LocalFileSystem()), inner
 
-        monkeypatch.setattr(sources, "_filesystem", connect)
+        monkeypatch.setattr(filesystem, "_filesystem", connect)
         return "store://root/{}?region=x"
 
     def test_a_directory_is_listed(self, remote, store):

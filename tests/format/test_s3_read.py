@@ -18,6 +18,7 @@ from rmqindex import (
     index_key,
     key_hash,
 )
+from rmqindex.storage.opening import open_source
 from rmqindex.storage.s3 import (
     S3Settings,
     check_no_secret,
@@ -26,7 +27,6 @@ from rmqindex.storage.s3 import (
     shown,
     using,
 )
-from rmqindex.storage.sources import open_source
 from rmqindex.store.paths import index_files
 from s3_server import ACCESS_KEY, SECRET_KEY, SECRETS, SESSION_TOKEN
 

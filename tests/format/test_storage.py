@@ -13,7 +13,7 @@ from stores import CountingHandler
 from strategies import BEGIN
 
 from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
-from rmqindex.storage import sources as storage
+from rmqindex.storage import opening as storage
 from twin import BrokerFile
 
 LAYOUT = Layout(64, 300)
@@ -261,11 +261,11 @@ class TestRemote:
 
     def test_a_uri_is_split_into_folder_name_and_query(self):
         """All files of a folder share one connection; Hadoop's names of S3 are known."""
-        assert storage._split("s3a://bucket/a/b?region=x") == (
+        assert storage.split_uri("s3a://bucket/a/b?region=x") == (
             "s3a",
             "bucket/a",
             "b",
             "?region=x",
         )
-        assert storage._split("hdfs://host:1/a/") == ("hdfs", "host:1", "a", "")
-        assert storage._split("s3://bucket") == ("s3", "bucket", "", "")
+        assert storage.split_uri("hdfs://host:1/a/") == ("hdfs", "host:1", "a", "")
+        assert storage.split_uri("s3://bucket") == ("s3", "bucket", "", "")

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rmqindex import IndexFile, IndexFileWriter, Layout
-from rmqindex.geometry.layout import INT64_MAX, INT64_MIN
+from rmqindex.layout import INT64_MAX, INT64_MIN
 from rmqindex.time_units import LAST_MILLISECOND, to_microseconds, to_milliseconds
 from rmqindex.times import format_millis, parse_millis
 

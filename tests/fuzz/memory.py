@@ -12,8 +12,10 @@ from unittest import mock
 
 import rmqindex  # noqa: F401  (its modules are looked through below)
 from rmqindex import RmqIndexError
+from rmqindex.indexfile.committed import _ExtendedSource
 from rmqindex.storage.identity import FileIdentity
-from rmqindex.storage.sources import ByteSource, _ExtendedSource, _LocalSource
+from rmqindex.storage.local import LocalSource
+from rmqindex.storage.source import ByteSource
 
 # What a decoder may allocate beyond what the process has, bytes: far more than any input holds.
 _ROOM = 1 << 30
@@ -24,7 +26,7 @@ _SECONDS = 60
 FILES: dict[str, bytes] = {}
 
 
-class MemorySource(_LocalSource):
+class MemorySource(LocalSource):
     """A file of :data:`FILES`, read as a mapped one; there is no journal beside it."""
 
     def __init__(self, path, data, *, remote=False):

@@ -18,7 +18,7 @@ from kaitaistruct import KaitaiStream
 
 import spectext
 from rmqindex import CorruptIndexError, IndexFile, IndexHeader, Layout, sample_store
-from rmqindex.geometry.layout import SLOT_DTYPE
+from rmqindex.layout import SLOT_DTYPE
 
 if TYPE_CHECKING:
     from types import ModuleType

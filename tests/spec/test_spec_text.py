@@ -8,12 +8,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pytest
+from rmqindex.geometry import layout as layout_module
 
 import oracle
 import spectext
-from rmqindex.geometry import layout as layout_module
-from rmqindex.geometry.layout import ENTRY_DTYPE, HEADER_DTYPE, SLOT_DTYPE
 from rmqindex.keys import hashing, message_keys
+from rmqindex.layout import ENTRY_DTYPE, HEADER_DTYPE, SLOT_DTYPE
 from rmqindex.store import checkpoint as checkpoint_module
 from rmqindex.store import contents
 

@@ -9,7 +9,25 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark_rmqindex.files.patterns import (
+from pyspark_rmqindex.files.planned import changed_error
+from pyspark_rmqindex.files.slices import FileSlice
+from pyspark_rmqindex.files.stores import store_of
+from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
+from rmqindex.folders import INDEX_FOLDER, ROCKSDB_STORE_FOLDER, STORE_FOLDERS
+from rmqindex.indexfile.committed import open_index_source
+from rmqindex.layout import FIRST_POSITION
+from rmqindex.storage.location import is_remote, local_path
+from rmqindex.storage.s3 import carried
+from rmqindex.storage.steady import UnsteadyError, read_steady
+from rmqindex.store.contents import refuse_rocksdb_index
+from rmqindex.store.paths import (
+    directory_entries,
+    exists,
+    is_index_name,
+    list_index_files,
+    resolve,
+)
+from rmqindex.store.patterns import (
     Hit,
     broker_order,
     entries_or_none,
@@ -18,23 +36,6 @@ from pyspark_rmqindex.files.patterns import (
     is_hidden,
     listed,
     matcher,
-)
-from pyspark_rmqindex.files.planned import changed_error
-from pyspark_rmqindex.files.stores import store_of
-from pyspark_rmqindex.scan.partitions import FileSlice
-from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
-from rmqindex.geometry.layout import FIRST_POSITION
-from rmqindex.storage.s3 import carried
-from rmqindex.storage.sources import is_remote, local_path, open_source
-from rmqindex.storage.steady import UnsteadyError, read_steady
-from rmqindex.store.contents import refuse_rocksdb_index
-from rmqindex.store.folders import INDEX_FOLDER, ROCKSDB_STORE_FOLDER, STORE_FOLDERS
-from rmqindex.store.paths import (
-    directory_entries,
-    exists,
-    is_index_name,
-    list_index_files,
-    resolve,
 )
 from rmqindex.transaction.journal import effective_listing
 
@@ -162,7 +163,7 @@ def _planned_file(each: FileSlice, options: ReadOptions) -> IndexFile | None:
 
 def _is_planned(path: str, each: FileSlice) -> bool:
     """Return whether a file that cannot be decoded is the planned one all the same."""
-    with open_source(path) as source:
+    with open_index_source(path) as source:
         return each.fingerprint.identity.names_same(source.identity)
 
 

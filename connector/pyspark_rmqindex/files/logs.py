@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from pyspark_rmqindex.options.options import AUTO
-from rmqindex.storage.sources import is_remote, local_path
+from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER, MULTI_PATH_SPLITTER
+from rmqindex.storage.location import is_remote, local_path
 from rmqindex.store.contents import dledger_data
-from rmqindex.store.folders import COMMITLOG_FOLDER, INDEX_FOLDER, MULTI_PATH_SPLITTER
 from rmqindex.store.paths import exists
 
 __all__ = ["absolute_log", "find_log", "folder_of", "last_name"]

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow.compute as pc
 
 from pyspark_rmqindex.files.logs import absolute_log, folder_of, last_name
-from pyspark_rmqindex.files.patterns import entries_or_none, expand, has_pattern
 from rmqindex import RmqIndexError
-from rmqindex.commitlog.layout import FILE_NAME_DIGITS
-from rmqindex.keys.utf8 import bytes_at, not_utf8
-from rmqindex.storage.sources import is_remote, local_path
-from rmqindex.store.folders import (
+from rmqindex.folders import (
     COMMITLOG_FOLDER,
     DLEDGER_PREFIX,
     INDEX_FOLDER,
     MULTI_PATH_SPLITTER,
     STORE_FOLDERS,
 )
+from rmqindex.keys.utf8 import bytes_at, not_utf8
+from rmqindex.record_layout import FILE_NAME_DIGITS
+from rmqindex.storage.location import is_remote, local_path
 from rmqindex.store.paths import exists
+from rmqindex.store.patterns import entries_or_none, expand, has_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal
 
-from rmqindex.geometry.layout import ENTRY_SIZE
+from rmqindex.layout import ENTRY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyspark_rmqindex.scan.partitions import FileSlice
+    from pyspark_rmqindex.files.slices import FileSlice
 
 __all__ = [
     "STRATEGIES",

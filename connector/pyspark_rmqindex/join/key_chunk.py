@@ -19,10 +19,10 @@ from typing import IO, TYPE_CHECKING, Self
 import numpy as np
 import pyarrow as pa
 
+from pyspark_rmqindex.filters.batches import MAX_ROWS, united
 from pyspark_rmqindex.join.key_hashes import hash_known
-from pyspark_rmqindex.scan.batches import MAX_ROWS, united
 from rmqindex import HashSet
-from rmqindex.geometry.layout import INT64_MAX, INT64_MIN
+from rmqindex.layout import INT64_MAX, INT64_MIN
 from rmqindex.time_units import to_milliseconds
 
 if TYPE_CHECKING:

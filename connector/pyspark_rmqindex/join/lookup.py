@@ -12,21 +12,21 @@ import pyarrow as pa
 from pyspark.sql.types import DataType, StringType, StructType, TimestampType
 
 from pyspark_rmqindex.files.listing import Listing, list_slices
+from pyspark_rmqindex.files.slices import FileSlice
+from pyspark_rmqindex.filters.filters import Range, Wanted
 from pyspark_rmqindex.join.cost import STRATEGIES, Strategy, crossover, lookup_cost
 from pyspark_rmqindex.join.key_chunk import KeyColumns
 from pyspark_rmqindex.join.task import HOWS, How, LookupTask
 from pyspark_rmqindex.options.bounds import planned_bound
 from pyspark_rmqindex.options.options import AUTO, option_text, read_options
-from pyspark_rmqindex.scan.filters import Range, Wanted
-from pyspark_rmqindex.scan.partitions import FileSlice
 from pyspark_rmqindex.scan.plan_log import log_plan
 from pyspark_rmqindex.scan.planning import prune
 from pyspark_rmqindex.scan.reader import with_logs
 from pyspark_rmqindex.schema import full_schema
 from rmqindex.commitlog.planned_log import PlannedLog
-from rmqindex.storage.identity import Fingerprint
+from rmqindex.indexfile.fingerprint import Fingerprint
+from rmqindex.storage.location import is_remote
 from rmqindex.storage.s3 import using
-from rmqindex.storage.sources import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -17,15 +17,15 @@ import pyarrow.compute as pc
 
 from pyspark_rmqindex.files.listing import open_slice
 from pyspark_rmqindex.files.planned import as_planned
+from pyspark_rmqindex.filters.batches import BatchBuilder, keep, merge
+from pyspark_rmqindex.filters.filters import EVERYTHING, Range
 from pyspark_rmqindex.join.cost import Strategy, is_scanned
 from pyspark_rmqindex.join.key_chunk import KeyChunk, KeyColumns, Limits
-from pyspark_rmqindex.scan.batches import BatchBuilder, keep, merge
-from pyspark_rmqindex.scan.filters import EVERYTHING, Range
 from pyspark_rmqindex.scan.plan_log import log_plan
 from pyspark_rmqindex.scan.verification import VERIFIED, Verifier, may_hold, settled
 from pyspark_rmqindex.schema import MATCH_COLUMN
+from rmqindex.storage.location import is_remote
 from rmqindex.storage.s3 import iterated_with
-from rmqindex.storage.sources import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql.types import StructType
 
+    from pyspark_rmqindex.files.slices import FileSlice
     from pyspark_rmqindex.options.options import ReadOptions
-    from pyspark_rmqindex.scan.partitions import FileSlice
     from rmqindex import IndexFile
 
 __all__ = ["HOWS", "How", "LookupTask"]

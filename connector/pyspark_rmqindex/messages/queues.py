@@ -11,13 +11,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_rmqindex.files.planned import as_planned
+from pyspark_rmqindex.filters.batches import check_not_null
 from pyspark_rmqindex.options.reaching import reaching_s3
-from pyspark_rmqindex.scan.batches import check_not_null
 from pyspark_rmqindex.schema import arrow_schema
 from rmqindex import ConsumeQueue
 from rmqindex.consumequeue.reader import marked_queue_file, read_units
+from rmqindex.storage.location import is_remote, local_path
 from rmqindex.storage.s3 import carried, iterated_with
-from rmqindex.storage.sources import is_remote, local_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,12 +12,11 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_rmqindex.files.planned import as_planned
 from pyspark_rmqindex.files.stores import logs_of
+from pyspark_rmqindex.filters.batches import check_not_null, keep
+from pyspark_rmqindex.filters.filters import Range
 from pyspark_rmqindex.messages.columns import Messages, in_halves, log_columns
-from pyspark_rmqindex.options.bounds import planned_bound, task_bound
+from pyspark_rmqindex.options.bounds import LocalBound, planned_bound, task_bound
 from pyspark_rmqindex.options.reaching import reaching_s3
-from pyspark_rmqindex.scan.batches import check_not_null, keep
-from pyspark_rmqindex.scan.filters import Range
-from pyspark_rmqindex.scan.partitions import LocalBound
 from pyspark_rmqindex.schema import STORE_COLUMN, arrow_schema
 from rmqindex import CommitLog
 from rmqindex.commitlog.planned_log import marked_file

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from pyspark import TaskContext
 
 from pyspark_rmqindex.options.times import LocalTime, system_zone
-from pyspark_rmqindex.scan.partitions import LocalBound
 from rmqindex.time_units import to_milliseconds
 
-__all__ = ["EXECUTION_ID", "planned_bound", "task_bound"]
+if TYPE_CHECKING:
+    from pyspark_rmqindex.options.times import LocalTime
+
+__all__ = ["EXECUTION_ID", "LocalBound", "planned_bound", "task_bound"]
 
 EXECUTION_ID = "spark.sql.execution.id"
 _TIME_ZONE_CONF = "spark.sql.session.timeZone"
@@ -62,3 +67,17 @@ def task_bound(bound: LocalBound | None, *, up: bool) -> int | None:
             f"the text, or epoch milliseconds, or set {_TIME_ZONE_CONF}"
         )
     return to_milliseconds(bound.in_system_zone, up=up)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalBound:
+    """A bound of store time that only a task can place, since it knows the session's zone.
+
+    Attributes:
+        time: The wall-clock time.
+        in_system_zone: Microseconds since the epoch where the session keeps the default zone of
+            the driver's host; None where that zone is not plain.
+    """
+
+    time: LocalTime
+    in_system_zone: int | None

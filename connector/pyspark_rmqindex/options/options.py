@@ -9,14 +9,14 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from pyspark_rmqindex.files.patterns import has_pattern
 from pyspark_rmqindex.options.reaching import s3_settings_of
 from pyspark_rmqindex.options.times import LocalTime, parse_time
 from rmqindex import Layout
 from rmqindex.commitlog.bodies import MAX_BODY_SIZE
-from rmqindex.geometry.layout import INT32_MAX
+from rmqindex.layout import INT32_MAX
 from rmqindex.storage.s3 import S3Settings, check_no_secret
 from rmqindex.store.names import zone_of
+from rmqindex.store.patterns import has_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -10,17 +10,18 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_rmqindex.files.logs import absolute_log
-from pyspark_rmqindex.files.patterns import expand, has_pattern
 from pyspark_rmqindex.files.planned import as_planned
+from pyspark_rmqindex.filters.batches import check_not_null
 from pyspark_rmqindex.options.options import AUTO
 from pyspark_rmqindex.options.reaching import reaching_s3
-from pyspark_rmqindex.scan.batches import check_not_null
 from pyspark_rmqindex.schema import arrow_schema
 from rmqindex import CommitLog, RmqIndexError
-from rmqindex.audit.plan import plan_audit, run_audit, sibling_log
+from rmqindex.audit.plan import plan_audit, run_audit
+from rmqindex.commitlog.sibling import sibling_log
+from rmqindex.storage.location import is_remote, local_path
 from rmqindex.storage.s3 import iterated_with
-from rmqindex.storage.sources import is_remote, local_path
 from rmqindex.store.paths import exists, is_index_name
+from rmqindex.store.patterns import expand, has_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,59 +7,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from pyspark_rmqindex.scan.filters import EVERYTHING, Range
+from pyspark_rmqindex.filters.filters import EVERYTHING, Range
 
 if TYPE_CHECKING:
-    from pyspark_rmqindex.options.times import LocalTime
-    from rmqindex.commitlog.planned_log import PlannedLog
-    from rmqindex.storage.identity import Fingerprint
+    from pyspark_rmqindex.files.slices import FileSlice
+    from pyspark_rmqindex.options.bounds import LocalBound
 
-__all__ = ["FileSlice", "IndexPartition", "LocalBound", "Query"]
-
-
-@dataclass(frozen=True, slots=True)
-class FileSlice:
-    """A range of entries of one file, as the planning found it.
-
-    Attributes:
-        path: Where the file is read from.
-        name_path: The path as listed, for the column ``file_path``; the two differ while a
-            commit is under way.
-        hash_slot_num: Hash slots of the file.
-        index_num: Entry places of the file.
-        begin_timestamp: The header's field.
-        fingerprint: What tells in a task whether the file is still the planned one.
-        limit: The position after the last entry that was counted.
-        start: The first position to read.
-        stop: The position after the last one to read.
-        commit_log: Where its messages are, the same object in all slices of a store, so that it is
-            pickled once; None where they are not asked for, or not there.
-    """
-
-    path: str
-    name_path: str
-    hash_slot_num: int
-    index_num: int
-    begin_timestamp: int
-    fingerprint: Fingerprint
-    limit: int
-    start: int
-    stop: int
-    commit_log: PlannedLog | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LocalBound:
-    """A bound of store time that only a task can place, since it knows the session's zone.
-
-    Attributes:
-        time: The wall-clock time.
-        in_system_zone: Microseconds since the epoch where the session keeps the default zone of
-            the driver's host; None where that zone is not plain.
-    """
-
-    time: LocalTime
-    in_system_zone: int | None
+__all__ = ["IndexPartition", "Query"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyspark_rmqindex.scan.partitions import FileSlice, IndexPartition, Query
+from pyspark_rmqindex.scan.partitions import IndexPartition, Query
 from rmqindex import index_key, key_hash
-from rmqindex.geometry.layout import ENTRY_SIZE
+from rmqindex.layout import ENTRY_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from pyspark_rmqindex.scan.filters import Wanted
+    from pyspark_rmqindex.files.slices import FileSlice
+    from pyspark_rmqindex.filters.filters import Wanted
 
 __all__ = ["Packing", "apportion", "matching_pairs", "prune"]
 

@@ -29,7 +29,7 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
-from pyspark_rmqindex.scan.filters import MAX_PAIRS, Wanted
+from pyspark_rmqindex.filters.filters import MAX_PAIRS, Wanted
 from rmqindex import RmqIndexError
 from rmqindex.storage.records import RecordKind, shortened
 

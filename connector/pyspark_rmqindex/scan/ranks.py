@@ -9,14 +9,14 @@ import numpy as np
 
 from pyspark_rmqindex.files.logs import folder_of
 from rmqindex import IndexFile
-from rmqindex.storage.sources import is_remote
+from rmqindex.storage.location import is_remote
 from rmqindex.store.paths import list_index_files
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from pyspark_rmqindex.files.slices import FileSlice
     from pyspark_rmqindex.options.options import ReadOptions
-    from pyspark_rmqindex.scan.partitions import FileSlice
 
 __all__ = ["PLACING", "Ranks", "Shares"]
 
@@ -44,9 +44,10 @@ class Shares:
 
 
 class Ranks:
-    """Finds out the how-manieth entry of its hash and offset an entry is."""
+    """Ranks an entry among those with the same hash and offset."""
 
     def __init__(self, options: ReadOptions) -> None:
+        """Keep how files are opened; nothing is read yet."""
         self._options = options
         # The entries of one hash in one file, and those of one hash and offset in a directory.
         self._of_file: dict[tuple[str, int], tuple[NDArray[np.int64], NDArray[np.int32]]] = {}

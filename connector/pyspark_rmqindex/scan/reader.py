@@ -17,11 +17,8 @@ from pyspark_rmqindex.files.listing import list_slices, open_slice
 from pyspark_rmqindex.files.logs import absolute_log, find_log, folder_of
 from pyspark_rmqindex.files.planned import as_planned
 from pyspark_rmqindex.files.stores import store_of, store_of_log
-from pyspark_rmqindex.options.bounds import EXECUTION_ID, planned_bound, task_bound
-from pyspark_rmqindex.options.options import AUTO
-from pyspark_rmqindex.options.reaching import reaching_s3
-from pyspark_rmqindex.scan.batches import BatchBuilder, keep, merge
-from pyspark_rmqindex.scan.filters import (
+from pyspark_rmqindex.filters.batches import BatchBuilder, keep, merge
+from pyspark_rmqindex.filters.filters import (
     EVERYTHING,
     Range,
     Wanted,
@@ -29,7 +26,10 @@ from pyspark_rmqindex.scan.filters import (
     filter_text,
     filters_to_wanted,
 )
-from pyspark_rmqindex.scan.partitions import IndexPartition, LocalBound, Query
+from pyspark_rmqindex.options.bounds import EXECUTION_ID, LocalBound, planned_bound, task_bound
+from pyspark_rmqindex.options.options import AUTO
+from pyspark_rmqindex.options.reaching import reaching_s3
+from pyspark_rmqindex.scan.partitions import IndexPartition, Query
 from pyspark_rmqindex.scan.plan_log import ScanPlan, log_plan, record_plan
 from pyspark_rmqindex.scan.planning import Packing, apportion, matching_pairs, prune
 from pyspark_rmqindex.scan.pushdown import check_generation, locked_state
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter, InputPartition
     from pyspark.sql.types import StructType
 
+    from pyspark_rmqindex.files.slices import FileSlice
     from pyspark_rmqindex.options.options import ReadOptions
-    from pyspark_rmqindex.scan.partitions import FileSlice
     from rmqindex import IndexFile
 
 __all__ = ["IndexReader", "PushdownReader", "plan_files", "wanted_by", "with_logs"]

@@ -22,9 +22,9 @@ from pyspark_rmqindex.scan.ranks import PLACING, Ranks, Shares
 from pyspark_rmqindex.schema import EXTRA_MESSAGE_COLUMNS, MATCH_COLUMN
 from rmqindex import MATCH_STATES, CommitLog, IndexFile, RmqIndexError, index_key_hashes
 from rmqindex.commitlog.batch_members import indexed_keys
-from rmqindex.geometry.layout import INT32_MAX, INT64_MAX, INT64_MIN
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.message_keys import indexed_tags
+from rmqindex.layout import INT32_MAX, INT64_MAX, INT64_MIN
 from rmqindex.query.verification import STATE_OF_LOG
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pyspark_rmqindex.files.slices import FileSlice
+    from pyspark_rmqindex.filters.filters import Range
     from pyspark_rmqindex.options.options import ReadOptions
-    from pyspark_rmqindex.scan.filters import Range
-    from pyspark_rmqindex.scan.partitions import FileSlice
 
 __all__ = ["NEEDED", "STATES", "VERIFIED", "Verifier", "may_hold", "settled"]
 

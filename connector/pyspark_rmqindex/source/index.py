@@ -110,7 +110,7 @@ class DefaultSource(DataSource):
         check_schema(schema, keys=options.has_keys, log=options.has_log)
         if not options.pushdown:
             return IndexReader(options, schema, raw)
-        from pyspark_rmqindex.scan.literals import explain_distant_times  # noqa: PLC0415
+        from pyspark_rmqindex.filters.literals import explain_distant_times  # noqa: PLC0415
 
         check_pushdown(schema, raw)
         explain_distant_times()

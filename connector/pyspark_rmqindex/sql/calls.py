@@ -23,9 +23,9 @@ from pyspark.sql.types import (
 from pyspark.sql.udtf import AnalyzeResult
 
 from pyspark_rmqindex.files.listing import list_slices
+from pyspark_rmqindex.filters.filters import Range
 from pyspark_rmqindex.options.options import AUTO, OPTIONS, option_text, read_options
 from pyspark_rmqindex.options.times import microseconds_of
-from pyspark_rmqindex.scan.filters import Range
 from pyspark_rmqindex.scan.reader import with_logs
 from pyspark_rmqindex.schema import full_schema
 from rmqindex.storage.s3 import using
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql.udtf import AnalyzeArgument
 
+    from pyspark_rmqindex.files.slices import FileSlice
     from pyspark_rmqindex.options.options import ReadOptions
-    from pyspark_rmqindex.scan.partitions import FileSlice
 
 __all__ = ["LookupPlan", "bind", "check_path", "plan_call", "plan_files_of", "time_range"]
 

@@ -1,4 +1,4 @@
-"""``register()``: lookups and key hashes as functions of SQL."""
+"""Lookups and key hashes as functions of SQL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pyspark.sql.functions import udtf
 from pyspark.sql.pandas.functions import arrow_udf
 
 from pyspark_rmqindex.join.key_hashes import hash_known
-from pyspark_rmqindex.source.registration import register_sources
 from pyspark_rmqindex.sql.calls import bind, check_path, plan_call, plan_files_of, time_range
 from pyspark_rmqindex.sql.key_finder import KeyFinder
 from pyspark_rmqindex.sql.key_hash import UNITS, hash_of_units
@@ -22,11 +21,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
     from pyspark.sql.udtf import AnalyzeArgument, UserDefinedTableFunction
 
+    from pyspark_rmqindex.files.slices import FileSlice
     from pyspark_rmqindex.options.options import ReadOptions
-    from pyspark_rmqindex.scan.partitions import FileSlice
     from pyspark_rmqindex.sql.calls import LookupPlan
 
-__all__ = ["register"]
+__all__ = ["register_functions"]
 
 _LOOKUP = "rmq_lookup"
 _KEY_HASH = "rmq_key_hash"
@@ -37,41 +36,8 @@ _HASH_OF_UNITS = "rmq_key_hash_of_units"
 _MAX_LISTINGS = 256
 
 
-def register(spark: SparkSession) -> None:
-    """Make the functions ``rmq_lookup``, ``rmq_key_hash`` and ``rmq_key_hashes`` known to SQL.
-
-    They are temporary: each session registers them for itself, and again at will.
-    The data sources are registered as well where Spark has not found them by itself, as with
-    ``--py-files``.
-
-    ``rmq_lookup(path, topic, key [, begin] [, end] [, option => ..])`` is a table function: the
-    rows that ``table()`` gives for the key, stored at ``begin`` or later and at ``end`` or earlier
-    (TIMESTAMP, or BIGINT epoch milliseconds; NULL is no bound).
-    ``topic``, ``key`` and the times may come from another table by LATERAL; a NULL topic or key has
-    no rows.
-    ``how => 'left'`` gives a key without rows one row, with NULL in the columns of entries.
-    ``LEFT JOIN LATERAL rmq_lookup(..) r ON true`` does so as well, but not without the ``ON``:
-    Spark 4.1 to 4.3 then run it as an inner join with every Python function, also in a subquery.
-    Options are those of a load by their names, and constants: ``commitLog => 'none'``,
-    ``message => true``, ``maxHashSlotNum => 97``; ``commitLog`` is ``auto`` by default.
-    Where the path (STRING, or ARRAY<STRING> for several) is constant, its files are listed when
-    the statement is analysed, and each call sees the entries that there were; another path in each
-    row is listed by each task that meets it, and gives the column ``store``, too.
-
-    ``rmq_key_hash(topic, key)`` is the broker's hash as INT, which Spark computes while it plans
-    where both are constants of together up to 143 characters (in UTF-16), so that
-    ``WHERE key_hash = rmq_key_hash('TopicTest', 'k')`` is pushed down.
-    ``rmq_key_hashes(topic, key)`` is the same for columns: hundreds of times as fast there, and
-    never pushed down.
-
-    Args:
-        spark: The session, classic or Spark Connect.
-
-    Example:
-        >>> register(spark)  # doctest: +SKIP
-        >>> spark.sql("SELECT * FROM rmq_lookup('/data/store', 'TopicTest', 'k')")  # doctest: +SKIP
-    """
-    register_sources(spark)
+def register_functions(spark: SparkSession) -> None:
+    """Register the functions in a session; see :func:`pyspark_rmqindex.register`."""
     # A row each call makes Arrow's batches slower than plain rows.
     spark.udtf.register(_LOOKUP, cast("UserDefinedTableFunction", udtf(_Lookup, useArrow=False)))
     # PySpark's stubs ask for the kind of function, and PySpark itself warns of naming it.

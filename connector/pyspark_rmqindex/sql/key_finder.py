@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
+    from pyspark_rmqindex.files.slices import FileSlice
+    from pyspark_rmqindex.filters.filters import Range
     from pyspark_rmqindex.options.options import ReadOptions
-    from pyspark_rmqindex.scan.filters import Range
-    from pyspark_rmqindex.scan.partitions import FileSlice
     from rmqindex.commitlog.planned_log import PlannedLog
     from rmqindex.query.point_lookup import PointEntry
 

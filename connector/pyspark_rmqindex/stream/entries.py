@@ -35,7 +35,7 @@ from pyspark_rmqindex.stream.offsets import (
     state_of,
 )
 from rmqindex import RmqIndexError
-from rmqindex.storage.sources import is_remote
+from rmqindex.storage.location import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
 
+    from pyspark_rmqindex.files.slices import FileSlice
     from pyspark_rmqindex.options.stream import StreamOptions
-    from pyspark_rmqindex.scan.partitions import FileSlice
     from pyspark_rmqindex.stream.listing import LiveFile
     from pyspark_rmqindex.stream.offsets import Mark, Piece, SeenFile, State, StoreOffset
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark_rmqindex.files.listing import list_files
 from pyspark_rmqindex.files.logs import folder_of, last_name
-from pyspark_rmqindex.scan.partitions import FileSlice
+from pyspark_rmqindex.files.slices import FileSlice
 from pyspark_rmqindex.stream.offsets import Mark, SeenFile
 from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
-from rmqindex.geometry.inference import fits_layout
-from rmqindex.geometry.layout import FIRST_POSITION
-from rmqindex.storage.sources import open_source
+from rmqindex.indexfile.committed import open_index_source
+from rmqindex.indexfile.geometry import fits_layout
+from rmqindex.layout import FIRST_POSITION
 from rmqindex.storage.steady import UnsteadyError, read_steady
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.files.listing import FoundFile
     from pyspark_rmqindex.options.options import ReadOptions
     from pyspark_rmqindex.stream.offsets import StoreOffset
-    from rmqindex.storage.identity import Fingerprint
+    from rmqindex.indexfile.fingerprint import Fingerprint
 
 __all__ = ["Directories", "LiveFile"]
 
@@ -217,5 +217,5 @@ class Directories:
         }
         if not layouts:
             return None
-        with open_source(file.path) as source:
+        with open_index_source(file.path) as source:
             return next((layout for layout in layouts if fits_layout(source, layout)), None)

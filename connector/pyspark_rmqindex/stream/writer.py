@@ -24,8 +24,8 @@ from pyspark_rmqindex.write.job import write_options
 from pyspark_rmqindex.write.sorted_runs import BY_POSITION, CONTENT, RunBuffer, RunSlice
 from pyspark_rmqindex.write.task import task_name
 from rmqindex import RmqIndexError
+from rmqindex.storage.location import is_remote
 from rmqindex.storage.s3 import check_no_secret
-from rmqindex.storage.sources import is_remote
 from rmqindex.transaction.owner import Owner
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from pyspark_rmqindex.write.sorted_runs import RunSet
 from rmqindex import IndexFileWriter, Layout, RmqIndexError
-from rmqindex.geometry.layout import FIRST_POSITION
 from rmqindex.indexfile.append_in_place import InPlaceAppend
+from rmqindex.layout import FIRST_POSITION
 from rmqindex.storage.disk import copy_sparse
 from rmqindex.transaction.object_staging import download
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyspark_rmqindex.files.patterns import entries_or_none
 from pyspark_rmqindex.options.options import layout_of, parse_options
 from pyspark_rmqindex.options.reaching import s3_settings_of
 from rmqindex import IndexFile, IndexHeader, Layout, RmqIndexError
-from rmqindex.consumequeue.layout import QUEUE_FOLDER
+from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
+from rmqindex.indexfile.committed import open_index_source
+from rmqindex.storage.location import child_uri, is_remote, local_path
 from rmqindex.storage.s3 import SCHEMES, S3Settings, using
-from rmqindex.storage.sources import child_uri, is_remote, local_path, open_source
 from rmqindex.store.contents import refuse_target
 from rmqindex.store.cover import ensure_coverable
-from rmqindex.store.folders import COMMITLOG_FOLDER, INDEX_FOLDER
 from rmqindex.store.live_store import ensure_not_live
 from rmqindex.store.paths import exists, list_index_files, resolve
+from rmqindex.store.patterns import entries_or_none
 from rmqindex.transaction.journal import Staging
 from rmqindex.transaction.object_staging import RemoteStaging
 
@@ -335,7 +335,7 @@ def _place(entry: FileEntry) -> Path | str:
 
 def _header(path: str) -> IndexHeader:
     """Read a header as the last finished commit left it."""
-    with open_source(path) as source:
+    with open_index_source(path) as source:
         return IndexHeader.from_bytes(source.header())
 
 

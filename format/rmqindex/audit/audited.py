@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex.errors import CorruptIndexError, RmqIndexError
-from rmqindex.geometry.header import IndexHeader
-from rmqindex.geometry.inference import infer_layout
-from rmqindex.geometry.layout import (
+from rmqindex.header import IndexHeader
+from rmqindex.indexfile.committed import open_index_source
+from rmqindex.indexfile.decoding import MILLISECONDS
+from rmqindex.indexfile.geometry import infer_layout
+from rmqindex.indexfile.linking import LINK_BATCH
+from rmqindex.indexfile.tiered import refuse_tiered_file
+from rmqindex.layout import (
     ENTRY_DTYPE,
     ENTRY_SIZE,
     FIRST_POSITION,
@@ -19,11 +23,8 @@ from rmqindex.geometry.layout import (
     SLOT_DTYPE,
     SLOT_SIZE,
 )
-from rmqindex.indexfile.decoding import MILLISECONDS
-from rmqindex.indexfile.linking import LINK_BATCH
 from rmqindex.storage.identity import FileChangedError
-from rmqindex.storage.sources import open_found, open_source
-from rmqindex.store.contents import refuse_tiered_file
+from rmqindex.storage.opening import open_found
 from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.audit.rules import Findings
-    from rmqindex.geometry.layout import Layout
-    from rmqindex.storage.identity import FileMark
-    from rmqindex.storage.sources import ByteSource
+    from rmqindex.indexfile.geometry import Layout
+    from rmqindex.storage.marks import FileMark
+    from rmqindex.storage.source import ByteSource
 
 __all__ = [
     "BLOCK",
@@ -181,7 +182,7 @@ def open_audited(
     if size < layout.file_size:
         findings.add(path, "file_size", size, f"{layout.file_size} bytes", f"{size} bytes")
         source.close()
-        source = open_source(path, zero_extend_to=layout.file_size)
+        source = open_index_source(path, zero_extend_to=layout.file_size)
     elif size > layout.file_size:
         findings.add(
             path, "surplus_bytes", layout.file_size, f"{layout.file_size} bytes", f"{size} bytes"

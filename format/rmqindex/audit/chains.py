@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex.audit.audited import entry_byte
-from rmqindex.geometry.layout import FIRST_POSITION, INVALID_INDEX
 from rmqindex.indexfile.decoding import links_of, slots_of
 from rmqindex.indexfile.linking import LINK_BATCH, link
+from rmqindex.layout import FIRST_POSITION, INVALID_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ import numpy as np
 
 from rmqindex.audit.audited import elapsed_seconds
 from rmqindex.audit.chains import audit_chains, audit_slots
-from rmqindex.geometry.layout import (
+from rmqindex.layout import (
     BEGIN_PHY_OFFSET_OFFSET,
     BEGIN_TIMESTAMP_OFFSET,
     END_PHY_OFFSET_OFFSET,
@@ -22,7 +22,7 @@ from rmqindex.geometry.layout import (
 if TYPE_CHECKING:
     from rmqindex.audit.audited import AuditedFile
     from rmqindex.audit.rules import Findings
-    from rmqindex.geometry.header import IndexHeader
+    from rmqindex.header import IndexHeader
 
 __all__ = ["audit_file"]
 

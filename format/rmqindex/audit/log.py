@@ -16,12 +16,8 @@ import pyarrow as pa
 
 from rmqindex.audit.audited import BLOCK, AuditedFile, elapsed_seconds
 from rmqindex.commitlog.log import MATCH_STATES
-from rmqindex.geometry.layout import (
-    BEGIN_TIMESTAMP_OFFSET,
-    END_TIMESTAMP_OFFSET,
-    FIRST_POSITION,
-)
 from rmqindex.keys.message_keys import expand_messages, message_keys
+from rmqindex.layout import BEGIN_TIMESTAMP_OFFSET, END_TIMESTAMP_OFFSET, FIRST_POSITION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

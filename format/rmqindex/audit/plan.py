@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,40 +21,31 @@ from rmqindex.audit.store import audit_barrier, audit_files, audit_names, audit_
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.planned_log import marked_files
 from rmqindex.errors import RmqIndexError
-from rmqindex.geometry.header import IndexHeader
-from rmqindex.geometry.inference import infer_layout
-from rmqindex.geometry.layout import (
+from rmqindex.header import IndexHeader
+from rmqindex.indexfile.committed import open_index_source
+from rmqindex.indexfile.fingerprint import SAMPLED_ENTRY_BYTES
+from rmqindex.indexfile.geometry import Layout, infer_layout
+from rmqindex.layout import (
     BEGIN_PHY_OFFSET_OFFSET,
     BEGIN_TIMESTAMP_OFFSET,
     FIRST_POSITION,
     HEADER_SIZE,
-    Layout,
 )
-from rmqindex.storage.identity import SAMPLED_ENTRY_BYTES, FileChangedError, FileMark, ensure_same
-from rmqindex.storage.sources import is_remote, open_source
-from rmqindex.store.contents import dledger_data, refuse_dledger_log
-from rmqindex.store.folders import COMMITLOG_FOLDER
+from rmqindex.storage.identity import FileChangedError
+from rmqindex.storage.location import is_remote, last_name
+from rmqindex.storage.marks import FileMark, ensure_same
 from rmqindex.store.paths import index_entries, resolve
-from rmqindex.transaction.directories import exists, last_name, parent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rmqindex.commitlog.files import LogFile
-    from rmqindex.storage.sources import PathLike
+    from rmqindex.storage.location import PathLike
     from rmqindex.store.paths import FileEntry
 
-__all__ = [
-    "AuditUnit",
-    "StoreUnit",
-    "beside_index",
-    "commit_log_of",
-    "plan_audit",
-    "refuse_sibling_dledger",
-    "run_audit",
-    "sibling_log",
-    "verify",
-]
+from rmqindex.commitlog.sibling import commit_log_of
+
+__all__ = ["AuditUnit", "StoreUnit", "plan_audit", "run_audit", "verify"]
 
 _DEFAULT_LIMIT = 1000
 # Fields of the header that no append changes once they are set, as start and stop in bytes.
@@ -109,62 +99,6 @@ def verify(
         units = plan_audit(path, log, layout)
         batches = [run_audit(unit, max_findings, log) for unit in units]
     return pa.Table.from_batches(batches, FINDING_SCHEMA)
-
-
-def sibling_log(path: PathLike) -> str | None:
-    """Return the ``commitlog`` beside the ``index`` that a path stands for, if it can be read.
-
-    None where it is missing, or goes on in DLedger.
-
-    Raises:
-        RmqIndexError: The path is not there.
-    """
-    log = beside_index(path, COMMITLOG_FOLDER)
-    return log if exists(log) and dledger_data(parent(log)) is None else None
-
-
-def refuse_sibling_dledger(path: PathLike) -> None:
-    """Refuse an index whose store has its CommitLog in DLedger, where a plain one is needed.
-
-    Raises:
-        RmqIndexError: It has, or the path is not there.
-    """
-    refuse_dledger_log(parent(beside_index(path, COMMITLOG_FOLDER)))
-
-
-def beside_index(path: PathLike, name: str) -> str:
-    """Return where a folder lies, if it is there, beside the ``index`` that a path stands for.
-
-    Args:
-        path: An IndexFile, an index directory, or a store root.
-        name: The folder's name.
-
-    Raises:
-        RmqIndexError: The path is not there.
-    """
-    resolved = resolve(path)
-    directory = _parent(resolved.path) if resolved.is_file else resolved.path
-    if is_remote(directory):
-        base, mark, query = _parent(directory).partition("?")
-        return f"{base}/{name}{mark}{query}"
-    return str(Path(directory).absolute().parent / name)
-
-
-def commit_log_of(
-    path: PathLike, commit_log: CommitLog | PathLike | Sequence[PathLike | LogFile] | None
-) -> CommitLog | None:
-    """Return the CommitLog that an argument means.
-
-    Args:
-        path: What the index is.
-        commit_log: As :func:`verify` takes it.
-    """
-    if commit_log is None or isinstance(commit_log, CommitLog):
-        return commit_log
-    if isinstance(commit_log, str) and commit_log == "auto":
-        found = sibling_log(path)
-        return None if found is None else CommitLog(found)
-    return CommitLog(commit_log)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +197,7 @@ def plan_audit(
     resolved = resolve(path)
     log_files = None if log is None else marked_files(log)
     name = last_name(resolved.path) if resolved.is_file else None
-    directory = _parent(resolved.path) if resolved.is_file else resolved.path
+    directory = resolved.directory
     entries = [entry for entry in index_entries(directory) if not entry.is_directory]
     if resolved.is_file:
         chosen = [entry for entry in entries if entry.name == name]
@@ -391,7 +325,7 @@ def _members(entries: Sequence[FileEntry], layout: Layout | None) -> list[_Membe
     marks: dict[str, FileMark] = {}
     for entry in entries:
         try:
-            with open_source(entry.path) as source:
+            with open_index_source(entry.path) as source:
                 if source.size >= HEADER_SIZE:
                     header = IndexHeader.from_bytes(source.read(0, HEADER_SIZE))
                     headers.append((entry, header))
@@ -425,7 +359,7 @@ def _layout_of(files: Sequence[tuple[FileEntry, IndexHeader]]) -> Layout | None:
         if not header.entry_count:
             break
         try:
-            with open_source(entry.path) as source:
+            with open_index_source(entry.path) as source:
                 return infer_layout(source)
         except RmqIndexError:
             continue  # a damaged file does not tell; one beside it may
@@ -443,7 +377,7 @@ def _ends(
     if layout is None:
         return mark, -1, -1
     try:
-        with open_source(entry.path, zero_extend_to=layout.file_size) as source:
+        with open_index_source(entry.path, zero_extend_to=layout.file_size) as source:
             ensure_same(source, mark)
             count = min(header.entry_count, whole_entries(entry.size, layout))
             if not count:
@@ -489,10 +423,3 @@ def _others(
         and max(member.first, member.last) >= span.start
         and (span.stop is None or min(member.first, member.last) < span.stop)
     )
-
-
-def _parent(path: str) -> str:
-    if not is_remote(path):
-        return str(Path(path).parent)
-    base, mark, query = path.partition("?")
-    return base.rstrip("/").rpartition("/")[0] + mark + query

@@ -10,9 +10,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rmqindex.geometry.layout import BEGIN_PHY_OFFSET_OFFSET, END_PHY_OFFSET_OFFSET
+from rmqindex.folders import INDEX_FOLDER
+from rmqindex.layout import BEGIN_PHY_OFFSET_OFFSET, END_PHY_OFFSET_OFFSET
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
-from rmqindex.store.folders import INDEX_FOLDER
 from rmqindex.store.live_store import ABORT_NAME, LOCK_NAME, lock_holder
 from rmqindex.store.paths import directory_entries, index_entries, is_index_name
 from rmqindex.transaction.journal import staging_root
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from rmqindex.audit.rules import Findings
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.geometry.header import IndexHeader
-    from rmqindex.geometry.layout import Layout
+    from rmqindex.header import IndexHeader
+    from rmqindex.indexfile.geometry import Layout
 
 __all__ = ["audit_barrier", "audit_files", "audit_names", "audit_state"]
 

@@ -17,10 +17,10 @@ import numpy as np
 from rmqindex.bulk.roller import FileRoller
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.errors import RmqIndexError
-from rmqindex.geometry.inference import infer_layout
-from rmqindex.geometry.layout import FIRST_POSITION, Layout
+from rmqindex.indexfile.geometry import Layout, infer_layout
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.keys.message_keys import expand_messages
+from rmqindex.layout import FIRST_POSITION
 from rmqindex.store.contents import ensure_writable
 from rmqindex.store.cover import raise_checkpoint
 from rmqindex.store.names import zone_of
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from rmqindex.commitlog.log import Mode
     from rmqindex.errors import CorruptCommitLogError
-    from rmqindex.storage.sources import PathLike
+    from rmqindex.storage.location import PathLike
     from rmqindex.store.paths import FileEntry
 
 __all__ = ["RebuildResult", "rebuild_index"]

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rmqindex.audit.audited import elapsed_seconds
-from rmqindex.audit.plan import commit_log_of
 from rmqindex.bulk.roller import FileRoller
 from rmqindex.commitlog.log import MATCH_STATES, CommitLog
+from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.errors import RmqIndexError
-from rmqindex.geometry.header import IndexHeader
-from rmqindex.geometry.layout import HEADER_SIZE
+from rmqindex.header import IndexHeader
+from rmqindex.indexfile.committed import open_index_source
 from rmqindex.indexfile.reader import IndexFile
-from rmqindex.storage.sources import is_remote, open_source
+from rmqindex.layout import HEADER_SIZE
+from rmqindex.storage.location import is_remote
 from rmqindex.store.checkpoint import CHECKPOINT_NAME
 from rmqindex.store.contents import ensure_writable
 from rmqindex.store.cover import raise_checkpoint
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.commitlog.files import LogFile
-    from rmqindex.geometry.layout import Layout
-    from rmqindex.storage.sources import PathLike
+    from rmqindex.indexfile.geometry import Layout
+    from rmqindex.storage.location import PathLike
     from rmqindex.store.paths import FileEntry
 
 __all__ = ["RelayoutResult", "expire_index", "expired_files", "relayout_index"]
@@ -235,5 +236,5 @@ def _local_directory(path: PathLike) -> Path:
 
 
 def _header(entry: FileEntry) -> IndexHeader:
-    with open_source(entry.path) as source:
+    with open_index_source(entry.path) as source:
         return IndexHeader.from_bytes(source.read(0, HEADER_SIZE))

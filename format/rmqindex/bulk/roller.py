@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rmqindex.geometry.layout import FIRST_POSITION
 from rmqindex.indexfile.append_in_place import InPlaceFlush
 from rmqindex.indexfile.appender import EntryAppender
 from rmqindex.indexfile.writer import open_appender
+from rmqindex.layout import FIRST_POSITION
 from rmqindex.store.names import next_names
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from rmqindex.geometry.layout import Layout
+    from rmqindex.indexfile.geometry import Layout
     from rmqindex.transaction.journal import Staging
 
 __all__ = ["FileRoller"]

@@ -8,11 +8,11 @@ import numpy as np
 
 from rmqindex.audit.audited import BLOCK
 from rmqindex.errors import RmqIndexError
-from rmqindex.geometry.header import IndexHeader
-from rmqindex.geometry.inference import infer_layout
-from rmqindex.geometry.layout import ENTRY_SIZE, FIRST_POSITION, HEADER_SIZE, INT64_MAX
+from rmqindex.header import IndexHeader
+from rmqindex.indexfile.committed import open_index_source
 from rmqindex.indexfile.decoding import ENTRY_SCHEMA, MILLISECONDS, BatchBuilder, Links, links_of
-from rmqindex.storage.sources import open_source
+from rmqindex.indexfile.geometry import infer_layout
+from rmqindex.layout import ENTRY_SIZE, FIRST_POSITION, HEADER_SIZE, INT64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from rmqindex.geometry.layout import Layout
-    from rmqindex.storage.sources import ByteSource, PathLike
+    from rmqindex.indexfile.geometry import Layout
+    from rmqindex.storage.location import PathLike
+    from rmqindex.storage.source import ByteSource
 
 __all__ = ["salvage"]
 
@@ -49,7 +50,7 @@ def salvage(
     Raises:
         RmqIndexError: The file cannot be read, or no geometry fits.
     """
-    with open_source(path) as source:
+    with open_index_source(path) as source:
         if source.size < HEADER_SIZE:
             raise RmqIndexError(
                 f"{path}: expected a header of {HEADER_SIZE} bytes, got {source.size}"

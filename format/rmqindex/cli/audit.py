@@ -10,7 +10,7 @@ import pyarrow as pa
 import typer
 from rich.markup import escape
 
-from rmqindex.audit.plan import commit_log_of, plan_audit, run_audit
+from rmqindex.audit.plan import plan_audit, run_audit
 from rmqindex.audit.rules import AUDIT_RULES, FINDING_SCHEMA
 from rmqindex.cli.options import (
     NOT_FOUND,
@@ -29,6 +29,7 @@ from rmqindex.cli.options import (
     progress_bar,
     zone_named,
 )
+from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.output.plot import IMAGE_TYPES, plot_counts
 from rmqindex.output.plot_data import count_index
 from rmqindex.output.tables import counted, make_console, plain_table, print_table, print_text

@@ -31,7 +31,7 @@ from rmqindex.cli.options import (
     time_of,
     zone_named,
 )
-from rmqindex.geometry.layout import FIRST_POSITION, INT64_MAX, INT64_MIN
+from rmqindex.layout import FIRST_POSITION, INT64_MAX, INT64_MIN
 from rmqindex.output.describe import describe, total
 from rmqindex.output.rows import print_entries
 from rmqindex.output.tables import make_console, print_facts

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmqindex.audit.plan import commit_log_of, refuse_sibling_dledger
 from rmqindex.cli.options import (
     NOT_FOUND,
     BeginOption,
@@ -32,20 +31,21 @@ from rmqindex.cli.options import (
     time_of,
     zone_named,
 )
-from rmqindex.geometry.layout import DEFAULT_MAX_MSGS_NUM_BATCH, INT64_MAX, INT64_MIN
+from rmqindex.commitlog.sibling import commit_log_of, refuse_sibling_dledger
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.message_keys import tag_key
+from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, INT64_MAX, INT64_MIN
 from rmqindex.output.message_document import message_document, print_message, read_messages
 from rmqindex.output.tables import make_console, print_broker_answer, print_hits
 from rmqindex.query.index_directory import IndexDirectory
 from rmqindex.query.search import search
 from rmqindex.query.verification import Judge
-from rmqindex.storage.sources import is_remote, local_path
+from rmqindex.storage.location import is_remote, local_path
 from rmqindex.store.planned_index import plan_index
 
 if TYPE_CHECKING:
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.geometry.layout import Layout
+    from rmqindex.indexfile.geometry import Layout
     from rmqindex.query.search import Hit
 
 __all__: list[str] = []

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from rmqindex.geometry.layout import Layout
+from rmqindex.indexfile.geometry import Layout
 from rmqindex.output.visible import visible
 from rmqindex.store.names import zone_of
 from rmqindex.times import parse_millis

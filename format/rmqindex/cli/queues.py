@@ -21,16 +21,12 @@ from rmqindex.cli.options import (
     progress_bar,
 )
 from rmqindex.commitlog.log import CommitLog
-from rmqindex.consumequeue.layout import (
-    DEFAULT_BATCH_FILE_SIZE,
-    DEFAULT_DELAY_LEVELS,
-    DEFAULT_FILE_SIZE,
-)
 from rmqindex.consumequeue.rebuild import rebuild_consume_queues
+from rmqindex.folders import COMMITLOG_FOLDER
 from rmqindex.output.tables import counted
 from rmqindex.output.visible import visible
+from rmqindex.queue_layout import DEFAULT_BATCH_FILE_SIZE, DEFAULT_DELAY_LEVELS, DEFAULT_FILE_SIZE
 from rmqindex.store.contents import refuse_dledger_log
-from rmqindex.store.folders import COMMITLOG_FOLDER
 
 __all__: list[str] = []
 

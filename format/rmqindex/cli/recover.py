@@ -11,7 +11,7 @@ import typer
 from rmqindex.cli.options import AllowLiveOption, JsonOption, app, print_json
 from rmqindex.consumequeue.staging import QueueStaging
 from rmqindex.errors import RmqIndexError
-from rmqindex.store.folders import INDEX_FOLDER
+from rmqindex.folders import INDEX_FOLDER
 from rmqindex.store.live_store import ensure_not_live
 from rmqindex.transaction.journal import recover
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rmqindex.audit.plan import commit_log_of, refuse_sibling_dledger
 from rmqindex.bulk.rebuild import rebuild_index
 from rmqindex.bulk.relayout import expire_index, expired_files, relayout_index
 from rmqindex.cli.options import (
@@ -31,10 +30,11 @@ from rmqindex.cli.options import (
     zone_named,
 )
 from rmqindex.commitlog.log import CommitLog
-from rmqindex.geometry.layout import Layout
+from rmqindex.commitlog.sibling import commit_log_of, refuse_sibling_dledger
+from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER
+from rmqindex.indexfile.geometry import Layout
 from rmqindex.output.tables import counted
 from rmqindex.store.contents import refuse_dledger_log
-from rmqindex.store.folders import COMMITLOG_FOLDER, INDEX_FOLDER
 
 if TYPE_CHECKING:
     from rmqindex.errors import CorruptCommitLogError

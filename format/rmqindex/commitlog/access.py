@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rmqindex.commitlog.layout import MIN_RECORD_SIZE
 from rmqindex.commitlog.records import check_record, parse_records
+from rmqindex.record_layout import MIN_RECORD_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rmqindex.commitlog.files import LogFile
     from rmqindex.commitlog.records import Records
-    from rmqindex.storage.sources import ByteSource
+    from rmqindex.storage.source import ByteSource
 
 __all__ = ["records_at"]
 

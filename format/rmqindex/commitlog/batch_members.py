@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqindex.commitlog.bodies import MAX_BODY_SIZE, is_inner_batch, iterate_inner_messages
-from rmqindex.commitlog.layout import PROPERTY_KEYS, PROPERTY_UNIQ_KEY
 from rmqindex.errors import RmqIndexError
 from rmqindex.keys.hashing import KEY_SEPARATOR
+from rmqindex.record_layout import PROPERTY_KEYS, PROPERTY_UNIQ_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

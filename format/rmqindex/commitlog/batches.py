@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from rmqindex.commitlog.hosts import host_texts, offset_message_ids
-from rmqindex.commitlog.layout import (
+from rmqindex.commitlog.properties import PropertyPairs
+from rmqindex.commitlog.records import gather
+from rmqindex.commitlog.text import cut, java_texts
+from rmqindex.record_layout import (
     BODY_CRC_OFFSET,
     BORN_HOST_OFFSET,
     BORN_HOST_V6_FLAG,
@@ -25,9 +28,6 @@ from rmqindex.commitlog.layout import (
     STORE_HOST_V6_FLAG,
     STORE_TIMESTAMP_OFFSET,
 )
-from rmqindex.commitlog.properties import PropertyPairs
-from rmqindex.commitlog.records import gather
-from rmqindex.commitlog.text import cut, java_texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from rmqindex.commitlog.layout import (
+from rmqindex.commitlog.properties import property_pairs
+from rmqindex.errors import RmqIndexError
+from rmqindex.record_layout import (
     COMPRESSED_FLAG,
     COMPRESSION_TYPE_MASK,
     COMPRESSION_TYPE_SHIFT,
@@ -22,8 +24,6 @@ from rmqindex.commitlog.layout import (
     NEED_UNWRAP_FLAG,
     PROPERTIES_LENGTH_SIZE,
 )
-from rmqindex.commitlog.properties import property_pairs
-from rmqindex.errors import RmqIndexError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

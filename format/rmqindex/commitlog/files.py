@@ -17,19 +17,21 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from rmqindex.commitlog.layout import FILE_NAME_DIGITS, MAX_FILE_SIZE
 from rmqindex.errors import RmqIndexError
-from rmqindex.geometry.layout import INT64_MAX
-from rmqindex.storage.identity import FileIdentity, FileMark
-from rmqindex.storage.sources import is_remote, local_path, open_filesystem, unreadable
+from rmqindex.folders import COMMITLOG_FOLDER, MULTI_PATH_SPLITTER
+from rmqindex.layout import INT64_MAX
+from rmqindex.record_layout import FILE_NAME_DIGITS, MAX_FILE_SIZE
+from rmqindex.storage.filesystem import open_filesystem, unreadable
+from rmqindex.storage.identity import FileIdentity
+from rmqindex.storage.location import is_remote, local_path
+from rmqindex.storage.marks import FileMark
 from rmqindex.store.contents import refuse_dledger_file, refuse_dledger_log
-from rmqindex.store.folders import COMMITLOG_FOLDER, MULTI_PATH_SPLITTER
 from rmqindex.store.paths import FileEntry, directory_entries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rmqindex.storage.sources import PathLike
+    from rmqindex.storage.location import PathLike
 
 __all__ = ["LogFile", "find_files", "gaps_of", "mapped_file_size_of"]
 

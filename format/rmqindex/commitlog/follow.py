@@ -30,14 +30,14 @@ from rmqindex.commitlog.walk import (
     walk,
 )
 from rmqindex.errors import CorruptCommitLogError
-from rmqindex.storage.identity import checksum_of
+from rmqindex.indexfile.fingerprint import checksum_of
 
 if TYPE_CHECKING:
     from rmqindex.commitlog.files import LogFile
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.commitlog.records import Records
     from rmqindex.commitlog.walk import End
-    from rmqindex.storage.sources import ByteSource
+    from rmqindex.storage.source import ByteSource
 
 __all__ = ["LastRecord", "Progress", "ends_with", "follow"]
 

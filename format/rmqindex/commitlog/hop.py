@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rmqindex.commitlog.layout import (
+from rmqindex.record_layout import (
     MAGIC_CODE_OFFSET,
     MAGIC_CODE_V1,
     MAGIC_CODE_V2,

@@ -14,7 +14,6 @@ from rmqindex.arrays import int_array
 from rmqindex.commitlog.access import records_at
 from rmqindex.commitlog.batches import build_batch, one_chunk, schema_of
 from rmqindex.commitlog.files import LogFile, find_files, gaps_of, mapped_file_size_of
-from rmqindex.commitlog.layout import MIN_RECORD_SIZE, SIZE_WIDTH
 from rmqindex.commitlog.records import Fault, store_timestamp_of
 from rmqindex.commitlog.walk import (
     End,
@@ -26,9 +25,10 @@ from rmqindex.commitlog.walk import (
     walk,
 )
 from rmqindex.errors import CorruptCommitLogError
-from rmqindex.geometry.layout import INT64_MAX
-from rmqindex.storage.identity import ensure_same
-from rmqindex.storage.sources import open_found
+from rmqindex.layout import INT64_MAX
+from rmqindex.record_layout import MIN_RECORD_SIZE, SIZE_WIDTH
+from rmqindex.storage.marks import ensure_same
+from rmqindex.storage.opening import open_found
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
     from rmqindex.arrays import IntArray
     from rmqindex.commitlog.records import Records
-    from rmqindex.storage.sources import ByteSource, PathLike
+    from rmqindex.storage.location import PathLike
+    from rmqindex.storage.source import ByteSource
 
 __all__ = ["MATCH_STATES", "CommitLog", "LogFile"]
 

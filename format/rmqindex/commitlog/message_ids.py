@@ -10,8 +10,8 @@ import struct
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from rmqindex.commitlog.layout import IPV4_SIZE, IPV6_SIZE
-from rmqindex.geometry.layout import INT64_MAX
+from rmqindex.layout import INT64_MAX
+from rmqindex.record_layout import IPV4_SIZE, IPV6_SIZE
 
 __all__ = [
     "GrpcMessageId",

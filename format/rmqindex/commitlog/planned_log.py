@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 from rmqindex.commitlog.files import LogFile, find_files
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.errors import RmqIndexError
-from rmqindex.storage.identity import FileChangedError, FileMark
+from rmqindex.storage.identity import FileChangedError
+from rmqindex.storage.location import is_remote
+from rmqindex.storage.marks import FileMark
 from rmqindex.storage.s3 import carried
-from rmqindex.storage.sources import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from rmqindex.storage.sources import ByteSource
+    from rmqindex.storage.source import ByteSource
 
 __all__ = ["PlannedLog", "marked_file", "marked_files"]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rmqindex.commitlog.layout import (
+from rmqindex.record_layout import (
     BODY_CRC_OFFSET,
     BODY_LENGTH_OFFSET,
     BODY_LENGTH_SIZE,

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rmqindex.commitlog.hop import candidates, hop
-from rmqindex.commitlog.layout import BLANK_MAGIC_CODE, MIN_RECORD_SIZE
 from rmqindex.commitlog.records import (
     Fault,
     check_record,
@@ -20,6 +19,7 @@ from rmqindex.commitlog.records import (
     parse_records,
     store_timestamp_of,
 )
+from rmqindex.record_layout import BLANK_MAGIC_CODE, MIN_RECORD_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from rmqindex.commitlog.files import LogFile
     from rmqindex.commitlog.records import Records
-    from rmqindex.storage.sources import ByteSource
+    from rmqindex.storage.source import ByteSource
 
 __all__ = ["End", "EndKind", "end_at", "find_record", "is_record", "record_crc_fault", "walk"]
 

@@ -14,14 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqindex.commitlog.layout import INNER_BATCH_FLAG
-from rmqindex.consumequeue.layout import (
-    LMQ_PREFIX,
-    RETRY_PREFIX,
-    SCHEDULE_TOPIC,
-    SYSTEM_PREFIX,
-)
 from rmqindex.keys.hashing import string_hash_codes
+from rmqindex.queue_layout import LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
+from rmqindex.record_layout import INNER_BATCH_FLAG
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

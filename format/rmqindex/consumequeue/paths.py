@@ -9,20 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote
 
-from rmqindex.consumequeue.layout import BATCH_FOLDER, FILE_NAME_DIGITS, QUEUE_FOLDER
 from rmqindex.consumequeue.staging import is_exchanging
 from rmqindex.errors import RmqIndexError
-from rmqindex.geometry.layout import INT32_MAX
-from rmqindex.storage.identity import FileMark
-from rmqindex.storage.sources import is_remote, local_path
+from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
+from rmqindex.layout import INT32_MAX
+from rmqindex.queue_layout import FILE_NAME_DIGITS
+from rmqindex.storage.location import is_remote, local_path, parent
+from rmqindex.storage.marks import FileMark
 from rmqindex.storage.steady import UnsteadyError, read_steady
 from rmqindex.store.contents import refuse_database, refuse_rocksdb_queues
-from rmqindex.transaction.directories import directory_entries, exists, parent
+from rmqindex.transaction.directories import directory_entries, exists
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rmqindex.storage.sources import PathLike
+    from rmqindex.storage.location import PathLike
     from rmqindex.transaction.directories import FileEntry
 
 __all__ = ["FoundQueue", "QueueFile", "find_queues", "queue_topics"]

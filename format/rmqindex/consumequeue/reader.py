@@ -13,22 +13,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from rmqindex.consumequeue.layout import (
-    BATCH_UNIT_DTYPE,
-    BLANK_SIZE,
-    CONSUME_QUEUE_SCHEMA,
-    UNIT_DTYPE,
-)
 from rmqindex.consumequeue.paths import QueueFile, find_queues
-from rmqindex.storage.identity import FileMark, ensure_same
-from rmqindex.storage.sources import open_found
+from rmqindex.queue_layout import BATCH_UNIT_DTYPE, BLANK_SIZE, CONSUME_QUEUE_SCHEMA, UNIT_DTYPE
+from rmqindex.storage.marks import FileMark, ensure_same
+from rmqindex.storage.opening import open_found
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from rmqindex.storage.sources import PathLike
+    from rmqindex.storage.location import PathLike
 
 __all__ = ["ConsumeQueue", "marked_queue_file", "read_units"]
 

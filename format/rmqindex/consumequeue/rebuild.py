@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmqindex.commitlog.layout import MIN_RECORD_SIZE
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.dispatch import DISPATCH_COLUMNS, Dispatcher, parse_delay_levels
-from rmqindex.consumequeue.layout import (
-    BATCH_FOLDER,
+from rmqindex.consumequeue.staging import QueueStaging
+from rmqindex.errors import CorruptCommitLogError, RmqIndexError
+from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
+from rmqindex.layout import INT64_MAX
+from rmqindex.queue_layout import (
     BATCH_UNIT_DTYPE,
     BLANK_SIZE,
     DEFAULT_BATCH_FILE_SIZE,
@@ -24,12 +26,9 @@ from rmqindex.consumequeue.layout import (
     DEFAULT_FILE_SIZE,
     FILE_NAME_DIGITS,
     NO_COMPACTED_OFFSET,
-    QUEUE_FOLDER,
     UNIT_DTYPE,
 )
-from rmqindex.consumequeue.staging import QueueStaging
-from rmqindex.errors import CorruptCommitLogError, RmqIndexError
-from rmqindex.geometry.layout import INT64_MAX
+from rmqindex.record_layout import MIN_RECORD_SIZE
 from rmqindex.storage.disk import naming
 from rmqindex.store.contents import ensure_writable
 
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
     from rmqindex.commitlog.log import Mode
     from rmqindex.consumequeue.dispatch import QueueUnits
-    from rmqindex.storage.sources import PathLike
+    from rmqindex.storage.location import PathLike
 
 __all__ = ["QueueRebuildResult", "rebuild_consume_queues"]
 

@@ -9,8 +9,8 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from rmqindex.consumequeue.layout import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.errors import RmqIndexError
+from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.storage.disk import sync_directory, sync_tree
 from rmqindex.storage.own_files import ensure_directory, write_own
 from rmqindex.storage.records import RecordKind

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rmqindex.geometry.header import read_header
+from rmqindex.header import read_header
 from rmqindex.indexfile.appender import EntryAppender
 from rmqindex.indexfile.linking import slot_numbers
 from rmqindex.indexfile.slot_repair import repair_slots, stale_slots
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rmqindex.geometry.header import IndexHeader
-    from rmqindex.geometry.layout import Layout
+    from rmqindex.header import IndexHeader
+    from rmqindex.indexfile.geometry import Layout
 
 __all__ = ["Entries", "InPlaceAppend", "InPlaceFlush"]
 

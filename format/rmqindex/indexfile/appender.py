@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from rmqindex.geometry.header import IndexHeader, read_header
-from rmqindex.geometry.layout import (
+from rmqindex.header import IndexHeader, read_header
+from rmqindex.indexfile.linking import LINK_BATCH, link, slot_numbers
+from rmqindex.layout import (
     ENTRY_DTYPE,
     ENTRY_SIZE,
     FIRST_POSITION,
@@ -29,9 +30,7 @@ from rmqindex.geometry.layout import (
     INVALID_INDEX,
     SLOT_DTYPE,
     SLOT_SIZE,
-    Layout,
 )
-from rmqindex.indexfile.linking import LINK_BATCH, link, slot_numbers
 from rmqindex.storage.disk import naming
 from rmqindex.storage.own_files import open_regular
 
@@ -40,6 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
+
+    from rmqindex.indexfile.geometry import Layout
 
 __all__ = ["EntryAppender"]
 

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rmqindex.errors import CorruptIndexError
-from rmqindex.geometry.layout import ENTRY_DTYPE, FIRST_POSITION, INVALID_INDEX
 from rmqindex.indexfile.decoding import corrupt_entry, links_of, malformed, slots_of
+from rmqindex.layout import ENTRY_DTYPE, FIRST_POSITION, INVALID_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from rmqindex.geometry.header import IndexHeader
-    from rmqindex.geometry.layout import Layout
+    from rmqindex.header import IndexHeader
     from rmqindex.indexfile.decoding import Links
-    from rmqindex.storage.sources import ByteSource
+    from rmqindex.indexfile.geometry import Layout
+    from rmqindex.storage.source import ByteSource
 
 __all__ = ["MAX_STEPS", "Found", "find"]
 

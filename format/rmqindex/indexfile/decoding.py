@@ -13,18 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from rmqindex.errors import CorruptIndexError
-from rmqindex.geometry.layout import (
-    ENTRY_DTYPE,
-    FIRST_POSITION,
-    INT32_MAX,
-    INT64_MAX,
-    INVALID_INDEX,
-)
+from rmqindex.layout import ENTRY_DTYPE, FIRST_POSITION, INT32_MAX, INT64_MAX, INVALID_INDEX
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rmqindex.geometry.layout import Layout
+    from rmqindex.indexfile.geometry import Layout
 
 __all__ = [
     "ENTRY_SCHEMA",

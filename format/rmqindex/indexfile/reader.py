@@ -9,18 +9,9 @@ import pyarrow as pa
 
 from rmqindex.arrays import int_array
 from rmqindex.errors import CorruptIndexError
-from rmqindex.geometry.header import IndexHeader
-from rmqindex.geometry.inference import infer_layout
-from rmqindex.geometry.layout import (
-    ENTRY_DTYPE,
-    ENTRY_SIZE,
-    FIRST_POSITION,
-    HEADER_SIZE,
-    INDEX_COUNT_OFFSET,
-    INT32_MAX,
-    Layout,
-)
+from rmqindex.header import IndexHeader
 from rmqindex.indexfile.chains import MAX_STEPS, find
+from rmqindex.indexfile.committed import open_index_source
 from rmqindex.indexfile.decoding import (
     ENTRY_SCHEMA,
     LOOKUP_SCHEMA,
@@ -30,12 +21,21 @@ from rmqindex.indexfile.decoding import (
     malformed,
     slots_of,
 )
+from rmqindex.indexfile.fingerprint import Fingerprint, entries_checksum
+from rmqindex.indexfile.geometry import Layout, infer_layout
 from rmqindex.indexfile.select import select_phy_offset
+from rmqindex.indexfile.tiered import refuse_tiered_file
 from rmqindex.keys.hash_set import HashSet
 from rmqindex.keys.hashing import key_hash
-from rmqindex.storage.identity import Fingerprint, entries_checksum
-from rmqindex.storage.sources import is_remote, local_path, open_source
-from rmqindex.store.contents import refuse_tiered_file
+from rmqindex.layout import (
+    ENTRY_DTYPE,
+    ENTRY_SIZE,
+    FIRST_POSITION,
+    HEADER_SIZE,
+    INDEX_COUNT_OFFSET,
+    INT32_MAX,
+)
+from rmqindex.storage.location import is_remote, local_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from rmqindex.arrays import IntArray
     from rmqindex.indexfile.chains import Found
     from rmqindex.indexfile.decoding import Links
-    from rmqindex.storage.sources import PathLike
+    from rmqindex.storage.location import PathLike
 
 __all__ = ["IndexFile", "Mode"]
 
@@ -119,7 +119,7 @@ class IndexFile:
         self.path = str(path) if remote else local_path(path)
         self._remote = remote
         self._closed = False
-        self._source = open_source(
+        self._source = open_index_source(
             path,
             filesystem=filesystem,
             zero_extend_to=layout.file_size if zero_extend and layout is not None else None,

@@ -1,6 +1,7 @@
 """The broker's own search of one file, quirks included (spec: the broker's search).
 
-It mirrors ``IndexFile.selectPhyOffset`` step by step; :mod:`rmqindex.indexfile.chains` is the sound way.
+It mirrors ``IndexFile.selectPhyOffset`` step by step; the module ``chains``
+is the sound way.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex.errors import CorruptIndexError
-from rmqindex.geometry.layout import (
+from rmqindex.indexfile.decoding import MILLISECONDS
+from rmqindex.layout import (
     ENTRY_DTYPE,
     ENTRY_SIZE,
     FIRST_POSITION,
@@ -18,12 +20,11 @@ from rmqindex.geometry.layout import (
     SLOT_DTYPE,
     SLOT_SIZE,
 )
-from rmqindex.indexfile.decoding import MILLISECONDS
 
 if TYPE_CHECKING:
-    from rmqindex.geometry.header import IndexHeader
-    from rmqindex.geometry.layout import Layout
-    from rmqindex.storage.sources import ByteSource
+    from rmqindex.header import IndexHeader
+    from rmqindex.indexfile.geometry import Layout
+    from rmqindex.storage.source import ByteSource
 
 __all__ = ["select_phy_offset"]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rmqindex.geometry.layout import INVALID_INDEX
 from rmqindex.indexfile.linking import slot_numbers
+from rmqindex.layout import INVALID_INDEX
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

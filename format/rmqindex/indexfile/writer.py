@@ -9,25 +9,20 @@ import numpy as np
 
 from rmqindex.arrays import int_array
 from rmqindex.errors import CorruptIndexError
-from rmqindex.geometry.header import IndexHeader, read_header
-from rmqindex.geometry.layout import (
-    INDEX_COUNT_OFFSET,
-    INT32_MAX,
-    INT64_MAX,
-    INT64_MIN,
-    Layout,
-)
+from rmqindex.header import IndexHeader, read_header
 from rmqindex.indexfile.appender import EntryAppender
+from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexfile.slot_repair import repair_slots, stale_slots
 from rmqindex.keys.hashing import key_hash
-from rmqindex.storage.sources import is_remote, local_path
+from rmqindex.layout import INDEX_COUNT_OFFSET, INT32_MAX, INT64_MAX, INT64_MIN
+from rmqindex.storage.location import is_remote, local_path
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
     from rmqindex.arrays import IntArray
-    from rmqindex.storage.sources import PathLike
+    from rmqindex.storage.location import PathLike
 
 __all__ = ["IndexFileWriter", "open_appender"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqindex.storage.identity import FileIdentity
-from rmqindex.storage.sources import is_remote
+from rmqindex.storage.location import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,22 +12,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rmqindex.audit.plan import beside_index, commit_log_of
-from rmqindex.consumequeue.layout import QUEUE_FOLDER
+from rmqindex.commitlog.sibling import beside_index, commit_log_of
 from rmqindex.errors import RmqIndexError
-from rmqindex.geometry.layout import (
-    DEFAULT_MAX_MSGS_NUM_BATCH,
-    FIRST_POSITION,
-    INT64_MAX,
-    INVALID_INDEX,
-)
+from rmqindex.folders import QUEUE_FOLDER
+from rmqindex.indexfile.committed import open_index_source
 from rmqindex.keys.hashing import index_key, key_hash
+from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, FIRST_POSITION, INT64_MAX, INVALID_INDEX
 from rmqindex.query.verification import Judge
 from rmqindex.storage.identity import FileChangedError
-from rmqindex.storage.sources import open_source
+from rmqindex.storage.location import parent
 from rmqindex.store.contents import rocksdb_queues
 from rmqindex.store.planned_index import plan_index
-from rmqindex.transaction.directories import entries_or_none, parent
+from rmqindex.transaction.directories import entries_or_none
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,10 +32,10 @@ if TYPE_CHECKING:
 
     from rmqindex.commitlog.files import LogFile
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.geometry.header import IndexHeader
-    from rmqindex.geometry.layout import Layout
+    from rmqindex.header import IndexHeader
+    from rmqindex.indexfile.geometry import Layout
     from rmqindex.indexfile.reader import IndexFile
-    from rmqindex.storage.sources import PathLike
+    from rmqindex.storage.location import PathLike
     from rmqindex.store.planned_index import PlannedFile
 
 __all__ = [
@@ -377,7 +373,7 @@ def _explain_hits(
 def _chain_hashes(path: PathLike, layout: Layout, slot: int, count: int) -> list[int]:
     """Return the hashes of a slot's counted entries, newest first, as far as its chain goes."""
     hashes: list[int] = []
-    with open_source(path) as source:
+    with open_index_source(path) as source:
         position = int(source.slots(layout, np.array([slot]))[0])
         while INVALID_INDEX < position <= layout.capacity and len(hashes) < _MAX_CHAIN:
             entry = source.entry_range(layout, position, position + 1)

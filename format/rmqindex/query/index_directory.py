@@ -10,23 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.geometry.header import IndexHeader
-from rmqindex.geometry.layout import (
-    DEFAULT_MAX_MSGS_NUM_BATCH,
-    FIRST_POSITION,
-    INT64_MAX,
-    INT64_MIN,
-    Layout,
-)
+from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER
+from rmqindex.header import IndexHeader
 from rmqindex.indexfile.appender import EntryAppender
+from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.message_keys import TAG_INDEX_TYPE, message_keys, tag_key
+from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, FIRST_POSITION, INT64_MAX, INT64_MIN
+from rmqindex.storage.location import is_remote, local_path
 from rmqindex.storage.own_files import open_regular
-from rmqindex.storage.sources import is_remote, local_path
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
 from rmqindex.store.contents import ensure_writable
-from rmqindex.store.folders import COMMITLOG_FOLDER, INDEX_FOLDER
 from rmqindex.store.names import next_names, zone_of
 from rmqindex.store.paths import index_entries, resolve
 from rmqindex.store.planned_index import layout_of_fullest, read_listed
@@ -38,7 +33,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from types import TracebackType
 
-    from rmqindex.storage.sources import PathLike
+    from rmqindex.storage.location import PathLike
     from rmqindex.store.paths import FileEntry
 
 __all__ = ["IndexDirectory", "QueryOffsetResult"]

@@ -13,7 +13,23 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from rmqindex.commitlog.bodies import is_inner_batch
-from rmqindex.commitlog.layout import (
+from rmqindex.commitlog.log import CommitLog
+from rmqindex.commitlog.properties import property_pairs
+from rmqindex.commitlog.records import check_record, store_timestamp_of
+from rmqindex.commitlog.text import java_text
+from rmqindex.header import IndexHeader
+from rmqindex.indexfile.decoding import MILLISECONDS
+from rmqindex.keys.hashing import KEY_SEPARATOR
+from rmqindex.layout import (
+    BEGIN_PHY_OFFSET_OFFSET,
+    BEGIN_TIMESTAMP_OFFSET,
+    ENTRY_SIZE,
+    FIRST_POSITION,
+    HEADER_SIZE,
+    INT64_MAX,
+    INVALID_INDEX,
+)
+from rmqindex.record_layout import (
     BODY_LENGTH_OFFSET,
     BODY_LENGTH_SIZE,
     BORN_HOST_V6_FLAG,
@@ -26,33 +42,18 @@ from rmqindex.commitlog.layout import (
     SYS_FLAG_OFFSET,
     V6_EXTRA,
 )
-from rmqindex.commitlog.log import CommitLog
-from rmqindex.commitlog.properties import property_pairs
-from rmqindex.commitlog.records import check_record, store_timestamp_of
-from rmqindex.commitlog.text import java_text
-from rmqindex.geometry.header import IndexHeader
-from rmqindex.geometry.layout import (
-    BEGIN_PHY_OFFSET_OFFSET,
-    BEGIN_TIMESTAMP_OFFSET,
-    ENTRY_SIZE,
-    FIRST_POSITION,
-    HEADER_SIZE,
-    INT64_MAX,
-    INVALID_INDEX,
-)
-from rmqindex.indexfile.decoding import MILLISECONDS
-from rmqindex.keys.hashing import KEY_SEPARATOR
-from rmqindex.storage.identity import FileChangedError, ensure_same
-from rmqindex.storage.sources import open_source
+from rmqindex.storage.identity import FileChangedError
+from rmqindex.storage.marks import ensure_same
+from rmqindex.storage.opening import open_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
     from rmqindex.commitlog.files import LogFile
-    from rmqindex.geometry.layout import Layout
-    from rmqindex.storage.identity import Fingerprint
-    from rmqindex.storage.sources import ByteSource
+    from rmqindex.indexfile.fingerprint import Fingerprint
+    from rmqindex.indexfile.geometry import Layout
+    from rmqindex.storage.source import ByteSource
 
 __all__ = ["PointEntry", "PointFile", "PointLog", "PointMessage"]
 

@@ -14,51 +14,25 @@ there as well.
 from __future__ import annotations
 
 import platform
-import zlib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.geometry.layout import (
-    BEGIN_PHY_OFFSET_OFFSET,
-    BEGIN_TIMESTAMP_OFFSET,
-    ENTRY_SIZE,
-    FIRST_POSITION,
-)
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
-    from rmqindex.geometry.layout import Layout
-    from rmqindex.storage.sources import ByteSource
 
-__all__ = [
-    "SAMPLED_ENTRY_BYTES",
-    "FileChangedError",
-    "FileIdentity",
-    "FileMark",
-    "Fingerprint",
-    "Sample",
-    "checksum_of",
-    "ensure_same",
-    "entries_checksum",
-]
+__all__ = ["FileChangedError", "FileIdentity"]
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # What S3, Google Cloud Storage and Azure call the version of an object, without case and hyphens.
 # Where a bucket keeps no versions, each object in turn may have the version "null".
 _VERSIONS = ("etag", "generation", "versionid")
 _NO_VERSION = b"null"
-# Entries that are compared at either end: a page of each.
-_SAMPLED_ENTRIES = 64
-SAMPLED_ENTRY_BYTES = _SAMPLED_ENTRIES * ENTRY_SIZE
-# Bytes that are compared at either end of a stretch: the fixed fields of a message, or three units.
-_SAMPLED_BYTES = 64
-# Eight bytes each, final once there is an entry.
-_FINAL_FIELDS = (BEGIN_TIMESTAMP_OFFSET, BEGIN_PHY_OFFSET_OFFSET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,56 +104,6 @@ class FileIdentity:
         return is_local and is_same_device and self.inode == found.inode
 
 
-@dataclass(frozen=True, slots=True)
-class Fingerprint:
-    """What an IndexFile is recognised by; picklable, since planning and tasks are other processes.
-
-    Attributes:
-        identity: The file.
-        stop: The position behind the last entry that was counted.
-        checksum: CRC-32 of what no append changes: the header's ``begin_*`` fields and the first
-            and the last entries below ``stop``. None where the store's own version is proof.
-    """
-
-    identity: FileIdentity
-    stop: int
-    checksum: int | None
-
-    @classmethod
-    def of(cls, source: ByteSource, layout: Layout, stop: int) -> Fingerprint:
-        """Take the fingerprint of an open file.
-
-        Args:
-            source: The file.
-            layout: Its geometry.
-            stop: The position behind the last entry that is counted.
-
-        Raises:
-            CorruptIndexError: The file ends before that.
-            RmqIndexError: The storage failed.
-        """
-        if source.identity.version:
-            return cls(source.identity, stop, None)
-        return cls(source.identity, stop, entries_checksum(source, layout, stop))
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Fingerprint:
-        """Read what ``dataclasses.asdict`` made of one."""
-        return cls(**{**data, "identity": FileIdentity(**data["identity"])})
-
-    def matches(self, source: ByteSource, layout: Layout) -> bool:
-        """Return whether an open file holds what was counted, below ``stop``.
-
-        Raises:
-            RmqIndexError: The storage failed.
-        """
-        if not self.identity.names_same(source.identity):
-            return False
-        if layout.entry_offset(self.stop) > source.size:
-            return False
-        return self.checksum is None or self.checksum == entries_checksum(source, layout, self.stop)
-
-
 class FileChangedError(RmqIndexError):
     """A file is not the one that was found before.
 
@@ -199,129 +123,6 @@ class FileChangedError(RmqIndexError):
     def __reduce__(self) -> tuple[type[FileChangedError], tuple[str, str, str]]:
         """Pickle by the parts."""
         return (type(self), (self.path, self.what, self.remedy))
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """Some bytes of a file when it was looked at.
-
-    Attributes:
-        offset: Where they begin in the file.
-        data: The bytes. Where one is zero, a broker may have written since.
-    """
-
-    offset: int
-    data: bytes
-
-    def is_in(self, read: Callable[[int, int], bytes | memoryview]) -> bool:
-        """Return whether a file, given by what reads it, still holds the bytes."""
-        now = read(self.offset, len(self.data))
-        return now == self.data or all(
-            not before or before == byte for before, byte in zip(self.data, now, strict=True)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class FileMark:
-    """What a file is recognised by whose bytes are added at its end; picklable.
-
-    Attributes:
-        identity: The file.
-        samples: Bytes that no append changes; none where the store's own version is proof.
-    """
-
-    identity: FileIdentity
-    samples: tuple[Sample, ...] = ()
-
-    @classmethod
-    def of(
-        cls,
-        source: ByteSource,
-        stretches: Iterable[tuple[int, int]],
-        sampled_bytes: int = _SAMPLED_BYTES,
-    ) -> FileMark:
-        """Mark an open file.
-
-        Args:
-            source: The file.
-            stretches: Start and stop, bytes, of what a broker had begun to write.
-            sampled_bytes: How many bytes are kept of either end of each stretch, at most.
-
-        Raises:
-            CorruptIndexError: The file ends before.
-            RmqIndexError: The storage failed.
-        """
-        if source.identity.version:
-            return cls(source.identity)
-        ranges: dict[tuple[int, int], None] = {}
-        for start, stop in stretches:
-            length = min(sampled_bytes, stop - start)
-            ranges |= {(start, length): None, (stop - length, length): None}
-        samples = (Sample(start, bytes(source.read(start, length))) for start, length in ranges)
-        return cls(source.identity, tuple(each for each in samples if any(each.data)))
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> FileMark:
-        """Read what JSON made of ``dataclasses.asdict``, with bytes as hexadecimal digits."""
-        samples = (Sample(each["offset"], bytes.fromhex(each["data"])) for each in data["samples"])
-        return cls(FileIdentity(**data["identity"]), tuple(samples))
-
-    def matches(self, source: ByteSource) -> bool:
-        """Return whether an open file is the marked one.
-
-        Raises:
-            RmqIndexError: The storage failed.
-        """
-        return self.identity.names_same(source.identity) and all(
-            sample.is_in(source.read) for sample in self.samples
-        )
-
-
-def ensure_same(source: ByteSource, mark: FileMark | None) -> None:
-    """Refuse what was read of an open file if the file was changed meanwhile.
-
-    Args:
-        source: The file.
-        mark: What it is recognised by; None where nothing is known, and nothing is asked.
-
-    Raises:
-        FileChangedError: It was cut, replaced or rewritten.
-        RmqIndexError: The storage failed.
-    """
-    if mark is not None and not (source.is_current() and mark.matches(source)):
-        raise FileChangedError(source.path, "replaced or rewritten")
-
-
-def checksum_of(read: Callable[[int, int], bytes | memoryview], start: int, stop: int) -> int:
-    """Return the CRC-32 of the first and the last bytes of a range.
-
-    Args:
-        read: Returns bytes of the file, by offset and length.
-        start: Where the range begins, bytes.
-        stop: Where it ends, bytes.
-    """
-    length = min(SAMPLED_ENTRY_BYTES, stop - start)
-    first = zlib.crc32(read(start, length))
-    return first if start + length == stop else zlib.crc32(read(stop - length, length), first)
-
-
-def entries_checksum(source: ByteSource, layout: Layout, stop: int) -> int:
-    """Return the CRC-32 of what no append changes, as :class:`Fingerprint` keeps it.
-
-    Args:
-        source: The file.
-        layout: Its geometry.
-        stop: The position behind the last entry that is counted.
-
-    Raises:
-        CorruptIndexError: The file ends before that.
-        RmqIndexError: The storage failed.
-    """
-    header = source.header()
-    begin = b"".join(bytes(header[offset : offset + 8]) for offset in _FINAL_FIELDS)
-    first = layout.entry_offset(FIRST_POSITION)
-    entries = checksum_of(source.read, first, max(first, layout.entry_offset(stop)))
-    return zlib.crc32(begin, entries)
 
 
 @cache

@@ -14,7 +14,18 @@ import re
 import struct
 from typing import TYPE_CHECKING
 
-from rmqindex.commitlog.layout import (
+from rmqindex.errors import RmqIndexError
+from rmqindex.folders import (
+    BATCH_FOLDER,
+    COMMITLOG_FOLDER,
+    DLEDGER_PREFIX,
+    QUEUE_FOLDER,
+    ROCKSDB_QUEUE_FOLDER,
+    ROCKSDB_STORE_FOLDER,
+    TIERED_FOLDERS,
+)
+from rmqindex.indexfile.tiered import refuse_tiered_file
+from rmqindex.record_layout import (
     BLANK_MAGIC_CODE,
     FILE_NAME_DIGITS,
     MAGIC_CODE_OFFSET,
@@ -22,23 +33,10 @@ from rmqindex.commitlog.layout import (
     MAGIC_CODE_V2,
     SIZE_WIDTH,
 )
-from rmqindex.consumequeue.layout import BATCH_FOLDER, QUEUE_FOLDER
-from rmqindex.errors import RmqIndexError
-from rmqindex.storage.sources import open_source
-from rmqindex.store.folders import (
-    COMMITLOG_FOLDER,
-    DLEDGER_PREFIX,
-    ROCKSDB_QUEUE_FOLDER,
-    ROCKSDB_STORE_FOLDER,
-    TIERED_FOLDERS,
-)
+from rmqindex.storage.location import last_name, parent, place_in
+from rmqindex.storage.opening import open_source
 from rmqindex.store.live_store import ensure_not_live, store_roots
-from rmqindex.transaction.directories import (
-    entries_or_none,
-    last_name,
-    parent,
-    place_in,
-)
+from rmqindex.transaction.directories import entries_or_none
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -46,11 +44,9 @@ if TYPE_CHECKING:
 
     import pyarrow.fs as pafs
 
-    from rmqindex.storage.sources import ByteSource
     from rmqindex.transaction.directories import FileEntry
 
 __all__ = [
-    "TIERED_MAGICS",
     "dledger_data",
     "ensure_writable",
     "refuse_database",
@@ -60,15 +56,12 @@ __all__ = [
     "refuse_rocksdb_index",
     "refuse_rocksdb_queues",
     "refuse_target",
-    "refuse_tiered_file",
     "refuse_tiered_folder",
     "rocksdb_queues",
 ]
 
 # UtilAll.offset2FileName.
 _LOG_NAME = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
-#: tieredstore IndexStoreFile.BEGIN_MAGIC_CODE and END_MAGIC_CODE.
-TIERED_MAGICS = (bytes.fromhex("bcc50289"), bytes.fromhex("bcc50285"))
 # Names of the tiered storage's index files: epoch milliseconds.
 _TIERED_NAME = re.compile(r"[0-9]{13}")
 
@@ -144,18 +137,6 @@ def _begins_like_a_log(file: str) -> bool:
 
 
 # --- Tiered storage ---------------------------------------------------------------------------
-
-
-def refuse_tiered_file(source: ByteSource) -> None:
-    """Refuse an index file of the tiered storage, which begins with a magic number.
-
-    Raises:
-        RmqIndexError: It is one.
-    """
-    if bytes(source.header()[:4]) in TIERED_MAGICS:
-        raise RmqIndexError(
-            f"{source.path}: an index file of RocketMQ's tiered storage, which is not supported"
-        )
 
 
 def refuse_tiered_folder(directory: str) -> None:

@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.geometry.header import IndexHeader
-from rmqindex.storage.sources import open_source
+from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER
+from rmqindex.header import IndexHeader
+from rmqindex.indexfile.committed import open_index_source
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
 from rmqindex.store.contents import refuse_target
-from rmqindex.store.folders import COMMITLOG_FOLDER, INDEX_FOLDER
 from rmqindex.store.live_store import ensure_not_locked
 from rmqindex.store.paths import list_index_files
 
@@ -88,5 +88,5 @@ def raise_checkpoint(index: Path) -> StoreCheckpoint:
 
 
 def _end_timestamp(path: str) -> int:
-    with open_source(path) as source:
+    with open_index_source(path) as source:
         return IndexHeader.from_bytes(source.header()).end_timestamp

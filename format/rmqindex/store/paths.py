@@ -15,28 +15,22 @@ from typing import TYPE_CHECKING
 import pyarrow.fs as pafs
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.geometry.layout import INT64_MAX, INT64_MIN
-from rmqindex.storage.sources import is_remote, local_path, open_source
+from rmqindex.folders import DLEDGER_PREFIX, INDEX_FOLDER, ROCKSDB_STORE_FOLDER, STORE_FOLDERS
+from rmqindex.indexfile.committed import open_index_source
+from rmqindex.layout import INT64_MAX, INT64_MIN
+from rmqindex.storage.location import is_remote, last_name, local_path, parent
 from rmqindex.store.contents import (
     refuse_database,
     refuse_other_file,
     refuse_rocksdb_index,
     refuse_tiered_folder,
 )
-from rmqindex.store.folders import DLEDGER_PREFIX, INDEX_FOLDER, ROCKSDB_STORE_FOLDER, STORE_FOLDERS
-from rmqindex.transaction.directories import (
-    FileEntry,
-    directory_entries,
-    exists,
-    kind_of,
-    last_name,
-    parent,
-)
+from rmqindex.transaction.directories import FileEntry, directory_entries, exists, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from rmqindex.storage.sources import PathLike
+    from rmqindex.storage.location import PathLike
 
 __all__ = [
     "FileEntry",
@@ -62,6 +56,13 @@ class ResolvedPath:
 
     path: str
     is_file: bool
+
+    @property
+    def directory(self) -> str:
+        """The index directory, relative where the path is."""
+        if not self.is_file:
+            return self.path
+        return parent(self.path) if is_remote(self.path) else str(Path(self.path).parent)
 
 
 def is_index_name(name: str) -> bool:
@@ -150,7 +151,7 @@ def index_files(path: PathLike) -> list[FileEntry]:
     if not resolved.is_file:
         return list_index_files(resolved.path)
     if is_remote(resolved.path):
-        with open_source(resolved.path) as source:
+        with open_index_source(resolved.path) as source:
             size = source.size
     else:
         size = Path(resolved.path).stat().st_size

@@ -11,22 +11,24 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from rmqindex.errors import CorruptIndexError, RmqIndexError
-from rmqindex.geometry.header import IndexHeader
-from rmqindex.geometry.layout import FIRST_POSITION, Layout
+from rmqindex.header import IndexHeader
+from rmqindex.indexfile.committed import open_index_source
+from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexfile.reader import IndexFile
+from rmqindex.layout import FIRST_POSITION
 from rmqindex.storage.identity import FileChangedError
-from rmqindex.storage.sources import is_remote, open_source
+from rmqindex.storage.location import is_remote, parent, place_in
 from rmqindex.storage.steady import UnsteadyError, read_steady
 from rmqindex.store.paths import index_files, list_index_files, resolve
-from rmqindex.transaction.directories import exists, parent, place_in
+from rmqindex.transaction.directories import exists
 from rmqindex.transaction.journal import effective_listing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from rmqindex.indexfile.fingerprint import Fingerprint
     from rmqindex.indexfile.reader import Mode
-    from rmqindex.storage.identity import Fingerprint
-    from rmqindex.storage.sources import PathLike
+    from rmqindex.storage.location import PathLike
     from rmqindex.store.paths import FileEntry
 
 __all__ = ["PlannedFile", "layout_of_fullest", "plan_index", "read_listed"]
@@ -118,7 +120,7 @@ class PlannedFile:
             try:
                 file = IndexFile(path, self.layout, mode=self.mode)
             except CorruptIndexError as error:
-                with open_source(path) as source:
+                with open_index_source(path) as source:
                     if fingerprint.identity.names_same(source.identity):
                         raise
                 problem, is_replaced = error, True

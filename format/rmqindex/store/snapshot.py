@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.storage.sources import open_source
+from rmqindex.indexfile.committed import open_index_source
 from rmqindex.store.paths import list_index_files
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Snapshot:
         files = list_index_files(directory) if os.path.exists(directory) else []  # noqa: PTH110
         headers, identities = [], []
         for entry in files:
-            with open_source(entry.path) as source:
+            with open_index_source(entry.path) as source:
                 header = bytes(source.header()) if source.size else b""
                 identities.append(replace(source.identity, changed=0))
             headers.append((entry.name, entry.size, header))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pyarrow.fs as pafs
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.geometry.layout import INT64_MAX
+from rmqindex.layout import INT64_MAX
+from rmqindex.storage.location import child_uri
 from rmqindex.storage.own_files import INDEX_NAME, is_plain_name
 from rmqindex.storage.records import RecordKind, shortened
-from rmqindex.storage.sources import child_uri
 from rmqindex.transaction.owner import Owner
 
 if TYPE_CHECKING:

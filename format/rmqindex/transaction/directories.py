@@ -12,25 +12,17 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from rmqindex.errors import RmqIndexError
+from rmqindex.storage.filesystem import open_filesystem, unreadable
 from rmqindex.storage.identity import FileIdentity
-from rmqindex.storage.sources import child_uri, is_remote, local_path, open_filesystem, unreadable
+from rmqindex.storage.location import child_uri, is_remote, local_path
 from rmqindex.storage.steady import UnsteadyError, read_steady
 from rmqindex.transaction.journal import effective_listing
 from rmqindex.transaction.object_staging import committed_listing
 
 if TYPE_CHECKING:
-    from rmqindex.storage.sources import PathLike
+    from rmqindex.storage.location import PathLike
 
-__all__ = [
-    "FileEntry",
-    "directory_entries",
-    "entries_or_none",
-    "exists",
-    "kind_of",
-    "last_name",
-    "parent",
-    "place_in",
-]
+__all__ = ["FileEntry", "directory_entries", "entries_or_none", "exists", "kind_of"]
 
 _NO_DIRECTORY = (FileNotFoundError, NotADirectoryError, PermissionError)
 
@@ -131,27 +123,6 @@ def _remote_directory(path: str) -> list[FileEntry]:
         )
         for info, place in committed_listing(path)
     ]
-
-
-def last_name(path: str) -> str:
-    """Return the last part of a path."""
-    base = path.partition("?")[0] if is_remote(path) else path
-    return base.rstrip("/").rpartition("/")[2]
-
-
-def parent(path: str) -> str:
-    """Return the directory that a path is in, with the query of a URI."""
-    if not is_remote(path):
-        return str(Path(path).absolute().parent)
-    base, mark, query = path.partition("?")
-    return base.rstrip("/").rpartition("/")[0] + mark + query
-
-
-def place_in(directory: str, name: str) -> str:
-    """Return the path or the URI of a name in a directory."""
-    if is_remote(directory):
-        return child_uri(directory, name)
-    return str(Path(directory) / name)
 
 
 def entries_or_none(directory: str) -> list[FileEntry]:

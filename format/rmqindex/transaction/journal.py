@@ -23,7 +23,7 @@ So a job that died half way is found undone by its own retry, and nobody ever se
 
 A commit may continue one file where it stands, which costs what it adds and not what is there.
 The journal then holds that file's old header, and ``undo`` the old values of the slots that change;
-readers are handed the old ones (:func:`rmqindex.storage.sources.open_source`) and never an entry beyond.
+readers get the old ones (:mod:`rmqindex.indexfile.committed`) and never an entry beyond.
 
 A commit may also record something, such as the batch of a stream that it brings in.
 That stands in the journal, whose renaming to ``ledger.json`` is then the commit point: what is
@@ -44,7 +44,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.geometry.layout import SLOT_SIZE
+from rmqindex.layout import SLOT_SIZE
 from rmqindex.storage.disk import copy_sparse, sync_directory
 from rmqindex.storage.own_files import (
     INDEX_NAME,
@@ -70,9 +70,9 @@ from rmqindex.transaction.used_names import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from rmqindex.indexfile.append_in_place import InPlaceAppend, InPlaceFlush
     from rmqindex.storage.records import Fields
     from rmqindex.transaction.owner import Owner
+    from rmqindex.transaction.undo import UndoableAppend
 
 __all__ = [
     "Staging",
@@ -518,7 +518,7 @@ class Staging:
         new: Sequence[tuple[Path, str]],
         removed: Sequence[str],
         *,
-        append: InPlaceAppend | InPlaceFlush | None = None,
+        append: UndoableAppend | None = None,
         ledger: Mapping[str, object] | None = None,
     ) -> None:
         """Bring files into the directory and take others out of it, as one step.

@@ -37,7 +37,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.storage.sources import child_uri, open_filesystem, unreadable
+from rmqindex.storage.filesystem import open_filesystem, unreadable
+from rmqindex.storage.location import child_uri
 from rmqindex.storage.steady import UnsteadyError, read_steady
 from rmqindex.transaction.commit_record import (
     COMMIT_SUFFIX,

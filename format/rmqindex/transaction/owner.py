@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rmqindex.geometry.layout import INT32_MAX, INT64_MAX
+from rmqindex.layout import INT32_MAX, INT64_MAX
 from rmqindex.storage.records import RecordKind
 
 if TYPE_CHECKING:

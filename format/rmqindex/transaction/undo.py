@@ -12,13 +12,13 @@ import os
 import re
 import zlib
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.geometry.header import IndexHeader
-from rmqindex.geometry.layout import (
+from rmqindex.header import IndexHeader
+from rmqindex.layout import (
     ENTRY_SIZE,
     FIRST_POSITION,
     HEADER_SIZE,
@@ -27,7 +27,7 @@ from rmqindex.geometry.layout import (
     INT64_MIN,
     SLOT_DTYPE,
     SLOT_SIZE,
-    Layout,
+    Geometry,
 )
 from rmqindex.storage.disk import naming
 from rmqindex.storage.own_files import open_regular
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from rmqindex.storage.records import Fields
 
-__all__ = ["AppendRecord", "AppendUndo"]
+__all__ = ["AppendRecord", "AppendUndo", "UndoableAppend"]
 
 _ZEROS = bytes(1 << 20)
 _HEADER_TEXT = re.compile(f"[0-9a-f]{{{2 * HEADER_SIZE}}}")
@@ -102,9 +102,9 @@ class AppendRecord:
         return asdict(self)
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> Geometry:
         """The geometry of the file."""
-        return Layout(self.hash_slot_num, self.index_num)
+        return Geometry(self.hash_slot_num, self.index_num)
 
     @property
     def old_bytes(self) -> bytes:
@@ -149,7 +149,7 @@ class AppendUndo:
     def planned(
         cls,
         name: str,
-        layout: Layout,
+        layout: Geometry,
         header: bytes,
         entries: int,
         end: tuple[int, int],
@@ -267,3 +267,20 @@ def _write(file: io.FileIO, data: bytes, offset: int) -> None:
     while view:
         written = os.pwrite(file.fileno(), view, offset)
         view, offset = view[written:], offset + written
+
+
+class UndoableAppend(Protocol):
+    """An append in place that is planned, with what takes it back.
+
+    Attributes:
+        undo: How the file was before.
+    """
+
+    undo: AppendUndo
+
+    def apply(self) -> IndexHeader:
+        """Write the entries, their slots and the header, which is returned.
+
+        Raises:
+            OSError: The disk is full or broken.
+        """

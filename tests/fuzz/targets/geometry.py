@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rmqindex.geometry import inference
-from rmqindex.geometry.inference import fits_layout, infer_layout
+
+from rmqindex.indexfile.geometry import fits_layout, infer_layout
 
 from ..index_bytes import MAX_LENGTH, PATH, mutate, seeds, taken_apart
 from ..memory import MemorySource, constants

@@ -10,9 +10,9 @@ import numpy as np
 
 from rmqindex import IndexFile, salvage
 from rmqindex.bulk import salvage as salvage_module
-from rmqindex.geometry.layout import HEADER_SIZE
 from rmqindex.indexfile import reader
 from rmqindex.keys.hash_set import HashSet
+from rmqindex.layout import HEADER_SIZE
 from rmqindex.query.point_lookup import PointFile
 
 from ..index_bytes import MAX_LENGTH, PATH, mutate, seeds, taken_apart

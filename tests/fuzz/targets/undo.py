@@ -10,8 +10,8 @@ import numpy as np
 
 from rmqindex import IndexFile, IndexHeader
 from rmqindex.indexfile import reader
+from rmqindex.indexfile.committed import _UndoneSource
 from rmqindex.storage.records import Fields
-from rmqindex.storage.sources import _UndoneSource
 from rmqindex.transaction.undo import AppendRecord, AppendUndo
 
 from ..index_bytes import MAX_LENGTH as FILE_LENGTH

@@ -7,12 +7,8 @@ All integers are big-endian and signed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    import os
 
 __all__ = [
     "BEGIN_PHY_OFFSET_OFFSET",
@@ -35,7 +31,7 @@ __all__ = [
     "INVALID_INDEX",
     "SLOT_DTYPE",
     "SLOT_SIZE",
-    "Layout",
+    "Geometry",
 ]
 
 # IndexHeader.java: the six fields of the 40-byte header.
@@ -96,8 +92,8 @@ ENTRY_DTYPE = np.dtype(
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """The geometry of an IndexFile, which the file itself does not state.
+class Geometry:
+    """Where the slots and entries of an IndexFile lie, which the file itself does not state.
 
     It comes from the broker's configuration: ``maxHashSlotNum`` and ``maxIndexNum``.
 
@@ -147,23 +143,3 @@ class Layout:
     def entry_offset(self, position: int) -> int:
         """Return the byte at which an entry starts; entries are numbered from 1."""
         return HEADER_SIZE + SLOT_SIZE * self.hash_slot_num + ENTRY_SIZE * position
-
-    @classmethod
-    def infer(cls, path: str | os.PathLike[str]) -> Layout:
-        """Find the geometry of a file from its size and from how its entries hang in its slots.
-
-        Nothing is guessed: a geometry is returned only when it is the one that fits.
-
-        Args:
-            path: An IndexFile.
-
-        Returns:
-            The geometry.
-
-        Raises:
-            RmqIndexError: None or several fit, or the file has no entries; the message names the
-                options ``maxHashSlotNum`` and ``maxIndexNum``.
-        """
-        from rmqindex.geometry.inference import infer_layout  # noqa: PLC0415  (it builds on this module)
-
-        return infer_layout(path)

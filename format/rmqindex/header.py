@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass
 import numpy as np
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.geometry.layout import HEADER_DTYPE, HEADER_SIZE
+from rmqindex.layout import HEADER_DTYPE, HEADER_SIZE
 
 __all__ = ["IndexHeader", "read_header"]
 

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 __all__ = [
-    "BATCH_FOLDER",
     "BATCH_UNIT_DTYPE",
     "BLANK_SIZE",
     "CONSUME_QUEUE_SCHEMA",
@@ -21,16 +20,12 @@ __all__ = [
     "FILE_NAME_DIGITS",
     "LMQ_PREFIX",
     "NO_COMPACTED_OFFSET",
-    "QUEUE_FOLDER",
     "RETRY_PREFIX",
     "SCHEDULE_TOPIC",
     "SYSTEM_PREFIX",
     "UNIT_DTYPE",
 ]
 
-# StorePathConfigHelper.getStorePathConsumeQueue, getStorePathBatchConsumeQueue.
-QUEUE_FOLDER = "consumequeue"
-BATCH_FOLDER = "batchconsumequeue"
 # UtilAll.offset2FileName.
 FILE_NAME_DIGITS = 20
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from rmqindex.consumequeue.layout import QUEUE_FOLDER
-
 __all__ = [
+    "BATCH_FOLDER",
     "COMMITLOG_FOLDER",
     "CONFIG_FOLDER",
     "DLEDGER_PREFIX",
     "INDEX_FOLDER",
     "MULTI_PATH_SPLITTER",
+    "QUEUE_FOLDER",
     "ROCKSDB_QUEUE_FOLDER",
     "ROCKSDB_STORE_FOLDER",
     "STORE_FOLDERS",
@@ -18,6 +18,10 @@ __all__ = [
 
 #: Where the IndexFiles are.
 INDEX_FOLDER = "index"
+#: Where the ConsumeQueues are, and those of batch topics
+#: (RocketMQ: ``getStorePathConsumeQueue``, ``getStorePathBatchConsumeQueue``).
+QUEUE_FOLDER = "consumequeue"
+BATCH_FOLDER = "batchconsumequeue"
 #: Where the messages are.
 COMMITLOG_FOLDER = "commitlog"
 #: Where the broker keeps the state of topics and consumers.

@@ -7,7 +7,7 @@ import re
 from fnmatch import translate
 from typing import TYPE_CHECKING, NamedTuple
 
-from rmqindex.storage.sources import child_uri, is_remote
+from rmqindex.storage.location import child_uri, is_remote
 from rmqindex.transaction.directories import FileEntry, entries_or_none, exists
 
 if TYPE_CHECKING:

@@ -9,14 +9,16 @@ its counts agree with the slots, and the newest entries hang in the chains of th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rmqindex.errors import CorruptIndexError, RmqIndexError
-from rmqindex.geometry.header import IndexHeader
-from rmqindex.geometry.layout import (
+from rmqindex.header import IndexHeader
+from rmqindex.indexfile.committed import open_index_source
+from rmqindex.layout import (
     DEFAULT_HASH_SLOT_NUM,
     DEFAULT_INDEX_NUM,
     ENTRY_DTYPE,
@@ -28,18 +30,19 @@ from rmqindex.geometry.layout import (
     INVALID_INDEX,
     SLOT_DTYPE,
     SLOT_SIZE,
-    Layout,
+    Geometry,
 )
-from rmqindex.storage.sources import ByteSource, open_source
+from rmqindex.storage.source import ByteSource
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from rmqindex.storage.sources import PathLike
+    from rmqindex.storage.location import PathLike
 
-__all__ = ["fits_layout", "infer_layout"]
+__all__ = ["Layout", "fits_layout", "infer_layout"]
 
 _WORDS_PER_ENTRY = ENTRY_SIZE // SLOT_SIZE
 # The shape of the default geometry and of most others: four entries a slot.
@@ -62,6 +65,41 @@ _NAMED = 4
 _HINT = "say which with maxHashSlotNum and maxIndexNum"
 
 
+@dataclass(frozen=True, slots=True)
+class Layout(Geometry):
+    """The geometry of an IndexFile, which the file itself does not state.
+
+    It comes from the broker's configuration: ``maxHashSlotNum`` and ``maxIndexNum``.
+
+    Attributes:
+        hash_slot_num: How many hash slots the file has, at least 1.
+        index_num: How many entry places the file has, at least 1.
+            Place 0 is never used, so the file holds at most ``index_num - 1`` entries.
+
+    Raises:
+        ValueError: A number below 1, or a file size beyond the broker's 32-bit int.
+        TypeError: Not an int.
+    """
+
+    @classmethod
+    def infer(cls, path: str | os.PathLike[str]) -> Layout:
+        """Find the geometry of a file from its size and from how its entries hang in its slots.
+
+        Nothing is guessed: a geometry is returned only when it is the one that fits.
+
+        Args:
+            path: An IndexFile.
+
+        Returns:
+            The geometry.
+
+        Raises:
+            RmqIndexError: None or several fit, or the file has no entries; the message names the
+                options ``maxHashSlotNum`` and ``maxIndexNum``.
+        """
+        return infer_layout(path)
+
+
 def infer_layout(file: PathLike | ByteSource) -> Layout:
     """Find the geometry of a file; see :meth:`rmqindex.Layout.infer`.
 
@@ -73,7 +111,7 @@ def infer_layout(file: PathLike | ByteSource) -> Layout:
         CorruptIndexError: The header counts more entries than the file can hold.
     """
     if not isinstance(file, ByteSource):
-        with open_source(file) as source:
+        with open_index_source(file) as source:
             return infer_layout(source)
     source = file
     words, odd = divmod(source.size - HEADER_SIZE, SLOT_SIZE)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark_rmqindex.files.stores import store_of
 from pyspark_rmqindex.schema import ENTRY_COLUMNS, KEY_COLUMNS, STORE_COLUMN, arrow_schema
 from rmqindex import CorruptIndexError, RmqIndexError
-from rmqindex.geometry.layout import BEGIN_TIMESTAMP_OFFSET
+from rmqindex.layout import BEGIN_TIMESTAMP_OFFSET
 from rmqindex.time_units import LAST_MILLISECOND, to_microseconds
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql.types import StructType
 
-    from pyspark_rmqindex.scan.filters import Range
+    from pyspark_rmqindex.filters.filters import Range
 
 __all__ = ["MAX_ROWS", "BatchBuilder", "check_not_null", "keep", "merge", "united"]
 

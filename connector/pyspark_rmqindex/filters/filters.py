@@ -29,7 +29,7 @@ from pyspark.sql.datasource import (
 )
 
 from pyspark_rmqindex.options.times import microseconds_of
-from rmqindex.geometry.layout import INT32_MAX
+from rmqindex.layout import INT32_MAX
 from rmqindex.time_units import to_milliseconds
 
 if TYPE_CHECKING:

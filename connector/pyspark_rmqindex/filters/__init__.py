@@ -1,0 +1,1 @@
+"""What a WHERE asks of entries, and the rows of a batch that pass."""

@@ -1,0 +1,239 @@
+"""The bytes of an IndexFile as its last finished commit left them (spec: reading a file).
+
+While a commit appends to a file in place, or after one died doing that, a source returns the header
+and the slots that the file had before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rmqindex.layout import (
+    BEGIN_PHY_OFFSET_OFFSET,
+    BEGIN_TIMESTAMP_OFFSET,
+    ENTRY_DTYPE,
+    HEADER_SIZE,
+    INDEX_COUNT_OFFSET,
+    SLOT_DTYPE,
+    SLOT_SIZE,
+)
+from rmqindex.storage.local import LocalSource
+from rmqindex.storage.location import PathLike, is_remote, local_path
+from rmqindex.storage.opening import open_source
+from rmqindex.storage.source import ByteSource
+from rmqindex.storage.steady import UnsteadyError, read_steady
+from rmqindex.transaction.journal import unfinished_append
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow.fs as pafs
+    from numpy.typing import NDArray
+
+    from rmqindex.layout import Geometry
+    from rmqindex.transaction.undo import AppendUndo
+
+__all__ = ["open_index_source"]
+
+
+class _CommittedSource(LocalSource):
+    """A mapped IndexFile that no unfinished append has changed."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._header: bytes | None = None
+
+    def keep_header(self) -> int:
+        """Read the header, to hand out this one from now on; returns its ``index_count``."""
+        if self.size < HEADER_SIZE:
+            return 0
+        header = bytearray(self.read(0, HEADER_SIZE))
+        # A broker sets these before it counts the first entry: they may be older than the count.
+        for offset in (BEGIN_TIMESTAMP_OFFSET, BEGIN_PHY_OFFSET_OFFSET):
+            header[offset : offset + 8] = self.read(offset, 8)
+        self._header = bytes(header)
+        return int(np.frombuffer(self._header, SLOT_DTYPE, 1, INDEX_COUNT_OFFSET)[0])
+
+    def header(self) -> bytes | memoryview:
+        return self.read(0, HEADER_SIZE) if self._header is None else self._header
+
+    def latest_index_count(self) -> int:
+        # The journal before the header: a commit that ends in between has written its header.
+        undo = unfinished_append(self.path)
+        if self.size < HEADER_SIZE:
+            return 0
+        count = super().latest_index_count()
+        return count if undo is None else max(count, undo.record.index_count)
+
+
+class _UndoneSource(ByteSource):
+    """A local file as it was before an append that is not finished.
+
+    Chains may begin at what is appended, once the append has finished and others have followed;
+    so :meth:`entries` does not hide it, other than :meth:`read`.
+    """
+
+    def __init__(self, source: ByteSource, undo: AppendUndo) -> None:
+        self._source = source
+        self._undo = undo
+        self.path = source.path
+        self.size = source.size
+        self.identity = source.identity
+
+    def read(self, offset: int, length: int) -> bytes | memoryview:
+        record = self._undo.record
+        data = self._source.read(offset, length)
+        first_slot = record.layout.slot_offset(0)
+        start = record.layout.entry_offset(record.first_position)
+        if first_slot + record.hash_slot_num * SLOT_SIZE <= offset <= offset + length <= start:
+            return data
+        patched = bytearray(data)
+        header = record.old_bytes[offset : offset + length]
+        patched[: len(header)] = header
+        stop = min(record.layout.entry_offset(record.index_count), offset + length)
+        start = max(start, offset)
+        if start < stop:
+            patched[start - offset : stop - offset] = bytes(stop - start)
+        # The slots that lie wholly or partly in the range; a part is cut out of the whole.
+        starts = self._undo.numbers.astype(np.int64) * SLOT_SIZE + first_slot
+        inside = slice(*np.searchsorted(starts, [offset - SLOT_SIZE + 1, offset + length]).tolist())
+        values = self._undo.values[inside].tolist()
+        for start, value in zip(starts[inside].tolist(), values, strict=True):
+            begin, end = max(start, offset), min(start + SLOT_SIZE, offset + length)
+            slot = value.to_bytes(SLOT_SIZE, "big", signed=True)
+            patched[begin - offset : end - offset] = slot[begin - start : end - start]
+        return bytes(patched)
+
+    def slots(self, layout: Geometry, slots: NDArray[np.integer]) -> NDArray[np.int32]:
+        values = self._source.slots(layout, slots)
+        numbers = self._undo.numbers
+        if len(numbers):
+            places = np.minimum(np.searchsorted(numbers, slots), len(numbers) - 1)
+            changed = np.flatnonzero(numbers[places] == slots)
+            values[changed] = self._undo.values[places[changed]]
+        return values
+
+    def entries(self, layout: Geometry, positions: NDArray[np.integer]) -> NDArray[Any]:
+        return self._source.entries(layout, positions)
+
+    def header(self) -> bytes:
+        return self._undo.record.old_bytes
+
+    def latest_index_count(self) -> int:
+        return self._source.latest_index_count()
+
+    def is_current(self) -> bool:
+        return self._source.is_current()
+
+    def ensure_uncut(self) -> None:
+        self._source.ensure_uncut()
+
+    def close(self) -> None:
+        self._source.close()
+
+
+def _open_local(path: Path) -> ByteSource:
+    """Open a file; its header is not that of an append which is not finished, or was undone."""
+    return read_steady(path, lambda: _open_once(path))
+
+
+def _open_once(path: Path) -> ByteSource:
+    undo = unfinished_append(path)
+    source = _CommittedSource(path)
+    try:
+        count = source.keep_header()
+        now = unfinished_append(path)
+        if undo is not None and now is not None and now.record == undo.record:
+            return _UndoneSource(source, undo)
+        if undo is None and now is None and count <= source.latest_index_count():
+            return source
+    except BaseException:
+        source.close()
+        raise
+    source.close()
+    raise UnsteadyError("an append to it began or ended")
+
+
+class _ExtendedSource(ByteSource):
+    """A file read as if it were extended with zeros, as the broker extends a short one."""
+
+    def __init__(self, source: ByteSource, size: int) -> None:
+        self._source = source
+        self._real = source.size
+        self.path = source.path
+        self.size = size
+        self.remote = source.remote
+        self.identity = source.identity
+
+    def read(self, offset: int, length: int) -> bytes:
+        if offset < 0 or offset + length > self.size:
+            raise self._truncated(offset, length)
+        there = max(0, min(length, self._real - offset))
+        data = bytes(self._source.read(offset, there)) if there else b""
+        return data.ljust(length, b"\0")
+
+    def slots(self, layout: Geometry, slots: NDArray[np.integer]) -> NDArray[np.int32]:
+        return self._gather(layout.slot_offset(0), SLOT_DTYPE, slots, layout).astype(np.int32)
+
+    def entries(self, layout: Geometry, positions: NDArray[np.integer]) -> NDArray[Any]:
+        return self._gather(layout.entry_offset(0), ENTRY_DTYPE, positions, layout)
+
+    def header(self) -> bytes | memoryview:
+        return self._source.header() if self._real >= HEADER_SIZE else super().header()
+
+    def latest_index_count(self) -> int:
+        return self._source.latest_index_count() if self._real >= HEADER_SIZE else 0
+
+    def is_current(self) -> bool:
+        return self._source.is_current()
+
+    def ensure_uncut(self) -> None:
+        self._source.ensure_uncut()
+
+    def close(self) -> None:
+        self._source.close()
+
+    def _gather(
+        self, base: int, dtype: np.dtype[Any], indices: NDArray[np.integer], layout: Geometry
+    ) -> NDArray[Any]:
+        size = dtype.itemsize
+        items = np.zeros(len(indices), dtype)
+        offsets = base + indices.astype(np.int64) * size
+        if len(offsets) and int(offsets.max()) + size > self.size:
+            raise self._truncated(int(offsets.max()), size)
+        whole = offsets + size <= self._real
+        fetch = self._source.slots if size == SLOT_SIZE else self._source.entries
+        items[whole] = fetch(layout, indices[whole])
+        # At most one item straddles the end of the file.
+        straddling = ~whole & (offsets < self._real)
+        for offset in np.unique(offsets[straddling]).tolist():
+            items[offsets == offset] = np.frombuffer(self.read(offset, size), dtype)
+        return items
+
+
+def open_index_source(
+    path: PathLike,
+    *,
+    filesystem: pafs.FileSystem | None = None,
+    zero_extend_to: int | None = None,
+) -> ByteSource:
+    """Open an IndexFile for reading.
+
+    Args:
+        path: As :func:`rmqindex.storage.open_source` takes it.
+        filesystem: Likewise.
+        zero_extend_to: Read a shorter file as if it were filled up with zeros to this size in
+            bytes, as the broker does on loading; nothing on disk changes.
+
+    Raises:
+        RmqIndexError: No such file, not a file, or not readable.
+    """
+    if filesystem is not None or is_remote(path):
+        source = open_source(path, filesystem=filesystem)
+    else:
+        source = _open_local(local_path(path))
+    if zero_extend_to is not None and source.size < zero_extend_to:
+        return _ExtendedSource(source, zero_extend_to)
+    return source

@@ -1,0 +1,114 @@
+"""What an IndexFile is recognised by, so that another one under its name is noticed."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rmqindex.layout import (
+    BEGIN_PHY_OFFSET_OFFSET,
+    BEGIN_TIMESTAMP_OFFSET,
+    ENTRY_SIZE,
+    FIRST_POSITION,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from rmqindex.indexfile.geometry import Layout
+    from rmqindex.storage.source import ByteSource
+from rmqindex.storage.identity import FileIdentity
+
+__all__ = ["SAMPLED_ENTRY_BYTES", "Fingerprint", "checksum_of", "entries_checksum"]
+
+
+# Entries that are compared at either end: a page of each.
+_SAMPLED_ENTRIES = 64
+
+SAMPLED_ENTRY_BYTES = _SAMPLED_ENTRIES * ENTRY_SIZE
+
+# Eight bytes each, final once there is an entry.
+_FINAL_FIELDS = (BEGIN_TIMESTAMP_OFFSET, BEGIN_PHY_OFFSET_OFFSET)
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What an IndexFile is recognised by; picklable, since planning and tasks are other processes.
+
+    Attributes:
+        identity: The file.
+        stop: The position behind the last entry that was counted.
+        checksum: CRC-32 of what no append changes: the header's ``begin_*`` fields and the first
+            and the last entries below ``stop``. None where the store's own version is proof.
+    """
+
+    identity: FileIdentity
+    stop: int
+    checksum: int | None
+
+    @classmethod
+    def of(cls, source: ByteSource, layout: Layout, stop: int) -> Fingerprint:
+        """Take the fingerprint of an open file.
+
+        Args:
+            source: The file.
+            layout: Its geometry.
+            stop: The position behind the last entry that is counted.
+
+        Raises:
+            CorruptIndexError: The file ends before that.
+            RmqIndexError: The storage failed.
+        """
+        if source.identity.version:
+            return cls(source.identity, stop, None)
+        return cls(source.identity, stop, entries_checksum(source, layout, stop))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Fingerprint:
+        """Read what ``dataclasses.asdict`` made of one."""
+        return cls(**{**data, "identity": FileIdentity(**data["identity"])})
+
+    def matches(self, source: ByteSource, layout: Layout) -> bool:
+        """Return whether an open file holds what was counted, below ``stop``.
+
+        Raises:
+            RmqIndexError: The storage failed.
+        """
+        if not self.identity.names_same(source.identity):
+            return False
+        if layout.entry_offset(self.stop) > source.size:
+            return False
+        return self.checksum is None or self.checksum == entries_checksum(source, layout, self.stop)
+
+
+def checksum_of(read: Callable[[int, int], bytes | memoryview], start: int, stop: int) -> int:
+    """Return the CRC-32 of the first and the last bytes of a range.
+
+    Args:
+        read: Returns bytes of the file, by offset and length.
+        start: Where the range begins, bytes.
+        stop: Where it ends, bytes.
+    """
+    length = min(SAMPLED_ENTRY_BYTES, stop - start)
+    first = zlib.crc32(read(start, length))
+    return first if start + length == stop else zlib.crc32(read(stop - length, length), first)
+
+
+def entries_checksum(source: ByteSource, layout: Layout, stop: int) -> int:
+    """Return the CRC-32 of what no append changes, as :class:`Fingerprint` keeps it.
+
+    Args:
+        source: The file.
+        layout: Its geometry.
+        stop: The position behind the last entry that is counted.
+
+    Raises:
+        CorruptIndexError: The file ends before that.
+        RmqIndexError: The storage failed.
+    """
+    header = source.header()
+    begin = b"".join(bytes(header[offset : offset + 8]) for offset in _FINAL_FIELDS)
+    first = layout.entry_offset(FIRST_POSITION)
+    entries = checksum_of(source.read, first, max(first, layout.entry_offset(stop)))
+    return zlib.crc32(begin, entries)

@@ -1,0 +1,117 @@
+"""Files of this machine, mapped into memory."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rmqindex.errors import CorruptIndexError
+from rmqindex.layout import (
+    ENTRY_DTYPE,
+    SLOT_DTYPE,
+)
+from rmqindex.storage.identity import FileIdentity
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from rmqindex.layout import Geometry
+from rmqindex.storage.filesystem import unreadable
+from rmqindex.storage.source import ByteSource
+
+__all__ = ["LocalSource"]
+
+
+# A shorter read, bytes, is one of a few here and there: read-ahead, which can be megabytes, would
+# only bring in what nobody asked for.
+_SHORT_READ = 64 * 1024
+
+# Above so many items, a gather touches most pages anyway and read-ahead helps.
+_FEW_ITEMS = 4096
+
+
+class LocalSource(ByteSource):
+    """A memory-mapped file."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file."""
+        self.path = str(path)
+        try:
+            if not stat.S_ISREG(path.stat().st_mode):  # a pipe would keep its reader waiting
+                raise unreadable(self.path, OSError("not a file"))
+            with path.open("rb") as file:
+                self.identity = FileIdentity.of_stat(os.fstat(file.fileno()))
+                self.size = self.identity.size
+                # An empty file cannot be mapped.
+                self._map = (
+                    mmap.mmap(file.fileno(), self.size, access=mmap.ACCESS_READ)
+                    if self.size
+                    else None
+                )
+        except (OSError, ValueError) as error:
+            raise unreadable(self.path, error) from error
+        self._data = memoryview(self._map) if self._map is not None else memoryview(b"")
+        self._advice = mmap.MADV_NORMAL
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """Return bytes, as :meth:`ByteSource.read`."""
+        if offset < 0 or offset + length > self.size:
+            raise self._truncated(offset, length)
+        self._advise(mmap.MADV_RANDOM if length < _SHORT_READ else mmap.MADV_NORMAL)
+        return self._data[offset : offset + length]
+
+    def slots(self, layout: Geometry, slots: NDArray[np.integer]) -> NDArray[np.int32]:
+        """Return slots, as :meth:`ByteSource.slots`."""
+        return self._gather(layout.slot_offset(0), SLOT_DTYPE, slots).astype(np.int32)
+
+    def entries(self, layout: Geometry, positions: NDArray[np.integer]) -> NDArray[Any]:
+        """Return entries, as :meth:`ByteSource.entries`."""
+        return self._gather(layout.entry_offset(0), ENTRY_DTYPE, positions)
+
+    def is_current(self) -> bool:
+        """Return whether the file can still be the opened one."""
+        return self._size_now() >= self.size
+
+    def ensure_uncut(self) -> None:
+        """Raise if the file was cut."""
+        size = self._size_now()
+        if size < self.size:
+            raise CorruptIndexError(
+                self.path, "file_size", size, f"{self.size} bytes, as when it was opened", size
+            )
+
+    def _size_now(self) -> int:
+        # The size of a mapping is asked of its file.
+        return self.size if self._map is None else self._map.size()
+
+    def close(self) -> None:
+        """Release the file."""
+        # Views that were handed out keep the mapping alive; without any it goes at once.
+        self._data = memoryview(b"")
+        self._map = None
+        self.size = 0
+
+    def _gather(
+        self, base: int, dtype: np.dtype[Any], indices: NDArray[np.integer]
+    ) -> NDArray[Any]:
+        if not len(indices):
+            return np.empty(0, dtype)
+        available = max(0, (self.size - base) // dtype.itemsize)
+        highest = int(indices.max())
+        if highest >= available:
+            raise self._truncated(base + highest * dtype.itemsize, dtype.itemsize)
+        self._advise(mmap.MADV_RANDOM if len(indices) < _FEW_ITEMS else mmap.MADV_NORMAL)
+        items = np.frombuffer(self._data, dtype, available, base)
+        return items.take(indices)
+
+    def _advise(self, advice: int) -> None:
+        """Tell the kernel how the file is read, so that a cold lookup touches few pages."""
+        if advice != self._advice and self._map is not None:
+            self._map.madvise(advice)
+            self._advice = advice

@@ -1,0 +1,78 @@
+"""One way to the bytes of a file, wherever it lies (spec: reading a file).
+
+Local files are memory-mapped; everything else is read by ranges through ``pyarrow.fs``.
+A source hands out what was asked for and no more: a lookup touches the header, slots and chains,
+never the empty tail of a file.
+A short read is an error of the file, not of the caller.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from rmqindex.storage.identity import FileChangedError
+
+if TYPE_CHECKING:
+    import pyarrow.fs as pafs
+
+    from rmqindex.storage.marks import FileMark
+    from rmqindex.storage.source import ByteSource
+
+from rmqindex.storage.filesystem import open_filesystem
+from rmqindex.storage.local import LocalSource
+from rmqindex.storage.location import PathLike, is_remote, local_path
+from rmqindex.storage.remote import RemoteSource
+
+__all__ = ["open_found", "open_source"]
+
+
+def open_source(
+    path: PathLike,
+    *,
+    filesystem: pafs.FileSystem | None = None,
+) -> ByteSource:
+    """Open a file for reading.
+
+    Args:
+        path: A local path or a ``file:`` URI (mapped), or another URI that ``pyarrow.fs`` knows
+            (read by ranges).
+        filesystem: Where ``path`` lies, instead of what the path itself says.
+
+    Returns:
+        The open source.
+
+    Raises:
+        RmqIndexError: No such file, not a file, or not readable.
+    """
+    if filesystem is not None or is_remote(path):
+        found, inner_path = open_filesystem(path, filesystem)
+        return RemoteSource(os.fspath(path), found, inner_path)
+    return LocalSource(local_path(path))
+
+
+def open_found(
+    path: PathLike,
+    size: int,
+    mark: FileMark | None = None,
+    filesystem: pafs.FileSystem | None = None,
+) -> ByteSource:
+    """Open a file that was found before, as :func:`open_source` does; it may have grown.
+
+    Args:
+        path: As :func:`open_source` takes it.
+        size: Its size when it was found, bytes.
+        mark: What it is recognised by; None where only its size is known.
+        filesystem: As :func:`open_source` takes it.
+
+    Raises:
+        FileChangedError: It is shorter than it was, or another file.
+        RmqIndexError: It is gone, or not readable.
+    """
+    source = open_source(path, filesystem=filesystem)
+    found = source.size
+    if found >= size and (mark is None or mark.matches(source)):
+        return source
+    source.close()
+    what = "replaced" if found >= size else f"cut from {size} to {found} bytes"
+    raise FileChangedError(path, what)

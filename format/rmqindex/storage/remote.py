@@ -1,0 +1,200 @@
+"""Files of an object store, read by ranges."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from rmqindex.layout import (
+    ENTRY_DTYPE,
+    ENTRY_SIZE,
+    HEADER_SIZE,
+    SLOT_DTYPE,
+)
+from rmqindex.storage.identity import FileIdentity
+from rmqindex.storage.s3 import (
+    current_settings,
+    using,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from rmqindex.layout import Geometry
+from rmqindex.storage.filesystem import modified_time, open_failure, unreadable
+from rmqindex.storage.source import ByteSource
+
+__all__ = ["RemoteSource"]
+
+
+# Two wanted ranges this near each other cost less as one request than as two.
+_COALESCE_GAP = 8 * 1024
+
+# No single request asks for more, so that a gather over a whole file stays bounded.
+_MAX_REQUEST = 4 * 1024 * 1024
+
+# Requests to a remote store wait more than they work.
+_REMOTE_THREADS = 8
+
+# Up to so many chains are followed by windows: older entries lie before newer ones, so what lies
+# before an entry is read along with it, twice as much at each step, and chains of thousands take
+# tens of requests.
+_FEW_CHAINS = 16
+
+_FIRST_WINDOW = 4 * 1024
+
+# What was read along is kept up to this size, bytes.
+_KEPT_BYTES = 16 * 1024 * 1024
+
+
+class RemoteSource(ByteSource):
+    """A file of a ``pyarrow.fs`` file system, read by ranges."""
+
+    remote = True
+
+    def __init__(self, path: str, filesystem: pafs.FileSystem, inner_path: str) -> None:
+        """Open the file."""
+        self.path = path
+        self._place = filesystem, inner_path
+        self._file, self.identity = self._opened()
+        self.size = self.identity.size
+        self._settings = current_settings()
+        self._head = b""
+        self._window = 0
+        self._kept: list[tuple[int, bytes]] = []
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return bytes, as :meth:`ByteSource.read`."""
+        if offset < 0 or offset + length > self.size:
+            raise self._truncated(offset, length)
+        try:
+            data: bytes = self._file.read_at(length, offset)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            # The settings of when it was opened: this may be another thread.
+            with using(self._settings):
+                raise unreadable(
+                    self.path, error, expected=f"bytes {offset} to {offset + length - 1}"
+                ) from error
+        if len(data) != length:
+            raise self._truncated(offset, length)
+        return data
+
+    def header(self) -> bytes:
+        """Return the header."""
+        if not self._head:
+            self._head = self.read(0, HEADER_SIZE)
+        return self._head
+
+    def slots(self, layout: Geometry, slots: NDArray[np.integer]) -> NDArray[np.int32]:
+        """Return slots, as :meth:`ByteSource.slots`."""
+        # Chains begin at their slots: entries that are asked for next are new ones.
+        self._window = 0
+        self._kept.clear()
+        return self._gather(layout.slot_offset(0), SLOT_DTYPE, slots).astype(np.int32)
+
+    def entries(self, layout: Geometry, positions: NDArray[np.integer]) -> NDArray[Any]:
+        """Return entries, as :meth:`ByteSource.entries`."""
+        if len(positions) > _FEW_CHAINS:
+            return self._gather(layout.entry_offset(0), ENTRY_DTYPE, positions)
+        items = np.empty(len(positions), ENTRY_DTYPE)
+        missed = False
+        for place, position in enumerate(positions.tolist()):
+            offset = layout.entry_offset(position)
+            found = self._kept_at(offset)
+            if found is None:
+                missed = True
+                found = self._read_along(offset, layout.entry_offset(0))
+            items[place] = np.frombuffer(found[1], ENTRY_DTYPE, 1, offset - found[0])[0]
+        if missed:
+            self._window = min(max(2 * self._window, _FIRST_WINDOW), _MAX_REQUEST)
+        return items
+
+    def _opened(self) -> tuple[pa.NativeFile, FileIdentity]:
+        """Ask the store for the file, which is one request."""
+        filesystem, inner_path = self._place
+        try:
+            file = filesystem.open_input_file(inner_path)
+            return file, FileIdentity.of_object(
+                file.size(), file.metadata(), lambda: modified_time(filesystem, inner_path)
+            )
+        except (OSError, pa.ArrowException) as error:
+            # What stands there instead is asked only now.
+            raise unreadable(
+                self.path, open_failure(filesystem, inner_path, error), expected="the file's size"
+            ) from error
+
+    def is_current(self) -> bool:
+        """Return whether the file can still be the opened one."""
+        with using(self._settings):
+            file, identity = self._opened()
+        file.close()
+        return self.identity.names_same(identity)
+
+    def ensure_uncut(self) -> None:
+        """Do nothing: what is not there cannot be read."""
+
+    def close(self) -> None:
+        """Release the file."""
+        self._kept.clear()
+        self._file.close()
+
+    def _kept_at(self, offset: int) -> tuple[int, bytes] | None:
+        """Return the kept window that holds an entry, and where it begins."""
+        for start, data in reversed(self._kept):
+            if start <= offset and offset + ENTRY_SIZE <= start + len(data):
+                return start, data
+        return None
+
+    def _read_along(self, offset: int, lowest: int) -> tuple[int, bytes]:
+        """Read an entry and what lies before it, and keep that."""
+        start = max(lowest, offset - self._window)
+        found = start, self.read(start, offset + ENTRY_SIZE - start)
+        self._kept.append(found)
+        while len(self._kept) > 1 and sum(len(data) for _, data in self._kept) > _KEPT_BYTES:
+            del self._kept[0]
+        return found
+
+    def _gather(
+        self, base: int, dtype: np.dtype[Any], indices: NDArray[np.integer]
+    ) -> NDArray[Any]:
+        """Read each wanted item once, near ones together, several requests at a time."""
+        size = dtype.itemsize
+        wanted, places = np.unique(indices, return_inverse=True)
+        items = np.empty(len(wanted), dtype)
+        requests = list(_requests(base + wanted * size, size))
+
+        def fetch(request: tuple[int, int]) -> None:
+            first, last = request
+            start = int(wanted[first])
+            data = self.read(base + start * size, (int(wanted[last - 1]) - start + 1) * size)
+            items[first:last] = np.frombuffer(data, dtype)[wanted[first:last] - start]
+
+        if len(requests) <= 1:
+            for request in requests:
+                fetch(request)
+        else:
+            with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
+                for _ in pool.map(fetch, requests):
+                    pass
+        return items[places]
+
+
+def _requests(offsets: NDArray[np.int64], size: int) -> Iterator[tuple[int, int]]:
+    """Yield the spans ``first:last`` of sorted items that one request each fetches."""
+    if not len(offsets):
+        return
+    cuts = np.flatnonzero(np.diff(offsets) > _COALESCE_GAP + size) + 1
+    starts = [0, *cuts.tolist()]
+    for first, end in zip(starts, [*starts[1:], len(offsets)], strict=True):
+        at = first
+        while at < end:
+            limit = int(offsets[at]) + _MAX_REQUEST - size
+            stop = min(end, int(np.searchsorted(offsets, limit, side="right")))
+            yield at, stop
+            at = stop

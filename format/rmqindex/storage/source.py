@@ -1,0 +1,144 @@
+"""The bytes of one file, opened for reading."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from rmqindex.errors import CorruptIndexError
+from rmqindex.layout import (
+    ENTRY_DTYPE,
+    ENTRY_SIZE,
+    HEADER_SIZE,
+    INDEX_COUNT_OFFSET,
+    SLOT_DTYPE,
+    SLOT_SIZE,
+)
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from numpy.typing import NDArray
+
+    from rmqindex.layout import Geometry
+    from rmqindex.storage.identity import FileIdentity
+
+__all__ = ["ByteSource"]
+
+
+class ByteSource(ABC):
+    """The bytes of one file, opened for reading; a context manager.
+
+    Attributes:
+        path: The file, as errors name it.
+        size: Its size in bytes when it was opened; what lies beyond is never read.
+        remote: Whether each read is a request to a store elsewhere.
+        identity: Which file it was when it was opened.
+    """
+
+    path: str
+    size: int
+    identity: FileIdentity
+    remote: bool = False
+
+    @abstractmethod
+    def read(self, offset: int, length: int) -> bytes | memoryview:
+        """Return ``length`` bytes from ``offset``, both in bytes.
+
+        Raises:
+            CorruptIndexError: The file ends before.
+            RmqIndexError: The storage failed.
+        """
+
+    @abstractmethod
+    def slots(self, layout: Geometry, slots: NDArray[np.integer]) -> NDArray[np.int32]:
+        """Return the values of hash slots, numbered from 0, in native byte order.
+
+        Raises:
+            CorruptIndexError: The file ends before one of them.
+            RmqIndexError: The storage failed.
+        """
+
+    @abstractmethod
+    def entries(self, layout: Geometry, positions: NDArray[np.integer]) -> NDArray[Any]:
+        """Return the entries at any positions, as ``ENTRY_DTYPE``.
+
+        Raises:
+            CorruptIndexError: The file ends before one of them.
+            RmqIndexError: The storage failed.
+        """
+
+    def header(self) -> bytes | memoryview:
+        """Return the header as it was when the file was opened.
+
+        Raises:
+            CorruptIndexError: The file ends before.
+            RmqIndexError: The storage failed.
+        """
+        return self.read(0, HEADER_SIZE)
+
+    def latest_index_count(self) -> int:
+        """Return up to which position entries may stand in the file by now, exclusive.
+
+        A writer stores entries and slots before the header, so to judge a slot, this is asked for
+        after the slot was read.
+
+        Raises:
+            CorruptIndexError: The file ends before.
+            RmqIndexError: The storage failed.
+        """
+        count = np.frombuffer(self.read(INDEX_COUNT_OFFSET, SLOT_SIZE), SLOT_DTYPE)
+        return int(count[0])
+
+    def entry_range(self, layout: Geometry, start: int, stop: int) -> NDArray[Any]:
+        """Return the entries ``start`` to ``stop - 1`` as ``ENTRY_DTYPE``; the caller bounds them.
+
+        Raises:
+            CorruptIndexError: The file ends before.
+            RmqIndexError: The storage failed.
+        """
+        data = self.read(layout.entry_offset(start), (stop - start) * ENTRY_SIZE)
+        return np.frombuffer(data, ENTRY_DTYPE)
+
+    @abstractmethod
+    def is_current(self) -> bool:
+        """Return whether the file can still be the one that was opened, and is not shorter.
+
+        Raises:
+            RmqIndexError: The storage failed.
+        """
+
+    @abstractmethod
+    def ensure_uncut(self) -> None:
+        """Refuse what was read if the file was cut since it was opened.
+
+        Of a mapped file that is cut, the rest of the last page reads as zeros; what is read of
+        pages behind it ends the process.
+
+        Raises:
+            CorruptIndexError: It is shorter than it was.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the file; a second call does nothing."""
+
+    def __enter__(self) -> Self:
+        """Return the source itself."""
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the source."""
+        self.close()
+
+    def _truncated(self, offset: int, length: int) -> CorruptIndexError:
+        return CorruptIndexError(
+            self.path, "file_size", self.size, f"at least {offset + length} bytes", self.size
+        )
