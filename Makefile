@@ -30,11 +30,12 @@ test: $(VENV)/.dev
 	@.ci/check-node
 	$(BIN)/python -m pytest
 
-## make lint     check style (ruff) and types (mypy, strict)
+## make lint     check style (ruff), types (mypy, strict) and imports (import-linter)
 lint: $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 ## make format   rewrite the code in the project's style
 format: $(VENV)/.dev

@@ -416,7 +416,7 @@ class TestOutput:
     def test_spark_is_not_imported(self):
         """The command line starts without Spark, and without its connector."""
         code = (
-            "import sys, rmqindex.cli.main; "
+            "import sys, rmqindex.cli.command; "
             "print([m for m in sys.modules if m.startswith('pyspark')])"
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)

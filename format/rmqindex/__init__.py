@@ -1,53 +1,64 @@
-"""Apache RocketMQ's IndexFile and CommitLog formats: bytes to arrays and back, with no Spark."""
+"""Apache RocketMQ's IndexFile and CommitLog formats: bytes to arrays and back, with no Spark.
 
-from rmqindex.audit.plan import verify
-from rmqindex.audit.rules import AUDIT_RULES, FINDING_SCHEMA, AuditRule
-from rmqindex.bulk.rebuild import RebuildResult, rebuild_index
-from rmqindex.bulk.relayout import RelayoutResult, relayout_index
-from rmqindex.bulk.salvage import salvage
-from rmqindex.commitlog.bodies import (
-    InnerMessage,
-    decompress_bodies,
-    decompress_body,
-    inner_messages,
-)
-from rmqindex.commitlog.files import LogFile
-from rmqindex.commitlog.log import MATCH_STATES, CommitLog
-from rmqindex.commitlog.message_ids import (
-    GrpcMessageId,
-    OffsetMessageId,
-    RemotingMessageId,
-    decode_message_id,
-    decode_offset_msg_id,
-    decode_uniq_key,
-)
-from rmqindex.commitlog.properties import parse_properties, property_pairs
-from rmqindex.consumequeue.paths import QueueFile
-from rmqindex.consumequeue.reader import ConsumeQueue
-from rmqindex.consumequeue.rebuild import QueueRebuildResult, rebuild_consume_queues
-from rmqindex.errors import CorruptCommitLogError, CorruptIndexError, RmqIndexError
-from rmqindex.header import IndexHeader
-from rmqindex.indexfile.decoding import ENTRY_SCHEMA
-from rmqindex.indexfile.geometry import Layout
-from rmqindex.indexfile.reader import IndexFile
-from rmqindex.indexfile.writer import IndexFileWriter
-from rmqindex.keys.hash_set import HashSet
-from rmqindex.keys.hashing import index_key, index_key_hashes, key_hash, key_hashes
-from rmqindex.keys.message_keys import expand_messages, message_keys
-from rmqindex.query.explain import (
-    EXPLAIN_REASONS,
-    FileExplanation,
-    HitExplanation,
-    LookupExplanation,
-    OtherTopic,
-    explain_lookup,
-)
-from rmqindex.query.index_directory import IndexDirectory, QueryOffsetResult
-from rmqindex.queue_layout import CONSUME_QUEUE_SCHEMA
-from rmqindex.record_layout import COMMITLOG_SCHEMA
-from rmqindex.store.checkpoint import StoreCheckpoint
-from rmqindex.store.cover import cover_index
-from rmqindex.store.sample import sample_store
+A name is imported from its room when it is first used, so that ``import rmqindex`` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rmqindex.audit import AUDIT_RULES, FINDING_SCHEMA, AuditRule, verify
+    from rmqindex.bulk import RebuildResult, RelayoutResult, rebuild_index, relayout_index, salvage
+    from rmqindex.commitlog import (
+        MATCH_STATES,
+        CommitLog,
+        GrpcMessageId,
+        InnerMessage,
+        LogFile,
+        OffsetMessageId,
+        RemotingMessageId,
+        decode_message_id,
+        decode_offset_msg_id,
+        decode_uniq_key,
+        decompress_bodies,
+        decompress_body,
+        inner_messages,
+        parse_properties,
+        property_pairs,
+    )
+    from rmqindex.consumequeue import (
+        ConsumeQueue,
+        QueueFile,
+        QueueRebuildResult,
+        rebuild_consume_queues,
+    )
+    from rmqindex.errors import CorruptCommitLogError, CorruptIndexError, RmqIndexError
+    from rmqindex.header import IndexHeader
+    from rmqindex.indexfile import ENTRY_SCHEMA, IndexFile, IndexFileWriter, Layout
+    from rmqindex.keys import (
+        HashSet,
+        expand_messages,
+        index_key,
+        index_key_hashes,
+        key_hash,
+        key_hashes,
+        message_keys,
+    )
+    from rmqindex.query import (
+        EXPLAIN_REASONS,
+        FileExplanation,
+        HitExplanation,
+        IndexDirectory,
+        LookupExplanation,
+        OtherTopic,
+        QueryOffsetResult,
+        explain_lookup,
+    )
+    from rmqindex.queue_layout import CONSUME_QUEUE_SCHEMA
+    from rmqindex.record_layout import COMMITLOG_SCHEMA
+    from rmqindex.store import StoreCheckpoint, cover_index, sample_store
 
 __all__ = [
     "AUDIT_RULES",
@@ -107,3 +118,95 @@ __all__ = [
     "sample_store",
     "verify",
 ]
+
+_ROOMS = {
+    "audit": (
+        "AUDIT_RULES",
+        "AuditRule",
+        "FINDING_SCHEMA",
+        "verify",
+    ),
+    "bulk": (
+        "RebuildResult",
+        "RelayoutResult",
+        "rebuild_index",
+        "relayout_index",
+        "salvage",
+    ),
+    "commitlog": (
+        "CommitLog",
+        "GrpcMessageId",
+        "InnerMessage",
+        "LogFile",
+        "MATCH_STATES",
+        "OffsetMessageId",
+        "RemotingMessageId",
+        "decode_message_id",
+        "decode_offset_msg_id",
+        "decode_uniq_key",
+        "decompress_bodies",
+        "decompress_body",
+        "inner_messages",
+        "parse_properties",
+        "property_pairs",
+    ),
+    "consumequeue": (
+        "ConsumeQueue",
+        "QueueFile",
+        "QueueRebuildResult",
+        "rebuild_consume_queues",
+    ),
+    "errors": (
+        "CorruptCommitLogError",
+        "CorruptIndexError",
+        "RmqIndexError",
+    ),
+    "header": ("IndexHeader",),
+    "indexfile": (
+        "ENTRY_SCHEMA",
+        "IndexFile",
+        "IndexFileWriter",
+        "Layout",
+    ),
+    "keys": (
+        "HashSet",
+        "expand_messages",
+        "index_key",
+        "index_key_hashes",
+        "key_hash",
+        "key_hashes",
+        "message_keys",
+    ),
+    "query": (
+        "EXPLAIN_REASONS",
+        "FileExplanation",
+        "HitExplanation",
+        "IndexDirectory",
+        "LookupExplanation",
+        "OtherTopic",
+        "QueryOffsetResult",
+        "explain_lookup",
+    ),
+    "queue_layout": ("CONSUME_QUEUE_SCHEMA",),
+    "record_layout": ("COMMITLOG_SCHEMA",),
+    "store": (
+        "StoreCheckpoint",
+        "cover_index",
+        "sample_store",
+    ),
+}
+_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used."""
+    if name not in _ROOM_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{_ROOM_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return __all__

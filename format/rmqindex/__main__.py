@@ -1,5 +1,5 @@
 """``python -m rmqindex``: the command line."""
 
-from rmqindex.cli.main import main
+from rmqindex.cli import main
 
 main()

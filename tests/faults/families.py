@@ -7,7 +7,7 @@ import os
 import signal
 from pathlib import Path
 
-from rmqindex.transaction.owner import Owner
+from rmqindex.transaction import Owner
 
 
 def family_of(pid):

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rmqindex.consumequeue.staging import QueueStaging
+from rmqindex.consumequeue import QueueStaging
 
 from . import processes
 from .states import errors_in, left_beside, rows_of, seen, tree

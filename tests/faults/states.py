@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from rmqindex import IndexFile, Layout, verify
-from rmqindex.transaction.journal import effective_listing, staging_root
+from rmqindex.transaction import effective_listing, staging_root
 
 SMALL = Layout(31, 90)
 LAYOUT = Layout(97, 200)

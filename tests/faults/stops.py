@@ -12,8 +12,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from rmqindex.consumequeue.staging import is_exchanging
-from rmqindex.transaction.journal import staging_root
+from rmqindex.consumequeue import is_exchanging
+from rmqindex.transaction import staging_root
 
 from . import processes
 from .kills import Tally

@@ -28,8 +28,8 @@ from pyspark_rmqindex.write import write_index as write_index_module
 from pyspark_rmqindex.write import writer as writer_module
 from pyspark_rmqindex.write.write_index import write_index
 from pyspark_rmqindex.write.writer import IndexWriter
-from rmqindex.cli.main import main
-from rmqindex.transaction.journal import _Journal
+from rmqindex.cli import main
+from rmqindex.transaction import Journal
 
 from .processes import in_tasks
 from .states import LAYOUT, SMALL
@@ -276,7 +276,7 @@ def some_rows_and_a_dead_commit(folder):
     some_rows(folder)
     pid = os.fork()
     if not pid:
-        _Journal.finish = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        Journal.finish = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
         try:
             df_write(folder, overwrite=True)
         finally:

@@ -238,7 +238,7 @@ def unfinished(directory, entries, monkeypatch, stop_after):
         raise DeadError
 
     with monkeypatch.context() as patched:
-        patched.setattr("rmqindex.transaction.journal._Journal.undo", lambda *_: None)
+        patched.setattr("rmqindex.transaction.journal.Journal.undo", lambda *_: None)
         patched.setattr(os, "pwrite", die)
         patched.setattr(Staging, "_apply", die_at_the_end)
         with pytest.raises(DeadError), staging.exclusive(create=True):

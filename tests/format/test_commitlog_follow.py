@@ -10,9 +10,9 @@ import pytest
 
 from commitlog_encoder import Log, Message, properties_text
 from rmqindex import CommitLog, CorruptCommitLogError
-from rmqindex.commitlog import follow as follow_module
-from rmqindex.commitlog.follow import LastRecord, ends_with, follow
+from rmqindex.commitlog import tailing
 from rmqindex.commitlog.records import Fault
+from rmqindex.commitlog.tailing import LastRecord, ends_with, follow
 from rmqindex.commitlog.walk import End, EndKind
 
 NOW = time.time_ns() // 1_000_000
@@ -22,7 +22,7 @@ FILE_SIZE = 4096
 @pytest.fixture(autouse=True)
 def stopped_clock(monkeypatch):
     """Let no record of these tests grow old, however late in a run they come."""
-    monkeypatch.setattr(follow_module, "time", SimpleNamespace(time_ns=lambda: NOW * 1_000_000))
+    monkeypatch.setattr(tailing, "time", SimpleNamespace(time_ns=lambda: NOW * 1_000_000))
 
 
 def message(number, **fields):
@@ -198,10 +198,10 @@ def test_a_record_that_is_found_where_the_walk_finds_none_is_the_end(log, tmp_pa
     """It is tried once more, since a broker may have been writing it, and then left."""
     opened = written(log, tmp_path)
     walks = []
-    monkeypatch.setattr(follow_module, "walk", lambda *_: iter(walks.append(1) or ()))
+    monkeypatch.setattr(tailing, "walk", lambda *_: iter(walks.append(1) or ()))
     fault = Fault("total_size", 0, "a size", 0)
-    monkeypatch.setattr(follow_module, "end_at", lambda *_: End(EndKind.FAULT, 0, fault))
-    monkeypatch.setattr(follow_module, "find_record", lambda *_, **__: 1)
+    monkeypatch.setattr(tailing, "end_at", lambda *_: End(EndKind.FAULT, 0, fault))
+    monkeypatch.setattr(tailing, "find_record", lambda *_, **__: 1)
     assert follow(opened, opened.files[-1].start).end == opened.files[-1].start
     assert len(walks) == 2
 

@@ -254,7 +254,7 @@ directory, replaced = Path(sys.argv[1]), sys.argv[2]
 staging = journal_module.Staging.create(directory, Owner.current())
 (staging.path / "a").write_bytes(bytes(160))
 (staging.path / "b").write_bytes(bytes(160))
-journal_module._Journal.remove = lambda *_: os._exit(9)
+journal_module.Journal.remove = lambda *_: os._exit(9)
 with staging.exclusive():
     staging.commit([(staging.path / "a", replaced), (staging.path / "b", "3")], [replaced])
 """

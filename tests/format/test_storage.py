@@ -13,7 +13,10 @@ from stores import CountingHandler
 from strategies import BEGIN
 
 from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
-from rmqindex.storage import opening as storage
+from rmqindex.indexfile.committed import open_index_source
+from rmqindex.layout import ENTRY_DTYPE
+from rmqindex.storage import location
+from rmqindex.storage.opening import open_source
 from twin import BrokerFile
 
 LAYOUT = Layout(64, 300)
@@ -29,7 +32,7 @@ def full_file():
 
 DATA = full_file()
 SLOTS = np.frombuffer(DATA, ">i4", 64, 40)
-ENTRIES = np.frombuffer(DATA, storage.ENTRY_DTYPE, 300, 40 + 4 * 64)
+ENTRIES = np.frombuffer(DATA, ENTRY_DTYPE, 300, 40 + 4 * 64)
 
 
 @pytest.fixture(scope="module")
@@ -44,14 +47,14 @@ def folder(tmp_path_factory):
 def source(request, folder, tmp_path):
     """The file, opened in each way there is."""
     if request.param == "local":
-        opened = storage.open_source(folder / "100")
+        opened = open_index_source(folder / "100")
     elif request.param == "remote":
         remote = pafs.SubTreeFileSystem(str(folder), pafs.LocalFileSystem())
-        opened = storage.open_source("100", filesystem=remote)
+        opened = open_index_source("100", filesystem=remote)
     else:
         # The last entries end in zeros all the same: cut them off, and have them back.
         (tmp_path / "100").write_bytes(DATA[:-1].rstrip(b"\0"))
-        opened = storage.open_source(tmp_path / "100", zero_extend_to=LAYOUT.file_size)
+        opened = open_index_source(tmp_path / "100", zero_extend_to=LAYOUT.file_size)
     with opened:
         yield opened
 
@@ -106,25 +109,25 @@ class TestLocal:
     @pytest.mark.parametrize("prefix", ["file:", "file://", "file://localhost", "FILE:"])
     def test_file_uris_are_local_paths(self, folder, prefix):
         """Percent signs stand for what they encode."""
-        assert storage.local_path(f"{prefix}/a%20b/100").as_posix() == "/a b/100"
-        with storage.open_source(f"{prefix}{folder}/100") as source:
+        assert location.local_path(f"{prefix}/a%20b/100").as_posix() == "/a b/100"
+        with open_index_source(f"{prefix}{folder}/100") as source:
             assert not source.remote
             assert source.size == len(DATA)
 
     def test_another_hosts_file_is_refused(self):
         """A bad argument."""
         with pytest.raises(ValueError, match="file URI of this machine, got file://elsewhere/a"):
-            storage.local_path("file://elsewhere/a")
+            location.local_path("file://elsewhere/a")
 
     @pytest.mark.parametrize("path", ["a:b", "/a/b", "x", "file:/a", "file:///a", "c:/x"])
     def test_these_are_local(self, path):
         """A colon alone makes no URI."""
-        assert not storage.is_remote(path)
+        assert not location.is_remote(path)
 
     def test_an_empty_file_has_no_bytes(self, tmp_path):
         """It cannot be mapped, but it can be read."""
         (tmp_path / "1").touch()
-        with storage.open_source(tmp_path / "1") as source:
+        with open_index_source(tmp_path / "1") as source:
             assert source.size == 0
             assert bytes(source.read(0, 0)) == b""
             with pytest.raises(CorruptIndexError):
@@ -139,11 +142,11 @@ class TestLocal:
             (tmp_path / "2", "No such file"),
         ]:
             with pytest.raises(RmqIndexError, match=f"cannot be read: {reason}"):
-                storage.open_source(path)
+                open_index_source(path)
 
     def test_handed_out_entries_outlive_the_source(self, folder):
         """The mapping lives as long as they do."""
-        with storage.open_source(folder / "100") as source:
+        with open_index_source(folder / "100") as source:
             entries = source.entry_range(LAYOUT, 1, 5)
         assert entries.tolist() == ENTRIES[1:5].tolist()
 
@@ -161,12 +164,12 @@ class TestExtended:
         slots = np.array(data.draw(st.lists(st.integers(0, 63), max_size=20)), np.int64)
         start = data.draw(st.integers(0, len(DATA)))
         length = data.draw(st.integers(0, len(DATA) - start))
-        with storage.open_source(path, zero_extend_to=LAYOUT.file_size) as source:
+        with open_index_source(path, zero_extend_to=LAYOUT.file_size) as source:
             assert bytes(source.read(start, length)) == whole[start : start + length]
             assert source.slots(LAYOUT, slots).tolist() == [
                 int.from_bytes(whole[40 + 4 * slot : 44 + 4 * slot], "big") for slot in slots
             ]
-            entries = np.frombuffer(whole, storage.ENTRY_DTYPE, 300, 40 + 4 * 64)
+            entries = np.frombuffer(whole, ENTRY_DTYPE, 300, 40 + 4 * 64)
             assert source.entries(LAYOUT, positions).tolist() == entries[positions].tolist()
         assert path.read_bytes() == DATA[:cut]
 
@@ -223,7 +226,7 @@ class TestRemote:
     def test_requests_are_bounded(self, handler):
         """A gather over a whole file asks for 4 MiB at a time."""
         filesystem = pafs.PyFileSystem(handler)
-        with storage.open_source("200", filesystem=filesystem) as source:
+        with open_index_source("200", filesystem=filesystem) as source:
             layout = Layout(1_000_000, 4_000_000)
             positions = np.arange(0, 1_000_000, 200)
             assert not source.entries(layout, positions[1:])["key_hash"].any()
@@ -246,9 +249,9 @@ class TestRemote:
         """With the path and the reason."""
         filesystem = pafs.PyFileSystem(handler)
         with pytest.raises(RmqIndexError, match="300: cannot be read: no such file"):
-            storage.open_source("300", filesystem=filesystem)
+            open_index_source("300", filesystem=filesystem)
         with pytest.raises(RmqIndexError, match="cannot be read: a directory, not a file"):
-            storage.open_source("", filesystem=filesystem)
+            open_index_source("", filesystem=filesystem)
         with IndexFile("100", LAYOUT, filesystem=filesystem) as file:
             handler.broken = True
             with pytest.raises(RmqIndexError, match="100: cannot be read: the line is dead"):
@@ -257,15 +260,15 @@ class TestRemote:
     def test_an_unknown_scheme_is_an_error_of_ours(self):
         """With what Arrow says about it."""
         with pytest.raises(RmqIndexError, match=r"pigeon://a/b: cannot be read: Unrec"):
-            storage.open_source("carrier-pigeon://a/b")
+            open_source("carrier-pigeon://a/b")
 
     def test_a_uri_is_split_into_folder_name_and_query(self):
         """All files of a folder share one connection; Hadoop's names of S3 are known."""
-        assert storage.split_uri("s3a://bucket/a/b?region=x") == (
+        assert location.split_uri("s3a://bucket/a/b?region=x") == (
             "s3a",
             "bucket/a",
             "b",
             "?region=x",
         )
-        assert storage.split_uri("hdfs://host:1/a/") == ("hdfs", "host:1", "a", "")
-        assert storage.split_uri("s3://bucket") == ("s3", "bucket", "", "")
+        assert location.split_uri("hdfs://host:1/a/") == ("hdfs", "host:1", "a", "")
+        assert location.split_uri("s3://bucket") == ("s3", "bucket", "", "")

@@ -8,10 +8,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pytest
-from rmqindex.geometry import layout as layout_module
 
 import oracle
 import spectext
+from rmqindex import Layout
+from rmqindex import layout as layout_module
 from rmqindex.keys import hashing, message_keys
 from rmqindex.layout import ENTRY_DTYPE, HEADER_DTYPE, SLOT_DTYPE
 from rmqindex.store import checkpoint as checkpoint_module
@@ -180,7 +181,7 @@ def test_every_hash_value_of_the_text_is_right() -> None:
 def test_the_sizes_in_the_text_follow_from_the_constants() -> None:
     """420,000,040 bytes is what the default geometry takes."""
     text = (spectext.SPEC / "layout.md").read_text(encoding="utf-8")
-    assert f"{layout_module.Layout().file_size:,} bytes" in text
+    assert f"{Layout().file_size:,} bytes" in text
 
 
 def test_every_wrong_description_has_what_is_right_and_the_requirement_that_says_so() -> None:

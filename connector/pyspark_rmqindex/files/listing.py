@@ -14,30 +14,23 @@ from pyspark_rmqindex.files.slices import FileSlice
 from pyspark_rmqindex.files.stores import store_of
 from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
 from rmqindex.folders import INDEX_FOLDER, ROCKSDB_STORE_FOLDER, STORE_FOLDERS
-from rmqindex.indexfile.committed import open_index_source
+from rmqindex.indexfile import open_index_source
 from rmqindex.layout import FIRST_POSITION
-from rmqindex.storage.location import is_remote, local_path
-from rmqindex.storage.s3 import carried
-from rmqindex.storage.steady import UnsteadyError, read_steady
-from rmqindex.store.contents import refuse_rocksdb_index
-from rmqindex.store.paths import (
-    directory_entries,
-    exists,
-    is_index_name,
-    list_index_files,
-    resolve,
-)
-from rmqindex.store.patterns import (
+from rmqindex.storage import UnsteadyError, carried, is_remote, local_path, read_steady
+from rmqindex.store import (
     Hit,
     broker_order,
-    entries_or_none,
     expand,
     has_pattern,
     is_hidden,
+    is_index_name,
+    list_index_files,
     listed,
     matcher,
+    refuse_rocksdb_index,
+    resolve,
 )
-from rmqindex.transaction.journal import effective_listing
+from rmqindex.transaction import directory_entries, effective_listing, entries_or_none, exists
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -6,9 +6,9 @@ import os
 
 from pyspark_rmqindex.options.options import AUTO
 from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER, MULTI_PATH_SPLITTER
-from rmqindex.storage.location import is_remote, local_path
-from rmqindex.store.contents import dledger_data
-from rmqindex.store.paths import exists
+from rmqindex.storage import is_remote, local_path
+from rmqindex.store import dledger_data
+from rmqindex.transaction import exists
 
 __all__ = ["absolute_log", "find_log", "folder_of", "last_name"]
 

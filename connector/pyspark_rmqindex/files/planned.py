@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from rmqindex import RmqIndexError
-from rmqindex.storage.identity import FileChangedError
+from rmqindex.storage import FileChangedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

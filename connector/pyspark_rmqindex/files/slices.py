@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rmqindex.commitlog.planned_log import PlannedLog
-    from rmqindex.indexfile.fingerprint import Fingerprint
+    from rmqindex.commitlog import PlannedLog
+    from rmqindex.indexfile import Fingerprint
 
 __all__ = ["FileSlice"]
 

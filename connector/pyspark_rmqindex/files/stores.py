@@ -21,11 +21,11 @@ from rmqindex.folders import (
     MULTI_PATH_SPLITTER,
     STORE_FOLDERS,
 )
-from rmqindex.keys.utf8 import bytes_at, not_utf8
+from rmqindex.keys import bytes_at, not_utf8
 from rmqindex.record_layout import FILE_NAME_DIGITS
-from rmqindex.storage.location import is_remote, local_path
-from rmqindex.store.paths import exists
-from rmqindex.store.patterns import entries_or_none, expand, has_pattern
+from rmqindex.storage import is_remote, local_path
+from rmqindex.store import expand, has_pattern
+from rmqindex.transaction import entries_or_none, exists
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

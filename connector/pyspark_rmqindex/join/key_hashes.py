@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqindex import index_key_hashes
-from rmqindex.keys.utf8 import NotUtf8Error, not_utf8
+from rmqindex.keys import NotUtf8Error, not_utf8
 
 if TYPE_CHECKING:
     import numpy as np

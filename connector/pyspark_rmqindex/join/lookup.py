@@ -23,10 +23,9 @@ from pyspark_rmqindex.scan.plan_log import log_plan
 from pyspark_rmqindex.scan.planning import prune
 from pyspark_rmqindex.scan.reader import with_logs
 from pyspark_rmqindex.schema import full_schema
-from rmqindex.commitlog.planned_log import PlannedLog
-from rmqindex.indexfile.fingerprint import Fingerprint
-from rmqindex.storage.location import is_remote
-from rmqindex.storage.s3 import using
+from rmqindex.commitlog import PlannedLog
+from rmqindex.indexfile import Fingerprint
+from rmqindex.storage import is_remote, using
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -24,8 +24,7 @@ from pyspark_rmqindex.join.key_chunk import KeyChunk, KeyColumns, Limits
 from pyspark_rmqindex.scan.plan_log import log_plan
 from pyspark_rmqindex.scan.verification import VERIFIED, Verifier, may_hold, settled
 from pyspark_rmqindex.schema import MATCH_COLUMN
-from rmqindex.storage.location import is_remote
-from rmqindex.storage.s3 import iterated_with
+from rmqindex.storage import is_remote, iterated_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

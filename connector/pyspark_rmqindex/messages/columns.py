@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 
 from pyspark_rmqindex.messages.ids import decode_uniq_keys
 from rmqindex import COMMITLOG_SCHEMA, RmqIndexError, decompress_bodies, decompress_body
-from rmqindex.commitlog.batch_members import BadInnerBatchError, member_keys
-from rmqindex.commitlog.bodies import MAX_BODY_SIZE, UnpackedSizeError
+from rmqindex.commitlog import MAX_BODY_SIZE, BadInnerBatchError, UnpackedSizeError, member_keys
 from rmqindex.time_units import to_microseconds
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex import CommitLog
-    from rmqindex.indexfile.reader import Mode
+    from rmqindex.indexfile import Mode
 
 __all__ = ["TIMES", "Messages", "as_timestamps", "ensure_fits", "in_halves", "log_columns"]
 

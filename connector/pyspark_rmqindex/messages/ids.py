@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_rmqindex.options.times import microseconds_of
-from rmqindex.commitlog.message_ids import host_text
+from rmqindex.commitlog import host_text
 from rmqindex.time_units import to_microseconds, to_milliseconds
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from pyspark_rmqindex.filters.batches import check_not_null
 from pyspark_rmqindex.options.reaching import reaching_s3
 from pyspark_rmqindex.schema import arrow_schema
 from rmqindex import ConsumeQueue
-from rmqindex.consumequeue.reader import marked_queue_file, read_units
-from rmqindex.storage.location import is_remote, local_path
-from rmqindex.storage.s3 import carried, iterated_with
+from rmqindex.consumequeue import marked_queue_file, read_units
+from rmqindex.storage import carried, is_remote, iterated_with, local_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_rmqindex.options.options import QueueOptions
-    from rmqindex.consumequeue.paths import QueueFile
+    from rmqindex.consumequeue import QueueFile
 
 __all__ = ["QueuePartition", "QueueReader"]
 

@@ -19,9 +19,9 @@ from pyspark_rmqindex.options.bounds import LocalBound, planned_bound, task_boun
 from pyspark_rmqindex.options.reaching import reaching_s3
 from pyspark_rmqindex.schema import STORE_COLUMN, arrow_schema
 from rmqindex import CommitLog
-from rmqindex.commitlog.planned_log import marked_file
-from rmqindex.storage.s3 import iterated_with
-from rmqindex.store.names import zone_of
+from rmqindex.commitlog import marked_file
+from rmqindex.storage import iterated_with
+from rmqindex.store import zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
 from pyspark_rmqindex.options.times import LocalTime, system_zone
 from rmqindex.time_units import to_milliseconds
-
-if TYPE_CHECKING:
-    from pyspark_rmqindex.options.times import LocalTime
 
 __all__ = ["EXECUTION_ID", "LocalBound", "planned_bound", "task_bound"]
 

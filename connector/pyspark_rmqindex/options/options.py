@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from pyspark_rmqindex.options.reaching import s3_settings_of
 from pyspark_rmqindex.options.times import LocalTime, parse_time
 from rmqindex import Layout
-from rmqindex.commitlog.bodies import MAX_BODY_SIZE
+from rmqindex.commitlog import MAX_BODY_SIZE
 from rmqindex.layout import INT32_MAX
-from rmqindex.storage.s3 import S3Settings, check_no_secret
-from rmqindex.store.names import zone_of
-from rmqindex.store.patterns import has_pattern
+from rmqindex.storage import S3Settings, check_no_secret
+from rmqindex.store import has_pattern, zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from rmqindex.indexfile.reader import Mode
+    from rmqindex.indexfile import Mode
 
 __all__ = [
     "AUTO",

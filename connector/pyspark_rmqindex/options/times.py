@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from rmqindex.store.names import zone_of
+from rmqindex.store import zone_of
 from rmqindex.time_units import MILLISECOND
 
 __all__ = ["LocalTime", "microseconds_of", "parse_time", "system_zone"]

@@ -16,12 +16,11 @@ from pyspark_rmqindex.options.options import AUTO
 from pyspark_rmqindex.options.reaching import reaching_s3
 from pyspark_rmqindex.schema import arrow_schema
 from rmqindex import CommitLog, RmqIndexError
-from rmqindex.audit.plan import plan_audit, run_audit
-from rmqindex.commitlog.sibling import sibling_log
-from rmqindex.storage.location import is_remote, local_path
-from rmqindex.storage.s3 import iterated_with
-from rmqindex.store.paths import exists, is_index_name
-from rmqindex.store.patterns import expand, has_pattern
+from rmqindex.audit import plan_audit, run_audit
+from rmqindex.commitlog import sibling_log
+from rmqindex.storage import is_remote, iterated_with, local_path
+from rmqindex.store import expand, has_pattern, is_index_name
+from rmqindex.transaction import exists
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_rmqindex.options.options import ReadOptions
-    from rmqindex.audit.plan import AuditUnit, StoreUnit
+    from rmqindex.audit import AuditUnit, StoreUnit
 
 __all__ = ["AuditPartition", "AuditReader"]
 

@@ -18,13 +18,13 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_rmqindex.scan.pushdown import state_directory
 from rmqindex import RmqIndexError
-from rmqindex.storage.records import RecordKind, shortened
+from rmqindex.storage import RecordKind, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from rmqindex.storage.records import Fields
+    from rmqindex.storage import Fields
 
 __all__ = [
     "ScanPlan",

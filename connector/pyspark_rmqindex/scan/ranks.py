@@ -9,8 +9,8 @@ import numpy as np
 
 from pyspark_rmqindex.files.logs import folder_of
 from rmqindex import IndexFile
-from rmqindex.storage.location import is_remote
-from rmqindex.store.paths import list_index_files
+from rmqindex.storage import is_remote
+from rmqindex.store import list_index_files
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -36,9 +36,9 @@ from pyspark_rmqindex.scan.pushdown import check_generation, locked_state
 from pyspark_rmqindex.scan.verification import NEEDED, VERIFIED, Verifier, may_hold, settled
 from pyspark_rmqindex.schema import EXTRA_MESSAGE_COLUMNS, KEY_COLUMNS, MATCH_COLUMN
 from rmqindex import index_key_hashes
-from rmqindex.commitlog.planned_log import PlannedLog
-from rmqindex.keys.utf8 import is_utf8
-from rmqindex.storage.s3 import iterated_with
+from rmqindex.commitlog import PlannedLog
+from rmqindex.keys import is_utf8
+from rmqindex.storage import iterated_with
 from rmqindex.time_units import to_milliseconds
 
 if TYPE_CHECKING:

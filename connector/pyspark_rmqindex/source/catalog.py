@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import StructField, StructType
 
 from pyspark_rmqindex.options.options import OPTIONS
-from rmqindex.storage.location import is_remote, local_path
+from rmqindex.storage import is_remote, local_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

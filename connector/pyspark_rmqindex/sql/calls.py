@@ -28,7 +28,7 @@ from pyspark_rmqindex.options.options import AUTO, OPTIONS, option_text, read_op
 from pyspark_rmqindex.options.times import microseconds_of
 from pyspark_rmqindex.scan.reader import with_logs
 from pyspark_rmqindex.schema import full_schema
-from rmqindex.storage.s3 import using
+from rmqindex.storage import using
 from rmqindex.time_units import to_milliseconds
 
 if TYPE_CHECKING:

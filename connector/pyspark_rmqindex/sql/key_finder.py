@@ -18,9 +18,8 @@ from pyspark_rmqindex.scan.partitions import IndexPartition, Query
 from pyspark_rmqindex.scan.reader import IndexReader
 from pyspark_rmqindex.scan.verification import VERIFIED
 from rmqindex import Layout, RmqIndexError, index_key, key_hash
-from rmqindex.query.point_lookup import PointFile, PointLog
-from rmqindex.storage.identity import FileChangedError
-from rmqindex.storage.s3 import using
+from rmqindex.query import PointFile, PointLog
+from rmqindex.storage import FileChangedError, using
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.files.slices import FileSlice
     from pyspark_rmqindex.filters.filters import Range
     from pyspark_rmqindex.options.options import ReadOptions
-    from rmqindex.commitlog.planned_log import PlannedLog
-    from rmqindex.query.point_lookup import PointEntry
+    from rmqindex.commitlog import PlannedLog
+    from rmqindex.query import PointEntry
 
     # An entry, and its match_state.
     _Judged: TypeAlias = tuple[PointEntry, str]

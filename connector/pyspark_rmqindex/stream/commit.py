@@ -23,18 +23,16 @@ from pyspark_rmqindex.write.file_plans import (
 from pyspark_rmqindex.write.job import IndexState, WriteJob, find_layout
 from pyspark_rmqindex.write.sorted_runs import RunSet
 from rmqindex import Layout, RmqIndexError
-from rmqindex.store.cover import raise_checkpoint
-from rmqindex.store.paths import list_index_files
-from rmqindex.transaction.journal import Staging
+from rmqindex.store import list_index_files, raise_checkpoint
+from rmqindex.transaction import Staging
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark_rmqindex.write.job import IndexedFile, WriteOptions
     from pyspark_rmqindex.write.sorted_runs import Order, RunSlice
-    from rmqindex.indexfile.append_in_place import InPlaceAppend
-    from rmqindex.store.paths import FileEntry
-    from rmqindex.transaction.owner import Owner
+    from rmqindex.indexfile import InPlaceAppend
+    from rmqindex.transaction import FileEntry, Owner
 
 __all__ = ["StreamBatch", "commit_batch", "discard_batches", "staging_of"]
 

@@ -35,7 +35,7 @@ from pyspark_rmqindex.stream.offsets import (
     state_of,
 )
 from rmqindex import RmqIndexError
-from rmqindex.storage.location import is_remote
+from rmqindex.storage import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -18,10 +18,9 @@ from pyspark_rmqindex.files.logs import folder_of, last_name
 from pyspark_rmqindex.files.slices import FileSlice
 from pyspark_rmqindex.stream.offsets import Mark, SeenFile
 from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
-from rmqindex.indexfile.committed import open_index_source
-from rmqindex.indexfile.geometry import fits_layout
+from rmqindex.indexfile import fits_layout, open_index_source
 from rmqindex.layout import FIRST_POSITION
-from rmqindex.storage.steady import UnsteadyError, read_steady
+from rmqindex.storage import UnsteadyError, read_steady
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.files.listing import FoundFile
     from pyspark_rmqindex.options.options import ReadOptions
     from pyspark_rmqindex.stream.offsets import StoreOffset
-    from rmqindex.indexfile.fingerprint import Fingerprint
+    from rmqindex.indexfile import Fingerprint
 
 __all__ = ["Directories", "LiveFile"]
 

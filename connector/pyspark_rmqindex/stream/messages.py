@@ -29,8 +29,8 @@ from pyspark_rmqindex.options.bounds import planned_bound
 from pyspark_rmqindex.options.reaching import reaching_s3
 from pyspark_rmqindex.scan.plan_log import log_warning
 from rmqindex import CommitLog, RmqIndexError
-from rmqindex.commitlog.follow import LastRecord, ends_with, follow
-from rmqindex.store.paths import exists
+from rmqindex.commitlog import LastRecord, ends_with, follow
+from rmqindex.transaction import exists
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

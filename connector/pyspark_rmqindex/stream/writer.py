@@ -24,9 +24,8 @@ from pyspark_rmqindex.write.job import write_options
 from pyspark_rmqindex.write.sorted_runs import BY_POSITION, CONTENT, RunBuffer, RunSlice
 from pyspark_rmqindex.write.task import task_name
 from rmqindex import RmqIndexError
-from rmqindex.storage.location import is_remote
-from rmqindex.storage.s3 import check_no_secret
-from rmqindex.transaction.owner import Owner
+from rmqindex.storage import check_no_secret, is_remote
+from rmqindex.transaction import Owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

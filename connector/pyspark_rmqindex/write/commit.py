@@ -14,10 +14,8 @@ import numpy as np
 from pyspark_rmqindex.write.file_plans import BuiltFile, build_file, plan_append, plan_files
 from pyspark_rmqindex.write.sorted_runs import RunSet
 from rmqindex import RmqIndexError
-from rmqindex.store.cover import raise_checkpoint
-from rmqindex.store.live_store import ensure_not_live
-from rmqindex.store.names import next_names, zone_of
-from rmqindex.transaction.object_staging import RemoteStaging
+from rmqindex.store import ensure_not_live, next_names, raise_checkpoint, zone_of
+from rmqindex.transaction import RemoteStaging
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from pyspark_rmqindex.write.sorted_runs import RunSet
 from rmqindex import IndexFileWriter, Layout, RmqIndexError
-from rmqindex.indexfile.append_in_place import InPlaceAppend
+from rmqindex.indexfile import InPlaceAppend
 from rmqindex.layout import FIRST_POSITION
-from rmqindex.storage.disk import copy_sparse
-from rmqindex.transaction.object_staging import download
+from rmqindex.storage import copy_sparse
+from rmqindex.transaction import download
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.write.job import IndexedFile
     from pyspark_rmqindex.write.sorted_runs import Order, RunSlice
     from rmqindex import IndexHeader
-    from rmqindex.indexfile.append_in_place import Entries
+    from rmqindex.indexfile import Entries
 
 __all__ = ["BuiltFile", "FilePlan", "build_file", "plan_append", "plan_files"]
 

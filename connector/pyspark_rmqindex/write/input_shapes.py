@@ -30,7 +30,7 @@ from pyspark_rmqindex.schema import (
     STORE_COLUMN,
 )
 from rmqindex import expand_messages, index_key_hashes
-from rmqindex.keys.utf8 import bytes_at, not_utf8
+from rmqindex.keys import bytes_at, not_utf8
 from rmqindex.layout import INT32_MAX, INT64_MAX
 from rmqindex.time_units import LAST_MILLISECOND, to_milliseconds
 

@@ -12,24 +12,23 @@ from pyspark_rmqindex.options.options import layout_of, parse_options
 from pyspark_rmqindex.options.reaching import s3_settings_of
 from rmqindex import IndexFile, IndexHeader, Layout, RmqIndexError
 from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
-from rmqindex.indexfile.committed import open_index_source
-from rmqindex.storage.location import child_uri, is_remote, local_path
-from rmqindex.storage.s3 import SCHEMES, S3Settings, using
-from rmqindex.store.contents import refuse_target
-from rmqindex.store.cover import ensure_coverable
-from rmqindex.store.live_store import ensure_not_live
-from rmqindex.store.paths import exists, list_index_files, resolve
-from rmqindex.store.patterns import entries_or_none
-from rmqindex.transaction.journal import Staging
-from rmqindex.transaction.object_staging import RemoteStaging
+from rmqindex.indexfile import open_index_source
+from rmqindex.storage import SCHEMES, S3Settings, child_uri, is_remote, local_path, using
+from rmqindex.store import (
+    ensure_coverable,
+    ensure_not_live,
+    list_index_files,
+    refuse_target,
+    resolve,
+)
+from rmqindex.transaction import RemoteStaging, Staging, entries_or_none, exists
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from rmqindex.store.paths import FileEntry
-    from rmqindex.transaction.owner import Owner
+    from rmqindex.transaction import FileEntry, Owner
 
 __all__ = [
     "IndexState",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from rmqindex.storage.disk import naming
+from rmqindex.storage import naming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

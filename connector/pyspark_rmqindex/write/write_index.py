@@ -33,8 +33,8 @@ from pyspark_rmqindex.write.sorted_runs import (
 )
 from pyspark_rmqindex.write.task import cleaned_up, task_name, unindexed
 from rmqindex import IndexHeader
-from rmqindex.storage.s3 import current_settings, using
-from rmqindex.transaction.owner import Owner
+from rmqindex.storage import current_settings, using
+from rmqindex.transaction import Owner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from pyspark_rmqindex.write.job import IndexState
-    from rmqindex.storage.s3 import S3Settings
+    from rmqindex.storage import S3Settings
 
 __all__ = ["write_index"]
 

@@ -22,8 +22,8 @@ from pyspark_rmqindex.write.sorted_runs import (
     RunSlice,
 )
 from pyspark_rmqindex.write.task import cleaned_up, task_name, unindexed
-from rmqindex.storage.s3 import using
-from rmqindex.transaction.owner import Owner
+from rmqindex.storage import using
+from rmqindex.transaction import Owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

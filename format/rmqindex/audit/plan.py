@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from rmqindex.commitlog.files import LogFile
     from rmqindex.storage.location import PathLike
-    from rmqindex.store.paths import FileEntry
+    from rmqindex.transaction.directories import FileEntry
 
 from rmqindex.commitlog.sibling import commit_log_of
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.log import Mode
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.storage.location import PathLike
-    from rmqindex.store.paths import FileEntry
+    from rmqindex.transaction.directories import FileEntry
 
 __all__ = ["RebuildResult", "rebuild_index"]
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.files import LogFile
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.location import PathLike
-    from rmqindex.store.paths import FileEntry
+    from rmqindex.transaction.directories import FileEntry
 
 __all__ = ["RelayoutResult", "expire_index", "expired_files", "relayout_index"]
 

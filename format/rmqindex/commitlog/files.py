@@ -26,7 +26,7 @@ from rmqindex.storage.identity import FileIdentity
 from rmqindex.storage.location import is_remote, local_path
 from rmqindex.storage.marks import FileMark
 from rmqindex.store.contents import refuse_dledger_file, refuse_dledger_log
-from rmqindex.store.paths import FileEntry, directory_entries
+from rmqindex.transaction.directories import FileEntry, directory_entries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

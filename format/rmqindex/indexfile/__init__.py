@@ -1,1 +1,23 @@
 """One IndexFile: its geometry, entries and chains, read, searched and written."""
+
+from rmqindex.indexfile.append_in_place import Entries, InPlaceAppend
+from rmqindex.indexfile.committed import open_index_source
+from rmqindex.indexfile.decoding import ENTRY_SCHEMA, MILLISECONDS
+from rmqindex.indexfile.fingerprint import Fingerprint
+from rmqindex.indexfile.geometry import Layout, fits_layout
+from rmqindex.indexfile.reader import IndexFile, Mode
+from rmqindex.indexfile.writer import IndexFileWriter
+
+__all__ = [
+    "ENTRY_SCHEMA",
+    "MILLISECONDS",
+    "Entries",
+    "Fingerprint",
+    "InPlaceAppend",
+    "IndexFile",
+    "IndexFileWriter",
+    "Layout",
+    "Mode",
+    "fits_layout",
+    "open_index_source",
+]

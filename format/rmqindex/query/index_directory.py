@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from rmqindex.storage.location import PathLike
-    from rmqindex.store.paths import FileEntry
+    from rmqindex.transaction.directories import FileEntry
 
 __all__ = ["IndexDirectory", "QueryOffsetResult"]
 

@@ -1,1 +1,43 @@
 """A store root on disk: what a path stands for, its files, names, checkpoint and lock."""
+
+from rmqindex.store.checkpoint import StoreCheckpoint
+from rmqindex.store.contents import dledger_data, refuse_rocksdb_index, refuse_target
+from rmqindex.store.cover import cover_index, ensure_coverable, raise_checkpoint
+from rmqindex.store.live_store import ensure_not_live
+from rmqindex.store.names import next_names, zone_of
+from rmqindex.store.paths import index_files, is_index_name, list_index_files, resolve
+from rmqindex.store.patterns import (
+    Hit,
+    broker_order,
+    expand,
+    has_pattern,
+    is_hidden,
+    listed,
+    matcher,
+)
+from rmqindex.store.sample import sample_store
+
+__all__ = [
+    "Hit",
+    "StoreCheckpoint",
+    "broker_order",
+    "cover_index",
+    "dledger_data",
+    "ensure_coverable",
+    "ensure_not_live",
+    "expand",
+    "has_pattern",
+    "index_files",
+    "is_hidden",
+    "is_index_name",
+    "list_index_files",
+    "listed",
+    "matcher",
+    "next_names",
+    "raise_checkpoint",
+    "refuse_rocksdb_index",
+    "refuse_target",
+    "resolve",
+    "sample_store",
+    "zone_of",
+]

@@ -25,7 +25,7 @@ from rmqindex.store.contents import (
     refuse_rocksdb_index,
     refuse_tiered_folder,
 )
-from rmqindex.transaction.directories import FileEntry, directory_entries, exists, kind_of
+from rmqindex.transaction.directories import FileEntry, directory_entries, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -33,10 +33,7 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import PathLike
 
 __all__ = [
-    "FileEntry",
     "ResolvedPath",
-    "directory_entries",
-    "exists",
     "index_entries",
     "index_files",
     "is_index_name",

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Hit",
     "broker_order",
-    "entries_or_none",
     "expand",
     "has_pattern",
     "is_hidden",

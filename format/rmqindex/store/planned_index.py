@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rmqindex.indexfile.fingerprint import Fingerprint
     from rmqindex.indexfile.reader import Mode
     from rmqindex.storage.location import PathLike
-    from rmqindex.store.paths import FileEntry
+    from rmqindex.transaction.directories import FileEntry
 
 __all__ = ["PlannedFile", "layout_of_fullest", "plan_index", "read_listed"]
 

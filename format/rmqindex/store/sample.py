@@ -18,7 +18,7 @@ def sample_store() -> Path:
     Returns:
         A directory that has ``index/``, ``commitlog/`` and ``consumequeue/``.
     """
-    return Path(__file__).with_name("sample") / "store"
+    return Path(__file__).parent.with_name("sample") / "store"
 
 
 def write_sample_store(directory: Path) -> Path:

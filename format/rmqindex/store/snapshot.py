@@ -12,7 +12,7 @@ from rmqindex.store.paths import list_index_files
 
 if TYPE_CHECKING:
     from rmqindex.storage.identity import FileIdentity
-    from rmqindex.store.paths import FileEntry
+    from rmqindex.transaction.directories import FileEntry
 
 __all__ = ["Snapshot"]
 

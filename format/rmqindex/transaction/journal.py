@@ -141,21 +141,21 @@ def _list_once(directory: Path, root: Path) -> dict[str, Path]:
     Raises:
         UnsteadyError: A commit began or ended meanwhile.
     """
-    journal = _Journal.read(root)
+    journal = Journal.read(root)
     staged = root.exists()
     asked = time.time_ns()
     changed = directory.stat().st_mtime_ns
     listing = _listing(directory)
     if journal is not None:
         listing, lost = journal.old_state(root, listing)
-        if _Journal.read(root) != journal:
+        if Journal.read(root) != journal:
             raise UnsteadyError(_DISTURBED)
         if lost:
             raise journal.lost_error(root, lost)
         if journal.created and not listing:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(directory))
         return listing
-    if directory.stat().st_mtime_ns != changed or _Journal.read(root) is not None:
+    if directory.stat().st_mtime_ns != changed or Journal.read(root) is not None:
         raise UnsteadyError(_DISTURBED)
     if (staged or root.exists()) and abs(asked - changed) <= _TICK_NANOSECONDS:
         raise UnsteadyError("the directory had just changed")
@@ -179,11 +179,11 @@ def unfinished_append(path: str | os.PathLike[str]) -> AppendUndo | None:
     root = staging_root(directory)
 
     def read() -> AppendUndo | None:
-        journal = _Journal.read(root)
+        journal = Journal.read(root)
         if journal is None or journal.append is None or journal.append.name != name:
             return None
         undo = journal.read_undo(root)
-        if _Journal.read(root) != journal:
+        if Journal.read(root) != journal:
             raise UnsteadyError("an append to it began or ended")
         return undo or journal.refuse_undo(root)
 
@@ -209,7 +209,7 @@ def recover(directory: str | os.PathLike[str]) -> bool:
     real = Path(os.path.realpath(directory))
     root = _root_beside(real)
     with _lock(root, create=False) as held:
-        died = held and _Journal.read(root) is not None
+        died = held and Journal.read(root) is not None
         if held:
             _recover(root, real)
     _remove_root(root)
@@ -217,7 +217,7 @@ def recover(directory: str | os.PathLike[str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Journal:
+class Journal:
     """What a commit is about to change: the undo log."""
 
     job: str
@@ -228,11 +228,11 @@ class _Journal:
     ledger: dict[str, object] | None = None
 
     @classmethod
-    def read(cls, root: Path, file: str = _JOURNAL) -> _Journal | None:
+    def read(cls, root: Path, file: str = _JOURNAL) -> Journal | None:
         return (_JOURNAL_RECORD if file == _JOURNAL else _LEDGER_RECORD).read(root / file)
 
     @classmethod
-    def of(cls, fields: Fields) -> _Journal:
+    def of(cls, fields: Fields) -> Journal:
         append, ledger = fields.inner("append"), fields.inner("ledger")
         job = fields.text("job")
         if not is_plain_name(job):
@@ -356,7 +356,7 @@ class _Journal:
 
 _JOURNAL_RECORD = RecordKind(
     "the journal of a write",
-    _Journal.of,
+    Journal.of,
     "restore it from a backup, or remove it and rebuild the index: without it, the write that it "
     "belongs to cannot be undone",
 )
@@ -492,7 +492,7 @@ class Staging:
         Raises:
             RmqIndexError: A ledger that cannot be understood.
         """
-        journal = _Journal.read(self.root, _LEDGER)
+        journal = Journal.read(self.root, _LEDGER)
         return {} if journal is None or journal.ledger is None else journal.ledger
 
     def last_name(self, there: Sequence[str], *, replaced: bool) -> str | None:
@@ -505,7 +505,7 @@ class Staging:
         Raises:
             RmqIndexError: What earlier commits kept cannot be understood.
         """
-        journal = _Journal.read(self.root, _LEDGER)
+        journal = Journal.read(self.root, _LEDGER)
         kept = read_last_name(self.root)
         recorded = [] if kept is None else [kept]
         if journal is not None:
@@ -551,7 +551,7 @@ class Staging:
             sync_directory(saved)
         if append is not None:
             write_own(self.root / _UNDO, append.undo.to_bytes())
-        journal = _Journal(
+        journal = Journal(
             self.job,
             not self.directory.exists(),
             tuple(removed),
@@ -580,7 +580,7 @@ class Staging:
         Tasks that still run find no directory to write into.
         Discarding twice, or after the commit, is harmless.
         """
-        journal = _Journal.read(self.root)
+        journal = Journal.read(self.root)
         if journal is not None and journal.job == self.job:
             with self._exclusive(ended=True):
                 pass  # taking the lock undoes it
@@ -675,7 +675,7 @@ def _has_name(descriptor: int, path: Path) -> bool:
 
 def _recover(root: Path, directory: Path) -> None:
     """Undo an unfinished commit and remove the jobs of dead owners; the lock is held."""
-    journal = _Journal.read(root)
+    journal = Journal.read(root)
     if journal is not None:
         journal.undo(root, directory)
     # Of a commit that died before, or after, its journal.

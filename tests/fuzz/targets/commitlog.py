@@ -10,12 +10,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rmqindex import CommitLog, LogFile, property_pairs
-from rmqindex.commitlog import access, walk
-from rmqindex.commitlog import follow as follow_module
+from rmqindex.commitlog import access, tailing, walk
 from rmqindex.commitlog import log as log_module
-from rmqindex.commitlog.follow import ends_with, follow
 from rmqindex.commitlog.message_ids import host_text
 from rmqindex.commitlog.records import crc_fault
+from rmqindex.commitlog.tailing import ends_with, follow
 from rmqindex.commitlog.text import java_text
 from rmqindex.query.point_lookup import PointLog
 
@@ -42,7 +41,7 @@ class _Clock:
 _SMALL = {
     log_module: {"_BOUNDARY_SEARCH": 300},
     access: {"_FIRST_READ": 100, "_MAX_REQUEST": 300, "_THREADS": 1},
-    follow_module: {
+    tailing: {
         "_BLOCK_RECORDS": 3,
         "_UNSURE_RECORDS": 2,
         "_REACH": 400,

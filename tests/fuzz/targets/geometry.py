@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rmqindex.geometry import inference
-
+from rmqindex.indexfile import geometry
 from rmqindex.indexfile.geometry import fits_layout, infer_layout
 
 from ..index_bytes import MAX_LENGTH, PATH, mutate, seeds, taken_apart
@@ -17,7 +16,7 @@ __all__ = ["MAX_LENGTH", "SHORT", "check", "mutate", "seeds"]
 def check(data):
     """Infer; a geometry that is found fits the file."""
     layout, flags, file = taken_apart(data)
-    with constants({inference: {"_SEARCH_ROWS": 4, "_EVIDENCE": 3 if flags & 2 else 2000}}):
+    with constants({geometry: {"_SEARCH_ROWS": 4, "_EVIDENCE": 3 if flags & 2 else 2000}}):
         for remote in (False, True):
             source = MemorySource(PATH, file, remote=remote)
             found = outcome(infer_layout, source)

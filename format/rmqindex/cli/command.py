@@ -26,7 +26,7 @@ __all__ = ["main"]
 # Importing a module of commands is what makes them commands.
 _MODULES = ("info", "lookup", "explain", "messages", "audit", "write", "queues", "recover")
 for _name in _MODULES:
-    import_module(f"rmqindex._cli_{_name}")
+    import_module(f"rmqindex.cli.{_name}")
 
 
 def _print_version(wanted: bool) -> None:
