@@ -11,23 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rmqindex.audit import AUDIT_RULES, FINDING_SCHEMA, AuditRule, verify
     from rmqindex.bulk import RebuildResult, RelayoutResult, rebuild_index, relayout_index, salvage
-    from rmqindex.commitlog import (
-        MATCH_STATES,
-        CommitLog,
-        GrpcMessageId,
-        InnerMessage,
-        LogFile,
-        OffsetMessageId,
-        RemotingMessageId,
-        decode_message_id,
-        decode_offset_msg_id,
-        decode_uniq_key,
-        decompress_bodies,
-        decompress_body,
-        inner_messages,
-        parse_properties,
-        property_pairs,
-    )
+    from rmqindex.commitlog import MATCH_STATES, CommitLog, LogFile
     from rmqindex.consumequeue import (
         ConsumeQueue,
         QueueFile,
@@ -57,6 +41,20 @@ if TYPE_CHECKING:
         explain_lookup,
     )
     from rmqindex.queue_layout import CONSUME_QUEUE_SCHEMA
+    from rmqindex.record import (
+        GrpcMessageId,
+        InnerMessage,
+        OffsetMessageId,
+        RemotingMessageId,
+        decode_message_id,
+        decode_offset_msg_id,
+        decode_uniq_key,
+        decompress_bodies,
+        decompress_body,
+        inner_messages,
+        parse_properties,
+        property_pairs,
+    )
     from rmqindex.record_layout import COMMITLOG_SCHEMA
     from rmqindex.store import StoreCheckpoint, cover_index, sample_store
 
@@ -135,20 +133,8 @@ _ROOMS = {
     ),
     "commitlog": (
         "CommitLog",
-        "GrpcMessageId",
-        "InnerMessage",
         "LogFile",
         "MATCH_STATES",
-        "OffsetMessageId",
-        "RemotingMessageId",
-        "decode_message_id",
-        "decode_offset_msg_id",
-        "decode_uniq_key",
-        "decompress_bodies",
-        "decompress_body",
-        "inner_messages",
-        "parse_properties",
-        "property_pairs",
     ),
     "consumequeue": (
         "ConsumeQueue",
@@ -188,6 +174,20 @@ _ROOMS = {
         "explain_lookup",
     ),
     "queue_layout": ("CONSUME_QUEUE_SCHEMA",),
+    "record": (
+        "GrpcMessageId",
+        "InnerMessage",
+        "OffsetMessageId",
+        "RemotingMessageId",
+        "decode_message_id",
+        "decode_offset_msg_id",
+        "decode_uniq_key",
+        "decompress_bodies",
+        "decompress_body",
+        "inner_messages",
+        "parse_properties",
+        "property_pairs",
+    ),
     "record_layout": ("COMMITLOG_SCHEMA",),
     "store": (
         "StoreCheckpoint",

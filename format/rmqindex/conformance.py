@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.table import Table
 
-from rmqindex.commitlog.properties import parse_properties
 from rmqindex.errors import CorruptIndexError, RmqIndexError
+from rmqindex.files.records import RecordKind
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.indexfile.writer import IndexFileWriter
@@ -28,7 +28,7 @@ from rmqindex.keys.message_keys import message_keys
 from rmqindex.layout import HEADER_SIZE
 from rmqindex.output.tables import make_console
 from rmqindex.query.index_directory import IndexDirectory
-from rmqindex.storage.records import RecordKind
+from rmqindex.record.properties import parse_properties
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
 from rmqindex.store.paths import is_index_name
 

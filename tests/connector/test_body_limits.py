@@ -14,7 +14,7 @@ from pyspark_rmqindex.messages import columns as columns_module
 from pyspark_rmqindex.messages.columns import Messages, ensure_fits, in_halves, log_columns
 from pyspark_rmqindex.options.options import message_options, read_options
 from rmqindex import CommitLog, RmqIndexError
-from rmqindex.commitlog.bodies import UnpackedSizeError
+from rmqindex.record.bodies import UnpackedSizeError
 
 COMPRESSED, INNER = 0x001, 0x40 | 0x80
 KIB = 1024

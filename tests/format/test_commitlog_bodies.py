@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqindex import RmqIndexError, decompress_bodies, decompress_body, inner_messages
-from rmqindex.commitlog.bodies import MAX_BODY_SIZE
+from rmqindex.record.bodies import MAX_BODY_SIZE
 
 INNER = 0x40 | 0x80
 

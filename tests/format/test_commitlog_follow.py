@@ -11,9 +11,9 @@ import pytest
 from commitlog_encoder import Log, Message, properties_text
 from rmqindex import CommitLog, CorruptCommitLogError
 from rmqindex.commitlog import tailing
-from rmqindex.commitlog.records import Fault
 from rmqindex.commitlog.tailing import LastRecord, ends_with, follow
 from rmqindex.commitlog.walk import End, EndKind
+from rmqindex.record.records import Fault
 
 NOW = time.time_ns() // 1_000_000
 FILE_SIZE = 4096

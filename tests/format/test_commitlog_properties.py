@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from commitlog_encoder import java_properties
 from rmqindex import parse_properties, property_pairs
-from rmqindex.commitlog.properties import PropertyPairs
-from rmqindex.commitlog.text import cut, java_text, java_texts
+from rmqindex.record.properties import PropertyPairs
+from rmqindex.record.text import cut, java_text, java_texts
 from rmqindex.record_layout import COMMITLOG_SCHEMA
 
 # Names that matter, both separators, a NUL, other letters and broken UTF-8.

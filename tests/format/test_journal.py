@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from rmqindex import RmqIndexError
+from rmqindex.files.disk import copy_sparse
 from rmqindex.storage import steady
-from rmqindex.storage.disk import copy_sparse
 from rmqindex.transaction import journal as journal_module
 from rmqindex.transaction.journal import Staging, effective_listing, staging_root
 from rmqindex.transaction.owner import Owner

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from rmqindex import CommitLog, RmqIndexError
-from rmqindex.commitlog.batch_members import indexed_keys, member_keys
+from rmqindex.record.batch_members import indexed_keys, member_keys
 
 GOLDEN2 = Path(__file__).parents[1] / "golden2"
 LISTS = pa.list_(pa.string())

@@ -24,8 +24,8 @@ from rmqindex import (
     rebuild_consume_queues,
     rebuild_index,
 )
+from rmqindex.files.own_files import is_plain_name, write_own
 from rmqindex.indexfile.append_in_place import InPlaceAppend
-from rmqindex.storage.own_files import is_plain_name, write_own
 from rmqindex.store.live_store import ensure_not_live
 from rmqindex.transaction.journal import Staging, effective_listing, recover, staging_root
 from rmqindex.transaction.owner import Owner

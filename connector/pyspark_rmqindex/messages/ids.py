@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_rmqindex.options.times import microseconds_of
-from rmqindex.commitlog import host_text
+from rmqindex.record import host_text
 from rmqindex.time_units import to_microseconds, to_milliseconds
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pyspark_rmqindex.options.reaching import s3_settings_of
 from pyspark_rmqindex.options.times import LocalTime, parse_time
 from rmqindex import Layout
-from rmqindex.commitlog import MAX_BODY_SIZE
 from rmqindex.layout import INT32_MAX
+from rmqindex.record import MAX_BODY_SIZE
 from rmqindex.storage import S3Settings, check_no_secret
 from rmqindex.store import has_pattern, zone_of
 

@@ -18,13 +18,13 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_rmqindex.scan.pushdown import state_directory
 from rmqindex import RmqIndexError
-from rmqindex.storage import RecordKind, shortened
+from rmqindex.files import RecordKind, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from rmqindex.storage import Fields
+    from rmqindex.files import Fields
 
 __all__ = [
     "ScanPlan",

@@ -31,12 +31,12 @@ from typing import TYPE_CHECKING
 
 from pyspark_rmqindex.filters.filters import MAX_PAIRS, Wanted
 from rmqindex import RmqIndexError
-from rmqindex.storage import RecordKind, shortened
+from rmqindex.files import RecordKind, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rmqindex.storage import Fields
+    from rmqindex.files import Fields
 
 __all__ = [
     "RelationState",

@@ -21,11 +21,11 @@ from pyspark_rmqindex.messages.columns import Messages, ensure_fits, in_halves, 
 from pyspark_rmqindex.scan.ranks import PLACING, Ranks, Shares
 from pyspark_rmqindex.schema import EXTRA_MESSAGE_COLUMNS, MATCH_COLUMN
 from rmqindex import MATCH_STATES, CommitLog, IndexFile, RmqIndexError, index_key_hashes
-from rmqindex.commitlog import indexed_keys
 from rmqindex.indexfile import MILLISECONDS
 from rmqindex.keys import indexed_tags
 from rmqindex.layout import INT32_MAX, INT64_MAX, INT64_MIN
 from rmqindex.query import STATE_OF_LOG
+from rmqindex.record import indexed_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from pyspark_rmqindex.write.sorted_runs import RunSet
 from rmqindex import IndexFileWriter, Layout, RmqIndexError
+from rmqindex.files import copy_sparse
 from rmqindex.indexfile import InPlaceAppend
 from rmqindex.layout import FIRST_POSITION
-from rmqindex.storage import copy_sparse
 from rmqindex.transaction import download
 
 if TYPE_CHECKING:

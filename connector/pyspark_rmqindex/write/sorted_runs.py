@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from rmqindex.storage import naming
+from rmqindex.files import naming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

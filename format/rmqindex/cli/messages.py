@@ -19,7 +19,6 @@ from rmqindex.cli.options import (
     zone_named,
 )
 from rmqindex.commitlog.log import CommitLog
-from rmqindex.commitlog.message_ids import decode_offset_msg_id
 from rmqindex.consumequeue.paths import queue_topics
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import INDEX_FOLDER
@@ -27,6 +26,7 @@ from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.output.message_document import body_of, message_document, print_message, read_messages
 from rmqindex.output.tables import make_console
 from rmqindex.query.verification import Judge
+from rmqindex.record.message_ids import decode_offset_msg_id
 from rmqindex.storage.location import is_remote
 from rmqindex.store.contents import refuse_rocksdb_index
 from rmqindex.store.planned_index import plan_index

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rmqindex.commitlog.records import check_record, parse_records
+from rmqindex.record.records import check_record, parse_records
 from rmqindex.record_layout import MIN_RECORD_SIZE
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.commitlog.files import LogFile
-    from rmqindex.commitlog.records import Records
+    from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource
 
 __all__ = ["records_at"]

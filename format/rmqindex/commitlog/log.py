@@ -12,9 +12,7 @@ import pyarrow as pa
 
 from rmqindex.arrays import int_array
 from rmqindex.commitlog.access import records_at
-from rmqindex.commitlog.batches import build_batch, one_chunk, schema_of
 from rmqindex.commitlog.files import LogFile, find_files, gaps_of, mapped_file_size_of
-from rmqindex.commitlog.records import Fault, store_timestamp_of
 from rmqindex.commitlog.walk import (
     End,
     EndKind,
@@ -26,6 +24,8 @@ from rmqindex.commitlog.walk import (
 )
 from rmqindex.errors import CorruptCommitLogError
 from rmqindex.layout import INT64_MAX
+from rmqindex.record.batches import build_batch, one_chunk, schema_of
+from rmqindex.record.records import Fault, store_timestamp_of
 from rmqindex.record_layout import MIN_RECORD_SIZE, SIZE_WIDTH
 from rmqindex.storage.marks import ensure_same
 from rmqindex.storage.opening import open_found
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.arrays import IntArray
-    from rmqindex.commitlog.records import Records
+    from rmqindex.record.records import Records
     from rmqindex.storage.location import PathLike
     from rmqindex.storage.source import ByteSource
 

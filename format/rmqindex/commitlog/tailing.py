@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from rmqindex.commitlog.records import store_timestamp_of
 from rmqindex.commitlog.walk import (
     EndKind,
     end_at,
@@ -31,12 +30,13 @@ from rmqindex.commitlog.walk import (
 )
 from rmqindex.errors import CorruptCommitLogError
 from rmqindex.indexfile.fingerprint import checksum_of
+from rmqindex.record.records import store_timestamp_of
 
 if TYPE_CHECKING:
     from rmqindex.commitlog.files import LogFile
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.commitlog.records import Records
     from rmqindex.commitlog.walk import End
+    from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource
 
 __all__ = ["LastRecord", "Progress", "ends_with", "follow"]

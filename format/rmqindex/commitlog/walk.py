@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rmqindex.commitlog.hop import candidates, hop
-from rmqindex.commitlog.records import (
+from rmqindex.record.records import (
     Fault,
     check_record,
     crc_fault,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.commitlog.files import LogFile
-    from rmqindex.commitlog.records import Records
+    from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource
 
 __all__ = ["End", "EndKind", "end_at", "find_record", "is_record", "record_crc_fault", "walk"]

@@ -16,6 +16,7 @@ from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.dispatch import DISPATCH_COLUMNS, Dispatcher, parse_delay_levels
 from rmqindex.consumequeue.staging import QueueStaging
 from rmqindex.errors import CorruptCommitLogError, RmqIndexError
+from rmqindex.files.disk import naming
 from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.layout import INT64_MAX
 from rmqindex.queue_layout import (
@@ -29,7 +30,6 @@ from rmqindex.queue_layout import (
     UNIT_DTYPE,
 )
 from rmqindex.record_layout import MIN_RECORD_SIZE
-from rmqindex.storage.disk import naming
 from rmqindex.store.contents import ensure_writable
 
 if TYPE_CHECKING:

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from rmqindex.errors import RmqIndexError
+from rmqindex.files.disk import sync_directory, sync_tree
+from rmqindex.files.own_files import ensure_directory, write_own
+from rmqindex.files.records import RecordKind
 from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
-from rmqindex.storage.disk import sync_directory, sync_tree
-from rmqindex.storage.own_files import ensure_directory, write_own
-from rmqindex.storage.records import RecordKind
 from rmqindex.store.contents import refuse_rocksdb_queues
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from rmqindex.storage.records import Fields
+    from rmqindex.files.records import Fields
 
 __all__ = ["QueueStaging", "is_exchanging"]
 

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from rmqindex.files.disk import naming
+from rmqindex.files.own_files import open_regular
 from rmqindex.header import IndexHeader, read_header
 from rmqindex.indexfile.linking import LINK_BATCH, link, slot_numbers
 from rmqindex.layout import (
@@ -31,8 +33,6 @@ from rmqindex.layout import (
     SLOT_DTYPE,
     SLOT_SIZE,
 )
-from rmqindex.storage.disk import naming
-from rmqindex.storage.own_files import open_regular
 
 if TYPE_CHECKING:
     import io

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.text import Text
 
-from rmqindex.commitlog.bodies import decompress_body, inner_messages, is_inner_batch
 from rmqindex.errors import RmqIndexError
 from rmqindex.output.visible import visible
+from rmqindex.record.bodies import decompress_body, inner_messages, is_inner_batch
 from rmqindex.times import format_millis
 
 if TYPE_CHECKING:

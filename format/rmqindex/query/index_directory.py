@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from rmqindex.errors import RmqIndexError
+from rmqindex.files.own_files import open_regular
 from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER
 from rmqindex.header import IndexHeader
 from rmqindex.indexfile.appender import EntryAppender
@@ -19,7 +20,6 @@ from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.message_keys import TAG_INDEX_TYPE, message_keys, tag_key
 from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, FIRST_POSITION, INT64_MAX, INT64_MIN
 from rmqindex.storage.location import is_remote, local_path
-from rmqindex.storage.own_files import open_regular
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
 from rmqindex.store.contents import ensure_writable
 from rmqindex.store.names import next_names, zone_of

@@ -12,11 +12,7 @@ import struct
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
-from rmqindex.commitlog.bodies import is_inner_batch
 from rmqindex.commitlog.log import CommitLog
-from rmqindex.commitlog.properties import property_pairs
-from rmqindex.commitlog.records import check_record, store_timestamp_of
-from rmqindex.commitlog.text import java_text
 from rmqindex.header import IndexHeader
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.hashing import KEY_SEPARATOR
@@ -29,6 +25,10 @@ from rmqindex.layout import (
     INT64_MAX,
     INVALID_INDEX,
 )
+from rmqindex.record.bodies import is_inner_batch
+from rmqindex.record.properties import property_pairs
+from rmqindex.record.records import check_record, store_timestamp_of
+from rmqindex.record.text import java_text
 from rmqindex.record_layout import (
     BODY_LENGTH_OFFSET,
     BODY_LENGTH_SIZE,

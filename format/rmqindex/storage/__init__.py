@@ -3,10 +3,8 @@
 Nothing here knows what the bytes mean.
 """
 
-from rmqindex.storage.disk import copy_sparse, naming
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.location import child_uri, is_remote, local_path
-from rmqindex.storage.records import Fields, RecordKind, shortened
 from rmqindex.storage.s3 import (
     DEFAULT_ATTEMPTS,
     DEFAULT_CONNECT_TIMEOUT,
@@ -26,21 +24,16 @@ __all__ = [
     "DEFAULT_CONNECT_TIMEOUT",
     "DEFAULT_REQUEST_TIMEOUT",
     "SCHEMES",
-    "Fields",
     "FileChangedError",
-    "RecordKind",
     "S3Settings",
     "UnsteadyError",
     "carried",
     "check_no_secret",
     "child_uri",
-    "copy_sparse",
     "current_settings",
     "is_remote",
     "iterated_with",
     "local_path",
-    "naming",
     "read_steady",
-    "shortened",
     "using",
 ]

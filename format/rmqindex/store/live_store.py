@@ -13,7 +13,7 @@ import struct
 from pathlib import Path
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.storage.own_files import open_to_read
+from rmqindex.files.own_files import open_to_read
 
 __all__ = [
     "ABORT_NAME",

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pyarrow.fs as pafs
 
 from rmqindex.errors import RmqIndexError
+from rmqindex.files.own_files import INDEX_NAME, is_plain_name
+from rmqindex.files.records import RecordKind, shortened
 from rmqindex.layout import INT64_MAX
 from rmqindex.storage.location import child_uri
-from rmqindex.storage.own_files import INDEX_NAME, is_plain_name
-from rmqindex.storage.records import RecordKind, shortened
 from rmqindex.transaction.owner import Owner
 
 if TYPE_CHECKING:
-    from rmqindex.storage.records import Fields
+    from rmqindex.files.records import Fields
 
 __all__ = ["COMMIT_SUFFIX", "STAGING_PREFIX", "CommitRecord", "is_record"]
 

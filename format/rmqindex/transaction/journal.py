@@ -44,9 +44,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.layout import SLOT_SIZE
-from rmqindex.storage.disk import copy_sparse, sync_directory
-from rmqindex.storage.own_files import (
+from rmqindex.files.disk import copy_sparse, sync_directory
+from rmqindex.files.own_files import (
     INDEX_NAME,
     ensure_directory,
     is_plain_name,
@@ -55,7 +54,8 @@ from rmqindex.storage.own_files import (
     read_own,
     write_own,
 )
-from rmqindex.storage.records import RecordKind
+from rmqindex.files.records import RecordKind
+from rmqindex.layout import SLOT_SIZE
 from rmqindex.storage.steady import UnsteadyError, read_steady
 from rmqindex.transaction.owner import OWNER_RECORD
 from rmqindex.transaction.undo import AppendRecord, AppendUndo
@@ -70,11 +70,12 @@ from rmqindex.transaction.used_names import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from rmqindex.storage.records import Fields
+    from rmqindex.files.records import Fields
     from rmqindex.transaction.owner import Owner
     from rmqindex.transaction.undo import UndoableAppend
 
 __all__ = [
+    "Journal",
     "Staging",
     "effective_listing",
     "recover",

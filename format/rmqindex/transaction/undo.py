@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from rmqindex.errors import RmqIndexError
+from rmqindex.files.disk import naming
+from rmqindex.files.own_files import open_regular
 from rmqindex.header import IndexHeader
 from rmqindex.layout import (
     ENTRY_SIZE,
@@ -29,8 +31,6 @@ from rmqindex.layout import (
     SLOT_SIZE,
     Geometry,
 )
-from rmqindex.storage.disk import naming
-from rmqindex.storage.own_files import open_regular
 
 if TYPE_CHECKING:
     import io
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rmqindex.storage.records import Fields
+    from rmqindex.files.records import Fields
 
 __all__ = ["AppendRecord", "AppendUndo", "UndoableAppend"]
 

@@ -12,11 +12,11 @@ from typing import NamedTuple
 from rmqindex import CommitLog, LogFile, property_pairs
 from rmqindex.commitlog import access, tailing, walk
 from rmqindex.commitlog import log as log_module
-from rmqindex.commitlog.message_ids import host_text
-from rmqindex.commitlog.records import crc_fault
 from rmqindex.commitlog.tailing import ends_with, follow
-from rmqindex.commitlog.text import java_text
 from rmqindex.query.point_lookup import PointLog
+from rmqindex.record.message_ids import host_text
+from rmqindex.record.records import crc_fault
+from rmqindex.record.text import java_text
 
 from ..memory import FILES, constants
 from ..outcome import outcome, table_outcome

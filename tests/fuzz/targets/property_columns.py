@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from rmqindex import COMMITLOG_SCHEMA, property_pairs
-from rmqindex.commitlog.properties import PropertyPairs
-from rmqindex.commitlog.text import cut, java_text, java_texts
+from rmqindex.record.properties import PropertyPairs
+from rmqindex.record.text import cut, java_text, java_texts
 
 MAX_LENGTH = 160
 SHORT = 9_000

@@ -6,17 +6,17 @@ import zlib
 
 import numpy as np
 
-from rmqindex.commitlog.bodies import is_inner_batch
-from rmqindex.commitlog.properties import property_pairs
-from rmqindex.commitlog.records import (
+from rmqindex.query.point_lookup import _message
+from rmqindex.record.bodies import is_inner_batch
+from rmqindex.record.properties import property_pairs
+from rmqindex.record.records import (
     Fault,
     check_record,
     crc_fault,
     parse_records,
     store_timestamp_of,
 )
-from rmqindex.commitlog.text import java_text
-from rmqindex.query.point_lookup import _message
+from rmqindex.record.text import java_text
 
 from ..memory import MemorySource
 from ..outcome import outcome

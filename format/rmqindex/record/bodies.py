@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from rmqindex.commitlog.properties import property_pairs
 from rmqindex.errors import RmqIndexError
+from rmqindex.record.properties import property_pairs
 from rmqindex.record_layout import (
     COMPRESSED_FLAG,
     COMPRESSION_TYPE_MASK,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.storage.own_files import check_size, read_own
+from rmqindex.files.own_files import check_size, read_own
 
 if TYPE_CHECKING:
     import re

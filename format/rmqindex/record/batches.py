@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from rmqindex.commitlog.hosts import host_texts, offset_message_ids
-from rmqindex.commitlog.properties import PropertyPairs
-from rmqindex.commitlog.records import gather
-from rmqindex.commitlog.text import cut, java_texts
+from rmqindex.record.hosts import host_texts, offset_message_ids
+from rmqindex.record.properties import PropertyPairs
+from rmqindex.record.records import gather
+from rmqindex.record.text import cut, java_texts
 from rmqindex.record_layout import (
     BODY_CRC_OFFSET,
     BORN_HOST_OFFSET,
@@ -32,7 +32,7 @@ from rmqindex.record_layout import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rmqindex.commitlog.records import Records
+    from rmqindex.record.records import Records
 
 __all__ = ["build_batch", "one_chunk", "schema_of"]
 

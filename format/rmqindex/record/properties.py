@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from rmqindex.commitlog.text import cut, cut_where, java_text, java_texts
+from rmqindex.record.text import cut, cut_where, java_text, java_texts
 from rmqindex.record_layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqindex.commitlog.message_ids import host_text
+from rmqindex.record.message_ids import host_text
 from rmqindex.record_layout import IPV4_SIZE, IPV6_SIZE, PORT_SIZE
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.storage.disk import naming
+from rmqindex.files.disk import naming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqindex.commitlog.bodies import MAX_BODY_SIZE, is_inner_batch, iterate_inner_messages
 from rmqindex.errors import RmqIndexError
 from rmqindex.keys.hashing import KEY_SEPARATOR
+from rmqindex.record.bodies import MAX_BODY_SIZE, is_inner_batch, iterate_inner_messages
 from rmqindex.record_layout import PROPERTY_KEYS, PROPERTY_UNIQ_KEY
 
 if TYPE_CHECKING:
