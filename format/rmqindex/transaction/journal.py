@@ -230,10 +230,12 @@ class Journal:
 
     @classmethod
     def read(cls, root: Path, file: str = _JOURNAL) -> Journal | None:
+        """Read a journal, or the ledger; None where there is none."""
         return (_JOURNAL_RECORD if file == _JOURNAL else _LEDGER_RECORD).read(root / file)
 
     @classmethod
     def of(cls, fields: Fields) -> Journal:
+        """Rebuild a journal from its record."""
         append, ledger = fields.inner("append"), fields.inner("ledger")
         job = fields.text("job")
         if not is_plain_name(job):
@@ -251,6 +253,7 @@ class Journal:
         )
 
     def write(self, root: Path) -> None:
+        """Write the journal, and sync it to disk."""
         fields = {
             "job": self.job,
             "created": self.created,
@@ -272,6 +275,7 @@ class Journal:
             sync_directory(root)
 
     def remove(self, root: Path) -> None:
+        """Remove the journal, which is the commit point without a ledger."""
         (root / _JOURNAL).unlink()
         sync_directory(root)
 
