@@ -12,18 +12,6 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
-from pyspark_rmqindex.options.options import read_options, wants_pushdown
-from pyspark_rmqindex.options.stream import schema_options, stream_options
-from pyspark_rmqindex.schema import check_columns, check_schema, finding_schema, full_schema
-from pyspark_rmqindex.source.catalog import (
-    check_paths,
-    check_pushdown,
-    created_options,
-    may_be_catalog_table,
-    relation_options,
-    with_options,
-)
-
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
@@ -52,10 +40,13 @@ class DefaultSource(DataSource):
         Args:
             options: As the user gave them; they are checked later, where an error is shown.
         """
+        from pyspark_rmqindex.options.options import wants_pushdown
+        from pyspark_rmqindex.source.catalog import may_be_catalog_table
+
         super().__init__(options)
         self._relation_state: str | None = None
         if wants_pushdown(options) or may_be_catalog_table(options):
-            from pyspark_rmqindex.scan.pushdown import create_state  # noqa: PLC0415
+            from pyspark_rmqindex.scan.pushdown import create_state
 
             self._relation_state = create_state()
 
@@ -70,11 +61,15 @@ class DefaultSource(DataSource):
         Raises:
             ValueError: An unknown option or a bad value.
         """
+        from pyspark_rmqindex.options.stream import schema_options
+        from pyspark_rmqindex.schema import finding_schema, full_schema
+        from pyspark_rmqindex.source.catalog import check_paths, created_options, with_options
+
         created = created_options(self.options)
         raw = dict(self.options) if created is None else created
         options = schema_options(raw)
         if options.last_plan:
-            from pyspark_rmqindex.scan.plan_log import plan_schema  # noqa: PLC0415
+            from pyspark_rmqindex.scan.plan_log import plan_schema
 
             return plan_schema(raw)
         check_paths(options.paths, created=created is not None)
@@ -96,21 +91,23 @@ class DefaultSource(DataSource):
         Raises:
             ValueError: An unknown option, a bad value, or a column that is not there.
         """
-        # Heavy imports stay out of the modules that Spark loads to list data sources.
-        from pyspark_rmqindex.scan.reader import IndexReader, PushdownReader  # noqa: PLC0415
+        from pyspark_rmqindex.options.options import read_options
+        from pyspark_rmqindex.scan.reader import IndexReader, PushdownReader
+        from pyspark_rmqindex.schema import check_columns, check_schema, finding_schema
+        from pyspark_rmqindex.source.catalog import check_paths, check_pushdown, relation_options
 
         raw = relation_options(schema, self.options)
         options = read_options(raw)
         check_paths(options.paths)
         if options.audit:
-            from pyspark_rmqindex.scan.audit import AuditReader  # noqa: PLC0415
+            from pyspark_rmqindex.scan.audit import AuditReader
 
             check_columns(schema, finding_schema())
             return AuditReader(options, schema)
         check_schema(schema, keys=options.has_keys, log=options.has_log)
         if not options.pushdown:
             return IndexReader(options, schema, raw)
-        from pyspark_rmqindex.filters.literals import explain_distant_times  # noqa: PLC0415
+        from pyspark_rmqindex.filters.literals import explain_distant_times
 
         check_pushdown(schema, raw)
         explain_distant_times()
@@ -122,7 +119,10 @@ class DefaultSource(DataSource):
         It raises a ``ValueError`` when it is asked for anything, where an option or a column is
         wrong, or PySpark is older.
         """
-        from pyspark_rmqindex.stream.refusal import (  # noqa: PLC0415
+        from pyspark_rmqindex.options.stream import stream_options
+        from pyspark_rmqindex.schema import check_schema
+        from pyspark_rmqindex.source.catalog import check_paths, relation_options
+        from pyspark_rmqindex.stream.refusal import (
             RefusedStream,
             check_spark_streams,
         )
@@ -135,7 +135,7 @@ class DefaultSource(DataSource):
         except ValueError as error:
             refused: DataSourceStreamReader = RefusedStream(error)
             return refused
-        from pyspark_rmqindex.stream.entries import IndexStreamReader  # noqa: PLC0415
+        from pyspark_rmqindex.stream.entries import IndexStreamReader
 
         reader: DataSourceStreamReader = IndexStreamReader(options, schema)
         return reader
@@ -146,7 +146,7 @@ class DefaultSource(DataSource):
         Raises:
             ValueError: An unknown option, a bad value, or columns that cannot be indexed.
         """
-        from pyspark_rmqindex.write.writer import IndexWriter  # noqa: PLC0415
+        from pyspark_rmqindex.write.writer import IndexWriter
 
         writer: DataSourceWriter = IndexWriter(schema, overwrite, self.options)
         return writer
@@ -158,7 +158,7 @@ class DefaultSource(DataSource):
             ValueError: An unknown option, a bad value, an output mode other than ``append``, or
                 columns that cannot be indexed.
         """
-        from pyspark_rmqindex.stream.writer import IndexStreamWriter  # noqa: PLC0415
+        from pyspark_rmqindex.stream.writer import IndexStreamWriter
 
         writer: DataSourceStreamWriter = IndexStreamWriter(schema, overwrite, self.options)
         return writer

@@ -6,16 +6,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 
-from pyspark_rmqindex.options.options import message_options
-from pyspark_rmqindex.options.stream import message_schema_options, message_stream_options
-from pyspark_rmqindex.schema import check_columns, message_schema
-from pyspark_rmqindex.source.catalog import (
-    check_paths,
-    created_options,
-    relation_options,
-    with_options,
-)
-
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
@@ -40,6 +30,10 @@ class MessageSource(DataSource):
         Raises:
             ValueError: An unknown option or a bad value.
         """
+        from pyspark_rmqindex.options.stream import message_schema_options
+        from pyspark_rmqindex.schema import message_schema
+        from pyspark_rmqindex.source.catalog import check_paths, created_options, with_options
+
         created = created_options(self.options)
         options = message_schema_options(self.options if created is None else created)
         check_paths(options.paths, created=created is not None)
@@ -52,8 +46,10 @@ class MessageSource(DataSource):
         Raises:
             ValueError: An unknown option, a bad value, or a column that is not there.
         """
-        # Heavy imports stay out of the modules that Spark loads to list data sources.
-        from pyspark_rmqindex.messages.reader import MessageReader  # noqa: PLC0415
+        from pyspark_rmqindex.messages.reader import MessageReader
+        from pyspark_rmqindex.options.options import message_options
+        from pyspark_rmqindex.schema import check_columns, message_schema
+        from pyspark_rmqindex.source.catalog import check_paths, relation_options
 
         options = message_options(relation_options(schema, self.options))
         check_paths(options.paths)
@@ -67,7 +63,10 @@ class MessageSource(DataSource):
         It raises a ``ValueError`` when it is asked for anything, where an option or a column is
         wrong, or PySpark is older.
         """
-        from pyspark_rmqindex.stream.refusal import (  # noqa: PLC0415
+        from pyspark_rmqindex.options.stream import message_stream_options
+        from pyspark_rmqindex.schema import check_columns, message_schema
+        from pyspark_rmqindex.source.catalog import check_paths, relation_options
+        from pyspark_rmqindex.stream.refusal import (
             RefusedStream,
             check_spark_streams,
         )
@@ -80,7 +79,7 @@ class MessageSource(DataSource):
         except ValueError as error:
             refused: DataSourceStreamReader = RefusedStream(error)
             return refused
-        from pyspark_rmqindex.stream.messages import MessageStreamReader  # noqa: PLC0415
+        from pyspark_rmqindex.stream.messages import MessageStreamReader
 
         reader: DataSourceStreamReader = MessageStreamReader(options, schema)
         return reader

@@ -6,15 +6,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
-from pyspark_rmqindex.options.options import queue_options
-from pyspark_rmqindex.schema import check_columns, queue_schema
-from pyspark_rmqindex.source.catalog import (
-    check_paths,
-    created_options,
-    relation_options,
-    with_options,
-)
-
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
@@ -39,6 +30,10 @@ class QueueSource(DataSource):
         Raises:
             ValueError: An unknown option or a bad value.
         """
+        from pyspark_rmqindex.options.options import queue_options
+        from pyspark_rmqindex.schema import queue_schema
+        from pyspark_rmqindex.source.catalog import check_paths, created_options, with_options
+
         created = created_options(self.options)
         options = queue_options(self.options if created is None else created)
         check_paths(options.paths, created=created is not None)
@@ -51,8 +46,10 @@ class QueueSource(DataSource):
         Raises:
             ValueError: An unknown option, a bad value, or a column that is not there.
         """
-        # Heavy imports stay out of the modules that Spark loads to list data sources.
-        from pyspark_rmqindex.messages.queues import QueueReader  # noqa: PLC0415
+        from pyspark_rmqindex.messages.queues import QueueReader
+        from pyspark_rmqindex.options.options import queue_options
+        from pyspark_rmqindex.schema import check_columns, queue_schema
+        from pyspark_rmqindex.source.catalog import check_paths, relation_options
 
         options = queue_options(relation_options(schema, self.options))
         check_paths(options.paths)
