@@ -14,7 +14,7 @@ unexport PYTHONHOME PYTHONPATH PYTHONSTARTUP VIRTUAL_ENV
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_DIST_CLASSPATH PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON
 unexport PYSPARK_SUBMIT_ARGS HADOOP_CONF_DIR HADOOP_HOME
 
-.PHONY: help demo test lint format docs bench differential broker fuzz faults cluster versions audit wheel clean
+.PHONY: help demo test lint format docs bench differential broker fuzz faults cluster versions audit wheel release-check clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -92,6 +92,10 @@ wheel: $(VENV)/.dev
 	@rm -rf dist
 	$(BIN)/python -m build --quiet
 	$(BIN)/python .ci/check_dist.py dist
+
+## make release-check   build, and say of each condition of a release whether it holds
+release-check: wheel
+	@$(BIN)/python .ci/release_check.py
 
 ## make clean    remove what the other targets made
 clean:

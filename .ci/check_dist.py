@@ -14,29 +14,29 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 # Where each package lies in the tree.
 PACKAGES = {
-    "rmqindex": ROOT / "format",
-    "pyspark_rmqindex": ROOT / "connector",
-    "pyspark_rmqcommitlog": ROOT / "connector",
-    "pyspark_rmqconsumequeue": ROOT / "connector",
+    "rmqindex": "format",
+    "pyspark_rmqindex": "connector",
+    "pyspark_rmqcommitlog": "connector",
+    "pyspark_rmqconsumequeue": "connector",
 }
 # The parts of the tree that the source distribution carries.
-SOURCE_PARTS = (".ci", "connector", "docs", "format", "spec", "tests")
+SOURCE_PARTS = (".ci", ".github", "connector", "docs", "format", "spec", "tests")
 SOURCE_FILES = ("LICENSE", "Makefile", "README.md", "pyproject.toml")
 
 
-def package_files() -> dict[str, bytes]:
+def package_files(tree: Path) -> dict[str, bytes]:
     """Return every file of the packages by its name in the wheel."""
     return {
-        path.relative_to(home).as_posix(): path.read_bytes()
+        path.relative_to(tree / home).as_posix(): path.read_bytes()
         for package, home in PACKAGES.items()
-        for path in (home / package).rglob("*")
+        for path in (tree / home / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
 
 
-def wheel_problems(wheel: Path) -> list[str]:
+def wheel_problems(wheel: Path, tree: Path) -> list[str]:
     """Say how the wheel differs from the packages of the tree."""
-    expected = package_files()
+    expected = package_files(tree)
     with zipfile.ZipFile(wheel) as archive:
         found = {name: archive.read(name) for name in archive.namelist()}
     metadata = {name for name in found if name.split("/")[0].endswith(".dist-info")}
@@ -60,7 +60,7 @@ def wheel_problems(wheel: Path) -> list[str]:
     return problems
 
 
-def sdist_problems(sdist: Path) -> list[str]:
+def sdist_problems(sdist: Path, tree: Path) -> list[str]:
     """Say what the source distribution lacks of the tree."""
     with tarfile.open(sdist) as archive:
         found = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
@@ -70,12 +70,12 @@ def sdist_problems(sdist: Path) -> list[str]:
         for part in SOURCE_PARTS
         if not any(name.startswith(f"{part}/") for name in found)
     ]
+    files = package_files(tree)
     for name, home in PACKAGES.items():
-        root = home.name
         problems += [
-            f"missing: {root}/{path}"
-            for path in package_files()
-            if path.startswith(f"{name}/") and f"{root}/{path}" not in found
+            f"missing: {home}/{path}"
+            for path in files
+            if path.startswith(f"{name}/") and f"{home}/{path}" not in found
         ]
     return problems
 
@@ -89,7 +89,7 @@ def main(dist: Path) -> int:
             print(f"{dist}: expected one {pattern}, got {[path.name for path in archives]}")
             failed = True
             continue
-        problems = problems_of(archives[0])
+        problems = problems_of(archives[0], ROOT)
         failed = failed or bool(problems)
         print(f"{archives[0].name}: {'; '.join(problems) or 'complete'}")
     return int(failed)

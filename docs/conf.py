@@ -1,6 +1,7 @@
 """The documentation site; ``make docs`` builds it."""
 
 import sys
+import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -30,6 +31,7 @@ def _take_in_spec() -> None:
 _take_in_spec()
 
 project = "rmqindex"
+release = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]["version"]
 author = "The rmqindex authors"
 copyright = "The rmqindex authors, Apache License 2.0"  # noqa: A001  (Sphinx's name)
 
@@ -65,7 +67,7 @@ autodoc_typehints = "signature"
 napoleon_numpy_docstring = False
 
 html_theme = "furo"
-html_title = "rmqindex"
+html_title = f"rmqindex {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
