@@ -24,7 +24,7 @@ from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.indexfile.writer import IndexFileWriter
 from rmqindex.keys.hashing import key_hash, key_hashes
-from rmqindex.keys.message_keys import message_keys
+from rmqindex.keys.messages import message_keys
 from rmqindex.layout import HEADER_SIZE
 from rmqindex.output.tables import make_console
 from rmqindex.query.index_directory import IndexDirectory

@@ -13,10 +13,10 @@ import oracle
 import spectext
 from rmqindex import Layout
 from rmqindex import layout as layout_module
-from rmqindex.keys import hashing, message_keys
+from rmqindex.indexfile.tiered import TIERED_MAGICS
+from rmqindex.keys import hashing, messages
 from rmqindex.layout import ENTRY_DTYPE, HEADER_DTYPE, SLOT_DTYPE
 from rmqindex.store import checkpoint as checkpoint_module
-from rmqindex.store import contents
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,15 +120,15 @@ def test_the_hash_is_computed_with_the_constants_of_the_spec() -> None:
         row["Constant"]: row["Value"] for row in spectext.table("file-set.md", "build-constants")
     }
     assert built["KEY_SEPARATOR"] == f"one space (U+{ord(hashing.KEY_SEPARATOR):04X})"
-    assert int(built["TRANSACTION_MASK"]) == message_keys._TRANSACTION_MASK
-    assert int(built["TRANSACTION_ROLLBACK"]) == message_keys._TRANSACTION_ROLLBACK
+    assert int(built["TRANSACTION_MASK"]) == messages._TRANSACTION_MASK
+    assert int(built["TRANSACTION_ROLLBACK"]) == messages._TRANSACTION_ROLLBACK
 
 
 def test_the_files_of_another_format_are_told_by_the_bytes_in_the_spec() -> None:
     """The magic numbers of tiered storage are the same in the spec and in the code."""
     text = (spectext.SPEC / "introduction.md").read_text(encoding="utf-8")
     magics = re.findall(r"`((?:[0-9a-f]{2} ){3}[0-9a-f]{2})`", text)
-    assert tuple(bytes.fromhex(magic) for magic in magics) == contents.TIERED_MAGICS
+    assert tuple(bytes.fromhex(magic) for magic in magics) == TIERED_MAGICS
 
 
 def test_the_header_table_is_the_header_of_the_code() -> None:

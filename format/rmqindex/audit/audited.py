@@ -9,7 +9,7 @@ import numpy as np
 
 from rmqindex.errors import CorruptIndexError, RmqIndexError
 from rmqindex.header import IndexHeader
-from rmqindex.indexfile.committed import open_index_source
+from rmqindex.indexfile.committed import open_found_index, open_index_source
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.indexfile.geometry import infer_layout
 from rmqindex.indexfile.linking import LINK_BATCH
@@ -24,7 +24,6 @@ from rmqindex.layout import (
     SLOT_SIZE,
 )
 from rmqindex.storage.identity import FileChangedError
-from rmqindex.storage.opening import open_found
 from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from rmqindex.audit.rules import Findings
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.marks import FileMark
-    from rmqindex.storage.source import ByteSource
+    from rmqindex.storage.source import IndexSource
 
 __all__ = [
     "BLOCK",
@@ -92,7 +91,7 @@ class AuditedFile:
     """
 
     path: str
-    source: ByteSource
+    source: IndexSource
     header: IndexHeader
     layout: Layout
     count: int
@@ -116,7 +115,7 @@ class AuditedFile:
         return entry_byte(self.layout, position, field)
 
 
-def open_planned(path: str, mark: FileMark | None) -> ByteSource:
+def open_planned(path: str, mark: FileMark | None) -> IndexSource:
     """Open a file of a planned audit.
 
     Raises:
@@ -124,7 +123,7 @@ def open_planned(path: str, mark: FileMark | None) -> ByteSource:
         RmqIndexError: It cannot be read.
     """
     try:
-        return open_found(path, 0 if mark is None else mark.identity.size, mark)
+        return open_found_index(path, mark)
     except FileChangedError:
         raise
     except RmqIndexError as error:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from rmqindex.audit.audited import BLOCK, AuditedFile, elapsed_seconds
 from rmqindex.commitlog.log import MATCH_STATES
-from rmqindex.keys.message_keys import expand_messages, message_keys
+from rmqindex.keys.messages import expand_messages, message_keys
 from rmqindex.layout import BEGIN_TIMESTAMP_OFFSET, END_TIMESTAMP_OFFSET, FIRST_POSITION
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from rmqindex.commitlog.log import CommitLog
 from rmqindex.errors import RmqIndexError
 from rmqindex.indexfile.geometry import Layout, infer_layout
 from rmqindex.indexfile.reader import IndexFile
-from rmqindex.keys.message_keys import expand_messages
+from rmqindex.keys.messages import expand_messages
 from rmqindex.layout import FIRST_POSITION
 from rmqindex.store.contents import ensure_writable
 from rmqindex.store.cover import raise_checkpoint

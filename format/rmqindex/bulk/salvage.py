@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.location import PathLike
-    from rmqindex.storage.source import ByteSource
+    from rmqindex.storage.source import IndexSource
 
 __all__ = ["salvage"]
 
@@ -64,7 +64,7 @@ def salvage(
 
 
 def _scan(
-    source: ByteSource, layout: Layout, header: IndexHeader, stop: int
+    source: IndexSource, layout: Layout, header: IndexHeader, stop: int
 ) -> Iterator[pa.RecordBatch]:
     for first in range(FIRST_POSITION, stop, BLOCK):
         entries = source.entry_range(layout, first, min(first + BLOCK, stop))

@@ -33,7 +33,7 @@ from rmqindex.cli.options import (
 )
 from rmqindex.commitlog.sibling import commit_log_of, refuse_sibling_dledger
 from rmqindex.keys.hashing import index_key, key_hash
-from rmqindex.keys.message_keys import tag_key
+from rmqindex.keys.messages import tag_key
 from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, INT64_MAX, INT64_MIN
 from rmqindex.output.message_document import message_document, print_message, read_messages
 from rmqindex.output.tables import make_console, print_broker_answer, print_hits

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rmqindex.header import IndexHeader
     from rmqindex.indexfile.decoding import Links
     from rmqindex.indexfile.geometry import Layout
-    from rmqindex.storage.source import ByteSource
+    from rmqindex.storage.source import IndexSource
 
 __all__ = ["MAX_STEPS", "Found", "find"]
 
@@ -47,7 +47,7 @@ class Found(NamedTuple):
 
 
 def find(
-    source: ByteSource,
+    source: IndexSource,
     layout: Layout,
     hashes: NDArray[np.int32],
     *,
@@ -167,7 +167,7 @@ class _Hits:
 
 
 def _check_heads(
-    source: ByteSource,
+    source: IndexSource,
     layout: Layout,
     slots: NDArray[np.int32],
     heads: NDArray[np.int32],
@@ -186,7 +186,7 @@ def _check_heads(
 
 
 def _check_entries(
-    source: ByteSource, layout: Layout, walk: _Walk, links: Links, header: IndexHeader
+    source: IndexSource, layout: Layout, walk: _Walk, links: Links, header: IndexHeader
 ) -> None:
     bad = malformed(links, walk.positions, header.begin_timestamp)
     if bad is not None:

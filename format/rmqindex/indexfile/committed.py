@@ -21,8 +21,8 @@ from rmqindex.layout import (
 )
 from rmqindex.storage.local import LocalSource
 from rmqindex.storage.location import PathLike, is_remote, local_path
-from rmqindex.storage.opening import open_source
-from rmqindex.storage.source import ByteSource
+from rmqindex.storage.opening import ensure_found, open_remote
+from rmqindex.storage.source import IndexSource
 from rmqindex.storage.steady import UnsteadyError, read_steady
 from rmqindex.transaction.journal import unfinished_append
 
@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.layout import Geometry
+    from rmqindex.storage.marks import FileMark
     from rmqindex.transaction.undo import AppendUndo
 
-__all__ = ["open_index_source"]
+__all__ = ["open_found_index", "open_index_source"]
 
 
 class _CommittedSource(LocalSource):
@@ -68,14 +69,14 @@ class _CommittedSource(LocalSource):
         return count if undo is None else max(count, undo.record.index_count)
 
 
-class _UndoneSource(ByteSource):
+class _UndoneSource(IndexSource):
     """A local file as it was before an append that is not finished.
 
     Chains may begin at what is appended, once the append has finished and others have followed;
     so :meth:`entries` does not hide it, other than :meth:`read`.
     """
 
-    def __init__(self, source: ByteSource, undo: AppendUndo) -> None:
+    def __init__(self, source: IndexSource, undo: AppendUndo) -> None:
         self._source = source
         self._undo = undo
         self.path = source.path
@@ -134,12 +135,12 @@ class _UndoneSource(ByteSource):
         self._source.close()
 
 
-def _open_local(path: Path) -> ByteSource:
+def _open_local(path: Path) -> IndexSource:
     """Open a file; its header is not that of an append which is not finished, or was undone."""
     return read_steady(path, lambda: _open_once(path))
 
 
-def _open_once(path: Path) -> ByteSource:
+def _open_once(path: Path) -> IndexSource:
     undo = unfinished_append(path)
     source = _CommittedSource(path)
     try:
@@ -156,10 +157,10 @@ def _open_once(path: Path) -> ByteSource:
     raise UnsteadyError("an append to it began or ended")
 
 
-class _ExtendedSource(ByteSource):
+class _ExtendedSource(IndexSource):
     """A file read as if it were extended with zeros, as the broker extends a short one."""
 
-    def __init__(self, source: ByteSource, size: int) -> None:
+    def __init__(self, source: IndexSource, size: int) -> None:
         self._source = source
         self._real = source.size
         self.path = source.path
@@ -218,7 +219,7 @@ def open_index_source(
     *,
     filesystem: pafs.FileSystem | None = None,
     zero_extend_to: int | None = None,
-) -> ByteSource:
+) -> IndexSource:
     """Open an IndexFile for reading.
 
     Args:
@@ -231,9 +232,21 @@ def open_index_source(
         RmqIndexError: No such file, not a file, or not readable.
     """
     if filesystem is not None or is_remote(path):
-        source = open_source(path, filesystem=filesystem)
+        source: IndexSource = open_remote(path, filesystem)
     else:
         source = _open_local(local_path(path))
     if zero_extend_to is not None and source.size < zero_extend_to:
         return _ExtendedSource(source, zero_extend_to)
+    return source
+
+
+def open_found_index(path: PathLike, mark: FileMark | None) -> IndexSource:
+    """Open an IndexFile that was found before; it may have grown.
+
+    Raises:
+        FileChangedError: It is shorter than it was, or another file.
+        RmqIndexError: It is gone, or not readable.
+    """
+    source = open_index_source(path)
+    ensure_found(source, 0 if mark is None else mark.identity.size, mark)
     return source

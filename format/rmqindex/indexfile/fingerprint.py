@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from rmqindex.indexfile.geometry import Layout
-    from rmqindex.storage.source import ByteSource
+    from rmqindex.storage.source import IndexSource
 from rmqindex.storage.identity import FileIdentity
 
 __all__ = ["SAMPLED_ENTRY_BYTES", "Fingerprint", "checksum_of", "entries_checksum"]
@@ -48,7 +48,7 @@ class Fingerprint:
     checksum: int | None
 
     @classmethod
-    def of(cls, source: ByteSource, layout: Layout, stop: int) -> Fingerprint:
+    def of(cls, source: IndexSource, layout: Layout, stop: int) -> Fingerprint:
         """Take the fingerprint of an open file.
 
         Args:
@@ -69,7 +69,7 @@ class Fingerprint:
         """Read what ``dataclasses.asdict`` made of one."""
         return cls(**{**data, "identity": FileIdentity(**data["identity"])})
 
-    def matches(self, source: ByteSource, layout: Layout) -> bool:
+    def matches(self, source: IndexSource, layout: Layout) -> bool:
         """Return whether an open file holds what was counted, below ``stop``.
 
         Raises:
@@ -95,7 +95,7 @@ def checksum_of(read: Callable[[int, int], bytes | memoryview], start: int, stop
     return first if start + length == stop else zlib.crc32(read(stop - length, length), first)
 
 
-def entries_checksum(source: ByteSource, layout: Layout, stop: int) -> int:
+def entries_checksum(source: IndexSource, layout: Layout, stop: int) -> int:
     """Return the CRC-32 of what no append changes, as :class:`Fingerprint` keeps it.
 
     Args:

@@ -32,7 +32,7 @@ from rmqindex.layout import (
     SLOT_SIZE,
     Geometry,
 )
-from rmqindex.storage.source import ByteSource
+from rmqindex.storage.source import IndexSource
 
 if TYPE_CHECKING:
     import os
@@ -100,7 +100,7 @@ class Layout(Geometry):
         return infer_layout(path)
 
 
-def infer_layout(file: PathLike | ByteSource) -> Layout:
+def infer_layout(file: PathLike | IndexSource) -> Layout:
     """Find the geometry of a file; see :meth:`rmqindex.Layout.infer`.
 
     Args:
@@ -110,7 +110,7 @@ def infer_layout(file: PathLike | ByteSource) -> Layout:
         RmqIndexError: None or several geometries fit, or the file has no entries.
         CorruptIndexError: The header counts more entries than the file can hold.
     """
-    if not isinstance(file, ByteSource):
+    if not isinstance(file, IndexSource):
         with open_index_source(file) as source:
             return infer_layout(source)
     source = file
@@ -147,7 +147,7 @@ def infer_layout(file: PathLike | ByteSource) -> Layout:
     return _only_fitting(source, header, words)
 
 
-def fits_layout(source: ByteSource, layout: Layout) -> bool:
+def fits_layout(source: IndexSource, layout: Layout) -> bool:
     """Return whether a geometry that is known from other files fits a file, too.
 
     A few entries fit many geometries, so that this is no proof on its own.
@@ -167,14 +167,14 @@ def fits_layout(source: ByteSource, layout: Layout) -> bool:
     )
 
 
-def _slot_use(source: ByteSource, header: IndexHeader, layout: Layout) -> _SlotUse | None:
+def _slot_use(source: IndexSource, header: IndexHeader, layout: Layout) -> _SlotUse | None:
     """Return what counts all slots of a file, or None where reading them would take long."""
     if source.remote or layout.hash_slot_num >= _LARGE_SLOT_NUM:
         return None
     return _SlotUse(source, header)
 
 
-def _only_fitting(source: ByteSource, header: IndexHeader, words: int) -> Layout:
+def _only_fitting(source: IndexSource, header: IndexHeader, words: int) -> Layout:
     """Try every geometry that the size allows, and return the one that fits."""
     slot_use = _SlotUse(source, header)
     found: list[Layout] = []
@@ -207,7 +207,7 @@ def _usual(size: int) -> Iterator[Layout]:
 
 
 def _fits(
-    source: ByteSource, header: IndexHeader, layout: Layout, slot_use: _SlotUse | None
+    source: IndexSource, header: IndexHeader, layout: Layout, slot_use: _SlotUse | None
 ) -> bool:
     """Return whether the evidence speaks for a geometry.
 
@@ -237,7 +237,7 @@ def _agrees_with_header(header: IndexHeader, first: NDArray[Any], newest: NDArra
     return int(first["phy_offset"][0]) == header.begin_phy_offset and header.end_phy_offset in ends
 
 
-def _chained(source: ByteSource, layout: Layout, newest: int, entries: NDArray[Any]) -> bool:
+def _chained(source: IndexSource, layout: Layout, newest: int, entries: NDArray[Any]) -> bool:
     """Return whether the newest entries are what their chains lead to, newest to oldest."""
     hashes = entries["key_hash"].astype(np.int64)
     if hashes.min() < 0 or entries["time_diff"].min() < 0:
@@ -265,7 +265,7 @@ def _chained(source: ByteSource, layout: Layout, newest: int, entries: NDArray[A
     )
 
 
-def _counted(source: ByteSource, layout: Layout, head: int, newest: int) -> int | None:
+def _counted(source: IndexSource, layout: Layout, head: int, newest: int) -> int | None:
     """Follow a chain down to the entries that the header counts; None where it is lost.
 
     A broker that is writing, or a crash, leaves entries in slots that the header does not count;
@@ -289,7 +289,7 @@ def _counted(source: ByteSource, layout: Layout, head: int, newest: int) -> int 
 class _SlotUse:
     """Slots read so far, for candidates of ever more slots: all are read only once."""
 
-    def __init__(self, source: ByteSource, header: IndexHeader) -> None:
+    def __init__(self, source: IndexSource, header: IndexHeader) -> None:
         self._source = source
         self._header = header
         self._read = self._used = self._ahead = self._lowest = self._highest = 0
@@ -318,7 +318,7 @@ class _SlotUse:
         )
 
 
-def _search(source: ByteSource, header: IndexHeader, words: int) -> Iterator[Layout]:
+def _search(source: IndexSource, header: IndexHeader, words: int) -> Iterator[Layout]:
     """Yield every geometry under which the first and the newest entry look right.
 
     Rows are read once, a bounded number at a time, and compared as whole columns.
@@ -361,7 +361,7 @@ def _search(source: ByteSource, header: IndexHeader, words: int) -> Iterator[Lay
             yield Layout(slot_num, (words - slot_num) // _WORDS_PER_ENTRY)
 
 
-def _rows(source: ByteSource, rows: Layout, start: int, stop: int) -> NDArray[Any]:
+def _rows(source: IndexSource, rows: Layout, start: int, stop: int) -> NDArray[Any]:
     return np.frombuffer(
         source.read(rows.entry_offset(start), (stop - start) * ENTRY_SIZE), ENTRY_DTYPE
     )

@@ -24,7 +24,7 @@ from rmqindex.layout import (
 if TYPE_CHECKING:
     from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
-    from rmqindex.storage.source import ByteSource
+    from rmqindex.storage.source import IndexSource
 
 __all__ = ["select_phy_offset"]
 
@@ -41,7 +41,7 @@ _UINT64 = 1 << 64
 
 
 def select_phy_offset(
-    source: ByteSource,
+    source: IndexSource,
     layout: Layout,
     header: IndexHeader,
     key_hash: int,
@@ -99,7 +99,7 @@ def select_phy_offset(
     return found
 
 
-def _counted(source: ByteSource, entries: _Entries, position: int, count: int) -> int:
+def _counted(source: IndexSource, entries: _Entries, position: int, count: int) -> int:
     """Walk past the entries that a writer has added since the header was read.
 
     A broker reads its header anew for each search, so for it these entries would count.
@@ -116,7 +116,7 @@ def _counted(source: ByteSource, entries: _Entries, position: int, count: int) -
 class _Entries:
     """Slots and entries as the broker reads them: one at a time, and none beyond the file."""
 
-    def __init__(self, source: ByteSource, layout: Layout) -> None:
+    def __init__(self, source: IndexSource, layout: Layout) -> None:
         self._source = source
         self._layout = layout
         self._size = min(source.size, layout.file_size)
@@ -161,7 +161,7 @@ class _Entries:
         return fields
 
 
-def _cycle(source: ByteSource, layout: Layout, position: int) -> CorruptIndexError:
+def _cycle(source: IndexSource, layout: Layout, position: int) -> CorruptIndexError:
     fields = ENTRY_DTYPE.fields
     assert fields is not None  # a structured dtype
     return CorruptIndexError(

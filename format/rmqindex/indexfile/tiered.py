@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rmqindex.errors import RmqIndexError
 
 if TYPE_CHECKING:
-    from rmqindex.storage.source import ByteSource
+    from rmqindex.storage.source import IndexSource
 
 __all__ = ["TIERED_MAGICS", "refuse_tiered_file"]
 
@@ -15,7 +15,7 @@ __all__ = ["TIERED_MAGICS", "refuse_tiered_file"]
 TIERED_MAGICS = (bytes.fromhex("bcc50289"), bytes.fromhex("bcc50285"))
 
 
-def refuse_tiered_file(source: ByteSource) -> None:
+def refuse_tiered_file(source: IndexSource) -> None:
     """Refuse an index file of the tiered storage, which begins with a magic number.
 
     Raises:

@@ -17,7 +17,7 @@ from rmqindex.indexfile.appender import EntryAppender
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.keys.hashing import index_key, key_hash
-from rmqindex.keys.message_keys import TAG_INDEX_TYPE, message_keys, tag_key
+from rmqindex.keys.messages import TAG_INDEX_TYPE, message_keys, tag_key
 from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, FIRST_POSITION, INT64_MAX, INT64_MIN
 from rmqindex.storage.location import is_remote, local_path
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.header import IndexHeader
+from rmqindex.indexfile.committed import open_index_source
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.hashing import KEY_SEPARATOR
 from rmqindex.layout import (
@@ -44,7 +45,6 @@ from rmqindex.record_layout import (
 )
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.marks import ensure_same
-from rmqindex.storage.opening import open_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +94,7 @@ class PointFile:
         Raises:
             RmqIndexError: It cannot be read, or has no header.
         """
-        self._source = open_source(path)
+        self._source = open_index_source(path)
         self._layout = layout
         self._entries = layout.entry_offset(0)
         self.header = IndexHeader.from_bytes(self._source.read(0, HEADER_SIZE))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from rmqindex.keys.hashing import KEY_SEPARATOR
-from rmqindex.keys.message_keys import tag_key
+from rmqindex.keys.messages import tag_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

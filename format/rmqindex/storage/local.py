@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from rmqindex.layout import Geometry
 from rmqindex.storage.filesystem import unreadable
-from rmqindex.storage.source import ByteSource
+from rmqindex.storage.source import IndexSource
 
 __all__ = ["LocalSource"]
 
@@ -36,7 +36,7 @@ _SHORT_READ = 64 * 1024
 _FEW_ITEMS = 4096
 
 
-class LocalSource(ByteSource):
+class LocalSource(IndexSource):
     """A memory-mapped file."""
 
     def __init__(self, path: Path) -> None:

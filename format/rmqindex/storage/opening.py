@@ -24,7 +24,7 @@ from rmqindex.storage.local import LocalSource
 from rmqindex.storage.location import PathLike, is_remote, local_path
 from rmqindex.storage.remote import RemoteSource
 
-__all__ = ["open_found", "open_source"]
+__all__ = ["ensure_found", "open_found", "open_remote", "open_source"]
 
 
 def open_source(
@@ -46,9 +46,14 @@ def open_source(
         RmqIndexError: No such file, not a file, or not readable.
     """
     if filesystem is not None or is_remote(path):
-        found, inner_path = open_filesystem(path, filesystem)
-        return RemoteSource(os.fspath(path), found, inner_path)
+        return open_remote(path, filesystem)
     return LocalSource(local_path(path))
+
+
+def open_remote(path: PathLike, filesystem: pafs.FileSystem | None) -> RemoteSource:
+    """Open a file of an object store; see :func:`open_source`."""
+    found, inner_path = open_filesystem(path, filesystem)
+    return RemoteSource(os.fspath(path), found, inner_path)
 
 
 def open_found(
@@ -62,7 +67,7 @@ def open_found(
     Args:
         path: As :func:`open_source` takes it.
         size: Its size when it was found, bytes.
-        mark: What it is recognised by; None where only its size is known.
+        mark: What it is recognized by; None where only its size is known.
         filesystem: As :func:`open_source` takes it.
 
     Raises:
@@ -70,9 +75,25 @@ def open_found(
         RmqIndexError: It is gone, or not readable.
     """
     source = open_source(path, filesystem=filesystem)
+    ensure_found(source, size, mark)
+    return source
+
+
+def ensure_found(source: ByteSource, size: int, mark: FileMark | None) -> None:
+    """Close an open file and raise unless it is the one that was found before.
+
+    Args:
+        source: The file.
+        size: Its size when it was found, bytes.
+        mark: What it is recognized by; None where only its size is known.
+
+    Raises:
+        FileChangedError: It is shorter than it was, or another file.
+        RmqIndexError: The storage failed.
+    """
     found = source.size
     if found >= size and (mark is None or mark.matches(source)):
-        return source
+        return
     source.close()
     what = "replaced" if found >= size else f"cut from {size} to {found} bytes"
-    raise FileChangedError(path, what)
+    raise FileChangedError(source.path, what)

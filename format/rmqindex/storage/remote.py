@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from rmqindex.layout import Geometry
 from rmqindex.storage.filesystem import modified_time, open_failure, unreadable
-from rmqindex.storage.source import ByteSource
+from rmqindex.storage.source import IndexSource
 
 __all__ = ["RemoteSource"]
 
@@ -53,7 +53,7 @@ _FIRST_WINDOW = 4 * 1024
 _KEPT_BYTES = 16 * 1024 * 1024
 
 
-class RemoteSource(ByteSource):
+class RemoteSource(IndexSource):
     """A file of a ``pyarrow.fs`` file system, read by ranges."""
 
     remote = True

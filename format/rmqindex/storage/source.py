@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rmqindex.layout import Geometry
     from rmqindex.storage.identity import FileIdentity
 
-__all__ = ["ByteSource"]
+__all__ = ["ByteSource", "IndexSource"]
 
 
 class ByteSource(ABC):
@@ -51,56 +51,6 @@ class ByteSource(ABC):
             CorruptIndexError: The file ends before.
             RmqIndexError: The storage failed.
         """
-
-    @abstractmethod
-    def slots(self, layout: Geometry, slots: NDArray[np.integer]) -> NDArray[np.int32]:
-        """Return the values of hash slots, numbered from 0, in native byte order.
-
-        Raises:
-            CorruptIndexError: The file ends before one of them.
-            RmqIndexError: The storage failed.
-        """
-
-    @abstractmethod
-    def entries(self, layout: Geometry, positions: NDArray[np.integer]) -> NDArray[Any]:
-        """Return the entries at any positions, as ``ENTRY_DTYPE``.
-
-        Raises:
-            CorruptIndexError: The file ends before one of them.
-            RmqIndexError: The storage failed.
-        """
-
-    def header(self) -> bytes | memoryview:
-        """Return the header as it was when the file was opened.
-
-        Raises:
-            CorruptIndexError: The file ends before.
-            RmqIndexError: The storage failed.
-        """
-        return self.read(0, HEADER_SIZE)
-
-    def latest_index_count(self) -> int:
-        """Return up to which position entries may stand in the file by now, exclusive.
-
-        A writer stores entries and slots before the header, so to judge a slot, this is asked for
-        after the slot was read.
-
-        Raises:
-            CorruptIndexError: The file ends before.
-            RmqIndexError: The storage failed.
-        """
-        count = np.frombuffer(self.read(INDEX_COUNT_OFFSET, SLOT_SIZE), SLOT_DTYPE)
-        return int(count[0])
-
-    def entry_range(self, layout: Geometry, start: int, stop: int) -> NDArray[Any]:
-        """Return the entries ``start`` to ``stop - 1`` as ``ENTRY_DTYPE``; the caller bounds them.
-
-        Raises:
-            CorruptIndexError: The file ends before.
-            RmqIndexError: The storage failed.
-        """
-        data = self.read(layout.entry_offset(start), (stop - start) * ENTRY_SIZE)
-        return np.frombuffer(data, ENTRY_DTYPE)
 
     @abstractmethod
     def is_current(self) -> bool:
@@ -142,3 +92,61 @@ class ByteSource(ABC):
         return CorruptIndexError(
             self.path, "file_size", self.size, f"at least {offset + length} bytes", self.size
         )
+
+
+class IndexSource(ByteSource):
+    """The bytes of one IndexFile.
+
+    What :func:`rmqindex.indexfile.open_index_source` returns leaves out what an unfinished commit
+    changed; so nothing else is read as an IndexFile.
+    """
+
+    def header(self) -> bytes | memoryview:
+        """Return the header as it was when the file was opened.
+
+        Raises:
+            CorruptIndexError: The file ends before.
+            RmqIndexError: The storage failed.
+        """
+        return self.read(0, HEADER_SIZE)
+
+    @abstractmethod
+    def slots(self, layout: Geometry, slots: NDArray[np.integer]) -> NDArray[np.int32]:
+        """Return the values of hash slots, numbered from 0, in native byte order.
+
+        Raises:
+            CorruptIndexError: The file ends before one of them.
+            RmqIndexError: The storage failed.
+        """
+
+    @abstractmethod
+    def entries(self, layout: Geometry, positions: NDArray[np.integer]) -> NDArray[Any]:
+        """Return the entries at any positions, as ``ENTRY_DTYPE``.
+
+        Raises:
+            CorruptIndexError: The file ends before one of them.
+            RmqIndexError: The storage failed.
+        """
+
+    def entry_range(self, layout: Geometry, start: int, stop: int) -> NDArray[Any]:
+        """Return the entries ``start`` to ``stop - 1`` as ``ENTRY_DTYPE``; the caller bounds them.
+
+        Raises:
+            CorruptIndexError: The file ends before.
+            RmqIndexError: The storage failed.
+        """
+        data = self.read(layout.entry_offset(start), (stop - start) * ENTRY_SIZE)
+        return np.frombuffer(data, ENTRY_DTYPE)
+
+    def latest_index_count(self) -> int:
+        """Return up to which position entries may stand in the file by now, exclusive.
+
+        A writer stores entries and slots before the header, so to judge a slot, this is asked for
+        after the slot was read.
+
+        Raises:
+            CorruptIndexError: The file ends before.
+            RmqIndexError: The storage failed.
+        """
+        count = np.frombuffer(self.read(INDEX_COUNT_OFFSET, SLOT_SIZE), SLOT_DTYPE)
+        return int(count[0])

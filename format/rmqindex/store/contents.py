@@ -24,6 +24,7 @@ from rmqindex.folders import (
     ROCKSDB_STORE_FOLDER,
     TIERED_FOLDERS,
 )
+from rmqindex.indexfile.committed import open_index_source
 from rmqindex.indexfile.tiered import refuse_tiered_file
 from rmqindex.record_layout import (
     BLANK_MAGIC_CODE,
@@ -102,7 +103,7 @@ def refuse_other_file(given: str, file: str, folder: str) -> None:
     """
     name = last_name(file)
     if _TIERED_NAME.fullmatch(name):
-        with open_source(file) as source:
+        with open_index_source(file) as source:
             refuse_tiered_file(source)
     if not _LOG_NAME.fullmatch(name):
         return
@@ -152,7 +153,7 @@ def refuse_tiered_folder(directory: str) -> None:
         if entry.is_directory and entry.name in TIERED_FOLDERS:
             refuse_tiered_folder(place_in(directory, entry.name))
         elif _TIERED_NAME.fullmatch(entry.name) and not entry.is_directory:
-            with open_source(entry.path) as source:
+            with open_index_source(entry.path) as source:
                 refuse_tiered_file(source)
 
 
