@@ -10,12 +10,11 @@ import signal
 import sys
 from unittest import mock
 
-import rmqindex  # noqa: F401  (its modules are looked through below)
+import rmqindex
 from rmqindex import RmqIndexError
-from rmqindex.indexfile.committed import _ExtendedSource
+from rmqindex.indexfile.committed import _CommittedSource, _ExtendedSource
 from rmqindex.storage.identity import FileIdentity
-from rmqindex.storage.local import LocalSource
-from rmqindex.storage.source import ByteSource
+from rmqindex.storage.source import IndexSource
 
 # What a decoder may allocate beyond what the process has, bytes: far more than any input holds.
 _ROOM = 1 << 30
@@ -26,7 +25,7 @@ _SECONDS = 60
 FILES: dict[str, bytes] = {}
 
 
-class MemorySource(LocalSource):
+class MemorySource(_CommittedSource):
     """A file of :data:`FILES`, read as a mapped one; there is no journal beside it."""
 
     def __init__(self, path, data, *, remote=False):
@@ -49,11 +48,11 @@ class MemorySource(LocalSource):
 
     def latest_index_count(self):
         """Return the header's count."""
-        return ByteSource.latest_index_count(self) if self.size >= 40 else 0
+        return IndexSource.latest_index_count(self) if self.size >= 40 else 0
 
 
 def open_memory(path, *, filesystem=None, zero_extend_to=None):
-    """Do what ``open_source`` does, with :data:`FILES`; ``remote/..`` is elsewhere."""
+    """Do what ``open_index_source`` does, with :data:`FILES`; ``remote/..`` is elsewhere."""
     assert filesystem is None
     text = os.fspath(path)
     if text not in FILES:
@@ -67,10 +66,13 @@ def open_memory(path, *, filesystem=None, zero_extend_to=None):
 @contextlib.contextmanager
 def in_memory():
     """Let every reader of the package open :data:`FILES` instead of the disk."""
+    for name in rmqindex.__all__:  # so that every module is there
+        getattr(rmqindex, name)
     with contextlib.ExitStack() as stack:
         for name, module in list(sys.modules.items()):
-            if name.startswith("rmqindex.") and hasattr(module, "open_source"):
-                stack.enter_context(mock.patch.object(module, "open_source", open_memory))
+            for opener in ("open_source", "open_index_source"):
+                if name.startswith("rmqindex.") and hasattr(module, opener):
+                    stack.enter_context(mock.patch.object(module, opener, open_memory))
         yield
 
 

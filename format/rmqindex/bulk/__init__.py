@@ -1,8 +1,8 @@
 """Whole indexes at once: rebuilt from a CommitLog, laid out anew, salvaged."""
 
+from rmqindex.bulk.intact_entries import salvage
 from rmqindex.bulk.rebuild import RebuildResult, rebuild_index
 from rmqindex.bulk.relayout import RelayoutResult, relayout_index
-from rmqindex.bulk.salvage import salvage
 
 __all__ = [
     "RebuildResult",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pyarrow as pa
 import typer
 
-from rmqindex.bulk.salvage import salvage
+from rmqindex.bulk.intact_entries import salvage
 from rmqindex.cli.options import (
     BAD,
     BeginOption,

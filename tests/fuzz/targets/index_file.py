@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from rmqindex import IndexFile, salvage
-from rmqindex.bulk import salvage as salvage_module
+from rmqindex.bulk import intact_entries as salvage_module
 from rmqindex.indexfile import reader
 from rmqindex.keys.hash_set import HashSet
 from rmqindex.layout import HEADER_SIZE

@@ -93,10 +93,10 @@ def check(data):
 
 def _check_reading(source, whole, layout):
     """The file reads as one that holds the old bytes: nothing beyond what was counted is seen."""
-    with constants({reader: {"open_source": lambda *_, **__: source}}):
+    with constants({reader: {"open_index_source": lambda *_, **__: source}}):
         undone = outcome(IndexFile, "x", layout)
         found = table_outcome(undone.value.scan) if undone.is_value else undone
-    with constants({reader: {"open_source": lambda *_, **__: MemorySource("x", whole)}}):
+    with constants({reader: {"open_index_source": lambda *_, **__: MemorySource("x", whole)}}):
         old = outcome(IndexFile, "x", layout)
         expected = table_outcome(old.value.scan) if old.is_value else old
     assert found.is_value == expected.is_value, (found, expected)
