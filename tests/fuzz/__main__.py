@@ -8,9 +8,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from .kept import archive_of, inputs_of, keep_finding
 from .memory import in_memory
 from .minimise import minimise
-from .run import TARGETS, Result, inputs_of, load, run
+from .run import TARGETS, Result, load, run
 
 _SECONDS = 20
 
@@ -24,6 +25,11 @@ def main() -> int:
     arguments = _arguments()
     if arguments.replay:
         return _replay(arguments.target)
+    if arguments.keep:
+        (target,) = arguments.target
+        for path in arguments.keep:
+            print(f"{archive_of(target)}: {keep_finding(target, path.read_bytes())}", flush=True)
+        return 0
     if arguments.minimise:
         for target in arguments.target:
             there, kept = minimise(target, arguments.work)
@@ -73,12 +79,17 @@ def _arguments():
     parser.add_argument(
         "--minimise", action="store_true", help="keep those of --work that reach new code"
     )
+    parser.add_argument(
+        "--keep", type=Path, nargs="+", metavar="FILE", help="add inputs that failed to the corpus"
+    )
     arguments = parser.parse_args()
     unknown = set(arguments.target) - set(TARGETS)
     if unknown:
         parser.error(f"expected targets of {', '.join(TARGETS)}, got {', '.join(unknown)}")
     if arguments.minimise and arguments.work is None:
         parser.error("expected --work with --minimise")
+    if arguments.keep and len(arguments.target) != 1:
+        parser.error("expected one target with --keep, the one that failed")
     if arguments.runs < 0 and not arguments.seconds and not arguments.short:
         arguments.seconds = _SECONDS
     arguments.target = arguments.target or list(TARGETS)
@@ -90,7 +101,7 @@ def _replay(targets) -> int:
     with in_memory():
         for target in targets:
             module = load(target)
-            inputs = [*module.seeds(), *(path.read_bytes() for path in inputs_of(target))]
+            inputs = [*module.seeds(), *inputs_of(target).values()]
             for data in inputs:
                 module.check(data)
             print(f"{target}: {len(inputs)} inputs", flush=True)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import shutil
 import sys
 from pathlib import Path
 
 import pyspark_rmqindex
 import rmqindex
 
+from .kept import FINDING, inputs_of, keep, name_of
 from .memory import in_memory
-from .run import CORPUS, inputs_of, load
+from .run import load
 
 _CODE = tuple(str(Path(module.__file__).parent) for module in (rmqindex, pyspark_rmqindex))
-_FINDING = "finding"
 
 
 def minimise(target: str, work: Path) -> tuple[int, int]:
@@ -30,10 +28,10 @@ def minimise(target: str, work: Path) -> tuple[int, int]:
         How many inputs there were, and how many are kept.
     """
     module = load(target)
-    inputs = {path.read_bytes() for path in [*inputs_of(target), *(work / target).glob("*")]}
-    inputs |= set(module.seeds())
-    findings = [path for path in inputs_of(target) if path.name.startswith(_FINDING)]
-    kept = {path.name: path.read_bytes() for path in findings}
+    there = inputs_of(target)
+    grown = (path.read_bytes() for path in (work / target).glob("*"))
+    inputs = {*there.values(), *grown, *module.seeds()}
+    kept = {name: data for name, data in there.items() if name.startswith(FINDING)}
     reached: set[tuple[str, int, int]] = set()
     with in_memory():
         for data in kept.values():
@@ -42,11 +40,8 @@ def minimise(target: str, work: Path) -> tuple[int, int]:
             arcs = _arcs(module.check, data)
             if not arcs <= reached:
                 reached |= arcs
-                kept[hashlib.sha256(data).hexdigest()[:16]] = data
-    shutil.rmtree(CORPUS / target, ignore_errors=True)
-    (CORPUS / target).mkdir(parents=True)
-    for name, data in kept.items():
-        (CORPUS / target / name).write_bytes(data)
+                kept[name_of(data)] = data
+    keep(target, kept)
     return len(inputs), len(kept)
 
 

@@ -12,8 +12,9 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from .kept import unpack
+
 FOLDER = Path(__file__).parent
-CORPUS = FOLDER / "corpus"
 TARGETS = tuple(
     sorted(path.stem for path in (FOLDER / "targets").glob("*.py") if path.stem != "__init__")
 )
@@ -53,11 +54,6 @@ def load(target: str):
     return importlib.import_module(f".targets.{target}", __package__)
 
 
-def inputs_of(target: str) -> list[Path]:
-    """Return the files that are kept for a target."""
-    return sorted((CORPUS / target).glob("*"))
-
-
 def run(
     target: str,
     *,
@@ -80,14 +76,15 @@ def run(
     kept = findings or Path("build") / "fuzz"
     kept.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
-        grown = work / target if work is not None else Path(temporary)
+        grown = work / target if work is not None else Path(temporary, "grown")
+        there = Path(temporary, "kept")
         grown.mkdir(parents=True, exist_ok=True)
+        there.mkdir()
+        unpack(target, there)
         for data in load(target).seeds():
             (grown / hashlib.sha1(data, usedforsecurity=False).hexdigest()).write_bytes(data)
-        command = [sys.executable, "-m", f"{__package__}.engine", target, str(grown)]
-        if (CORPUS / target).is_dir():
-            command.append(str(CORPUS / target))
-        command += [
+        command = [
+            *(sys.executable, "-m", f"{__package__}.engine", target, str(grown), str(there)),
             f"-runs={runs}",
             f"-max_total_time={seconds}",
             f"-seed={seed}",

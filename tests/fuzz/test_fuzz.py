@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from . import __main__ as command
+from . import kept
 from .memory import in_memory, limited
-from .run import CORPUS, TARGETS, Result, inputs_of, load
+from .run import TARGETS, Result, load
 
 _LARGEST_CORPUS = 1_000_000
 
@@ -21,7 +25,7 @@ _PARAMETERS = [
 def test_kept_inputs_are_values_or_errors_of_ours(target):
     """Each is decoded in every way of its target, with bounded memory, and comes to an end."""
     module = load(target)
-    inputs = {path.name: path.read_bytes() for path in inputs_of(target)}
+    inputs = kept.inputs_of(target)
     assert inputs
     for name, data in [*inputs.items(), *(("a seed", seed) for seed in module.seeds())]:
         with in_memory(), limited():
@@ -48,16 +52,45 @@ def test_changes_of_inputs_are_values_or_errors_of_ours(target):
 
 def test_the_kept_inputs_are_few_and_small():
     """The repository does not grow with every run."""
-    files = [path for path in CORPUS.rglob("*") if path.is_file()]
-    assert {path.parent.name for path in files} == set(TARGETS)
-    assert sum(path.stat().st_size for path in files) < _LARGEST_CORPUS
+    archives = list(kept.CORPUS.iterdir())
+    assert {path.name for path in archives} == {f"{target}.zip" for target in TARGETS}
+    assert sum(path.stat().st_size for path in archives) < _LARGEST_CORPUS
+
+
+@pytest.fixture
+def corpus(tmp_path, monkeypatch):
+    """A copy of the archives to change."""
+    shutil.copytree(kept.CORPUS, tmp_path / "corpus")
+    monkeypatch.setattr(kept, "CORPUS", tmp_path / "corpus")
+    return tmp_path / "corpus"
+
+
+def test_the_same_inputs_give_the_same_archive(corpus):
+    """A run that finds nothing new changes no file of the repository."""
+    for target in TARGETS:
+        before = kept.archive_of(target).read_bytes()
+        kept.keep(target, dict(reversed(kept.inputs_of(target).items())))
+        assert (corpus / f"{target}.zip").read_bytes() == before
+
+
+def test_an_input_that_failed_is_added_by_the_command(corpus, tmp_path, monkeypatch):
+    """It is kept with the others from then on."""
+    (tmp_path / "header-crash-1").write_bytes(b"made up")
+    before = kept.inputs_of("header")
+    monkeypatch.setattr("sys.argv", ["fuzz", "header", "--keep", str(tmp_path / "header-crash-1")])
+    assert command.main() == 0
+    name = f"finding-{kept.name_of(b'made up')}"
+    assert kept.inputs_of("header") == before | {name: b"made up"}
+    kept.unpack("header", tmp_path)
+    assert (tmp_path / name).read_bytes() == b"made up"
+    assert corpus == kept.CORPUS
 
 
 @pytest.mark.parametrize(
     ("result", "code"),
     [
         (Result(10, 1, 1, (), ""), 0),
-        (Result(10, 1, 1, (CORPUS,), "crash"), 1),
+        (Result(10, 1, 1, (Path("crash"),), "crash"), 1),
         (Result(0, 0, 0, (), "no end"), 1),
     ],
 )
