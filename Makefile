@@ -1,9 +1,8 @@
 # Everything runs from a virtual environment that the first target makes:
 #   make demo    Spark on the sample store: scan, look up, write, read back
-#   make test    every test
+#   make test    the tests that a change should pass
 #   make docs    the documentation site
-# They need Python 3.11 or later, Java 17 or later and make, the tests also Node.js 18 or later with
-# npm, and nothing else that is installed.
+# They need Python 3.11 or later, Java 17 or later and make, and nothing else that is installed.
 
 VENV ?= .venv
 BIN = $(VENV)/bin
@@ -14,7 +13,7 @@ unexport PYTHONHOME PYTHONPATH PYTHONSTARTUP VIRTUAL_ENV
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_DIST_CLASSPATH PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON
 unexport PYSPARK_SUBMIT_ARGS HADOOP_CONF_DIR HADOOP_HOME
 
-.PHONY: help demo test lint format docs bench differential broker fuzz faults cluster versions audit wheel release-check clean
+.PHONY: help demo test test-system lint format docs bench differential broker fuzz faults cluster versions audit wheel release-check clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -24,11 +23,17 @@ demo: $(VENV)/.spark
 	@.ci/check-java
 	@$(BIN)/python -m pyspark_rmqindex.demo
 
-## make test     run every test
+## make test     run the unit tests on all cores, then those on Spark in two processes
 test: $(VENV)/.dev
 	@.ci/check-java
+	$(BIN)/python -m pytest -m unit -n auto --dist worksteal
+	$(BIN)/python -m pytest -m spark -n 2 --dist loadfile
+
+## make test-system  run all other tests: brokers, killed writers, long ones (npm; Maven, a JDK)
+test-system: $(VENV)/.dev
+	@.ci/check-java
 	@.ci/check-node
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m system
 
 ## make lint     check style (ruff), types (mypy, strict) and imports (import-linter)
 lint: $(VENV)/.dev

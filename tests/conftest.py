@@ -9,9 +9,12 @@ import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import settings
+
+from kinds import mark_kinds
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -35,13 +38,24 @@ def pytest_configure(config):
         config.addinivalue_line("filterwarnings", unclosed)
 
 
-def pytest_collection_modifyitems(items):
-    """Skip what reads streams where PySpark cannot."""
+def pytest_collection_modifyitems(config, items):
+    """Mark each test with its kind, and skip what reads streams where PySpark cannot."""
+    mark_kinds(config, items)
     if HAS_SPARK_STREAMS:
         return
     for item in items:
         if item.get_closest_marker("spark_streams"):
             item.add_marker(pytest.mark.skip(reason="streams need PySpark 4.2 or later"))
+
+
+@pytest.fixture(autouse=True)
+def _no_java_for_unit_tests(request):
+    """Let no unit test start a JVM, in this process or another."""
+    if request.node.get_closest_marker("unit") is None:
+        yield
+        return
+    with mock.patch.dict(os.environ, JAVA_HOME="/no/java/for/unit/tests"):
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -123,6 +137,8 @@ def spark(tmp_path_factory):
     session = (
         SparkSession.builder.master("local[2]")
         .appName("rmqindex-tests")
+        # Tests are many small queries: what compiles fast is faster than what runs fast.
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")

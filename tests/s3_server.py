@@ -55,9 +55,10 @@ class S3Server:
         """Serve in threads of this process."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            from moto.server import DomainDispatcherApplication, create_backend_app
+            from moto.server import create_backend_app
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
-        self._app = DomainDispatcherApplication(create_backend_app)
+        # The dispatcher before it looks anew for moto's other services at each request.
+        self._app = create_backend_app("s3")
         self._server = make_server("127.0.0.1", 0, self._answer, threaded=True)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         self.fs = pafs.S3FileSystem(

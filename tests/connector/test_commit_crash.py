@@ -19,6 +19,8 @@ from pyspark_rmqindex.write.writer import IndexWriter
 from rmqindex import IndexFile, Layout
 from rmqindex.transaction.journal import effective_listing
 
+pytestmark = pytest.mark.system
+
 SCHEMA = (
     StructType()
     .add("key_hash", IntegerType())

@@ -454,6 +454,7 @@ def test_a_temporary_view_keeps_its_options(spark, store, store_entries):
     assert tuple(got) == (len(store_entries), max(e.phy_offset for e in store_entries))
 
 
+@pytest.mark.spark
 def test_a_script_prints_one_line_for_each_planned_scan(tmp_path, store):
     """On standard error, once, and not at all where the level says so."""
     script = tmp_path / "script.py"

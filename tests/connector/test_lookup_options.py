@@ -126,6 +126,7 @@ def test_files_that_begin_later_are_not_read(spark, store, store_entries):
     assert (plan.files_kept, plan.files_total) == (2, 5)
 
 
+@pytest.mark.spark
 def test_without_a_conf_a_text_is_in_the_zone_of_the_drivers_host(tmp_path, store):
     """Unless Java was told another one, which is refused."""
     script = tmp_path / "script.py"

@@ -345,6 +345,7 @@ REMOTE = {
 }
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("change", REMOTE)
 def test_an_index_on_s3_that_is_replaced_after_planning(s3_environment, tmp_path, change):
     """The same, where an ETag tells an object from another one."""

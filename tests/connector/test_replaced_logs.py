@@ -323,6 +323,7 @@ def far(stores, s3_environment, tmp_path):
     return put("a"), put
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", READS)
 def test_objects_that_were_replaced_since_the_plan_are_refused(far, name):
     """By their ETags; the same content has the same one."""
@@ -335,6 +336,7 @@ def test_objects_that_were_replaced_since_the_plan_are_refused(far, name):
     assert not ensure_planned_or_refused(None, read, uri)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", VERIFIED)
 def test_a_log_of_objects_that_was_replaced_is_refused(far, stores, s3_environment, name):
     """The index being the planned one."""

@@ -354,6 +354,7 @@ write(sys.argv[1], (first, stop))
 """
 
 
+@pytest.mark.system
 class TestKilled:
     """kill -9 at every other request that changes something."""
 

@@ -23,6 +23,8 @@ from rmqindex.layout import SLOT_DTYPE
 if TYPE_CHECKING:
     from types import ModuleType
 
+pytestmark = pytest.mark.system
+
 FIELDS = (
     "position",
     "key_hash",

@@ -1,0 +1,69 @@
+"""Every test is of one kind: unit, spark or system."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from kinds import COLLECTED, SYSTEM_FOLDERS, kind_of
+
+
+def item_of(path, *marks, fixtures=()):
+    """Return what stands for a test."""
+    return SimpleNamespace(
+        nodeid=path,
+        path=Path(__file__).parent / path,
+        fixturenames=fixtures,
+        iter_markers=lambda: iter(getattr(pytest.mark, name).mark for name in marks),
+    )
+
+
+def test_each_collected_test_has_one_kind(request):
+    """Whatever part of them is run: none is left out by all of the commands."""
+    kinds = request.config.stash[COLLECTED]
+    assert request.node.nodeid in kinds
+    assert not {node: marks for node, marks in kinds.items() if len(marks) != 1}
+
+
+@pytest.mark.parametrize(
+    ("item", "kind"),
+    [
+        (item_of("format/test_a.py"), "unit"),
+        (item_of("connector/test_a.py", fixtures=("spark",)), "spark"),
+        (item_of("connector/test_a.py", "spark"), "spark"),
+        (item_of("connector/test_a.py", "system", fixtures=("spark",)), "system"),
+        (item_of("broker/test_a.py", fixtures=("spark",)), "system"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_mark_or_else_the_folder_or_else_a_session_makes_the_kind(item, kind):
+    """In this order."""
+    assert kind_of(item) == kind
+
+
+@pytest.mark.parametrize("marks", [("unit",), ("spark", "system")])
+def test_two_kinds_and_a_claim_to_be_a_unit_test_are_refused(marks):
+    """What a test uses makes it a unit test, not its author."""
+    with pytest.raises(ValueError, match=r"^format/test_a.py: expected the mark spark or system"):
+        kind_of(item_of("format/test_a.py", *marks))
+
+
+def test_folders_of_system_tests_are_there():
+    """A folder that is moved takes its kind along."""
+    here = {path.name for path in Path(__file__).parent.iterdir()}
+    assert here >= SYSTEM_FOLDERS
+
+
+def test_a_unit_test_cannot_start_a_jvm():
+    """Spark's own launcher does not find one, in this process or in those it starts."""
+    code = "from pyspark.sql import SparkSession; SparkSession.builder.getOrCreate()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode != 0
+    assert f"{os.environ['JAVA_HOME']}/bin/java" in done.stderr
