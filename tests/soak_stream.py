@@ -106,7 +106,13 @@ def main(argv=None):
     chance = random.Random()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "store"
-        command = [sys.executable, HERE / "live_broker.py", root, "--index-num", "20000"]
+        command = [
+            sys.executable,
+            HERE / "support" / "live_broker.py",
+            root,
+            "--index-num",
+            "20000",
+        ]
         command += ["--seconds", str(seconds), "--rate", str(arguments.rate)]
         broker = subprocess.Popen(command)
         time.sleep(1)

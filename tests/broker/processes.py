@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from tests.maven import class_path_of, compile_java
+from tests.support.maven import class_path_of, compile_java
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,7 +72,7 @@ class Cluster:
             work: An empty folder, which holds the store, too.
 
         Raises:
-            tests.maven.UnavailableError: The jars cannot be had.
+            tests.support.maven.UnavailableError: The jars cannot be had.
         """
         self.version = version
         self.store = work / "store"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from tests.maven import REQUIRED, UnavailableError
+from tests.support.maven import REQUIRED, UnavailableError
 
 from . import VERSIONS
 from .processes import Cluster

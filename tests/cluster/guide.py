@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.snippets import snippets
+from tests.support.snippets import snippets
 
 if TYPE_CHECKING:
     from .standalone import Cluster

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.s3_server import BUCKET, S3Server
+from tests.support.s3_server import BUCKET, S3Server
 
 from .bare import make_bare_python, make_zip
 from .guide import run_guide

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.maven import UnavailableError, class_path_of, compile_java
+from tests.support.maven import UnavailableError, class_path_of, compile_java
 
 from .ours import HANGS
 from .wire import Decoder, Encoder

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.maven import REQUIRED, UnavailableError
+from tests.support.maven import REQUIRED, UnavailableError
 
 from .broker import VERSIONS, load_broker
 from .compare import difference

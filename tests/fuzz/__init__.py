@@ -12,7 +12,7 @@ Each module of :mod:`targets` has:
 import sys
 from pathlib import Path
 
-# The encoder of CommitLogs and the broker's twin lie beside this package.
-_TESTS = str(Path(__file__).resolve().parents[1])
-if _TESTS not in sys.path:
-    sys.path.append(_TESTS)
+# The encoder of CommitLogs and the broker's twin, which pytest finds by itself.
+_SUPPORT = str(Path(__file__).resolve().parents[1] / "support")
+if _SUPPORT not in sys.path:
+    sys.path.append(_SUPPORT)

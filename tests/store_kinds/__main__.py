@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.maven import class_path_of, compile_java
+from tests.support.maven import class_path_of, compile_java
 
 from . import GOLDEN, KINDS, VERSION
 

@@ -7,7 +7,7 @@ written for a moment.
 
 Run as a program it appends at a steady rate until its time is over, or it is killed:
 
-    python tests/live_broker.py STORE --seconds 30 --rate 5000
+    python tests/support/live_broker.py STORE --seconds 30 --rate 5000
 """
 
 from __future__ import annotations
