@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import rmqindex
+from trees import files_of
 
 STORE = rmqindex.sample_store()
 STORE2 = Path(__file__).parent / "golden2" / "store"
@@ -17,15 +18,6 @@ CONTENT = [path.read_bytes() for path in sorted((STORE / "index").iterdir())]
 def content(directory):
     """Return the bytes of the files, oldest first."""
     return [path.read_bytes() for path in sorted(directory.iterdir())]
-
-
-def tree(directory):
-    """Return the bytes of the files below, by their paths."""
-    return {
-        path.relative_to(directory): path.read_bytes()
-        for path in directory.rglob("*")
-        if path.is_file()
-    }
 
 
 class TestRebuild:
@@ -124,16 +116,16 @@ class TestRebuildQueues:
 
     def test_lost_queues_come_back_byte_for_byte(self, run, store):
         """The broker's own files, where the log is whole."""
-        before = tree(store / "consumequeue")
+        before = files_of(store / "consumequeue")
         shutil.rmtree(store / "consumequeue")
         code, out, err = run("rebuild-queues", store, "--file-size", 2000)
         assert (code, err) == (0, "")
         assert out == f"Wrote 406 units into 20 queues of {store}, 20 files\n"
-        assert tree(store / "consumequeue") == before
+        assert files_of(store / "consumequeue") == before
 
     def test_queues_that_are_there_are_replaced_if_asked(self, run, store):
         """Nothing is touched otherwise."""
-        before = tree(store / "consumequeue")
+        before = files_of(store / "consumequeue")
         victim = store / "consumequeue" / "TopicTest" / "0" / ("0" * 20)
         victim.write_bytes(bytes(2000))
         code, _, err = run("rebuild-queues", store)
@@ -148,7 +140,7 @@ class TestRebuildQueues:
             "file_count": 20,
             "gaps": [],
         }
-        assert tree(store / "consumequeue") == before
+        assert files_of(store / "consumequeue") == before
         assert not [path for path in store.iterdir() if path.name.startswith(".")]
 
     @pytest.mark.parametrize(

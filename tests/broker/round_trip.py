@@ -11,6 +11,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from tests.support.trees import files_of
+
 from rmqindex import CommitLog, Layout, explain_lookup
 
 from . import scenario, spark, truth
@@ -231,12 +233,12 @@ class RoundTrip:
         await_delivered(self._store)
         self._cluster.kill_broker()
         self._verify("of the killed broker")
-        own = truth.files_of(self._store / "index")
+        own = files_of(self._store / "index")
         _run("rebuild", self._store, "--out", self._work / "rebuilt", *self._rebuild_options())
         self._report.compare(
             "IndexFiles rebuilt, byte for byte the broker's own",
             dict(enumerate(own.values())),
-            dict(enumerate(truth.files_of(self._work / "rebuilt").values())),
+            dict(enumerate(files_of(self._work / "rebuilt").values())),
         )
         spark.rebuild(
             self._spark,
@@ -248,14 +250,11 @@ class RoundTrip:
         self._report.compare(
             "IndexFiles built by Spark, byte for byte the broker's own",
             dict(enumerate(own.values())),
-            dict(enumerate(truth.files_of(self._work / "written" / "index").values())),
+            dict(enumerate(files_of(self._work / "written" / "index").values())),
         )
 
     def _rebuild_queues(self) -> None:
-        own = {
-            name: truth.files_of(self._store / name)
-            for name in ("consumequeue", "batchconsumequeue")
-        }
+        own = {name: files_of(self._store / name) for name in ("consumequeue", "batchconsumequeue")}
         _run(
             "rebuild-queues",
             self._store,
@@ -266,7 +265,7 @@ class RoundTrip:
             self._report.compare(
                 "ConsumeQueue files rebuilt, byte for byte the broker's own",
                 files,
-                truth.files_of(self._store / name),
+                files_of(self._store / name),
             )
 
     def _rebuild(self) -> None:

@@ -87,15 +87,6 @@ def answers(store: Path, layout: Layout, questions: list[Question]) -> dict[Ques
         }
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
-    """Return every file below a folder by its relative path."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-
-
 def indexed_count(store: Path) -> int:
     """Return how many entries the headers of a store's IndexFiles count."""
     return sum(header.entry_count for header in _headers(store))

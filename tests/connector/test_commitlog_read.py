@@ -16,6 +16,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from pyspark_rmqindex.schema import MESSAGE_COLUMNS, message_schema
 from rmqindex import CommitLog, RemotingMessageId, decode_uniq_key, sample_store
+from rows import milliseconds
 
 TESTS = Path(__file__).parents[1]
 STORES = {
@@ -27,11 +28,6 @@ PLAIN = (
     "topic", "queue_id", "queue_offset", "sys_flag", "flag", "body_crc", "reconsume_times",
     "prepared_transaction_offset",
 )  # fmt: skip
-
-
-def milliseconds(time):
-    """Return a naive time of a session in UTC as epoch milliseconds."""
-    return (time.replace(tzinfo=dt.UTC) - EPOCH) // dt.timedelta(milliseconds=1)
 
 
 def load(spark, path, schema=None, **options):

@@ -20,6 +20,7 @@ from pyspark_rmqindex.schema import message_schema
 from pyspark_rmqindex.stream.messages import MessageStreamReader
 from replacements import REPLACEMENTS, make_store
 from rmqindex import RmqIndexError
+from rows import rows_read
 
 FILE_SIZE = 4096
 
@@ -30,20 +31,15 @@ def open_stream(path, **options):
     return MessageStreamReader(checked, message_schema(store=checked.read.has_store))
 
 
-def rows_of(reader, start, end):
+def offsets_between(reader, start, end):
     """Return the offsets of the messages of a batch."""
-    return [
-        offset
-        for partition in reader.partitions(start, end)
-        for batch in reader.read(partition)
-        for offset in batch.column("phy_offset").to_pylist()
-    ]
+    return [row["phy_offset"] for row in rows_read(reader, reader.partitions(start, end))]
 
 
 def next_batch(reader, start):
     """Return the end of the next batch as it comes back from a checkpoint, and its rows."""
     end = json.loads(json.dumps(reader.latestOffset(start, reader.getDefaultReadLimit())))
-    return end, rows_of(reader, start, end)
+    return end, offsets_between(reader, start, end)
 
 
 class Store:
@@ -99,7 +95,7 @@ def test_limits_bound_a_batch(live):
     assert by_size.getDefaultReadLimit() == ReadMaxBytes(1000)
     assert 1 <= len(next_batch(by_size, begin)[1]) < 15
     end = by_size.latestOffset(begin, ReadAllAvailable())
-    assert rows_of(by_size, begin, end) == live.offsets
+    assert offsets_between(by_size, begin, end) == live.offsets
 
 
 def test_available_now_ends_where_it_began(live):
@@ -137,7 +133,7 @@ def test_a_batch_is_divided_at_messages(live):
     begin = reader.initialOffset()
     end = reader.latestOffset(begin, ReadAllAvailable())
     assert len(reader.partitions(begin, end)) > len(list(live.log.directory.iterdir()))
-    assert rows_of(reader, begin, end) == live.offsets
+    assert offsets_between(reader, begin, end) == live.offsets
 
 
 def test_messages_that_expired_are_an_error_or_passed_over(live, capsys):
@@ -272,7 +268,7 @@ def test_a_writing_process_is_followed_with_readers_that_die_at_any_moment(tmp_p
     with started(root, "commitlog", seconds=3, rate=2000) as writer:
         offset = open_stream(root).initialOffset()
         opened = partial(open_stream, root)
-        rows, batches = follow(writer, offset, opened, limits, next_batch, rows_of)
+        rows, batches = follow(writer, offset, opened, limits, next_batch, offsets_between)
         count = int(writer.communicate()[0])
     load = MessageReader(message_options({"path": str(root)}), message_schema())
     expected = [
@@ -327,7 +323,7 @@ class TestReplacedLogs:
         replace(twins[1] / "commitlog", store / "commitlog")
         with pytest.raises(RmqIndexError, match=f"{store}: .* truncated or replaced since then"):
             open_stream(store).partitions(begin, end)
-        assert rows_of(open_stream(store, failOnDataLoss="false"), begin, end) == []
+        assert offsets_between(open_stream(store, failOnDataLoss="false"), begin, end) == []
 
     def test_between_the_plan_of_a_batch_and_its_tasks(self, twins, followed, replace):
         """The rows are those of the plan, or a file is named."""

@@ -17,6 +17,7 @@ from pyspark_rmqindex.source.messages import MessageSource
 from pyspark_rmqindex.source.queues import QueueSource
 from pyspark_rmqindex.write.job import write_options
 from rmqindex import RmqIndexError
+from rows import rows_read
 
 ROCKSDB_QUEUES = ("rocksdb_queue", "separate_path", "rocksdb_alone", "rocksdb_killed")
 INDEX_IN_ROCKSDB = ("rocksdb_index_alone", "rocksdb_alone")
@@ -31,29 +32,24 @@ def kept(tmp_path):
     return lambda kind: copy_store(kind, tmp_path)
 
 
-def rows_of(source, path, **options):
+def rows_without_spark(source, path, **options):
     """Return what a format gives for a path, without Spark."""
     made = source({"path": str(path), **options})
     reader = made.reader(made.schema())
-    return [
-        row
-        for partition in reader.partitions()
-        for batch in reader.read(partition)
-        for row in batch.to_pylist()
-    ]
+    return rows_read(reader, reader.partitions())
 
 
 @pytest.mark.parametrize("kind", WITH_INDEX_FILES)
 def test_entries_are_read_from_index_files(kept, kind):
     """Whatever keeps the queues, another index or the CommitLog."""
-    offsets = {row["phy_offset"] for row in rows_of(DefaultSource, kept(kind))}
+    offsets = {row["phy_offset"] for row in rows_without_spark(DefaultSource, kept(kind))}
     assert offsets == {message[0] for message in told(kind)["messages"]}
 
 
 @pytest.mark.parametrize("kind", WITH_INDEX_FILES)
 def test_an_audit_finds_nothing(kept, kind):
     """The CommitLog of DLedger is left out of it."""
-    assert rows_of(DefaultSource, kept(kind), audit="true", commitLog="auto") == []
+    assert rows_without_spark(DefaultSource, kept(kind), audit="true", commitLog="auto") == []
 
 
 @pytest.mark.parametrize("kind", INDEX_IN_ROCKSDB)
@@ -62,11 +58,11 @@ def test_an_index_in_rocksdb_alone_is_refused(kept, kind):
     store = kept(kind)
     message = "an index in RocksDB"
     with pytest.raises(RmqIndexError, match=message):
-        rows_of(DefaultSource, store)
+        rows_without_spark(DefaultSource, store)
     with pytest.raises(RmqIndexError, match=message):
-        rows_of(DefaultSource, store, audit="true")
+        rows_without_spark(DefaultSource, store, audit="true")
     with pytest.raises(RmqIndexError, match=message):
-        rows_of(DefaultSource, store.parent, recursiveFileLookup="true")
+        rows_without_spark(DefaultSource, store.parent, recursiveFileLookup="true")
     options = replace(read_options({"path": str(store)}), ignore_missing=True)
     with pytest.raises(RmqIndexError, match=message):
         list_files(options)
@@ -78,10 +74,10 @@ def test_queues_are_read_from_files_or_refused(kept, kind):
     store = kept(kind)
     if kind in ROCKSDB_QUEUES:
         with pytest.raises(RmqIndexError, match="expected files of ConsumeQueues, found those of"):
-            rows_of(QueueSource, store)
+            rows_without_spark(QueueSource, store)
         return
     found = sorted(
-        (r["topic"], r["queue_id"], r["phy_offset"]) for r in rows_of(QueueSource, store)
+        (r["topic"], r["queue_id"], r["phy_offset"]) for r in rows_without_spark(QueueSource, store)
     )
     assert found == sorted(
         (topic, queue_id, unit[1])
@@ -97,9 +93,9 @@ def test_messages_are_read_from_a_plain_log_or_refused(kept, kind):
     store = kept(kind)
     if kind in DLEDGER:
         with pytest.raises(RmqIndexError, match="an entry head of 48 bytes"):
-            rows_of(MessageSource, store)
+            rows_without_spark(MessageSource, store)
         return
-    offsets = [row["phy_offset"] for row in rows_of(MessageSource, store)]
+    offsets = [row["phy_offset"] for row in rows_without_spark(MessageSource, store)]
     assert sorted(offsets) == [message[0] for message in told(kind)["messages"]]
 
 

@@ -21,6 +21,7 @@ from pyspark_rmqindex.source.messages import MessageSource
 from pyspark_rmqindex.stream.entries import IndexStreamReader
 from pyspark_rmqindex.stream.listing import Directories
 from rmqindex import RmqIndexError
+from rows import rows_read
 
 SLOTS, PLACES = 5, 12
 TIME = 1_700_000_000_000
@@ -35,13 +36,11 @@ def open_stream(path, **options):
     return IndexStreamReader(checked, schema)
 
 
-def rows_of(reader, start, end):
+def entries_between(reader, start, end):
     """Return the rows of a batch: file name, position and offset."""
     return [
         (Path(row["file_path"]).name, row["position"], row["phy_offset"])
-        for partition in reader.partitions(start, end)
-        for batch in reader.read(partition)
-        for row in batch.to_pylist()
+        for row in rows_read(reader, reader.partitions(start, end))
     ]
 
 
@@ -53,7 +52,7 @@ def through_json(offset):
 def next_batch(reader, start):
     """Return the end of the next batch, and its rows."""
     end = through_json(reader.latestOffset(start, reader.getDefaultReadLimit()))
-    return end, rows_of(reader, start, end)
+    return end, entries_between(reader, start, end)
 
 
 def everything(directory, slots=SLOTS):
@@ -153,7 +152,7 @@ def test_limits_bound_a_batch(index):
     assert len(next_batch(both, {})[1]) == PLACES - 1
     assert open_stream(index.directory).getDefaultReadLimit() == ReadAllAvailable()
     end = by_entries.latestOffset({}, ReadAllAvailable())
-    assert len(rows_of(by_entries, {}, end)) == 40
+    assert len(entries_between(by_entries, {}, end)) == 40
 
 
 def test_available_now_ends_where_it_began(index):
@@ -190,7 +189,7 @@ def test_a_batch_that_is_planned_again_is_the_same(index):
     reader = open_stream(index.directory)
     end, rows = next_batch(reader, {})
     put(index, 30)
-    assert rows_of(open_stream(index.directory), {}, end) == rows
+    assert entries_between(open_stream(index.directory), {}, end) == rows
 
 
 def expired(index):
@@ -227,8 +226,8 @@ def test_a_batch_whose_files_expired_before_it_was_planned_again(index):
     end, rows = next_batch(open_stream(index.directory), {})
     min(index.directory.iterdir()).unlink()
     with pytest.raises(RmqIndexError, match=r"expected 30 entries .* got 19: files are gone"):
-        rows_of(open_stream(index.directory), {}, end)
-    left = rows_of(open_stream(index.directory, failOnDataLoss="false"), {}, end)
+        entries_between(open_stream(index.directory), {}, end)
+    left = entries_between(open_stream(index.directory, failOnDataLoss="false"), {}, end)
     assert left == rows[PLACES - 1 :]
 
 
@@ -396,7 +395,9 @@ def test_a_writing_process_is_followed_with_readers_that_die_at_any_moment(tmp_p
     root = tmp_path / "store"
     limits = ("maxEntriesPerTrigger", [100, 2_000, 10_000])
     with started(root, "index", seconds=4, rate=3000, index_num=1500) as writer:
-        rows, batches = follow(writer, {}, partial(open_stream, root), limits, next_batch, rows_of)
+        rows, batches = follow(
+            writer, {}, partial(open_stream, root), limits, next_batch, entries_between
+        )
     assert writer.returncode == 0
     assert rows == everything(root / "index", 375)
     assert batches > 10
@@ -445,12 +446,12 @@ def test_a_batch_that_is_run_again_is_the_same_or_refused_by_name(index, place):
     put(index, 2 * PLACES)
     end, rows = next_batch(open_stream(index.directory), begin)
     put(index, 1)
-    assert rows_of(open_stream(index.directory), begin, end) == rows
+    assert entries_between(open_stream(index.directory), begin, end) == rows
     path = sorted(index.directory.iterdir())[place]
     index.map.flush()
     replace_middle(path)
     with pytest.raises(RmqIndexError, match=path.name):
-        rows_of(open_stream(index.directory), begin, end)
+        entries_between(open_stream(index.directory), begin, end)
 
 
 def test_a_faithful_copy_of_a_store_is_read_on(index, tmp_path):
@@ -462,7 +463,7 @@ def test_a_faithful_copy_of_a_store_is_read_on(index, tmp_path):
     index.map.flush()
     index.directory.rename(tmp_path / "gone")
     shutil.copytree(tmp_path / "gone", index.directory, copy_function=shutil.copyfile)
-    assert rows_of(open_stream(index.directory), begin, end) == rows
+    assert entries_between(open_stream(index.directory), begin, end) == rows
     assert next_batch(open_stream(index.directory), end) == (end, [])
 
 
@@ -476,7 +477,7 @@ def test_a_checkpoint_of_an_older_version_goes_on_with_checksums(index):
     end, rows = next_batch(open_stream(index.directory), old)
     assert len(rows) == 20
     assert end[str(index.directory)].keys() >= {"checksum", "finished"}
-    assert rows_of(open_stream(index.directory), old, without_checksums(end)) == rows
+    assert entries_between(open_stream(index.directory), old, without_checksums(end)) == rows
 
 
 def test_a_file_that_is_replaced_between_planning_and_reading_a_batch_is_refused(index):

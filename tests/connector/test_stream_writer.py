@@ -45,7 +45,7 @@ def options_of(directory, **options):
     return {"path": str(directory), "timeZone": "UTC", **GEOMETRY, **options}
 
 
-def rows_of(offsets):
+def batch_of(offsets):
     """Return a batch of rows whose hashes repeat."""
     offsets = np.asarray(offsets, np.int64)
     columns = [
@@ -73,7 +73,7 @@ def run_batch(directory, query, number, *tasks, **options):
     writer_module.task_batch = lambda: StreamBatch(query, number)
     try:
         writer = IndexStreamWriter(SCHEMA, False, given)
-        messages = [writer.write(iter([rows_of(offsets)])) for offsets in tasks]
+        messages = [writer.write(iter([batch_of(offsets)])) for offsets in tasks]
     finally:
         writer_module.task_batch = original
     IndexStreamWriter(SCHEMA, False, given).commit(messages, number)
@@ -82,7 +82,7 @@ def run_batch(directory, query, number, *tasks, **options):
 def write_at_once(directory, offsets):
     """Write the same rows in one job."""
     writer = IndexWriter(SCHEMA, False, options_of(directory))
-    writer.commit([writer.write(iter([rows_of(offsets)]))])
+    writer.commit([writer.write(iter([batch_of(offsets)]))])
 
 
 def contents(directory):
@@ -123,7 +123,7 @@ class TestBytes:
         directory = tmp_path / "stream" / "index"
         options = write_options(options_of(directory, **geometry))
         owner = Owner.current()
-        rows = rows_of(range(30_000))
+        rows = batch_of(range(30_000))
         hashes, offsets, timestamps = (column.to_numpy() for column in rows.columns)
         for number in range(10_000):
             part = slice(3 * number, 3 * number + 3)
@@ -169,7 +169,7 @@ class TestBytes:
         run_batch(directory, "a", 1, range(9, 12))
         (path,) = directory.iterdir()
         with IndexFileWriter(path, LAYOUT) as writer:
-            row = rows_of([12])
+            row = batch_of([12])
             writer.put_many(*(row.column(name) for name in SCHEMA.names))
         run_batch(directory, "a", 2, range(13, 30))
         write_at_once(tmp_path / "one", range(30))
@@ -181,7 +181,7 @@ class TestBytes:
         (path,) = directory.iterdir()
         other = Layout(12, 20)
         assert other.file_size == LAYOUT.file_size
-        rows = rows_of(range(6))
+        rows = batch_of(range(6))
         with IndexFileWriter(tmp_path / "other", other) as writer:
             writer.put_many(*(rows.column(name) for name in SCHEMA.names))
         (tmp_path / "other").replace(path)
@@ -298,7 +298,7 @@ class TestErrors:
         """Without Spark's ids a batch could not be told from its second run."""
         writer = IndexStreamWriter(SCHEMA, False, options_of(directory))
         with pytest.raises(RmqIndexError, match=r"sql\.streaming\.queryId"):
-            writer.write(iter([rows_of([1])]))
+            writer.write(iter([batch_of([1])]))
 
     def test_an_aborted_batch_leaves_nothing_that_was_staged(
         self, directory, monkeypatch, in_batch
@@ -308,11 +308,11 @@ class TestErrors:
         run_batch(directory, "a", 0, range(5))
         in_batch("a", 1)
         writer = IndexStreamWriter(SCHEMA, False, options_of(directory))
-        message = writer.write(iter([rows_of(range(5, 9))]))
+        message = writer.write(iter([batch_of(range(5, 9))]))
         assert staging_of(write_options(options_of(directory)), StreamBatch("a", 1)).path.exists()
         writer.abort([message, None], 1)
         assert left_beside(directory) == {"lock", "ledger.json"}
-        writer.write(iter([rows_of(range(5, 9))]))
+        writer.write(iter([batch_of(range(5, 9))]))
         run_batch(directory, "a", 2, range(9, 12))
         assert left_beside(directory) == {"lock", "ledger.json"}
         assert offsets_in(directory) == [0, 1, 2, 3, 4, 9, 10, 11]
@@ -323,9 +323,9 @@ class TestErrors:
         monkeypatch.setattr(writer_module, "_RUN_ROWS", 4)
         in_batch("a", 0)
         writer = IndexStreamWriter(SCHEMA, False, options_of(directory))
-        bad = rows_of([6]).set_column(1, "phy_offset", pa.array([None], pa.int64()))
+        bad = batch_of([6]).set_column(1, "phy_offset", pa.array([None], pa.int64()))
         with pytest.raises(ValueError, match="phy_offset: expected a value, got NULL"):
-            writer.write(iter([rows_of(range(6)), bad]))
+            writer.write(iter([batch_of(range(6)), bad]))
         staged = staging_of(write_options(options_of(directory)), StreamBatch("a", 0)).path
         assert [path.name for path in staged.iterdir()] == ["owner.json"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import datetime as dt
 import json
 import shutil
 from collections import Counter
@@ -22,19 +21,14 @@ from rmqindex import (
     message_keys,
     sample_store,
 )
+from rows import milliseconds
 
 TESTS = Path(__file__).parents[1]
-EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 STORES = {
     "golden": (TESTS / "golden", sample_store(), Layout(97, 200)),
     "golden2": (TESTS / "golden2", TESTS / "golden2" / "store", Layout(53, 120)),
 }
 SAMPLE_GEOMETRY = {"maxHashSlotNum": 97, "maxIndexNum": 200}
-
-
-def milliseconds(time):
-    """Return a naive time of a session in UTC as epoch milliseconds."""
-    return (time.replace(tzinfo=dt.UTC) - EPOCH) // dt.timedelta(milliseconds=1)
 
 
 class Truth:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import shutil
 from collections import Counter
@@ -23,18 +22,13 @@ from rmqindex import (
     rebuild_index,
     sample_store,
 )
+from rows import milliseconds
 
 TESTS = Path(__file__).parents[1]
 STORES = {
     "golden": (TESTS / "golden", sample_store()),
     "golden2": (TESTS / "golden2", TESTS / "golden2" / "store"),
 }
-EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-
-
-def milliseconds(time):
-    """Return a naive time of a session in UTC as epoch milliseconds."""
-    return (time.replace(tzinfo=dt.UTC) - EPOCH) // dt.timedelta(milliseconds=1)
 
 
 def load(spark, path, schema=None, **options):

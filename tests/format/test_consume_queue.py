@@ -29,22 +29,13 @@ from rmqindex.consumequeue.dispatch import parse_delay_levels
 from rmqindex.consumequeue.paths import queue_topics
 from rmqindex.consumequeue.staging import QueueStaging
 from rmqindex.keys.hashing import string_hash_codes
+from trees import queue_files
 
 STORE = rmqindex.sample_store()
 STORE2 = Path(__file__).parents[1] / "golden2" / "store"
 GOLDEN2 = json.loads((STORE2.parent / "consumequeue.json").read_text())["queues"]
 BLANK = 2**31 - 1
 FIELDS = ("queue_offset", "phy_offset", "size", "tags_code")
-
-
-def files_of(store):
-    """Return the bytes of every file of a store's ConsumeQueues."""
-    return {
-        path.relative_to(store): path.read_bytes()
-        for folder in ("consumequeue", "batchconsumequeue")
-        for path in (store / folder).rglob("*")
-        if path.is_file()
-    }
 
 
 def units(queue, *, blanks=False):
@@ -316,14 +307,14 @@ class TestRebuild:
         shutil.rmtree(tmp_path / "store" / "commitlog")
         rebuild_consume_queues(STORE, tmp_path / "store", file_size=2000, replace=True)
         assert not (tmp_path / "store" / "batchconsumequeue").exists()
-        assert files_of(tmp_path / "store") == files_of(STORE)
+        assert queue_files(tmp_path / "store") == queue_files(STORE)
 
     @pytest.mark.parametrize("moves", range(5))
     def test_a_rebuild_that_was_killed_is_undone_by_the_next(self, tmp_path, moves):
         """Wherever in the exchange of two old folders with two new ones it died."""
         store = tmp_path / "store"
         shutil.copytree(STORE2, store, ignore=shutil.ignore_patterns("commitlog", "index"))
-        before = files_of(store)
+        before = queue_files(store)
         code = f"""
 import os, pathlib
 from rmqindex import rebuild_consume_queues
@@ -345,11 +336,11 @@ rebuild_consume_queues({str(STORE2)!r}, {str(store)!r}, file_size=500, replace=T
         assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
         with pytest.raises(RmqIndexError, match="expected no ConsumeQueues"):
             rebuild_consume_queues(STORE2, store)
-        assert files_of(store) == before
+        assert queue_files(store) == before
         rebuild_consume_queues(STORE2, store, file_size=500, batch_file_size=368, replace=True)
         fresh = tmp_path / "fresh"
         rebuild_consume_queues(STORE2, fresh, file_size=500, batch_file_size=368)
-        assert files_of(store) == files_of(fresh)
+        assert queue_files(store) == queue_files(fresh)
         assert {path.name for path in store.iterdir()} <= {path.name for path in STORE2.iterdir()}
 
     def test_only_one_rebuild_at_a_time(self, tmp_path):

@@ -24,6 +24,7 @@ from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.query.search import search
 from rmqindex.query.verification import Judge
 from rmqindex.store.planned_index import plan_index
+from trees import queue_files
 
 GOLDEN = Path(__file__).parents[1] / "golden_broker"
 VERSIONS = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
@@ -164,7 +165,7 @@ def test_consume_queues_are_rebuilt_byte_for_byte(store, told, tmp_path):
         file_size=told["settings"]["mappedFileSizeConsumeQueue"],
         batch_file_size=told["settings"]["mapperFileSizeBatchConsumeQueue"],
     )
-    assert files_of(tmp_path) == files_of(store)
+    assert queue_files(tmp_path) == queue_files(store)
     assert not done.gaps
     topics = {queue.topic for queue in ConsumeQueue.find(store)}
     assert {"%LMQ%device-0", "SCHEDULE_TOPIC_XXXX", "%DLQ%retriers"} <= topics
@@ -211,13 +212,3 @@ def test_every_key_is_found_where_its_messages_are(store, layout, told, rows):
 def questions_of(told):
     """Return what the broker was asked: topic, key and type."""
     return [tuple(each["question"]) for each in told["answers"]]
-
-
-def files_of(store):
-    """Return the bytes of every file of a store's ConsumeQueues."""
-    return {
-        path.relative_to(store): path.read_bytes()
-        for name in ("consumequeue", "batchconsumequeue")
-        for path in (store / name).rglob("*")
-        if path.is_file()
-    }

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from strategies import broker_files, damaged_files, key_hashes
 
 from rmqindex import HashSet, IndexFile, IndexFileWriter, Layout, RmqIndexError
+from rows import rows_of
 from twin import INT_MAX
 
 
@@ -23,12 +24,9 @@ def pairs_of(wanted, others):
     return sorted(zip(near.tolist(), wanted.hashes[places].tolist(), strict=True))
 
 
-def rows_of(batches):
+def in_order(batches):
     """Return found rows by hash and position."""
-    return sorted(
-        (row for batch in batches for row in batch.to_pylist()),
-        key=lambda row: (row["query"], -row["position"]),
-    )
+    return sorted(rows_of(batches), key=lambda row: (row["query"], -row["position"]))
 
 
 @given(st.lists(key_hashes()), st.lists(key_hashes()))
@@ -59,7 +57,7 @@ def test_a_search_finds_what_a_lookup_finds(tmp_path_factory, file, hashes, limi
         with IndexFile(path, Layout(file.hash_slot_num, file.index_num), mode=mode) as opened:
             expected = opened.lookup(wanted.hashes, limit).to_pylist()
             for by_scan in (False, True):
-                assert rows_of(opened.search(wanted, limit, by_scan=by_scan)) == expected
+                assert in_order(opened.search(wanted, limit, by_scan=by_scan)) == expected
 
 
 @given(damaged=damaged_files(), hashes=st.lists(key_hashes(), min_size=1))
@@ -72,11 +70,11 @@ def test_a_search_of_a_damaged_file_is_right_or_an_error(tmp_path_factory, damag
     wanted = hash_set(hashes)
     with IndexFile(path, layout, mode="DROPMALFORMED") as opened:
         expected = opened.lookup(wanted.hashes).to_pylist()
-        assert rows_of(opened.search(wanted)) == expected
+        assert in_order(opened.search(wanted)) == expected
     try:
         with IndexFile(path, layout) as opened:
             expected = opened.lookup(wanted.hashes).to_pylist()
-            assert rows_of(opened.search(wanted)) == expected
+            assert in_order(opened.search(wanted)) == expected
     except RmqIndexError:
         with pytest.raises(RmqIndexError), IndexFile(path, layout) as opened:
             opened.lookup(wanted.hashes)
@@ -104,7 +102,7 @@ def test_many_crowded_hashes_are_left_to_one_scan(tmp_path):
         writer.put_many(hashes, np.arange(len(hashes)), np.full(len(hashes), 1_700_000_000_000))
     with IndexFile(path, Layout(1, 20_001)) as opened:
         wanted = hash_set(range(0, 400, 2))
-        found = rows_of(opened.search(wanted))
+        found = in_order(opened.search(wanted))
         assert found == opened.lookup(wanted.hashes).to_pylist()
         assert len(found) == count // 2 * 100
 

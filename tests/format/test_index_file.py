@@ -24,6 +24,7 @@ from rmqindex import (
     RmqIndexError,
     key_hash,
 )
+from rows import rows_of
 from twin import INT_MAX, BrokerFile, java_long
 from vectors import VECTORS
 
@@ -46,11 +47,6 @@ def write(tmp_path, data, name="20231114221320000"):
 def folder(tmp_path_factory):
     """A folder for tests that write the same file again and again."""
     return tmp_path_factory.mktemp("files")
-
-
-def rows_of(batches):
-    """Return batches as a list of dictionaries."""
-    return [row for batch in batches for row in batch.to_pylist()]
 
 
 def expected_rows(file):

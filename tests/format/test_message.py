@@ -80,7 +80,7 @@ def expand_singly(messages):
     ]
 
 
-def rows_of(expanded):
+def tuples_of(expanded):
     """Return an expansion as tuples, having checked its types."""
     rows, ordinals, hashes = expanded
     assert (rows.dtype, ordinals.dtype, hashes.dtype) == (np.int64, np.int32, np.int32)
@@ -112,7 +112,7 @@ def test_columns_expand_as_single_messages_do(messages, topic_type, uniq_type, k
         column(keys, key_type),
         column(flags, flag_type),
     )
-    assert rows_of(expanded) == expand_singly(messages)
+    assert tuples_of(expanded) == expand_singly(messages)
 
 
 @given(
@@ -130,7 +130,7 @@ def test_columns_of_lists_expand_as_single_messages_do(messages, key_type):
         pa.array([["x", None], *keys], key_type).slice(1),
         column(flags, pa.int32()),
     )
-    assert rows_of(expanded) == expand_singly(messages)
+    assert tuples_of(expanded) == expand_singly(messages)
 
 
 def test_columns_that_are_not_there_hold_nothing():
@@ -151,13 +151,13 @@ def test_chunked_columns_are_taken_whole():
 def test_no_messages_have_no_keys():
     """Empty columns of any type, and of none."""
     empty = pa.array([], pa.string())
-    assert rows_of(expand_messages(empty, empty, empty, pa.array([], pa.int32()))) == []
-    assert rows_of(expand_messages([], [], [], [])) == []
+    assert tuples_of(expand_messages(empty, empty, empty, pa.array([], pa.int32()))) == []
+    assert tuples_of(expand_messages([], [], [], [])) == []
 
 
 def test_a_null_topic_matters_only_where_there_are_keys():
     """The row is named."""
-    assert rows_of(expand_messages(pa.array([None, "T"]), [None, "U"], None))[0][0] == 1
+    assert tuples_of(expand_messages(pa.array([None, "T"]), [None, "U"], None))[0][0] == 1
     with pytest.raises(ValueError, match="topics: expected a string at 1, got null"):
         expand_messages(pa.array(["T", None]), [None, "U"], None)
 

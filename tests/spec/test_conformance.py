@@ -26,18 +26,10 @@ from rmqindex import (
     conformance,
     sample_store,
 )
+from trees import files_of
 
 NAMES = list(spectext.vectors())
 FILES = [name for name, vector in spectext.vectors().items() if vector["kind"] == "file"]
-
-
-def tree(root: Path) -> dict[str, bytes]:
-    """Return all files below a directory."""
-    return {
-        path.relative_to(root).as_posix(): path.read_bytes()
-        for path in root.rglob("*")
-        if path.is_file()
-    }
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +59,9 @@ def test_every_class_is_run(reports: dict[str, conformance.Report]) -> None:
 def test_the_vectors_are_what_their_script_writes(tmp_path: Path) -> None:
     """Made anew, no file differs, is missing, or is left over."""
     make_vectors.main(tmp_path)
-    existing = tree(spectext.VECTORS)
+    existing = files_of(spectext.VECTORS)
     del existing["README.md"]
-    assert tree(tmp_path) == existing
+    assert files_of(tmp_path) == existing
 
 
 def test_the_figure_is_what_its_script_draws(tmp_path: Path, spec: Path) -> None:
