@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from kinds import COLLECTED, SYSTEM_FOLDERS, kind_of
+from kinds import COLLECTED, KINDS, SYSTEM_FOLDERS, kind_of
+
+ROOT = Path(__file__).parents[1]
 
 
 def item_of(path, *marks, fixtures=()):
@@ -51,6 +54,16 @@ def test_two_kinds_and_a_claim_to_be_a_unit_test_are_refused(marks):
     """What a test uses makes it a unit test, not its author."""
     with pytest.raises(ValueError, match=r"^format/test_a.py: expected the mark spark or system"):
         kind_of(item_of("format/test_a.py", *marks))
+
+
+def test_each_kind_is_run_once_by_the_whole_check():
+    """By the targets of the Makefile that ``.ci/run`` calls."""
+    makefile, check = ((ROOT / name).read_text() for name in ("Makefile", ".ci/run"))
+    called = re.findall(r"^make .* (test[\w-]*)$", check, re.MULTILINE)
+    targets = [
+        re.search(rf"^{name}:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)[1] for name in called
+    ]
+    assert re.findall(r"-m pytest -m (\w+)", "".join(targets)) == list(KINDS)
 
 
 def test_folders_of_system_tests_are_there():

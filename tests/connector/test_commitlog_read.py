@@ -88,7 +88,9 @@ def test_every_record_is_what_rocketmq_decoded(spark, told, part):
         assert row.msg_id == message["offset_msg_id"]
 
 
-@pytest.mark.parametrize("part", ["128m", "70k", "20k", "1k", "1"])
+@pytest.mark.parametrize(
+    "part", ["128m", "70k", "20k", "1k", pytest.param("1", marks=pytest.mark.system)]
+)
 def test_however_it_is_divided_each_message_comes_once(spark, told, every_offset, part):
     """Partitions end at record boundaries; blank records and stale bytes are passed over."""
     assert offsets(load(spark, told[0], maxPartitionBytes=part)) == every_offset

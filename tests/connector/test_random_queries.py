@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from pyspark_rmqindex import table
 from rmqindex import IndexFileWriter, Layout, index_key, key_hash
 
@@ -76,6 +78,7 @@ def rows_of(df):
     return sorted(map(tuple, df.collect()), key=repr)
 
 
+@pytest.mark.system
 def test_random_queries_give_the_same_rows_with_pushdown_and_without(spark, tmp_path):
     """On tables with keys and without, a fresh one or one that was used before."""
     rng = random.Random(SEED)

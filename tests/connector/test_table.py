@@ -147,6 +147,7 @@ def view_of(frame, name="v"):
     return name
 
 
+@pytest.mark.system
 def test_every_shape_is_right_on_one_table_in_any_order(spark, store, truth):
     """Each is asked, then some again backwards, all on one relation."""
     v = view_of(table(spark, store))
@@ -161,6 +162,7 @@ def test_every_shape_is_right_on_a_fresh_table(spark, store, truth, name):
     assert answer(spark.sql(SHAPES[name].format(v=v))) == truth[name]
 
 
+@pytest.mark.system
 def test_pauses_between_the_steps_change_nothing(spark, store, truth):
     """All are written, then all explained, then all cached, then all run, seconds apart."""
     v = view_of(table(spark, store))
