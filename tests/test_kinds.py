@@ -34,19 +34,18 @@ def test_each_collected_test_has_one_kind(request):
 
 
 @pytest.mark.parametrize(
-    ("item", "kind"),
+    ("path", "marks", "fixtures", "kind"),
     [
-        (item_of("format/test_a.py"), "unit"),
-        (item_of("connector/test_a.py", fixtures=("spark",)), "spark"),
-        (item_of("connector/test_a.py", "spark"), "spark"),
-        (item_of("connector/test_a.py", "system", fixtures=("spark",)), "system"),
-        (item_of("broker/test_a.py", fixtures=("spark",)), "system"),
+        ("format/test_a.py", (), (), "unit"),
+        ("connector/test_a.py", (), ("spark",), "spark"),
+        ("connector/test_a.py", ("spark",), (), "spark"),
+        ("connector/test_a.py", ("system",), ("spark",), "system"),
+        ("broker/test_a.py", (), ("spark",), "system"),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_mark_or_else_the_folder_or_else_a_session_makes_the_kind(item, kind):
+def test_a_mark_or_else_the_folder_or_else_a_session_makes_the_kind(path, marks, fixtures, kind):
     """In this order."""
-    assert kind_of(item) == kind
+    assert kind_of(item_of(path, *marks, fixtures=fixtures)) == kind
 
 
 @pytest.mark.parametrize("marks", [("unit",), ("spark", "system")])
