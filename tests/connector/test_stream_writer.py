@@ -114,6 +114,7 @@ def directory(tmp_path):
 class TestBytes:
     """What batches leave, however they are cut."""
 
+    @pytest.mark.system
     def test_ten_thousand_small_batches_leave_the_bytes_of_one_write(self, tmp_path, monkeypatch):
         """Thirty thousand rows in batches of three and in one: the same names, the same bytes."""
         # A process that is not killed needs no disk, and a thousand of these would take minutes.

@@ -144,6 +144,7 @@ class TestFlippedBytes:
         path.write_bytes(data)
         return silent
 
+    @pytest.mark.system
     def test_every_byte_of_a_file(self, store, files):
         """All 4,428 of them, each with all its bits flipped."""
         path = files[4]
