@@ -389,6 +389,7 @@ def in_process(function, *arguments):
     return process.exitcode == 0
 
 
+@pytest.mark.system
 def test_a_batch_killed_at_any_step_is_there_once_after_its_second_run(tmp_path):
     """Kill a batch that continues a file and begins another, then run it again: once, always."""
     outcomes = []
