@@ -1,53 +1,285 @@
-"""Epoch milliseconds to text and back, for people at a command line."""
+"""Times: units, zones, and the one grammar in which Spark's options and the command line have them.
+
+RocketMQ counts milliseconds, Spark and Arrow count microseconds. Every conversion between the two
+goes through here: what is written out by hand overflows at an end of 64 bits.
+"""
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta, tzinfo
+from dataclasses import dataclass
+from datetime import MINYEAR, UTC, datetime, timedelta, timezone, tzinfo
+from typing import TYPE_CHECKING, overload
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
 
 from rmqindex.layout import INT64_MAX, INT64_MIN
-from rmqindex.time_units import to_milliseconds
 
-__all__ = ["format_millis", "parse_millis"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "LAST_MILLISECOND",
+    "MILLISECOND",
+    "LocalTime",
+    "format_millis",
+    "microseconds_of",
+    "parse_millis",
+    "parse_time",
+    "to_microseconds",
+    "to_milliseconds",
+    "zone_of",
+]
+
+MILLISECOND = 1000  # microseconds
+#: The last millisecond whose microseconds fit into 64 bits; the first is its negative.
+LAST_MILLISECOND = INT64_MAX // MILLISECOND
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
 _MICROSECOND = timedelta(microseconds=1)
-_MILLIS = re.compile(r"[+-]?[0-9]{1,19}")
+_ONE_MILLISECOND = timedelta(milliseconds=1)
+# The calendar repeats itself, and with it the rules of zones.
+_CYCLE = timedelta(days=146_097)
+# The widest offsets are -18:00 and +18:00 in Java; a little more covers a gap at the end of one.
+_WIDEST_OFFSET = 20 * 3600 * 1_000_000
+
+_MILLIS = re.compile(r"[+-]?[0-9]+")
+_MOST_DIGITS = 19
+# Spark's SparkDateTimeUtils.stringToTimestamp, without signed or longer years and bare times.
+_SPARK_TIMESTAMP = re.compile(
+    r"(?P<year>\d{4})-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2})"
+    r"(?:[ T](?:(?P<hour>\d{1,2}):(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})"
+    r"(?:\.(?P<fraction>\d{0,9}))?)?)?\s*(?P<zone>\S+)?)?)?",
+    re.ASCII,
+)
+# What else ISO 8601 has, as Python reads it, but with a fraction of seconds alone.
+_ISO_TIMESTAMP = re.compile(
+    r"(?:\d{4}-\d\d-\d\d|\d{8}|\d{4}-W\d\d(?:-\d)?|\d{4}W\d\d\d?)"
+    r"(?:[ Tt]\d\d(?::?\d\d(?::?\d\d(?:[.,]\d+)?)?)?"
+    r"(?: ?(?:Z|[+-]\d\d(?::?[0-5]\d(?::?[0-5]\d)?)?))?)?",
+    re.ASCII,
+)
+_EXPECTED = (
+    "epoch milliseconds or a timestamp such as 2024-01-31 12:30:00.250, with or without a zone "
+    "(Z, +08:00, Asia/Shanghai)"
+)
+_OFFSET_ID = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?([0-5]\d))?")
+
+
+@overload
+def to_milliseconds(micros: int, *, up: bool) -> int: ...
+
+
+@overload
+def to_milliseconds(micros: NDArray[np.int64], *, up: bool) -> NDArray[np.int64]: ...
+
+
+def to_milliseconds(micros: int | NDArray[np.int64], *, up: bool) -> int | NDArray[np.int64]:
+    """Return whole milliseconds, right for every number of 64 bits.
+
+    Args:
+        micros: Microseconds since the epoch.
+        up: Whether to round up, as a lower bound needs it, or down, as an upper bound and a
+            moment need it.
+    """
+    # -(-micros // 1000) would overflow at the least number, which has no positive counterpart.
+    whole = micros // MILLISECOND
+    return whole + (micros % MILLISECOND > 0) if up else whole
+
+
+def to_microseconds(
+    millis: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+    """Return microseconds, and where 64 bits cannot hold them.
+
+    Args:
+        millis: Milliseconds since the epoch.
+
+    Returns:
+        The microseconds, 0 where they do not fit; and the mask of those places, or None where all
+        fit.
+    """
+    if not len(millis) or (millis.max() <= LAST_MILLISECOND and millis.min() >= -LAST_MILLISECOND):
+        return millis * MILLISECOND, None
+    beyond = (millis > LAST_MILLISECOND) | (millis < -LAST_MILLISECOND)
+    return np.where(beyond, 0, millis) * MILLISECOND, beyond
+
+
+@overload
+def zone_of(name: str | tzinfo) -> tzinfo: ...
+
+
+@overload
+def zone_of(name: None) -> None: ...
+
+
+@overload
+def zone_of(name: str | tzinfo | None) -> tzinfo | None: ...
+
+
+def zone_of(name: str | tzinfo | None) -> tzinfo | None:
+    """Return a time zone by a name that Java or Python knows.
+
+    Args:
+        name: A name of the time zone database such as ``Asia/Shanghai``, an offset such as
+            ``+08:00`` or ``GMT+8``, a ``tzinfo``, or ``None`` for the system's zone.
+
+    Returns:
+        The zone; ``None`` stands for the system's.
+
+    Raises:
+        ValueError: No such zone.
+    """
+    if name is None or isinstance(name, tzinfo):
+        return name
+    if name in {"Z", "z", "UTC", "GMT", "UT"}:
+        return UTC
+    offset = _OFFSET_ID.fullmatch(name)
+    if offset:
+        sign, hours, minutes = offset.groups()
+        delta = timedelta(hours=int(hours), minutes=int(minutes or 0))
+        if delta < timedelta(hours=24):
+            return timezone(-delta if sign == "-" else delta)
+    else:
+        try:
+            return ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            pass
+    raise ValueError(
+        f"time zone: expected a name such as 'Asia/Shanghai' or an offset such as '+08:00', "
+        f"got {name!r}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTime:
+    """A wall-clock time whose zone is not known yet.
+
+    Attributes:
+        text: The time as it was given.
+        micros: What its microseconds since the epoch would be in UTC.
+    """
+
+    text: str
+    micros: int
+
+    def in_zone(self, zone: str | tzinfo) -> int:
+        """Return microseconds since the epoch in a zone.
+
+        A time in the gap of a clock change moves forward by the gap, one in an overlap is the
+        earlier of the two, as in Java.
+
+        Raises:
+            ValueError: An unknown zone.
+        """
+        naive = _EPOCH.replace(tzinfo=None) + timedelta(microseconds=self.micros)
+        return microseconds_of(naive.replace(tzinfo=zone_of(zone)))
+
+    @property
+    def earliest(self) -> int:
+        """Microseconds since the epoch that no zone's reading comes before."""
+        return self.micros - _WIDEST_OFFSET
+
+    @property
+    def latest(self) -> int:
+        """Microseconds since the epoch that no zone's reading comes after."""
+        return self.micros + _WIDEST_OFFSET
+
+
+def microseconds_of(time: datetime) -> int:
+    """Return microseconds since the epoch, for every datetime there is.
+
+    Args:
+        time: One without a zone is in this process's own.
+    """
+    if time.tzinfo is not None:
+        return (time - _EPOCH) // _MICROSECOND
+    try:
+        return (time.astimezone(UTC) - _EPOCH) // _MICROSECOND
+    except (OverflowError, ValueError):  # in UTC it lies outside the years 1 to 9999
+        moved = _CYCLE if time.year == MINYEAR else -_CYCLE
+        return ((time + moved).astimezone(UTC) - _EPOCH - moved) // _MICROSECOND
+
+
+def parse_time(text: str) -> int | LocalTime:
+    """Parse a time as people give it.
+
+    Args:
+        text: Digits are epoch milliseconds; anything else is a timestamp as Spark's CAST reads it
+            or as ISO 8601 has it, with or without a zone.
+
+    Returns:
+        Microseconds since the epoch, or a local time where the text names no zone.
+
+    Raises:
+        ValueError: Neither; the message is what was expected.
+    """
+    text = text.strip()
+    if _MILLIS.fullmatch(text):
+        if len(text) > _MOST_DIGITS + 1 or not INT64_MIN <= int(text) <= INT64_MAX:
+            raise ValueError("epoch milliseconds of 64 bits")
+        return int(text) * MILLISECOND
+    for parse in (_spark_timestamp, _iso_timestamp):
+        time = parse(text)
+        if time is not None:
+            return time
+    raise ValueError(_EXPECTED)
+
+
+def _spark_timestamp(text: str) -> int | LocalTime | None:
+    match = _SPARK_TIMESTAMP.fullmatch(text)
+    if match is None:
+        return None
+    parts = match.groupdict()
+    try:
+        naive = datetime(  # noqa: DTZ001  (a wall-clock time)
+            int(parts["year"]),
+            int(parts["month"]),
+            int(parts["day"] or 1),
+            int(parts["hour"] or 0),
+            int(parts["minute"] or 0),
+            int(parts["second"] or 0),
+            int((parts["fraction"] or "").ljust(6, "0")[:6]),
+        )
+        local = _local_time(text, naive)
+        return local if parts["zone"] is None else local.in_zone(parts["zone"])
+    except ValueError:
+        return None
+
+
+def _iso_timestamp(text: str) -> int | LocalTime | None:
+    if not _ISO_TIMESTAMP.fullmatch(text):
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return _local_time(text, time) if time.tzinfo is None else microseconds_of(time)
+
+
+def _local_time(text: str, naive: datetime) -> LocalTime:
+    return LocalTime(text, microseconds_of(naive.replace(tzinfo=UTC)))
 
 
 def parse_millis(text: str, zone: tzinfo, *, up: bool) -> int:
-    """Read a time as epoch milliseconds.
+    """Parse a time, as :func:`parse_time` does, to epoch milliseconds.
 
     Args:
-        text: Digits are epoch milliseconds; anything else is ISO 8601, such as ``2023-11-14``,
-            ``2023-11-14T22:13:20.5`` or ``2023-11-14T22:13:20+08:00``.
+        text: Epoch milliseconds or a timestamp.
         zone: The time zone of a text that names none.
         up: Whether what is finer than a millisecond is rounded up, as for the earliest time that
             is asked for, or down, as for the latest.
 
-    Returns:
-        Epoch milliseconds.
-
     Raises:
-        ValueError: Neither of the two.
+        ValueError: Neither, with what was expected and what it is.
     """
-    expected = (
-        f"expected epoch milliseconds of 64 bits or an ISO 8601 time such as 2023-11-14T22:13:20, "
-        f"got {text!r}"
-    )
-    if _MILLIS.fullmatch(text):
-        millis = int(text)
-        if not INT64_MIN <= millis <= INT64_MAX:
-            raise ValueError(expected)
-        return millis
     try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(expected) from None
-    if time.tzinfo is None:
-        time = time.replace(tzinfo=zone)
-    return to_milliseconds((time - _EPOCH) // _MICROSECOND, up=up)
+        time = parse_time(text)
+    except ValueError as error:
+        raise ValueError(f"expected {error}, got {text!r}") from None
+    micros = time.in_zone(zone) if isinstance(time, LocalTime) else time
+    return to_milliseconds(micros, up=up)
 
 
 def format_millis(millis: int, zone: tzinfo) -> str:
@@ -57,7 +289,7 @@ def format_millis(millis: int, zone: tzinfo) -> str:
         The text, or ``-`` for a time that no calendar of four-digit years holds.
     """
     try:
-        time = (_EPOCH + millis * _MILLISECOND).astimezone(zone)
+        time = (_EPOCH + millis * _ONE_MILLISECOND).astimezone(zone)
     except OverflowError:
         return "-"
     return time.replace(tzinfo=None).isoformat(" ", "milliseconds")

@@ -22,7 +22,7 @@ from pyspark_rmqindex.filters.filters import NOTHING, Range
 from pyspark_rmqindex.messages.columns import as_timestamps
 from pyspark_rmqindex.schema import arrow_schema, full_schema
 from rmqindex import CorruptIndexError
-from rmqindex.time_units import LAST_MILLISECOND
+from rmqindex.times import LAST_MILLISECOND
 
 TIMES = [1_700_000_000_123, -1, 0]
 

@@ -15,8 +15,8 @@ from pyspark_rmqindex.options.options import (
     read_options,
     wants_pushdown,
 )
-from pyspark_rmqindex.options.times import LocalTime
 from rmqindex import Layout
+from rmqindex.times import LocalTime
 
 
 def test_a_plain_read_has_the_documented_defaults():

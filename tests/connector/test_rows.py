@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 from pyspark_rmqindex.schema import full_schema
 from pyspark_rmqindex.write.input_shapes import BadRowError, InputShape
 from rmqindex import index_key, key_hash
-from rmqindex.time_units import LAST_MILLISECOND
+from rmqindex.times import LAST_MILLISECOND
 
 KEY = "topic STRING, key STRING, phy_offset BIGINT, store_timestamp TIMESTAMP"
 HASH = "key_hash INT, phy_offset BIGINT, store_timestamp BIGINT"

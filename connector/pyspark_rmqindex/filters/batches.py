@@ -11,7 +11,7 @@ from pyspark_rmqindex.files.stores import store_of
 from pyspark_rmqindex.schema import ENTRY_COLUMNS, KEY_COLUMNS, STORE_COLUMN, arrow_schema
 from rmqindex import CorruptIndexError, RmqIndexError
 from rmqindex.layout import BEGIN_TIMESTAMP_OFFSET
-from rmqindex.time_units import LAST_MILLISECOND, to_microseconds
+from rmqindex.times import LAST_MILLISECOND, to_microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -28,9 +28,8 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from pyspark_rmqindex.options.times import microseconds_of
 from rmqindex.layout import INT32_MAX
-from rmqindex.time_units import to_milliseconds
+from rmqindex.times import microseconds_of, to_milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

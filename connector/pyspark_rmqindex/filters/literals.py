@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql.variant_utils import VariantUtils
 
-from pyspark_rmqindex.options.times import microseconds_of
+from rmqindex.times import microseconds_of
 
 __all__ = ["explain_distant_times"]
 

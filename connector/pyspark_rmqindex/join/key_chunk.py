@@ -23,7 +23,7 @@ from pyspark_rmqindex.filters.batches import MAX_ROWS, united
 from pyspark_rmqindex.join.key_hashes import hash_known
 from rmqindex import HashSet
 from rmqindex.layout import INT64_MAX, INT64_MIN
-from rmqindex.time_units import to_milliseconds
+from rmqindex.times import to_milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,8 +17,8 @@ from pyspark_rmqindex.filters.filters import Range, Wanted
 from pyspark_rmqindex.join.cost import STRATEGIES, Strategy, crossover, lookup_cost
 from pyspark_rmqindex.join.key_chunk import KeyColumns
 from pyspark_rmqindex.join.task import HOWS, How, LookupTask
-from pyspark_rmqindex.options.bounds import planned_bound
 from pyspark_rmqindex.options.options import AUTO, option_text, read_options
+from pyspark_rmqindex.options.times import planned_bound
 from pyspark_rmqindex.scan.plan_log import log_plan
 from pyspark_rmqindex.scan.planning import prune
 from pyspark_rmqindex.scan.reader import with_logs

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pyspark_rmqindex.messages.ids import decode_uniq_keys
 from rmqindex import COMMITLOG_SCHEMA, RmqIndexError, decompress_bodies, decompress_body
 from rmqindex.record import MAX_BODY_SIZE, BadInnerBatchError, UnpackedSizeError, member_keys
-from rmqindex.time_units import to_microseconds
+from rmqindex.times import to_microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_rmqindex.options.times import microseconds_of
 from rmqindex.record import host_text
-from rmqindex.time_units import to_microseconds, to_milliseconds
+from rmqindex.times import microseconds_of, to_microseconds, to_milliseconds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

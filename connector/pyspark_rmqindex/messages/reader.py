@@ -15,13 +15,13 @@ from pyspark_rmqindex.files.stores import logs_of
 from pyspark_rmqindex.filters.batches import check_not_null, keep
 from pyspark_rmqindex.filters.filters import Range
 from pyspark_rmqindex.messages.columns import Messages, in_halves, log_columns
-from pyspark_rmqindex.options.bounds import LocalBound, planned_bound, task_bound
 from pyspark_rmqindex.options.reaching import reaching_s3
+from pyspark_rmqindex.options.times import LocalBound, planned_bound, task_bound
 from pyspark_rmqindex.schema import STORE_COLUMN, arrow_schema
 from rmqindex import CommitLog
 from rmqindex.commitlog import marked_file
 from rmqindex.storage import iterated_with
-from rmqindex.store import zone_of
+from rmqindex.times import zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

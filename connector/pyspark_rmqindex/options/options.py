@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark_rmqindex.options.reaching import s3_settings_of
-from pyspark_rmqindex.options.times import LocalTime, parse_time
 from rmqindex import Layout
 from rmqindex.layout import INT32_MAX
 from rmqindex.record import MAX_BODY_SIZE
 from rmqindex.storage import S3Settings, check_no_secret
-from rmqindex.store import has_pattern, zone_of
+from rmqindex.store import has_pattern
+from rmqindex.times import LocalTime, parse_time, zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -300,7 +300,8 @@ OPTIONS: tuple[Option, ...] = (
         _time,
         _ALL_READS,
         "Only entries, or messages, stored at this time or later. Digits are epoch milliseconds; "
-        "anything else is a timestamp as Spark's CAST reads it, in the session's time zone.",
+        "anything else is a timestamp as Spark's CAST reads it or as ISO 8601 has it, in the "
+        "session's time zone unless it names one. The command line takes the same.",
         default_doc="no lower bound",
     ),
     Option(

@@ -26,9 +26,9 @@ from pyspark_rmqindex.filters.filters import (
     filter_text,
     filters_to_wanted,
 )
-from pyspark_rmqindex.options.bounds import EXECUTION_ID, LocalBound, planned_bound, task_bound
 from pyspark_rmqindex.options.options import AUTO
 from pyspark_rmqindex.options.reaching import reaching_s3
+from pyspark_rmqindex.options.times import EXECUTION_ID, LocalBound, planned_bound, task_bound
 from pyspark_rmqindex.scan.partitions import IndexPartition, Query
 from pyspark_rmqindex.scan.plan_log import ScanPlan, log_plan, record_plan
 from pyspark_rmqindex.scan.planning import Packing, apportion, matching_pairs, prune
@@ -39,7 +39,7 @@ from rmqindex import index_key_hashes
 from rmqindex.commitlog import PlannedLog
 from rmqindex.keys import is_utf8
 from rmqindex.storage import iterated_with
-from rmqindex.time_units import to_milliseconds
+from rmqindex.times import to_milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -25,11 +25,10 @@ from pyspark.sql.udtf import AnalyzeResult
 from pyspark_rmqindex.files.listing import list_slices
 from pyspark_rmqindex.filters.filters import Range
 from pyspark_rmqindex.options.options import AUTO, OPTIONS, option_text, read_options
-from pyspark_rmqindex.options.times import microseconds_of
 from pyspark_rmqindex.scan.reader import with_logs
 from pyspark_rmqindex.schema import full_schema
 from rmqindex.storage import using
-from rmqindex.time_units import to_milliseconds
+from rmqindex.times import microseconds_of, to_milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

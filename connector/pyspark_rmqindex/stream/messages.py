@@ -25,8 +25,8 @@ from pyspark_rmqindex.messages.reader import (
     MessageReader,
     planned_partitions,
 )
-from pyspark_rmqindex.options.bounds import planned_bound
 from pyspark_rmqindex.options.reaching import reaching_s3
+from pyspark_rmqindex.options.times import planned_bound
 from pyspark_rmqindex.scan.plan_log import log_warning
 from rmqindex import CommitLog, RmqIndexError
 from rmqindex.commitlog import LastRecord, ends_with, follow

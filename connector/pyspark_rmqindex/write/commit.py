@@ -14,7 +14,8 @@ import numpy as np
 from pyspark_rmqindex.write.file_plans import BuiltFile, build_file, plan_append, plan_files
 from pyspark_rmqindex.write.sorted_runs import RunSet
 from rmqindex import RmqIndexError
-from rmqindex.store import ensure_not_live, next_names, raise_checkpoint, zone_of
+from rmqindex.store import ensure_not_live, next_names, raise_checkpoint
+from rmqindex.times import zone_of
 from rmqindex.transaction import RemoteStaging
 
 if TYPE_CHECKING:

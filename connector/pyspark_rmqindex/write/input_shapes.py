@@ -32,7 +32,7 @@ from pyspark_rmqindex.schema import (
 from rmqindex import expand_messages, index_key_hashes
 from rmqindex.keys import bytes_at, not_utf8
 from rmqindex.layout import INT32_MAX, INT64_MAX
-from rmqindex.time_units import LAST_MILLISECOND, to_milliseconds
+from rmqindex.times import LAST_MILLISECOND, to_milliseconds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

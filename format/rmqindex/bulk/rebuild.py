@@ -23,8 +23,8 @@ from rmqindex.keys.messages import expand_messages
 from rmqindex.layout import FIRST_POSITION
 from rmqindex.store.contents import ensure_writable
 from rmqindex.store.cover import raise_checkpoint
-from rmqindex.store.names import zone_of
 from rmqindex.store.snapshot import Snapshot
+from rmqindex.times import zone_of
 from rmqindex.transaction.journal import Staging
 from rmqindex.transaction.owner import Owner
 

@@ -26,9 +26,9 @@ from rmqindex.storage.location import is_remote
 from rmqindex.store.checkpoint import CHECKPOINT_NAME
 from rmqindex.store.contents import ensure_writable
 from rmqindex.store.cover import raise_checkpoint
-from rmqindex.store.names import zone_of
 from rmqindex.store.paths import list_index_files, resolve
 from rmqindex.store.snapshot import Snapshot
+from rmqindex.times import zone_of
 from rmqindex.transaction.journal import Staging
 from rmqindex.transaction.owner import Owner
 

@@ -14,8 +14,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.output.visible import visible
-from rmqindex.store.names import zone_of
-from rmqindex.times import parse_millis
+from rmqindex.times import parse_millis, zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -129,7 +128,8 @@ BeginOption = Annotated[
     typer.Option(
         "--begin",
         metavar="TIME",
-        help="Stored at this time or later: epoch milliseconds or ISO 8601.",
+        help="Stored at this time or later: epoch milliseconds, or a timestamp such as "
+        "2023-11-14T22:13.",
     ),
 ]
 EndOption = Annotated[

@@ -22,9 +22,10 @@ from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, FIRST_POSITION, INT64_MA
 from rmqindex.storage.location import is_remote, local_path
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
 from rmqindex.store.contents import ensure_writable
-from rmqindex.store.names import next_names, zone_of
+from rmqindex.store.names import next_names
 from rmqindex.store.paths import index_entries, resolve
 from rmqindex.store.planned_index import layout_of_fullest, read_listed
+from rmqindex.times import zone_of
 from rmqindex.transaction.journal import Staging, staging_root
 from rmqindex.transaction.owner import Owner
 

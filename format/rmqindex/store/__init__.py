@@ -4,7 +4,7 @@ from rmqindex.store.checkpoint import StoreCheckpoint
 from rmqindex.store.contents import dledger_data, refuse_rocksdb_index, refuse_target
 from rmqindex.store.cover import cover_index, ensure_coverable, raise_checkpoint
 from rmqindex.store.live_store import ensure_not_live
-from rmqindex.store.names import next_names, zone_of
+from rmqindex.store.names import next_names
 from rmqindex.store.paths import index_files, is_index_name, list_index_files, resolve
 from rmqindex.store.patterns import (
     Hit,
@@ -39,5 +39,4 @@ __all__ = [
     "refuse_target",
     "resolve",
     "sample_store",
-    "zone_of",
 ]

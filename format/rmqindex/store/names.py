@@ -8,15 +8,12 @@ not after the present moment, when the broker's own next file may be made.
 from __future__ import annotations
 
 import bisect
-import re
 import time
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from typing import overload
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from rmqindex.errors import RmqIndexError
 
-__all__ = ["next_names", "timestamp_name", "zone_of"]
+__all__ = ["next_names", "timestamp_name"]
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (local times are counted as if they were UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -24,53 +21,6 @@ _FIRST_LOCAL = (datetime.min - _EPOCH) // _MILLISECOND  # noqa: DTZ901
 _LAST_LOCAL = (datetime.max - _EPOCH) // _MILLISECOND  # noqa: DTZ901
 # How long to wait for the clock to pass the last name: a few files may be made in one millisecond.
 _PATIENCE_MS = 1000
-_OFFSET_ID = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?")
-
-
-@overload
-def zone_of(name: str | tzinfo) -> tzinfo: ...
-
-
-@overload
-def zone_of(name: None) -> None: ...
-
-
-@overload
-def zone_of(name: str | tzinfo | None) -> tzinfo | None: ...
-
-
-def zone_of(name: str | tzinfo | None) -> tzinfo | None:
-    """Return a time zone by a name that Java or Python knows.
-
-    Args:
-        name: A name of the time zone database such as ``Asia/Shanghai``, an offset such as
-            ``+08:00`` or ``GMT+8``, a ``tzinfo``, or ``None`` for the system's zone.
-
-    Returns:
-        The zone; ``None`` stands for the system's.
-
-    Raises:
-        ValueError: No such zone.
-    """
-    if name is None or isinstance(name, tzinfo):
-        return name
-    if name in {"Z", "z", "UTC", "GMT", "UT"}:
-        return UTC
-    offset = _OFFSET_ID.fullmatch(name)
-    if offset:
-        sign, hours, minutes = offset.groups()
-        delta = timedelta(hours=int(hours), minutes=int(minutes or 0))
-        if delta < timedelta(hours=24):
-            return timezone(-delta if sign == "-" else delta)
-    else:
-        try:
-            return ZoneInfo(name)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            pass
-    raise ValueError(
-        f"time zone: expected a name such as 'Asia/Shanghai' or an offset such as '+08:00', "
-        f"got {name!r}"
-    )
 
 
 def timestamp_name(timestamp: int, zone: tzinfo | None = None) -> str:

@@ -10,7 +10,7 @@ from pyspark_rmqindex.options.options import (
     wants_pushdown,
 )
 from pyspark_rmqindex.options.stream import message_stream_options, stream_options
-from pyspark_rmqindex.options.times import LocalTime
+from rmqindex.times import LocalTime
 
 from ..outcome import outcome
 
