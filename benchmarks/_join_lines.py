@@ -15,7 +15,7 @@ from pyspark_rmqindex import lookup
 from pyspark_rmqindex.files.listing import list_slices
 from pyspark_rmqindex.join.cost import crossover as estimated_crossover
 from pyspark_rmqindex.join.cost import is_scanned
-from pyspark_rmqindex.options.options import read_options
+from pyspark_rmqindex.options import read_options
 from rmqindex import HashSet, IndexFile
 
 if TYPE_CHECKING:

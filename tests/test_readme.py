@@ -40,7 +40,7 @@ def test_the_two_commands_are_targets_of_the_makefile():
 
 def test_options_in_the_readme_exist():
     """Each name in the table of options is an option of the data source."""
-    from pyspark_rmqindex.options.options import OPTIONS
+    from pyspark_rmqindex.options import OPTIONS
 
     table = README.read_text().split("## Options")[1].split("## Limits")[0]
     names = [

@@ -9,14 +9,14 @@ from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
 
 import spectext
-from pyspark_rmqindex.options.options import OPTIONS
+from pyspark_rmqindex.options import OPTIONS, scopes_of
 from requirement_links import link
 from rmqindex import AUDIT_RULES, EXPLAIN_REASONS
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-    from pyspark_rmqindex.options.options import Option
+    from pyspark_rmqindex.options import Option
 
 _SCOPES = {
     "read": "`load`",
@@ -35,9 +35,9 @@ def options_text() -> str:
 
 
 def _item(option: Option) -> str:
-    default = f"`{option.default}`" if option.default is not None else option.default_doc
-    scopes = ", ".join(text for scope, text in _SCOPES.items() if scope in option.scopes)
-    facts = f"*{option.type}*, for {scopes}" + (f"; default: {default}" if default else "")
+    default = option.default_doc or (f"`{option.default}`" if option.default is not None else "")
+    scopes = ", ".join(_SCOPES[scope] for scope in scopes_of(option))
+    facts = f"*{option.kind.words}*, for {scopes}" + (f"; default: {default}" if default else "")
     return f"[`{option.name}`]{{#option-{_anchor(option)}}}\n: {option.doc}\n\n  {facts}\n"
 
 

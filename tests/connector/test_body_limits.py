@@ -12,7 +12,7 @@ import pytest
 from commitlog_encoder import Message
 from pyspark_rmqindex.messages import columns as columns_module
 from pyspark_rmqindex.messages.columns import Messages, ensure_fits, in_halves, log_columns
-from pyspark_rmqindex.options.options import message_options, read_options
+from pyspark_rmqindex.options import message_options, read_options
 from rmqindex import CommitLog, RmqIndexError
 from rmqindex.record.bodies import UnpackedSizeError
 

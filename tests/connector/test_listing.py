@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_rmqindex.files import listing as listing_module
 from pyspark_rmqindex.files.listing import list_files, list_slices, open_slice
-from pyspark_rmqindex.options.options import read_options
+from pyspark_rmqindex.options import read_options
 from pyspark_rmqindex.stream import listing as stream_listing
 from rmqindex import IndexFileWriter, Layout, RmqIndexError
 from rmqindex.storage import filesystem, steady

@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 
 from pyspark_rmqindex import lookup, table
 from pyspark_rmqindex.join.lookup import _list, _listed
-from pyspark_rmqindex.options.options import read_options
+from pyspark_rmqindex.options import read_options
 from rmqindex import IndexFileWriter, Layout, RmqIndexError
 
 ENTRY_COLUMNS = [

@@ -14,8 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from commitlog_encoder import Message
 from live_broker import LiveLog, follow, started
 from pyspark_rmqindex.messages.reader import MessageReader
-from pyspark_rmqindex.options.options import message_options
-from pyspark_rmqindex.options.stream import message_schema_options, message_stream_options
+from pyspark_rmqindex.options import message_options, message_schema_options, message_stream_options
 from pyspark_rmqindex.schema import message_schema
 from pyspark_rmqindex.stream.messages import MessageStreamReader
 from replacements import REPLACEMENTS, make_store
@@ -28,7 +27,7 @@ FILE_SIZE = 4096
 def open_stream(path, **options):
     """Return the reader of a stream, as a process of Spark makes it."""
     checked = message_stream_options({"path": str(path), **options})
-    return MessageStreamReader(checked, message_schema(store=checked.read.has_store))
+    return MessageStreamReader(checked, message_schema(store=checked.has_store))
 
 
 def offsets_between(reader, start, end):

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import datetime as dt
+import pickle
 from pathlib import Path
 
 import pytest
 
-from pyspark_rmqindex.options.options import (
+from pyspark_rmqindex.options import (
     OPTIONS,
+    MessageOptions,
+    MessageStreamOptions,
+    QueueOptions,
+    ReadOptions,
+    StreamOptions,
+    WriteOptions,
     message_options,
+    message_stream_options,
     option_text,
     parse_options,
+    queue_options,
     read_options,
+    scopes_of,
+    stream_options,
     wants_pushdown,
 )
 from rmqindex import Layout
@@ -202,13 +213,66 @@ def test_every_option_is_documented():
     """The documentation is generated from this table: each row has a text and a default."""
     for option in OPTIONS:
         assert option.doc.endswith("."), option.name
-        assert option.type, option.name
+        assert option.kind.words, option.name
         if option.default is not None:
-            option.parse(option.default)
+            option.kind.parse(option.default)
     assert len({option.name.lower() for option in OPTIONS}) == len(OPTIONS)
 
 
 def test_an_option_of_another_scope_says_where_it_belongs():
     """An option for reading is not silently ignored by a write."""
     with pytest.raises(ValueError, match="option 'pathGlobFilter': only for reading"):
-        parse_options({"path": "/d", "pathGlobFilter": "*"}, "write")
+        parse_options(WriteOptions, {"path": "/d", "pathGlobFilter": "*"}, "write")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("path", "/log/a,s3://KEY:SECRET@b/a"),
+        ("paths", "s3://KEY:SECRET@b/a"),
+        ("paths", '["/a", "s3://KEY:SECRET@b/a"]'),
+        ("commitLog", "/log/a,s3://KEY:SECRET@b/a"),
+    ],
+)
+def test_keys_in_a_path_are_refused_and_not_shown(name, text):
+    """Behind a comma, and in a text that is no list, too."""
+    with pytest.raises(ValueError, match=r"another text|\*\*\*") as caught:
+        read_options({"path": "/d", name: text})
+    assert "SECRET" not in str(caught.value)
+
+
+OPTIONS_OF = {
+    "read": (ReadOptions, read_options),
+    "table": (ReadOptions, lambda raw: read_options({**raw, "pushdown": "true"})),
+    "write": (WriteOptions, lambda raw: parse_options(WriteOptions, raw, "write")),
+    "messages": (MessageOptions, message_options),
+    "queues": (QueueOptions, queue_options),
+    "stream": (StreamOptions, stream_options),
+    "message_stream": (MessageStreamOptions, message_stream_options),
+}
+
+
+@pytest.mark.parametrize("scope", OPTIONS_OF)
+def test_options_travel_to_tasks(scope):
+    """They are pickled with readers and writers, hold nothing but fields, and never show keys."""
+    options, parse = OPTIONS_OF[scope]
+    checked = parse({"path": "/d", "fs.s3a.secret.key": "SECRET"})
+    assert type(checked) is options
+    assert pickle.loads(pickle.dumps(checked)) == checked
+    assert checked.s3.secret_key == "SECRET"
+    assert "SECRET" not in repr(checked)
+    assert not hasattr(checked, "__dict__")
+
+
+@pytest.mark.parametrize("scope", OPTIONS_OF)
+def test_what_is_listed_as_known_is_what_is_taken(scope):
+    """The unknown-option error, the documentation and the parser have one source."""
+    _, parse = OPTIONS_OF[scope]
+    with pytest.raises(ValueError, match="option 'nonesuch': unknown") as caught:
+        parse({"path": "/d", "nonesuch": "1"})
+    listed = str(caught.value).partition("Known here: ")[2].split(", ")
+    assert listed == sorted(option.name for option in OPTIONS if scope in scopes_of(option))
+    for option in OPTIONS:
+        if option.name not in listed and option.name != "pushdown":
+            with pytest.raises(ValueError, match=f"option '{option.name}': (only|not) "):
+                parse({"path": "/d", option.name: "1"})

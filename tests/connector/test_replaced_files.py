@@ -24,8 +24,7 @@ from pyspark_rmqindex.files.listing import list_slices
 from pyspark_rmqindex.filters.filters import EVERYTHING
 from pyspark_rmqindex.join.key_chunk import KeyColumns
 from pyspark_rmqindex.join.task import LookupTask
-from pyspark_rmqindex.options.options import read_options
-from pyspark_rmqindex.options.stream import stream_options
+from pyspark_rmqindex.options import read_options, stream_options
 from pyspark_rmqindex.schema import full_schema
 from pyspark_rmqindex.sql.key_finder import KeyFinder
 from pyspark_rmqindex.stream.entries import IndexStreamReader

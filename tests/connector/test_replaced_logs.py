@@ -23,7 +23,7 @@ from pyspark_rmqindex.filters.filters import EVERYTHING
 from pyspark_rmqindex.join.key_chunk import KeyColumns
 from pyspark_rmqindex.join.lookup import _list, _list_in_task
 from pyspark_rmqindex.join.task import LookupTask
-from pyspark_rmqindex.options.options import read_options
+from pyspark_rmqindex.options import read_options
 from pyspark_rmqindex.scan.pushdown import create_state
 from pyspark_rmqindex.scan.reader import PushdownReader
 from pyspark_rmqindex.scan.verification import Verifier

@@ -8,8 +8,14 @@ import re
 import pytest
 
 from pyspark_rmqindex import last_plan, lookup, register, table, write_index
-from pyspark_rmqindex.options.options import OPTIONS, message_options, queue_options, read_options
-from pyspark_rmqindex.options.stream import message_stream_options, stream_options
+from pyspark_rmqindex.options import (
+    OPTIONS,
+    message_options,
+    message_stream_options,
+    queue_options,
+    read_options,
+    stream_options,
+)
 from rmqindex.storage.s3 import S3Settings
 from s3_server import ACCESS_KEY, BUCKET, SECRETS
 

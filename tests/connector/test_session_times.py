@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_rmqindex.options.options import read_options
-from pyspark_rmqindex.options.times import planned_bound, system_zone
+from pyspark_rmqindex.options import planned_bound, read_options, system_zone
 from rmqindex.layout import INT64_MAX, INT64_MIN
 from rmqindex.times import parse_time
 

@@ -10,7 +10,7 @@ from tests.store_kinds import KINDS, bytes_of, copy_store, told, units_of
 
 from pyspark_rmqindex import lookup, table
 from pyspark_rmqindex.files.listing import list_files, list_slices
-from pyspark_rmqindex.options.options import read_options
+from pyspark_rmqindex.options import read_options
 from pyspark_rmqindex.scan.reader import with_logs
 from pyspark_rmqindex.source.index import DefaultSource
 from pyspark_rmqindex.source.messages import MessageSource

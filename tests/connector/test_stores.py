@@ -20,7 +20,7 @@ from pyspark_rmqindex.files.stores import (
     store_of_log,
 )
 from pyspark_rmqindex.messages.reader import MessageReader
-from pyspark_rmqindex.options.options import message_options, read_options
+from pyspark_rmqindex.options import message_options, read_options
 from rmqindex import RmqIndexError, sample_store
 
 ENTRIES_A, MESSAGES_A = 959, 430

@@ -12,8 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles, Rea
 from pyspark.sql.types import StructType
 
 from live_broker import LiveIndex, follow, started
-from pyspark_rmqindex.options.options import read_options
-from pyspark_rmqindex.options.stream import schema_options, stream_options
+from pyspark_rmqindex.options import read_options, schema_options, stream_options
 from pyspark_rmqindex.scan.reader import IndexReader
 from pyspark_rmqindex.schema import full_schema
 from pyspark_rmqindex.source.index import DefaultSource
@@ -30,9 +29,7 @@ TIME = 1_700_000_000_000
 def open_stream(path, **options):
     """Return the reader of a stream, as a process of Spark makes it."""
     checked = stream_options({"path": str(path), **options})
-    schema = full_schema(
-        keys=checked.read.has_keys, log=checked.read.has_log, store=checked.read.has_store
-    )
+    schema = full_schema(keys=checked.has_keys, log=checked.has_log, store=checked.has_store)
     return IndexStreamReader(checked, schema)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import pyspark_rmqindex
 import rmqindex
-from pyspark_rmqindex.options.options import OPTIONS
+from pyspark_rmqindex.options import OPTIONS
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructType
 
-from pyspark_rmqindex.options.options import option_text
+from pyspark_rmqindex.options import option_text
 from pyspark_rmqindex.scan.plan_log import ScanPlan, plan_from_schema
 from pyspark_rmqindex.source.catalog import relation_options
 

@@ -35,7 +35,7 @@ from rmqindex.transaction import directory_entries, effective_listing, entries_o
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pyspark_rmqindex.options.options import ReadOptions
+    from pyspark_rmqindex.options import ReadOptions
 
 __all__ = ["FoundFile", "Listing", "list_files", "list_slices", "open_slice"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from pyspark_rmqindex.options.options import AUTO
+from pyspark_rmqindex.options import AUTO
 from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER, MULTI_PATH_SPLITTER
 from rmqindex.storage import is_remote, local_path
 from rmqindex.store import dledger_data

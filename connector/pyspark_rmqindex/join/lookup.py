@@ -17,8 +17,7 @@ from pyspark_rmqindex.filters.filters import Range, Wanted
 from pyspark_rmqindex.join.cost import STRATEGIES, Strategy, crossover, lookup_cost
 from pyspark_rmqindex.join.key_chunk import KeyColumns
 from pyspark_rmqindex.join.task import HOWS, How, LookupTask
-from pyspark_rmqindex.options.options import AUTO, option_text, read_options
-from pyspark_rmqindex.options.times import planned_bound
+from pyspark_rmqindex.options import AUTO, option_text, planned_bound, read_options
 from pyspark_rmqindex.scan.plan_log import log_plan
 from pyspark_rmqindex.scan.planning import prune
 from pyspark_rmqindex.scan.reader import with_logs
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from pyspark_rmqindex.options.options import ReadOptions
+    from pyspark_rmqindex.options import ReadOptions
 
 __all__ = ["lookup"]
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_rmqindex.files.slices import FileSlice
-    from pyspark_rmqindex.options.options import ReadOptions
+    from pyspark_rmqindex.options import ReadOptions
     from rmqindex import IndexFile
 
 __all__ = ["HOWS", "How", "LookupTask"]

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_rmqindex.files.planned import as_planned
 from pyspark_rmqindex.filters.batches import check_not_null
-from pyspark_rmqindex.options.reaching import reaching_s3
+from pyspark_rmqindex.options import with_s3_settings
 from pyspark_rmqindex.schema import arrow_schema
 from rmqindex import ConsumeQueue
 from rmqindex.consumequeue import marked_queue_file, read_units
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from pyspark_rmqindex.options.options import QueueOptions
+    from pyspark_rmqindex.options import QueueOptions
     from rmqindex.consumequeue import QueueFile
 
 __all__ = ["QueuePartition", "QueueReader"]
@@ -69,7 +69,7 @@ class QueueReader(DataSourceReader):
         self._s3 = options.s3
         self._schema = schema
 
-    @reaching_s3
+    @with_s3_settings
     def partitions(self) -> Sequence[InputPartition]:
         """Find the files and divide the work.
 

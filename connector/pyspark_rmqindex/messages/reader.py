@@ -15,8 +15,7 @@ from pyspark_rmqindex.files.stores import logs_of
 from pyspark_rmqindex.filters.batches import check_not_null, keep
 from pyspark_rmqindex.filters.filters import Range
 from pyspark_rmqindex.messages.columns import Messages, in_halves, log_columns
-from pyspark_rmqindex.options.reaching import reaching_s3
-from pyspark_rmqindex.options.times import LocalBound, planned_bound, task_bound
+from pyspark_rmqindex.options import LocalBound, planned_bound, task_bound, with_s3_settings
 from pyspark_rmqindex.schema import STORE_COLUMN, arrow_schema
 from rmqindex import CommitLog
 from rmqindex.commitlog import marked_file
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from pyspark_rmqindex.options.options import MessageOptions
+    from pyspark_rmqindex.options import MessageOptions
     from rmqindex import LogFile
 
 __all__ = ["LogPart", "MessagePartition", "MessageReader", "planned_partitions"]
@@ -88,7 +87,7 @@ class MessageReader(DataSourceReader):
         self._s3 = options.s3
         self._schema = schema
 
-    @reaching_s3
+    @with_s3_settings
     def partitions(self) -> Sequence[InputPartition]:
         """Find the files and divide the work.
 

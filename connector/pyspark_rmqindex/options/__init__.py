@@ -1,1 +1,66 @@
-"""Options of loads, writes and streams: parsed, checked, and placed in time."""
+"""The options of loads, writes and streams.
+
+Each option is said once: as a field of a frozen dataclass that carries its name, parser, default
+and doc (:mod:`.declare`), from which values, errors and the documentation are made.
+What Spark passes becomes one of those dataclasses, or a ``ValueError`` that names the option.
+"""
+
+from pyspark_rmqindex.options.declare import Option, Scope
+from pyspark_rmqindex.options.kinds import AUTO
+from pyspark_rmqindex.options.messages import MessageOptions, QueueOptions
+from pyspark_rmqindex.options.parse import (
+    OPTIONS,
+    message_options,
+    message_schema_options,
+    message_stream_options,
+    option_text,
+    parse_options,
+    queue_options,
+    read_options,
+    schema_options,
+    scopes_of,
+    stream_options,
+    wants_pushdown,
+)
+from pyspark_rmqindex.options.read import ReadOptions, Unverified
+from pyspark_rmqindex.options.storage import with_s3_settings
+from pyspark_rmqindex.options.stream import MessageStreamOptions, StreamOptions
+from pyspark_rmqindex.options.times import (
+    EXECUTION_ID,
+    LocalBound,
+    planned_bound,
+    system_zone,
+    task_bound,
+)
+from pyspark_rmqindex.options.write import WriteOptions
+
+__all__ = [
+    "AUTO",
+    "EXECUTION_ID",
+    "OPTIONS",
+    "LocalBound",
+    "MessageOptions",
+    "MessageStreamOptions",
+    "Option",
+    "QueueOptions",
+    "ReadOptions",
+    "Scope",
+    "StreamOptions",
+    "Unverified",
+    "WriteOptions",
+    "message_options",
+    "message_schema_options",
+    "message_stream_options",
+    "option_text",
+    "parse_options",
+    "planned_bound",
+    "queue_options",
+    "read_options",
+    "schema_options",
+    "scopes_of",
+    "stream_options",
+    "system_zone",
+    "task_bound",
+    "wants_pushdown",
+    "with_s3_settings",
+]

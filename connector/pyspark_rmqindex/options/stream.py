@@ -1,134 +1,88 @@
-"""The options of streams, checked."""
+"""The options of streams."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
-from pyspark_rmqindex.options.options import (
-    OPTIONS,
-    message_options,
-    message_options_of,
-    parse_options,
-    read_options,
-    read_options_of,
-)
+from pyspark_rmqindex.options.declare import option
+from pyspark_rmqindex.options.kinds import BOOLEAN, POSITION, SIZE, integer
+from pyspark_rmqindex.options.messages import MessageOptions
+from pyspark_rmqindex.options.read import ReadOptions
+from rmqindex.layout import INT32_MAX, INT64_MAX
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark_rmqindex.options.options import MessageOptions, ReadOptions
-
-__all__ = [
-    "MessageStreamOptions",
-    "StreamOptions",
-    "message_schema_options",
-    "message_stream_options",
-    "schema_options",
-    "stream_options",
-]
-
-_STREAM_SCOPES = frozenset({"stream", "message_stream"})
-_ONLY_STREAMS = frozenset(
-    option.name.lower() for option in OPTIONS if option.scopes <= _STREAM_SCOPES
-)
+__all__ = ["MessageStreamOptions", "StreamOptions"]
 
 
-@dataclass(frozen=True, slots=True)
-class StreamOptions:
-    """The options of a stream of entries, checked.
+@dataclass(frozen=True, kw_only=True)
+class _FollowOptions:
+    """Where a stream begins, and what it does about losses."""
 
-    Attributes:
-        read: What a read has as well.
-        starting_position: Where a new stream begins.
-        fail_on_data_loss: Whether lost entries are an error.
-        max_entries: Entries a batch holds at most; None for all.
-        max_files: Files a batch is read from at most; None for all.
-    """
+    __slots__ = ()
 
-    read: ReadOptions
-    starting_position: Literal["earliest", "latest"]
-    fail_on_data_loss: bool
-    max_entries: int | None
-    max_files: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class MessageStreamOptions:
-    """The options of a stream of messages, checked.
-
-    Attributes:
-        read: What a read has as well.
-        starting_position: Where a new stream begins; an offset is in bytes.
-        fail_on_data_loss: Whether lost messages are an error.
-        max_messages: Messages a batch holds at most, of each store; None for all.
-        max_bytes: Bytes of the log a batch holds at most, of each store; None for all.
-    """
-
-    read: MessageOptions
-    starting_position: Literal["earliest", "latest"] | int
-    fail_on_data_loss: bool
-    max_messages: int | None
-    max_bytes: int | None
-
-
-def stream_options(raw: Mapping[str, str]) -> StreamOptions:
-    """Parse and check the options of a stream of entries.
-
-    Raises:
-        ValueError: An unknown option, a bad value, or options that do not go together.
-    """
-    values = parse_options(raw, "stream")
-    position: Any = values["startingPosition"]
-    if position not in {"earliest", "latest"}:
-        raise ValueError(
-            f"option 'startingPosition': expected earliest or latest for the format rmqindex, got "
-            f"{position}"
-        )
-    return StreamOptions(
-        read=read_options_of(values),
-        starting_position=position,
-        fail_on_data_loss=values["failOnDataLoss"],
-        max_entries=values["maxEntriesPerTrigger"],
-        max_files=values["maxFilesPerTrigger"],
+    starting_position: Literal["earliest", "latest"] | int = option(
+        "startingPosition",
+        POSITION,
+        "Where a new stream begins: at the oldest entry or message, or behind the newest. For "
+        "`rmqcommitlog` also at an offset, bytes, where a message starts. A stream that has a "
+        "checkpoint goes on where it was.",
+        default="earliest",
+    )
+    fail_on_data_loss: bool = option(
+        "failOnDataLoss",
+        BOOLEAN,
+        "What happens when files that were not read to their end expired or were replaced: `true` "
+        "fails the stream with an error that names what is lost; `false` goes on with what is "
+        "there, and writes the same as a warning to the driver's standard error.",
+        default="true",
     )
 
 
-def message_stream_options(raw: Mapping[str, str]) -> MessageStreamOptions:
-    """Parse and check the options of a stream of messages.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOptions(_FollowOptions, ReadOptions):
+    """How a stream of entries is read."""
 
-    Raises:
-        ValueError: An unknown option or a bad value.
-    """
-    values = parse_options(raw, "message_stream")
-    return MessageStreamOptions(
-        read=message_options_of(values),
-        starting_position=values["startingPosition"],
-        fail_on_data_loss=values["failOnDataLoss"],
-        max_messages=values["maxMessagesPerTrigger"],
-        max_bytes=values["maxBytesPerTrigger"],
+    max_entries: int | None = option(
+        "maxEntriesPerTrigger",
+        integer(1, INT64_MAX),
+        "How many entries a batch of a stream holds at most, over all stores together.",
+        default_doc="all that are there",
+    )
+    max_files: int | None = option(
+        "maxFilesPerTrigger",
+        integer(1, INT32_MAX),
+        "From how many files a batch of a stream reads at most, over all stores together.",
+        default_doc="all that are there",
     )
 
+    def __post_init__(self) -> None:
+        """Check what goes together.
 
-def schema_options(raw: Mapping[str, str]) -> ReadOptions:
-    """Return the options by which the columns are known.
-
-    Spark asks for the columns before it says whether it wants a stream.
-
-    Raises:
-        ValueError: As :func:`stream_options` and :func:`read_options`.
-    """
-    return stream_options(raw).read if _is_stream(raw) else read_options(raw)
-
-
-def message_schema_options(raw: Mapping[str, str]) -> MessageOptions:
-    """Return the options by which the columns of messages are known; see :func:`schema_options`.
-
-    Raises:
-        ValueError: As :func:`message_stream_options` and :func:`message_options`.
-    """
-    return message_stream_options(raw).read if _is_stream(raw) else message_options(raw)
+        Raises:
+            ValueError: Some of them do not, or an offset is given, which only a log has.
+        """
+        if self.starting_position not in {"earliest", "latest"}:
+            raise ValueError(
+                f"option 'startingPosition': expected earliest or latest for the format rmqindex, "
+                f"got {self.starting_position}"
+            )
+        ReadOptions.__post_init__(self)
 
 
-def _is_stream(raw: Mapping[str, str]) -> bool:
-    return any(name.lower() in _ONLY_STREAMS for name in raw)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageStreamOptions(_FollowOptions, MessageOptions):
+    """How a stream of messages is read."""
+
+    max_messages: int | None = option(
+        "maxMessagesPerTrigger",
+        integer(1, INT64_MAX),
+        "How many messages a batch of a stream holds at most, in each store.",
+        default_doc="all that are there",
+    )
+    max_bytes: int | None = option(
+        "maxBytesPerTrigger",
+        SIZE,
+        "How many bytes of the CommitLog a batch of a stream holds at most, in each store; at "
+        "least one message.",
+        default_doc="all that are there",
+    )

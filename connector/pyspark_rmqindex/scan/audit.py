@@ -12,8 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark_rmqindex.files.logs import absolute_log
 from pyspark_rmqindex.files.planned import as_planned
 from pyspark_rmqindex.filters.batches import check_not_null
-from pyspark_rmqindex.options.options import AUTO
-from pyspark_rmqindex.options.reaching import reaching_s3
+from pyspark_rmqindex.options import AUTO, with_s3_settings
 from pyspark_rmqindex.schema import arrow_schema
 from rmqindex import CommitLog, RmqIndexError
 from rmqindex.audit import plan_audit, run_audit
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-    from pyspark_rmqindex.options.options import ReadOptions
+    from pyspark_rmqindex.options import ReadOptions
     from rmqindex.audit import AuditUnit, StoreUnit
 
 __all__ = ["AuditPartition", "AuditReader"]
@@ -58,7 +57,7 @@ class AuditReader(DataSourceReader):
         self._s3 = options.s3
         self._schema = schema
 
-    @reaching_s3
+    @with_s3_settings
     def partitions(self) -> Sequence[InputPartition]:
         """Look at each file's ends, and divide the work.
 

@@ -11,7 +11,7 @@ from pyspark_rmqindex.filters.filters import EVERYTHING, Range
 
 if TYPE_CHECKING:
     from pyspark_rmqindex.files.slices import FileSlice
-    from pyspark_rmqindex.options.times import LocalBound
+    from pyspark_rmqindex.options import LocalBound
 
 __all__ = ["IndexPartition", "Query"]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pyspark_rmqindex.files.slices import FileSlice
-    from pyspark_rmqindex.options.options import ReadOptions
+    from pyspark_rmqindex.options import ReadOptions
 
 __all__ = ["PLACING", "Ranks", "Shares"]
 

@@ -26,9 +26,14 @@ from pyspark_rmqindex.filters.filters import (
     filter_text,
     filters_to_wanted,
 )
-from pyspark_rmqindex.options.options import AUTO
-from pyspark_rmqindex.options.reaching import reaching_s3
-from pyspark_rmqindex.options.times import EXECUTION_ID, LocalBound, planned_bound, task_bound
+from pyspark_rmqindex.options import (
+    AUTO,
+    EXECUTION_ID,
+    LocalBound,
+    planned_bound,
+    task_bound,
+    with_s3_settings,
+)
 from pyspark_rmqindex.scan.partitions import IndexPartition, Query
 from pyspark_rmqindex.scan.plan_log import ScanPlan, log_plan, record_plan
 from pyspark_rmqindex.scan.planning import Packing, apportion, matching_pairs, prune
@@ -49,7 +54,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_rmqindex.files.slices import FileSlice
-    from pyspark_rmqindex.options.options import ReadOptions
+    from pyspark_rmqindex.options import ReadOptions
     from rmqindex import IndexFile
 
 __all__ = ["IndexReader", "PushdownReader", "plan_files", "wanted_by", "with_logs"]
@@ -198,7 +203,7 @@ class IndexReader(DataSourceReader):
                     else:
                         yield from finder.find(file, each, times, builder, check)
 
-    @reaching_s3
+    @with_s3_settings
     def _plan(self, wanted: Wanted, filters: Sequence[Filter]) -> list[IndexPartition]:
         """Make the partitions, and show what they are."""
         options = self._options

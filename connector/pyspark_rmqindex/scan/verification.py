@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pyspark_rmqindex.files.slices import FileSlice
     from pyspark_rmqindex.filters.filters import Range
-    from pyspark_rmqindex.options.options import ReadOptions
+    from pyspark_rmqindex.options import ReadOptions
 
 __all__ = ["NEEDED", "STATES", "VERIFIED", "Verifier", "may_hold", "settled"]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructField, StructType
 
-from pyspark_rmqindex.options.options import OPTIONS
+from pyspark_rmqindex.options import OPTIONS
 from rmqindex.storage import is_remote, local_path
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ class DefaultSource(DataSource):
         Args:
             options: As the user gave them; they are checked later, where an error is shown.
         """
-        from pyspark_rmqindex.options.options import wants_pushdown
+        from pyspark_rmqindex.options import wants_pushdown
         from pyspark_rmqindex.source.catalog import may_be_catalog_table
 
         super().__init__(options)
@@ -61,7 +61,7 @@ class DefaultSource(DataSource):
         Raises:
             ValueError: An unknown option or a bad value.
         """
-        from pyspark_rmqindex.options.stream import schema_options
+        from pyspark_rmqindex.options import schema_options
         from pyspark_rmqindex.schema import finding_schema, full_schema
         from pyspark_rmqindex.source.catalog import check_paths, created_options, with_options
 
@@ -91,7 +91,7 @@ class DefaultSource(DataSource):
         Raises:
             ValueError: An unknown option, a bad value, or a column that is not there.
         """
-        from pyspark_rmqindex.options.options import read_options
+        from pyspark_rmqindex.options import read_options
         from pyspark_rmqindex.scan.reader import IndexReader, PushdownReader
         from pyspark_rmqindex.schema import check_columns, check_schema, finding_schema
         from pyspark_rmqindex.source.catalog import check_paths, check_pushdown, relation_options
@@ -119,7 +119,7 @@ class DefaultSource(DataSource):
         It raises a ``ValueError`` when it is asked for anything, where an option or a column is
         wrong, or PySpark is older.
         """
-        from pyspark_rmqindex.options.stream import stream_options
+        from pyspark_rmqindex.options import stream_options
         from pyspark_rmqindex.schema import check_schema
         from pyspark_rmqindex.source.catalog import check_paths, relation_options
         from pyspark_rmqindex.stream.refusal import (

@@ -30,7 +30,7 @@ class MessageSource(DataSource):
         Raises:
             ValueError: An unknown option or a bad value.
         """
-        from pyspark_rmqindex.options.stream import message_schema_options
+        from pyspark_rmqindex.options import message_schema_options
         from pyspark_rmqindex.schema import message_schema
         from pyspark_rmqindex.source.catalog import check_paths, created_options, with_options
 
@@ -47,7 +47,7 @@ class MessageSource(DataSource):
             ValueError: An unknown option, a bad value, or a column that is not there.
         """
         from pyspark_rmqindex.messages.reader import MessageReader
-        from pyspark_rmqindex.options.options import message_options
+        from pyspark_rmqindex.options import message_options
         from pyspark_rmqindex.schema import check_columns, message_schema
         from pyspark_rmqindex.source.catalog import check_paths, relation_options
 
@@ -63,7 +63,7 @@ class MessageSource(DataSource):
         It raises a ``ValueError`` when it is asked for anything, where an option or a column is
         wrong, or PySpark is older.
         """
-        from pyspark_rmqindex.options.stream import message_stream_options
+        from pyspark_rmqindex.options import message_stream_options
         from pyspark_rmqindex.schema import check_columns, message_schema
         from pyspark_rmqindex.source.catalog import check_paths, relation_options
         from pyspark_rmqindex.stream.refusal import (

@@ -30,7 +30,7 @@ class QueueSource(DataSource):
         Raises:
             ValueError: An unknown option or a bad value.
         """
-        from pyspark_rmqindex.options.options import queue_options
+        from pyspark_rmqindex.options import queue_options
         from pyspark_rmqindex.schema import queue_schema
         from pyspark_rmqindex.source.catalog import check_paths, created_options, with_options
 
@@ -47,7 +47,7 @@ class QueueSource(DataSource):
             ValueError: An unknown option, a bad value, or a column that is not there.
         """
         from pyspark_rmqindex.messages.queues import QueueReader
-        from pyspark_rmqindex.options.options import queue_options
+        from pyspark_rmqindex.options import queue_options
         from pyspark_rmqindex.schema import check_columns, queue_schema
         from pyspark_rmqindex.source.catalog import check_paths, relation_options
 

@@ -24,7 +24,7 @@ from pyspark.sql.udtf import AnalyzeResult
 
 from pyspark_rmqindex.files.listing import list_slices
 from pyspark_rmqindex.filters.filters import Range
-from pyspark_rmqindex.options.options import AUTO, OPTIONS, option_text, read_options
+from pyspark_rmqindex.options import AUTO, OPTIONS, option_text, read_options, scopes_of
 from pyspark_rmqindex.scan.reader import with_logs
 from pyspark_rmqindex.schema import full_schema
 from rmqindex.storage import using
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql.udtf import AnalyzeArgument
 
     from pyspark_rmqindex.files.slices import FileSlice
-    from pyspark_rmqindex.options.options import ReadOptions
+    from pyspark_rmqindex.options import ReadOptions
 
 __all__ = ["LookupPlan", "bind", "check_path", "plan_call", "plan_files_of", "time_range"]
 
@@ -68,7 +68,9 @@ _NOT_HERE = frozenset(
     }
 )
 _OPTIONS = tuple(
-    option.name for option in OPTIONS if "read" in option.scopes and option.name not in _NOT_HERE
+    option.name
+    for option in OPTIONS
+    if "read" in scopes_of(option) and option.name not in _NOT_HERE
 )
 _HOW = "how"
 _INNER, _LEFT = "inner", "left"
@@ -166,7 +168,7 @@ def plan_files_of(options: ReadOptions, path: str | Sequence[str] | None = None)
     """
     if path is not None:
         paths = (path,) if isinstance(path, str) else tuple(path)
-        options = replace(options, paths=paths)
+        options = replace(options, path=None, path_list=paths)
     with using(options.s3):
         slices = list_slices(options).slices
         return slices if options.commit_log is None else with_logs(slices, options.commit_log)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.udtf import AnalyzeArgument, UserDefinedTableFunction
 
     from pyspark_rmqindex.files.slices import FileSlice
-    from pyspark_rmqindex.options.options import ReadOptions
+    from pyspark_rmqindex.options import ReadOptions
     from pyspark_rmqindex.sql.calls import LookupPlan
 
 __all__ = ["register_functions"]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark_rmqindex.files.slices import FileSlice
     from pyspark_rmqindex.filters.filters import Range
-    from pyspark_rmqindex.options.options import ReadOptions
+    from pyspark_rmqindex.options import ReadOptions
     from rmqindex.commitlog import PlannedLog
     from rmqindex.query import PointEntry
 

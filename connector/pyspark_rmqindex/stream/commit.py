@@ -29,7 +29,8 @@ from rmqindex.transaction import Staging
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pyspark_rmqindex.write.job import IndexedFile, WriteOptions
+    from pyspark_rmqindex.options import WriteOptions
+    from pyspark_rmqindex.write.job import IndexedFile
     from pyspark_rmqindex.write.sorted_runs import Order, RunSlice
     from rmqindex.indexfile import InPlaceAppend
     from rmqindex.transaction import FileEntry, Owner

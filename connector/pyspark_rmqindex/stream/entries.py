@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pyspark_rmqindex.options.reaching import reaching_s3
+from pyspark_rmqindex.options import with_s3_settings
 from pyspark_rmqindex.scan.plan_log import log_warning
 from pyspark_rmqindex.scan.reader import IndexReader, plan_files, wanted_by
 from pyspark_rmqindex.stream.listing import Directories
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_rmqindex.files.slices import FileSlice
-    from pyspark_rmqindex.options.stream import StreamOptions
+    from pyspark_rmqindex.options import StreamOptions
     from pyspark_rmqindex.stream.listing import LiveFile
     from pyspark_rmqindex.stream.offsets import Mark, Piece, SeenFile, State, StoreOffset
 
@@ -64,16 +64,16 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             schema: The requested columns, checked.
         """
         self._options = options
-        self._s3 = options.read.s3
+        self._s3 = options.s3
         # A file that goes between planning and reading was counted as lost, or is an error.
-        kept = replace(options.read, ignore_missing=not options.fail_on_data_loss)
+        kept = replace(options, ignore_missing=not options.fail_on_data_loss)
         self._reader = IndexReader(kept, schema, {})
-        self._directories = Directories(options.read)
+        self._directories = Directories(options)
         self._target: dict[str, dict[str, int]] | None = None
         self._reported: dict[str, Any] | None = None
         self._told: set[str] = set()
 
-    @reaching_s3
+    @with_s3_settings
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's name)
         """Return where a new stream begins.
 
@@ -93,7 +93,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxFiles(options.max_files)
         return ReadAllAvailable()
 
-    @reaching_s3
+    @with_s3_settings
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (Spark's name)
         """Remember what is there now, where the stream is to end.
 
@@ -105,7 +105,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for directory, files in self._directories.look({}).items()
         }
 
-    @reaching_s3
+    @with_s3_settings
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return where the next batch ends.
 
@@ -129,7 +129,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where everything ended that the last look found, for the stream's status."""
         return self._reported
 
-    @reaching_s3
+    @with_s3_settings
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Divide a batch among tasks.
 
@@ -152,7 +152,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             slices += [
                 files[piece.file.name].slice_of(piece.start, piece.stop) for piece in state.pieces
             ]
-        options = self._options.read
+        options = self._options
         remote = any(is_remote(each.path) for each in slices)
         return plan_files(options, wanted_by(options), slices, remote=remote).partitions
 

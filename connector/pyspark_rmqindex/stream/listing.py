@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark_rmqindex.files.listing import FoundFile
-    from pyspark_rmqindex.options.options import ReadOptions
+    from pyspark_rmqindex.options import ReadOptions
     from pyspark_rmqindex.stream.offsets import StoreOffset
     from rmqindex.indexfile import Fingerprint
 

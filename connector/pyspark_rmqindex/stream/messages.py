@@ -25,8 +25,7 @@ from pyspark_rmqindex.messages.reader import (
     MessageReader,
     planned_partitions,
 )
-from pyspark_rmqindex.options.reaching import reaching_s3
-from pyspark_rmqindex.options.times import planned_bound
+from pyspark_rmqindex.options import planned_bound, with_s3_settings
 from pyspark_rmqindex.scan.plan_log import log_warning
 from rmqindex import CommitLog, RmqIndexError
 from rmqindex.commitlog import LastRecord, ends_with, follow
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
 
-    from pyspark_rmqindex.options.stream import MessageStreamOptions
+    from pyspark_rmqindex.options import MessageStreamOptions
 
 __all__ = ["LogOffset", "MessageStreamReader"]
 
@@ -97,12 +96,12 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             schema: The requested columns, checked.
         """
         self._options = options
-        self._s3 = options.read.s3
-        self._reader = MessageReader(options.read, schema)
+        self._s3 = options.s3
+        self._reader = MessageReader(options, schema)
         self._target: dict[str, int] | None = None
         self._told: set[str] = set()
 
-    @reaching_s3
+    @with_s3_settings
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's name)
         """Return where a new stream begins.
 
@@ -120,7 +119,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(self._options.max_bytes)
         return ReadAllAvailable()
 
-    @reaching_s3
+    @with_s3_settings
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (Spark's name)
         """Remember where the logs end now, where the stream is to end.
 
@@ -129,7 +128,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         self._target = {store: self._end_of(log).offset for store, log in self._logs() if log.files}
 
-    @reaching_s3
+    @with_s3_settings
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return where the next batch ends.
 
@@ -160,13 +159,13 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 stop=target,
                 max_records=self._options.max_messages if bounded else None,
                 max_bytes=self._options.max_bytes if bounded else None,
-                mode=self._options.read.mode,
+                mode=self._options.mode,
             )
             if progress.end > begin.offset:
                 offsets[store] = LogOffset(progress.end, progress.last)
         return _to_json(offsets)
 
-    @reaching_s3
+    @with_s3_settings
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Divide a batch among tasks.
 
@@ -177,7 +176,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begins, ends = _from_json(start), _from_json(end)
         if begins == ends:
             return []
-        options = self._options.read
+        options = self._options
         first, last = planned_bound(options.begin, up=True), planned_bound(options.end, up=False)
         partitions = []
         for store, log in self._logs():
@@ -216,7 +215,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Do nothing: no file stays open between calls."""
 
     def _logs(self) -> Iterator[tuple[str, CommitLog]]:
-        for store, paths in logs_of(self._options.read.paths):
+        for store, paths in logs_of(self._options.paths):
             with CommitLog(paths[0] if len(paths) == 1 else paths) as log:
                 yield store, log
 
@@ -224,7 +223,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         number = log.last_with_data()
         if number < 0:
             return LogOffset(log.min_offset)
-        progress = follow(log, log.files[number].start, mode=self._options.read.mode)
+        progress = follow(log, log.files[number].start, mode=self._options.mode)
         return LogOffset(progress.end, progress.last)
 
     def _first(self, log: CommitLog) -> LogOffset:
@@ -281,7 +280,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         behind = log.files[-1].stop if log.files else begin
         if behind < until.offset:
             self._judge(_lost(store, behind, until.offset, "the files are gone"))
-        size = self._options.read.max_partition_bytes
+        size = self._options.max_partition_bytes
         parts = []
         for file in log.files:
             start, stop = max(begin, file.start), min(until.offset, file.stop)

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pyspark_rmqindex.options import WriteOptions
     from pyspark_rmqindex.write.file_plans import FilePlan
-    from pyspark_rmqindex.write.job import IndexState, WriteJob, WriteOptions
+    from pyspark_rmqindex.write.job import IndexState, WriteJob
     from pyspark_rmqindex.write.sorted_runs import Order, RunSlice
 
 __all__ = ["commit_files", "commit_staged", "held_store", "is_live", "new_names", "without_indexed"]
@@ -241,7 +242,7 @@ def new_names(job: WriteJob, timestamps: list[int], there: list[str]) -> list[st
     if not timestamps:
         return []
     last_name = job.staging.last_name(there, replaced=job.overwrite)
-    return next_names(timestamps, last_name, zone=zone_of(job.options.zone))
+    return next_names(timestamps, last_name, zone=zone_of(job.options.time_zone))
 
 
 def is_live(directory: Path | str) -> bool:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyspark_rmqindex.options.options import layout_of, parse_options
-from pyspark_rmqindex.options.reaching import s3_settings_of
+from pyspark_rmqindex.options import WriteOptions, parse_options
 from rmqindex import IndexFile, IndexHeader, Layout, RmqIndexError
 from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.indexfile import open_index_source
-from rmqindex.storage import SCHEMES, S3Settings, child_uri, is_remote, local_path, using
+from rmqindex.storage import SCHEMES, child_uri, is_remote, local_path, using
 from rmqindex.store import (
     ensure_coverable,
     ensure_not_live,
@@ -34,7 +33,6 @@ __all__ = [
     "IndexState",
     "IndexedFile",
     "WriteJob",
-    "WriteOptions",
     "find_layout",
     "write_options",
 ]
@@ -45,71 +43,20 @@ _NAME_DIGITS = 17
 _TAIL_ENTRIES = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """The options of one write, checked.
-
-    Attributes:
-        directory: The index directory, there or not; the URI of one on S3.
-        layout: The geometry asked for, or None for that of the files there.
-        zone: The name of the broker's time zone, or None for the system's.
-        on_indexed: ``error`` or ``skip``: what to do with entries that are indexed already.
-        broker_redispatch: Skip as a broker does instead.
-        allow_overlap: Whether files may overlap.
-        allow_live_store: Whether a broker may hold the store.
-        index_members: Whether the keys of members of batches are indexed as well.
-        index_tags: Whether tags are indexed as well.
-        checkpoint: Whether the store's checkpoint is raised to cover the index.
-        s3: How S3 is reached.
-    """
-
-    directory: Path | str
-    layout: Layout | None
-    zone: str | None
-    on_indexed: str
-    broker_redispatch: bool
-    allow_overlap: bool
-    allow_live_store: bool
-    index_members: bool
-    index_tags: bool
-    checkpoint: bool
-    s3: S3Settings = field(default_factory=S3Settings)
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether the directory is on S3."""
-        return is_remote(self.directory)
-
-
 def write_options(raw: Mapping[str, str]) -> WriteOptions:
-    """Parse and check the options of a write.
+    """Parse and check the options of a write, and find its index directory, there or not.
 
     Raises:
         ValueError: An unknown option, a bad value, no path, or one neither local nor on S3.
         RmqIndexError: The path is a file, a store of another kind, or a directory of other files.
     """
-    values = parse_options(raw, "write")
-    if values["path"] is None:
-        raise ValueError("option 'path': expected a path, in save() or as an option, got none")
-    settings = s3_settings_of(values)
-    with using(settings):
-        directory = _index_directory(values["path"])
+    options = parse_options(WriteOptions, raw, "write")
+    with using(options.s3):
+        directory = _index_directory(str(options.path))
         refuse_target(str(directory))
-    if is_remote(directory) and values["checkpoint"]:
+    if is_remote(directory) and options.checkpoint:
         raise ValueError("option 'checkpoint': only for a local store")
-    return WriteOptions(
-        directory=directory,
-        layout=layout_of(values),
-        zone=values["timeZone"],
-        on_indexed=values["onIndexed"],
-        broker_redispatch=values["brokerRedispatch"],
-        allow_overlap=values["allowOverlap"],
-        allow_live_store=values["allowLiveStore"],
-        index_members=values["indexMembers"],
-        index_tags=values["indexTags"],
-        checkpoint=values["checkpoint"],
-        s3=settings,
-    )
+    return replace(options, path=str(directory))
 
 
 def _index_directory(path: str) -> Path | str:

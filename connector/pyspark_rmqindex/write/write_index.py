@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from pyspark_rmqindex.files.stores import check_one_store
-from pyspark_rmqindex.options.options import option_text
+from pyspark_rmqindex.options import option_text
 from pyspark_rmqindex.write.commit import commit_files, is_live, without_indexed
 from pyspark_rmqindex.write.file_plans import BuiltFile, FilePlan, build_file, plan_files
 from pyspark_rmqindex.write.input_shapes import InputShape

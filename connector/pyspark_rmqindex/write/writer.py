@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from pyspark_rmqindex.files.stores import check_one_store
-from pyspark_rmqindex.options.reaching import reaching_s3
+from pyspark_rmqindex.options import with_s3_settings
 from pyspark_rmqindex.write.commit import commit_staged
 from pyspark_rmqindex.write.file_plans import BuiltFile, build_file, plan_files
 from pyspark_rmqindex.write.input_shapes import InputShape
@@ -79,7 +79,7 @@ class IndexWriter(DataSourceArrowWriter):
         with using(self._s3):
             self._job = WriteJob.start(checked, overwrite=overwrite, owner=Owner.of_ancestor(_JVM))
 
-    @reaching_s3
+    @with_s3_settings
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
         """Stage the rows of one task.
 
@@ -97,7 +97,7 @@ class IndexWriter(DataSourceArrowWriter):
             self._job.staging.publish([file.name for file in result.files])
         return result
 
-    @reaching_s3
+    @with_s3_settings
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Bring what the tasks staged into the index, all of it or nothing.
 
@@ -121,7 +121,7 @@ class IndexWriter(DataSourceArrowWriter):
         finally:
             self._job.staging.discard()
 
-    @reaching_s3
+    @with_s3_settings
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002
         """Remove what was staged; undo a commit that did not finish."""
         self._job.staging.discard()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from pyspark_rmqindex.options.options import (
+from pyspark_rmqindex.options import (
     OPTIONS,
     message_options,
+    message_stream_options,
     queue_options,
     read_options,
+    stream_options,
     wants_pushdown,
 )
-from pyspark_rmqindex.options.stream import message_stream_options, stream_options
 from rmqindex.times import LocalTime
 
 from ..outcome import outcome

@@ -1,0 +1,111 @@
+"""Declares an option: the field of a dataclass, which carries its name, parser, default and doc."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Kind", "Option", "Scope", "declared", "option"]
+
+T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
+
+#: Where options are given: ``load``, ``table()`` and ``save`` of entries, ``load`` of the formats
+#: ``rmqcommitlog`` and ``rmqconsumequeue``, and ``readStream`` of entries and of messages.
+Scope = Literal["read", "table", "write", "messages", "queues", "stream", "message_stream"]
+
+_OPTION = "option"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T_co]):
+    """What the text of an option holds.
+
+    Attributes:
+        words: What it holds, as the documentation says it.
+        parse: Text to value; raises ``ValueError`` with what was expected.
+        check: Raises ``ValueError`` with a message of its own, for a value that no error may show.
+    """
+
+    words: str
+    parse: Callable[[str], T_co]
+    check: Callable[[Any], None] | None = None
+
+    def called(self, words: str) -> Kind[T_co]:
+        """Return the same kind under another name."""
+        return replace(self, words=words)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a data source.
+
+    Attributes:
+        name: The name as documented, in camelCase; Spark ignores its case.
+        kind: What its text holds.
+        doc: What it does.
+        default: The text that stands for not giving it; None where absence has its own meaning.
+        default_doc: What absence means, where ``default`` does not say it.
+        only: The scopes that allow it; empty for every one whose dataclass has the field.
+        secret: Whether errors must not show its text.
+    """
+
+    name: str
+    kind: Kind[Any]
+    doc: str
+    default: str | None = None
+    default_doc: str = ""
+    only: tuple[Scope, ...] = ()
+    secret: bool = False
+
+
+@overload
+def option(
+    name: str,
+    kind: Kind[T],
+    doc: str,
+    *,
+    default: str,
+    default_doc: str = ...,
+    only: tuple[Scope, ...] = ...,
+) -> T: ...
+
+
+@overload
+def option(
+    name: str,
+    kind: Kind[T],
+    doc: str,
+    *,
+    default_doc: str = ...,
+    only: tuple[Scope, ...] = ...,
+    secret: bool = ...,
+) -> T | None: ...
+
+
+def option(
+    name: str,
+    kind: Kind[Any],
+    doc: str,
+    *,
+    default: str | None = None,
+    default_doc: str = "",
+    only: tuple[Scope, ...] = (),
+    secret: bool = False,
+) -> Any:
+    """Return the field of a dataclass that declares an option; see :class:`Option`."""
+    return field(
+        default=None if default is None else kind.parse(default),
+        repr=not secret,
+        metadata={_OPTION: Option(name, kind, doc, default, default_doc, only, secret)},
+    )
+
+
+def declared(options: type[Any]) -> dict[str, Option]:
+    """Return the options that a dataclass declares, by the names of its fields."""
+    return {
+        each.name: each.metadata[_OPTION] for each in fields(options) if _OPTION in each.metadata
+    }

@@ -1,0 +1,197 @@
+"""What the texts of options hold: their parsers."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from pyspark_rmqindex.options.declare import Kind
+from rmqindex.layout import INT32_MAX, INT64_MAX
+from rmqindex.storage import check_no_secret
+from rmqindex.times import LocalTime, parse_time, zone_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = [
+    "AUTO",
+    "BODY_SIZE",
+    "BOOLEAN",
+    "DURATION",
+    "HASHES",
+    "LOG",
+    "NONE",
+    "PATH",
+    "PATHS",
+    "POSITION",
+    "SIZE",
+    "SOME_TEXT",
+    "TEXT",
+    "TEXTS",
+    "TIME",
+    "ZONE",
+    "choice",
+    "integer",
+]
+
+#: The value of ``commitLog`` that stands for the sibling of each index directory.
+AUTO = "auto"
+#: The value of ``commitLog`` that stands for no CommitLog.
+NONE = "none"
+
+# Those of a 64-bit number; Python refuses to read thousands.
+_MOST_DIGITS = 19
+# Spark takes sizes as bytes or with a unit, as in its own spark.sql.files.maxPartitionBytes.
+_SIZES = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30}
+# Hadoop's unit is the millisecond where none is given.
+_DURATIONS = {"": 1, "ms": 1, "s": 1000, "m": 60_000}
+
+_POSITIONS: tuple[Literal["earliest", "latest"], ...] = ("earliest", "latest")
+
+L = TypeVar("L", bound=str)
+
+
+def _some_text(text: str) -> str:
+    if not text:
+        raise ValueError("some text")
+    return text
+
+
+def _boolean(text: str) -> bool:
+    lowered = text.strip().lower()
+    if lowered not in {"true", "false"}:
+        raise ValueError("true or false")
+    return lowered == "true"
+
+
+def integer(low: int, high: int) -> Kind[int]:
+    """Return the kind of integers within bounds, both included."""
+
+    def parse(text: str) -> int:
+        expected = f"an integer from {low} to {high}"
+        try:
+            number = int(text.strip())
+        except ValueError as error:
+            raise ValueError(expected) from error
+        if not low <= number <= high:
+            raise ValueError(expected)
+        return number
+
+    return Kind("integer", parse)
+
+
+def choice(*allowed: L) -> Kind[L]:
+    """Return the kind of a few words, in any case."""
+
+    def parse(text: str) -> L:
+        for word in allowed:
+            if text.strip().lower() == word.lower():
+                return word
+        raise ValueError(f"one of {', '.join(allowed)}")
+
+    return Kind("enumeration", parse)
+
+
+def _json(text: str, expected: str) -> Any:  # noqa: ANN401  (whatever JSON holds)
+    try:
+        return json.loads(text)  # noqa: TID251  (an option)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(expected) from error
+
+
+def _texts(text: str) -> tuple[str, ...]:
+    expected = 'a JSON list of strings, such as ["a", "b"]'
+    items = _json(text, expected)
+    if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+        raise ValueError(expected)
+    return tuple(items)
+
+
+def _hashes(text: str) -> tuple[int, ...]:
+    expected = "an integer from 0 to 2147483647, or a JSON list of them"
+    items = _json(text, expected)
+    numbers = items if isinstance(items, list) else [items]
+    for number in numbers:
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= INT32_MAX:
+            raise ValueError(expected)
+    return tuple(sorted(set(numbers)))
+
+
+def _zone(text: str) -> str:
+    try:
+        zone_of(text)
+    except ValueError as error:
+        raise ValueError("a time zone such as Asia/Shanghai or +08:00") from error
+    return text
+
+
+def _position(text: str) -> Literal["earliest", "latest"] | int:
+    text = text.strip().lower()
+    for word in _POSITIONS:
+        if text == word:
+            return word
+    if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) > INT64_MAX:
+        raise ValueError("earliest, latest, or an offset of at least 0")
+    return int(text)
+
+
+def _quantity(text: str, units: Mapping[str, int]) -> int:
+    """Return a whole number with one of some units, in the smallest of them; 0 for other text."""
+    text = text.strip().lower()
+    digits = text.rstrip("".join(units))
+    unit = text[len(digits) :]
+    is_number = digits.isdecimal() and len(digits) <= _MOST_DIGITS
+    return int(digits) * units[unit] if is_number and unit in units else 0
+
+
+def _size(text: str) -> int:
+    size = _quantity(text, _SIZES)
+    if not size:
+        raise ValueError("a number of bytes of at least 1, such as 134217728 or 128m")
+    return size
+
+
+def _body_size(text: str) -> int:
+    size = _size(text)
+    if size > INT32_MAX:  # Arrow's offsets in an array of bodies
+        raise ValueError("a number of bytes from 1 to 2147483647, such as 67108864 or 128m")
+    return size
+
+
+def _duration(text: str) -> int:
+    time = _quantity(text, _DURATIONS)
+    if not 1 <= time <= INT32_MAX:
+        raise ValueError(f"a time from 1 to {INT32_MAX} ms, such as 5000 (milliseconds), 5s or 1m")
+    return time
+
+
+def _log(text: str) -> str:
+    text = _some_text(text)
+    return text.lower() if text.lower() in (AUTO, NONE) else text
+
+
+def _check_path(path: str) -> None:
+    """Refuse keys of S3 in a path, or in one of several with commas, since paths are shown."""
+    for part in (path, *path.split(",")):
+        check_no_secret(part)
+
+
+def _check_paths(paths: Sequence[str]) -> None:
+    for path in paths:
+        _check_path(path)
+
+
+TEXT: Kind[str] = Kind("string", str)
+SOME_TEXT = Kind("string", _some_text)
+TEXTS = Kind("JSON list of strings", _texts)
+BOOLEAN = Kind("boolean", _boolean)
+HASHES = Kind("integer or JSON list of integers", _hashes)
+TIME: Kind[int | LocalTime] = Kind("epoch milliseconds or timestamp", parse_time)
+ZONE = Kind("time zone", _zone)
+POSITION = Kind("`earliest`, `latest`, or an offset", _position)
+SIZE = Kind("size", _size)
+BODY_SIZE = Kind("bytes", _body_size)
+DURATION = Kind("milliseconds, or with a unit", _duration)
+PATH = Kind("string", _some_text, _check_path)
+PATHS = Kind("JSON list of strings", _texts, _check_paths)
+LOG = Kind("path, `auto` or `none`", _log, _check_path)

@@ -1,0 +1,47 @@
+"""The options of a load of messages, and of one of ConsumeQueues."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark_rmqindex.options.declare import option
+from pyspark_rmqindex.options.kinds import integer
+from pyspark_rmqindex.options.shared import InputOptions, RecordOptions
+from pyspark_rmqindex.options.storage import S3Options
+from rmqindex.layout import INT64_MAX
+
+__all__ = ["MessageOptions", "QueueOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageOptions(S3Options, RecordOptions):
+    """What is read of a CommitLog, and how."""
+
+    begin_offset: int = option(
+        "beginOffset",
+        integer(0, INT64_MAX),
+        "Only messages that start at this offset or later, bytes.",
+        default="0",
+        default_doc="no lower bound",
+        only=("messages",),
+    )
+    end_offset: int | None = option(
+        "endOffset",
+        integer(0, INT64_MAX),
+        "Only messages that start before this offset, bytes.",
+        default_doc="no upper bound",
+        only=("messages",),
+    )
+    max_clock_step: int | None = option(
+        "maxClockStep",
+        integer(0, INT64_MAX).called("integer, milliseconds"),
+        "By how much the broker's clock may have stepped back. With it, files whose first message "
+        "and the next file's show that nothing in them is of the time asked for are not read.",
+        default_doc="any step: times prune no files, only the work within them",
+        only=("messages",),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueOptions(S3Options, InputOptions):
+    """Which ConsumeQueues are read, and how."""

@@ -1,0 +1,221 @@
+"""Parses what Spark passes into the dataclass of a format, or refuses it by the option's name."""
+
+from __future__ import annotations
+
+import datetime as dt
+import difflib
+import json
+import os
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark_rmqindex.options.declare import declared
+from pyspark_rmqindex.options.messages import MessageOptions, QueueOptions
+from pyspark_rmqindex.options.read import ReadOptions
+from pyspark_rmqindex.options.storage import S3Options
+from pyspark_rmqindex.options.stream import MessageStreamOptions, StreamOptions
+from pyspark_rmqindex.options.write import WriteOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark_rmqindex.options.declare import Option, Scope
+
+__all__ = [
+    "OPTIONS",
+    "message_options",
+    "message_schema_options",
+    "message_stream_options",
+    "option_text",
+    "parse_options",
+    "queue_options",
+    "read_options",
+    "schema_options",
+    "scopes_of",
+    "stream_options",
+    "wants_pushdown",
+]
+
+T = TypeVar("T")
+
+_CLASSES: dict[Scope, type[Any]] = {
+    "read": ReadOptions,
+    "table": ReadOptions,
+    "write": WriteOptions,
+    "messages": MessageOptions,
+    "queues": QueueOptions,
+    "stream": StreamOptions,
+    "message_stream": MessageStreamOptions,
+}
+_STREAMS: frozenset[Scope] = frozenset({"stream", "message_stream"})
+_NOT_HERE: dict[Scope, str] = {
+    "read": "only for writing",
+    "table": (
+        "not with pushdown: bind topic and key in WHERE, or give this option to "
+        "spark.read.format('rmqindex') without pushdown"
+    ),
+    "write": "only for reading",
+    "messages": "not for the format rmqcommitlog",
+    "queues": "not for the format rmqconsumequeue",
+    "stream": "not for spark.readStream",
+    "message_stream": "not for spark.readStream of the format rmqcommitlog",
+}
+
+
+def _allowed(options: type[Any], scope: Scope) -> dict[str, Option]:
+    """Return the options that a scope allows, by the names of their fields."""
+    return {
+        field: option
+        for field, option in declared(options).items()
+        if not option.only or scope in option.only
+    }
+
+
+def _documented() -> tuple[Option, ...]:
+    """Return every option once, those of S3 last."""
+    found = {
+        option.name: option
+        for scope, options in _CLASSES.items()
+        for option in _allowed(options, scope).values()
+    }
+    for option in declared(S3Options).values():
+        found[option.name] = found.pop(option.name)
+    return tuple(found.values())
+
+
+#: Every option of the data sources, as the documentation lists them.
+OPTIONS = _documented()
+
+
+def scopes_of(option: Option) -> tuple[Scope, ...]:
+    """Return where an option is allowed."""
+    return tuple(
+        scope for scope, options in _CLASSES.items() if option in _allowed(options, scope).values()
+    )
+
+
+def parse_options(options: type[T], raw: Mapping[str, str], scope: Scope) -> T:
+    """Parse the options of one load, table, write or stream.
+
+    Args:
+        options: The dataclass that declares them.
+        raw: The options as Spark passes them: the case of a name does not matter.
+        scope: Which of them are allowed.
+
+    Raises:
+        ValueError: An unknown option, one that belongs elsewhere, a bad value, or options that do
+            not go together; the message names the option and what is allowed.
+    """
+    allowed = _allowed(options, scope)
+    fields = {option.name.lower(): field for field, option in allowed.items()}
+    texts: dict[str, str] = {}
+    for name, text in raw.items():
+        if name.lower() not in fields:
+            raise ValueError(_misplaced(name, scope))
+        texts[fields[name.lower()]] = text
+    return options(**{field: _value(allowed[field], text) for field, text in texts.items()})
+
+
+def _value(option: Option, text: str) -> object:
+    try:
+        value: object = option.kind.parse(text)
+    except ValueError as error:
+        may_hold_keys = option.secret or (option.kind.check is not None and "@" in text)
+        got = "another text" if may_hold_keys else repr(text)
+        raise ValueError(f"option {option.name!r}: expected {error}, got {got}") from error
+    if option.kind.check is not None:
+        option.kind.check(value)
+    return value
+
+
+def _misplaced(name: str, scope: Scope) -> str:
+    """Return the error for an option that a scope does not know."""
+    option = next((option for option in OPTIONS if option.name.lower() == name.lower()), None)
+    if option is None:
+        names = sorted(option.name for option in _allowed(_CLASSES[scope], scope).values())
+        lowered = {known.lower(): known for known in names}
+        close = difflib.get_close_matches(name.lower(), lowered, n=1)
+        hint = f"; did you mean {lowered[close[0]]!r}" if close else ""
+        return f"option {name!r}: unknown{hint}. Known here: {', '.join(names)}"
+    reason = _NOT_HERE[scope]
+    scopes = scopes_of(option)
+    if scopes == ("messages",):
+        reason = "only for the format rmqcommitlog"
+    elif _STREAMS.issuperset(scopes) and scope not in _STREAMS:
+        reason = "only for spark.readStream"
+    return f"option {option.name!r}: {reason}"
+
+
+def wants_pushdown(raw: Mapping[str, str]) -> bool:
+    """Return whether the options ask for pushdown, before any of them is checked."""
+    return any(
+        name.lower() == "pushdown" and text.strip().lower() == "true" for name, text in raw.items()
+    )
+
+
+def read_options(raw: Mapping[str, str]) -> ReadOptions:
+    """Parse the options of a load or a table of entries; see :func:`parse_options`."""
+    return parse_options(ReadOptions, raw, "table" if wants_pushdown(raw) else "read")
+
+
+def message_options(raw: Mapping[str, str]) -> MessageOptions:
+    """Parse the options of a load of messages; see :func:`parse_options`."""
+    return parse_options(MessageOptions, raw, "messages")
+
+
+def queue_options(raw: Mapping[str, str]) -> QueueOptions:
+    """Parse the options of a load of ConsumeQueues; see :func:`parse_options`."""
+    return parse_options(QueueOptions, raw, "queues")
+
+
+def stream_options(raw: Mapping[str, str]) -> StreamOptions:
+    """Parse the options of a stream of entries; see :func:`parse_options`."""
+    return parse_options(StreamOptions, raw, "stream")
+
+
+def message_stream_options(raw: Mapping[str, str]) -> MessageStreamOptions:
+    """Parse the options of a stream of messages; see :func:`parse_options`."""
+    return parse_options(MessageStreamOptions, raw, "message_stream")
+
+
+def schema_options(raw: Mapping[str, str]) -> ReadOptions:
+    """Parse the options by which the columns of entries are known.
+
+    Spark asks for the columns before it says whether it wants a stream.
+    """
+    return stream_options(raw) if _has_stream_option(raw) else read_options(raw)
+
+
+def message_schema_options(raw: Mapping[str, str]) -> MessageOptions:
+    """Parse the options by which the columns of messages are known; see :func:`schema_options`."""
+    return message_stream_options(raw) if _has_stream_option(raw) else message_options(raw)
+
+
+def _has_stream_option(raw: Mapping[str, str]) -> bool:
+    names = {name.lower() for name in raw}
+    return any(
+        option.name.lower() in names and _STREAMS.issuperset(scopes_of(option))
+        for option in OPTIONS
+    )
+
+
+def option_text(value: object) -> str:
+    """Return a Python value as the text of an option: bool, int, list, time, path or text.
+
+    Raises:
+        TypeError: A value that no option takes.
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (list, tuple)):
+        return json.dumps(list(value))
+    if isinstance(value, dt.datetime):
+        return value.isoformat(sep=" ")
+    if isinstance(value, os.PathLike):
+        return str(os.fspath(value))
+    raise TypeError(
+        f"an option's value: expected bool, int, str, list, datetime or path, got {value!r}"
+    )

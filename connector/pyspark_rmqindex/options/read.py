@@ -1,0 +1,227 @@
+"""The options of a load, a table or a stream of entries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pyspark_rmqindex.options.declare import declared, option
+from pyspark_rmqindex.options.kinds import (
+    AUTO,
+    BOOLEAN,
+    HASHES,
+    LOG,
+    NONE,
+    SOME_TEXT,
+    TEXT,
+    TEXTS,
+    choice,
+)
+from pyspark_rmqindex.options.shared import GeometryOptions, RecordOptions
+from pyspark_rmqindex.options.storage import S3Options
+
+__all__ = ["ReadOptions", "Unverified"]
+
+Unverified = Literal["keep", "drop", "error"]
+
+_NEEDS_LOG = ("message", "check_crc", "decompress_body")
+# An audit looks at whole files.
+_NOT_WITH_AUDIT = (
+    "topic",
+    "key",
+    "keys",
+    "key_hashes",
+    "begin_timestamp",
+    "end_timestamp",
+    "path_glob_filter",
+    "recursive",
+    "message",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions(GeometryOptions, S3Options, RecordOptions):
+    """What is read of IndexFiles, and how."""
+
+    topic: str | None = option(
+        "topic",
+        TEXT,
+        "Look up this topic's `key` or `keys` by their slots instead of scanning. The columns "
+        "`topic` and `key` then exist and carry what was asked for.",
+        default_doc="no lookup: the entries are scanned",
+        only=("read", "stream"),
+    )
+    key: str | None = option(
+        "key", TEXT, "The key to look up, together with `topic`.", only=("read", "stream")
+    )
+    keys: tuple[str, ...] | None = option(
+        "keys",
+        TEXTS,
+        "Several keys to look up, together with `topic`; repeated ones count once.",
+        only=("read", "stream"),
+    )
+    key_hashes: tuple[int, ...] | None = option(
+        "keyHash",
+        HASHES,
+        "Only entries with one of these key hashes, found by their slots.",
+        default_doc="every key hash",
+        only=("read", "stream"),
+    )
+    pushdown: bool = option(
+        "pushdown",
+        BOOLEAN,
+        "Push WHERE down to slots, entries and files. `table()` sets it; `CREATE TABLE` and "
+        "`CREATE TEMPORARY VIEW` without a list of columns take it, and then each query needs the "
+        "filter `position >= 1`, as the documented SQL view has it. In `WITH` it is refused.",
+        default="false",
+        only=("read", "table"),
+    )
+    key_columns: bool = option(
+        "keyColumns",
+        BOOLEAN,
+        "With `pushdown`: whether `topic` and `key` are columns, which every query must then "
+        "bind. `table(.., keys=False)` sets it to false.",
+        default="true",
+        only=("read", "table"),
+    )
+    relation: str | None = option(
+        "relation",
+        TEXT,
+        "A name by which `last_plan()` tells relations apart. `table()` sets it.",
+        only=("read", "table"),
+    )
+    last_plan: bool = option(
+        "lastPlan",
+        BOOLEAN,
+        "Read nothing; the schema carries the last plan of the same load. `last_plan()` sets it.",
+        default="false",
+        only=("read", "table"),
+    )
+    path_glob_filter: str | None = option(
+        "pathGlobFilter",
+        SOME_TEXT.called("pattern"),
+        "Only files whose name fits this pattern.",
+        default_doc="every file",
+    )
+    recursive: bool = option(
+        "recursiveFileLookup",
+        BOOLEAN,
+        "Also read the index files of every directory below the path.",
+        default="false",
+    )
+    ignore_missing: bool = option(
+        "ignoreMissingFiles",
+        BOOLEAN,
+        "A path that is missing, a store without `index/`, or a file that vanishes, has no rows "
+        "instead of being an error.",
+        default="false",
+    )
+    log: str | None = option(
+        "commitLog",
+        LOG,
+        "The CommitLog that the entries point into. With it, `topic` and `key` are the message's "
+        "own, hash collisions are dropped, `store_timestamp` is exact, and `match_state` says what "
+        "was found. A path is what the format `rmqcommitlog` takes; `auto` is the sibling "
+        "`commitlog` of each directory `index`, if it is there.",
+        default_doc="`none`; for `table()` with key columns `auto`",
+    )
+    unverified: Unverified = option(
+        "unverified",
+        choice("keep", "drop", "error"),
+        "With a CommitLog: what happens to entries whose message cannot confirm their key, such as "
+        "those of expired messages: `keep` returns them, marked in `match_state`; `drop` leaves "
+        "them out; `error` fails the query.",
+        default="keep",
+    )
+    message: bool = option(
+        "message",
+        BOOLEAN,
+        "With a CommitLog: return the columns of the message beside those of the entry, as the "
+        "format `rmqcommitlog` has them. A schema that names some of them needs no option.",
+        default="false",
+    )
+    audit: bool = option(
+        "audit",
+        BOOLEAN,
+        "Return findings instead of entries: `file`, `rule`, `severity`, `byte`, `expected` and "
+        "`got`, one task a file. With `commitLog`, the index is compared with its messages, too. "
+        "No patterns in paths.",
+        default="false",
+        only=("read",),
+    )
+    log_level: Literal["INFO", "WARNING"] | None = option(
+        "logLevel",
+        choice("INFO", "WARNING"),
+        "`INFO` writes one line to the driver's standard error for each planned scan. The "
+        "environment variable `RMQINDEX_LOG_LEVEL` sets it for a whole application.",
+        default_doc="INFO",
+    )
+
+    def __post_init__(self) -> None:
+        """Check what goes together.
+
+        Raises:
+            ValueError: Some of them do not.
+        """
+        if not self.pushdown and not self.key_columns:
+            raise ValueError("option 'keyColumns': only with pushdown=true")
+        _ = self.layout
+        self._check_keys()
+        self._check_log()
+        if self.audit:
+            for name in _NOT_WITH_AUDIT:
+                if getattr(self, name) not in (None, False):
+                    raise ValueError(f"option {_name(name)!r}: not together with 'audit'")
+
+    def _check_keys(self) -> None:
+        given = [name for name in ("keys", "key") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError("option 'key': not together with 'keys'")
+        if given and self.topic is None:
+            raise ValueError(f"option {given[0]!r}: give 'topic' as well")
+        if self.topic is not None and not given:
+            raise ValueError("option 'topic': give 'key' or 'keys' as well")
+
+    def _check_log(self) -> None:
+        if self.commit_log is None:
+            for name in _NEEDS_LOG:
+                if getattr(self, name):
+                    raise ValueError(f"option {_name(name)!r}: give 'commitLog' as well")
+        elif self.pushdown and not self.key_columns:
+            raise ValueError("option 'commitLog': not without the columns topic and key")
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...] | None:
+        """Distinct pairs of topic and key to look up; None for no such lookup."""
+        if self.topic is None:
+            return None
+        keys = self.keys if self.key is None else (self.key,)
+        return tuple((self.topic, key) for key in dict.fromkeys(keys or ()))
+
+    @property
+    def commit_log(self) -> str | None:
+        """Where the messages are: a path, ``auto``, or None for no CommitLog."""
+        if self.log is None:
+            return AUTO if self.pushdown and self.key_columns else None
+        return None if self.log == NONE else self.log
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether the columns ``topic`` and ``key`` exist."""
+        return self.topic is not None or (self.pushdown and self.key_columns) or self.has_log
+
+    @property
+    def has_log(self) -> bool:
+        """Whether entries are compared with their messages."""
+        return self.commit_log is not None
+
+    @property
+    def has_store(self) -> bool:
+        """Whether the column ``store`` exists where no schema is given."""
+        if self.store_column is None:
+            return self.recursive or self.may_find_stores
+        return self.store_column
+
+
+def _name(field: str) -> str:
+    return declared(ReadOptions)[field].name

@@ -1,0 +1,228 @@
+"""Options that several formats share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark_rmqindex.options.declare import option
+from pyspark_rmqindex.options.kinds import (
+    BODY_SIZE,
+    BOOLEAN,
+    PATH,
+    PATHS,
+    SIZE,
+    TIME,
+    ZONE,
+    choice,
+    integer,
+)
+from rmqindex import Layout
+from rmqindex.layout import INT32_MAX
+from rmqindex.record import MAX_BODY_SIZE
+from rmqindex.store import has_pattern
+from rmqindex.times import LocalTime
+
+if TYPE_CHECKING:
+    from rmqindex.indexfile import Mode
+
+__all__ = [
+    "GeometryOptions",
+    "InputOptions",
+    "PathOption",
+    "RecordOptions",
+    "TimeOptions",
+    "ZoneOption",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathOption:
+    """Where to read or to write."""
+
+    __slots__ = ()
+
+    path: str | None = option(
+        "path",
+        PATH,
+        "An IndexFile, an index directory, or a store root that has `index/`; a local path, a "
+        "`file:` URI, or a URI that pyarrow's file systems know (`s3://`, `hdfs://`, `gs://`), of "
+        "which `save()` takes local ones and S3's. "
+        "When reading, `*`, `?`, `[..]` and `{..}` in its names are patterns. For `rmqcommitlog`: "
+        "a store root that has `commitlog/`, a directory of log files, one such file, several of "
+        "one log with commas between, as in `storePathCommitLog`, or a pattern. For "
+        "`rmqconsumequeue`: a store root, its `consumequeue` directory, or one below; no patterns.",
+        default_doc="must be given, here or in `load()` or `save()`",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputOptions(PathOption):
+    """What is read, and in which pieces."""
+
+    __slots__ = ()
+
+    path_list: tuple[str, ...] | None = option(
+        "paths",
+        PATHS,
+        "Several paths to read, as `load([..])` passes them.",
+        default_doc="the one `path`",
+    )
+    max_partition_bytes: int = option(
+        "maxPartitionBytes",
+        SIZE,
+        "How many bytes of entries, or of messages, a partition of a scan aims at; by default a "
+        "full IndexFile of the broker's geometry is four partitions.",
+        default="96m",
+    )
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """What is read: the option ``path``, then ``paths``."""
+        several = self.path_list or ()
+        return several if self.path is None else (self.path, *several)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZoneOption:
+    """The zone of times that name none."""
+
+    __slots__ = ()
+
+    time_zone: str | None = option(
+        "timeZone",
+        ZONE,
+        "Reading: the zone of `beginTimestamp` and `endTimestamp` texts that name none. "
+        "Writing: the zone of the new files' names.",
+        default_doc="reading: the session's time zone; writing: the system's",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeOptions(ZoneOption):
+    """The range of store times that is read."""
+
+    __slots__ = ()
+
+    begin_timestamp: int | LocalTime | None = option(
+        "beginTimestamp",
+        TIME,
+        "Only entries, or messages, stored at this time or later. Digits are epoch milliseconds; "
+        "anything else is a timestamp as Spark's CAST reads it or as ISO 8601 has it, in the "
+        "session's time zone unless it names one. The command line takes the same.",
+        default_doc="no lower bound",
+    )
+    end_timestamp: int | LocalTime | None = option(
+        "endTimestamp",
+        TIME,
+        "Only entries, or messages, stored at this time or earlier; written as `beginTimestamp`.",
+        default_doc="no upper bound",
+    )
+
+    @property
+    def begin(self) -> int | LocalTime | None:
+        """The first time: epoch microseconds, or local where only a task knows the zone."""
+        return self._in_zone(self.begin_timestamp)
+
+    @property
+    def end(self) -> int | LocalTime | None:
+        """The last time; as :attr:`begin`."""
+        return self._in_zone(self.end_timestamp)
+
+    def _in_zone(self, time: int | LocalTime | None) -> int | LocalTime | None:
+        if self.time_zone is None or not isinstance(time, LocalTime):
+            return time
+        return time.in_zone(self.time_zone)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordOptions(TimeOptions, InputOptions):
+    """How entries and messages are read."""
+
+    __slots__ = ()
+
+    mode: Mode = option(
+        "mode",
+        choice("FAILFAST", "DROPMALFORMED"),
+        "What to do with bytes that break the format: `FAILFAST` raises an error that names the "
+        "path, the field and the byte; `DROPMALFORMED` reads the sound part.",
+        default="FAILFAST",
+    )
+    store_column: bool | None = option(
+        "storeColumn",
+        BOOLEAN,
+        "Whether there is a column `store`, the root of the store that a row is of. A schema that "
+        "names it needs no option.",
+        default_doc="`true` where several paths, a pattern or `recursiveFileLookup` are given",
+    )
+    check_crc: bool = option(
+        "checkCrc",
+        BOOLEAN,
+        "Check the CRC of every message that is read.",
+        default="false",
+    )
+    decompress_body: bool = option(
+        "decompressBody",
+        BOOLEAN,
+        "Return bodies as they were sent instead of as they are stored.",
+        default="false",
+    )
+    max_body_size: int = option(
+        "maxBodySize",
+        BODY_SIZE,
+        "The largest body that is unpacked, as a number or as `128m`, below 2 GiB; one that "
+        "unpacks to more is malformed. The broker's `maxMessageSize` is 4 MiB where nobody "
+        "raised it.",
+        default=str(MAX_BODY_SIZE),
+    )
+
+    @property
+    def may_find_stores(self) -> bool:
+        """Whether the paths may lead to several stores."""
+        return len(self.paths) > 1 or any(map(has_pattern, self.paths))
+
+    @property
+    def has_store(self) -> bool:
+        """Whether the column ``store`` exists where no schema is given."""
+        return self.may_find_stores if self.store_column is None else self.store_column
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeometryOptions:
+    """The geometry of IndexFiles, both numbers or none."""
+
+    __slots__ = ()
+
+    max_hash_slot_num: int | None = option(
+        "maxHashSlotNum",
+        integer(1, INT32_MAX),
+        "The broker's own setting: hash slots a file. Give it together with `maxIndexNum`.",
+        default_doc="reading: found from each file; writing: from the files there, else 5000000",
+    )
+    max_index_num: int | None = option(
+        "maxIndexNum",
+        integer(1, INT32_MAX),
+        "The broker's own setting: entry places a file, of which the first is never used. "
+        "Give it together with `maxHashSlotNum`.",
+        default_doc="reading: found from each file; writing: from the files there, else 20000000",
+    )
+
+    @property
+    def layout(self) -> Layout | None:
+        """The geometry of every file, or None where each file has its own.
+
+        Raises:
+            ValueError: One number without the other, or a file size beyond the broker's.
+        """
+        slots, entries = self.max_hash_slot_num, self.max_index_num
+        if slots is None and entries is None:
+            return None
+        if slots is None or entries is None:
+            given, missing = "maxHashSlotNum", "maxIndexNum"
+            if slots is None:
+                given, missing = missing, given
+            raise ValueError(f"option {given!r}: give {missing!r} as well, or neither")
+        try:
+            return Layout(slots, entries)
+        except ValueError as error:
+            raise ValueError(f"options 'maxHashSlotNum' and 'maxIndexNum': {error}") from error

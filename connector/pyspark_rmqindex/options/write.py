@@ -1,0 +1,92 @@
+"""The options of a write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pyspark_rmqindex.options.declare import option
+from pyspark_rmqindex.options.kinds import BOOLEAN, choice
+from pyspark_rmqindex.options.shared import GeometryOptions, PathOption, ZoneOption
+from pyspark_rmqindex.options.storage import S3Options
+from rmqindex.storage import is_remote
+
+__all__ = ["WriteOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions(ZoneOption, GeometryOptions, S3Options, PathOption):
+    """What is written, and how."""
+
+    on_indexed: Literal["error", "skip"] = option(
+        "onIndexed",
+        choice("error", "skip"),
+        "Appending rows that lie before the end of what is indexed: `error` refuses the write, "
+        "`skip` leaves them out. Entries at that very end which are already there are treated the "
+        "same way, so that a replay adds nothing twice.",
+        default="error",
+    )
+    broker_redispatch: bool = option(
+        "brokerRedispatch",
+        BOOLEAN,
+        "Skip what a broker skips when it dispatches its log again: smaller offsets only, so that "
+        "the last message is indexed twice.",
+        default="false",
+    )
+    allow_overlap: bool = option(
+        "allowOverlap",
+        BOOLEAN,
+        "Accept files whose offset ranges overlap, and rows that lie before the end of what is "
+        "indexed. A broker's own search misses rows in such an index; Spark does not.",
+        default="false",
+    )
+    allow_live_store: bool = option(
+        "allowLiveStore",
+        BOOLEAN,
+        "Write although a broker holds the store, or did not stop cleanly. It does not see the new "
+        "files before it starts again, and the file that it writes into is left alone.",
+        default="false",
+    )
+    index_members: bool = option(
+        "indexMembers",
+        BOOLEAN,
+        "Messages: also index the keys in the column `member_keys`, by which the broker cannot "
+        "find members of a batch. They come after the message's own keys.",
+        default="false",
+    )
+    index_tags: bool = option(
+        "indexTags",
+        BOOLEAN,
+        "Messages: also index the column `tags` under the key `T#` and the tags, behind the "
+        "message's own keys, as brokers from 5.4.0 on do and older ones do not.",
+        default="false",
+    )
+    checkpoint: bool = option(
+        "checkpoint",
+        BOOLEAN,
+        "After the commit, raise `indexMsgTimestamp` in the store's `checkpoint` to the end of the "
+        "new files, so that a broker that starts after a crash keeps them.",
+        default="false",
+    )
+
+    def __post_init__(self) -> None:
+        """Check that there is a path, and what goes together.
+
+        Raises:
+            ValueError: There is none, or the geometry is not one.
+        """
+        if self.path is None:
+            raise ValueError("option 'path': expected a path, in save() or as an option, got none")
+        _ = self.layout
+
+    @property
+    def directory(self) -> Path | str:
+        """The path; that of the index directory, once a write has found it."""
+        path = self.path or ""  # never, as checked above
+        return path if is_remote(path) else Path(path)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the directory is on S3."""
+        return is_remote(self.path or "")
