@@ -130,8 +130,8 @@ class DefaultSource(DataSource):
         try:
             check_spark_streams()
             options = stream_options(relation_options(schema, self.options))
-            check_paths(options.read.paths)
-            check_schema(schema, keys=options.read.has_keys, log=options.read.has_log)
+            check_paths(options.paths)
+            check_schema(schema, keys=options.has_keys, log=options.has_log)
         except ValueError as error:
             refused: DataSourceStreamReader = RefusedStream(error)
             return refused

@@ -74,7 +74,7 @@ class MessageSource(DataSource):
         try:
             check_spark_streams()
             options = message_stream_options(relation_options(schema, self.options))
-            check_paths(options.read.paths)
+            check_paths(options.paths)
             check_columns(schema, message_schema(store=True))
         except ValueError as error:
             refused: DataSourceStreamReader = RefusedStream(error)
