@@ -123,15 +123,15 @@ from pyspark_rmqindex.write.writer import IndexWriter
 
 class SlowWriter(IndexWriter):
     def commit(self, messages):
-        from rmqindex.transaction.journal import Staging
+        from rmqindex.transaction.local_staging import LocalStaging
         import time
         from pathlib import Path
-        apply = Staging._apply
+        apply = LocalStaging._apply
         def apply_slowly(self, new, removed):
             apply(self, new, removed)
             Path(sys_argv[2]).write_text("half way")
             time.sleep(120)
-        Staging._apply = apply_slowly
+        LocalStaging._apply = apply_slowly
         super().commit(messages)
 
 sys_argv = sys.argv

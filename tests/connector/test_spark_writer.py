@@ -250,7 +250,7 @@ class TestLargeTasks:
         writer = start(index)
         message = writer.write(batches(range(100)))
         names = sorted(path.name for path in writer._job.staging.path.iterdir())
-        assert names == sorted([*(file.name for file in message.files), "owner.json"])
+        assert names == sorted([*(file.name for file in message.staged.files), "owner.json"])
         writer.abort([message])
 
 

@@ -107,7 +107,7 @@ def test_a_kept_name_that_is_none_is_refused(tmp_path):
 def test_a_directory_that_was_made_anew_knows_the_names_of_the_last_recorded_commit(tmp_path):
     """Somebody deleted the files, and not what a stream has recorded beside them."""
     from pyspark_rmqindex.write.job import write_options
-    from rmqindex.transaction.journal import Staging
+    from rmqindex.transaction.local_staging import LocalStaging
     from rmqindex.transaction.owner import Owner
 
     index = tmp_path / "index"
@@ -115,7 +115,7 @@ def test_a_directory_that_was_made_anew_knows_the_names_of_the_last_recorded_com
     used = Used()
     used.see(index)
     last = index / names(index)[-1]
-    staging = Staging.create(index, Owner.current())
+    staging = LocalStaging.create(index, Owner.current())
     recorded = f"{int(last.name) + 1:017d}"
     shutil.copy(last, staging.path / "new")
     with staging.exclusive():

@@ -28,7 +28,8 @@ from rmqindex import (
 )
 from rmqindex.indexfile.append_in_place import InPlaceAppend
 from rmqindex.indexfile.committed import open_index_source
-from rmqindex.transaction.journal import Staging, effective_listing, staging_root, unfinished_append
+from rmqindex.transaction.journal import effective_listing, staging_root, unfinished_append
+from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
 
 NAME = "20240102030405678"
@@ -204,7 +205,7 @@ class TestUndo:
 
 def commit(directory, entries, *, ledger=None):
     """Append entries to the one file of a directory, as one commit."""
-    staging = Staging.at(directory, "stream-test-0")
+    staging = LocalStaging.at(directory, "stream-test-0")
     with staging.exclusive(create=True):
         append = planned(directory / NAME, entries)
         staging.commit([], [], append=append, ledger=ledger or {"done": 1})
@@ -212,7 +213,7 @@ def commit(directory, entries, *, ledger=None):
 
 def commit_new_file_as_well(directory, entries):
     """Append entries and bring in another file, as one commit."""
-    staging = Staging.create(directory, Owner.current())
+    staging = LocalStaging.create(directory, Owner.current())
     staged = write_file(staging.path / "built", entries_of(4, first=50))
     with staging.exclusive():
         append = planned(directory / NAME, entries)
@@ -222,7 +223,7 @@ def commit_new_file_as_well(directory, entries):
 
 def unfinished(directory, entries, monkeypatch, stop_after):
     """Begin to append in a commit that dies after some writes, and leave its journal."""
-    staging = Staging.at(directory, "stream-test-0")
+    staging = LocalStaging.at(directory, "stream-test-0")
     calls = itertools.count()
     pwrite = os.pwrite
 
@@ -240,7 +241,7 @@ def unfinished(directory, entries, monkeypatch, stop_after):
     with monkeypatch.context() as patched:
         patched.setattr("rmqindex.transaction.journal.Journal.undo", lambda *_: None)
         patched.setattr(os, "pwrite", die)
-        patched.setattr(Staging, "_apply", die_at_the_end)
+        patched.setattr(LocalStaging, "_apply", die_at_the_end)
         with pytest.raises(DeadError), staging.exclusive(create=True):
             staging.commit([], [], append=planned(directory / NAME, entries), ledger={"done": 1})
     return staging
@@ -328,7 +329,7 @@ class TestReaders:
         deadline = time.monotonic() + 20
         number = 1
         while number < 60 and time.monotonic() < deadline:
-            staging = Staging.at(path.parent, "stream-test-0")
+            staging = LocalStaging.at(path.parent, "stream-test-0")
             with staging.exclusive(create=True):
                 entries = entries_of(3, first=3 * number)
                 append = planned(path, entries, layout=layout)
@@ -373,7 +374,7 @@ class TestLedger:
         with pytest.raises(OSError, match="No space left"):
             commit(directory, ADDED)
         assert (directory / NAME).read_bytes() == old
-        staging = Staging.at(directory, "stream-test-0")
+        staging = LocalStaging.at(directory, "stream-test-0")
         with staging.exclusive(create=True):
             assert staging.ledger() == {}
 
@@ -417,7 +418,7 @@ def run_killed(function, directory, fatal):
 def run_killed_recovery(directory, fatal):
     """Begin another job in this process, which dies before its n-th step."""
     kill_before(fatal)
-    Staging.create(directory, Owner.current())
+    LocalStaging.create(directory, Owner.current())
 
 
 def run_without_commit_point(directory):
@@ -426,7 +427,7 @@ def run_without_commit_point(directory):
     def die(*_):
         os.kill(os.getpid(), signal.SIGKILL)
 
-    Staging._apply = die
+    LocalStaging._apply = die
     commit(directory, ADDED)
 
 
@@ -434,7 +435,7 @@ def in_process(function, *arguments):
     """Run a function in a process of its own; return whether it lived to its end."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["pytest", "rmqindex.indexfile.append_in_place", "rmqindex.transaction.journal"]
+        ["pytest", "rmqindex.indexfile.append_in_place", "rmqindex.transaction.local_staging"]
     )
     process = context.Process(target=function, args=arguments)
     process.start()
@@ -471,7 +472,7 @@ def test_a_process_killed_at_any_step_leaves_the_old_state_or_the_new_one(tmp_pa
         state = state_of(path.parent)
         assert state in ({NAME: 20}, new), f"killed before step {fatal}"
         outcomes.append(state == new)
-        staging = Staging.at(path.parent, "stream-test-0")
+        staging = LocalStaging.at(path.parent, "stream-test-0")
         with staging.exclusive(create=True):
             assert staging.ledger() == ({"done": 1} if outcomes[-1] else {})
             if not outcomes[-1]:
@@ -499,7 +500,7 @@ def test_a_recovery_killed_at_any_step_is_finished_by_the_next(tmp_path):
         assert state_of(path.parent) == {NAME: 20}
         finished = in_process(run_killed_recovery, path.parent, fatal)
         assert state_of(path.parent) == {NAME: 20}
-        Staging.create(path.parent, Owner.current()).discard()
+        LocalStaging.create(path.parent, Owner.current()).discard()
         assert path.read_bytes() == old
         assert [each.name for each in path.parent.parent.iterdir()] == ["index"]
         if finished:
@@ -511,5 +512,5 @@ def test_a_directory_that_was_removed_is_no_hindrance_to_the_next_write(director
     """An unfinished append to a file that is gone is forgotten."""
     assert not in_process(run_without_commit_point, directory)
     (directory / NAME).unlink()
-    Staging.create(directory, Owner.current()).discard()
+    LocalStaging.create(directory, Owner.current()).discard()
     assert [Path(path).name for path in directory.parent.iterdir()] == ["index"]

@@ -14,7 +14,7 @@ from rmqindex import IndexFile, IndexFileWriter, Layout
 from rmqindex.indexfile.append_in_place import InPlaceAppend
 from rmqindex.indexfile.fingerprint import Fingerprint
 from rmqindex.storage.identity import FileIdentity
-from rmqindex.transaction.journal import Staging
+from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
 from twin import BrokerFile
 
@@ -103,7 +103,7 @@ class TestTheSameFile:
                 super().apply()
                 raise OSError("stopped")
 
-        staging = Staging.create(path.parent, Owner.current())
+        staging = LocalStaging.create(path.parent, Owner.current())
         with staging.exclusive():
             stopped = Stopped(path, LAYOUT, [entries[0]], lambda: [entries], end)
             with pytest.raises(OSError, match="stopped"):

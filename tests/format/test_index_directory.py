@@ -26,7 +26,7 @@ from rmqindex import (
     sample_store,
 )
 from rmqindex.store.names import timestamp_name
-from rmqindex.transaction.journal import Staging
+from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
 from twin import LONG_MAX, BrokerFile, java_hash
 
@@ -248,13 +248,14 @@ def _die_while_committing(path, replaced):
     script = """
 import os, sys
 from pathlib import Path
-from rmqindex.transaction import journal as journal_module
+from rmqindex.transaction.journal import Journal
+from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
 directory, replaced = Path(sys.argv[1]), sys.argv[2]
-staging = journal_module.Staging.create(directory, Owner.current())
+staging = LocalStaging.create(directory, Owner.current())
 (staging.path / "a").write_bytes(bytes(160))
 (staging.path / "b").write_bytes(bytes(160))
-journal_module.Journal.remove = lambda *_: os._exit(9)
+Journal.remove = lambda *_: os._exit(9)
 with staging.exclusive():
     staging.commit([(staging.path / "a", replaced), (staging.path / "b", "3")], [replaced])
 """
@@ -526,13 +527,13 @@ def test_the_sample_stores_index_goes_on(tmp_path):
 
 def test_staging_left_by_a_dead_write_is_cleaned_up(filled):
     """Opening to write does what the next write would do."""
-    staging = Staging.create(filled, Owner.current())
+    staging = LocalStaging.create(filled, Owner.current())
     assert staging.path.is_dir()
     script = """
 import sys
-from rmqindex.transaction.journal import Staging
+from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
-Staging.create(sys.argv[1], Owner.current())
+LocalStaging.create(sys.argv[1], Owner.current())
 """
     subprocess.run([sys.executable, "-c", script, str(filled)], check=True)
     assert len([entry for entry in staging.root.iterdir() if entry.is_dir()]) == 2

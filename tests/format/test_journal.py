@@ -21,8 +21,10 @@ import pytest
 from rmqindex import RmqIndexError
 from rmqindex.files.disk import copy_sparse
 from rmqindex.storage import steady
-from rmqindex.transaction import journal as journal_module
-from rmqindex.transaction.journal import Staging, effective_listing, staging_root
+from rmqindex.transaction import lock
+from rmqindex.transaction.jobs import recover
+from rmqindex.transaction.journal import effective_listing, staging_root
+from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
 
 OLD = {"100": b"one", "200": b"two", "300": b"three"}
@@ -73,7 +75,7 @@ def stage(staging, changes):
 
 def run_job(directory):
     """Take the directory from OLD to NEW."""
-    staging = Staging.create(directory, Owner.current())
+    staging = LocalStaging.create(directory, Owner.current())
     staged = stage(staging, CHANGES)
     with staging.exclusive():
         staging.commit(staged, REMOVED)
@@ -100,7 +102,7 @@ class TestCommit:
     def test_a_missing_directory_and_its_parents_are_made(self, tmp_path):
         """A first write needs no directory."""
         directory = tmp_path / "a" / "b" / "index"
-        staging = Staging.create(directory, Owner.current())
+        staging = LocalStaging.create(directory, Owner.current())
         staged = stage(staging, {"1": b"x"})
         assert not directory.exists()
         with staging.exclusive():
@@ -110,7 +112,7 @@ class TestCommit:
 
     def test_a_file_that_is_there_is_never_replaced_unasked(self, directory):
         """A final name that is taken fails the commit, and nothing changes."""
-        staging = Staging.create(directory, Owner.current())
+        staging = LocalStaging.create(directory, Owner.current())
         staged = stage(staging, {"300": b"other"})
         with staging.exclusive(), pytest.raises(RmqIndexError, match="300: expected no such file"):
             staging.commit(staged, [])
@@ -119,7 +121,7 @@ class TestCommit:
 
     def test_a_file_to_remove_must_be_there(self, directory):
         """A removal of a name that is not there fails the commit."""
-        staging = Staging.create(directory, Owner.current())
+        staging = LocalStaging.create(directory, Owner.current())
         with staging.exclusive(), pytest.raises(RmqIndexError, match="999: expected a file"):
             staging.commit([], ["999"])
         staging.discard()
@@ -128,7 +130,7 @@ class TestCommit:
     @pytest.mark.parametrize("failing", ["replace", "unlink"])
     def test_a_commit_that_fails_half_way_is_undone(self, directory, monkeypatch, failing):
         """An error in the middle restores what was there before it is raised."""
-        staging = Staging.create(directory, Owner.current())
+        staging = LocalStaging.create(directory, Owner.current())
         staged = stage(staging, CHANGES)
         original = getattr(Path, failing)
         calls = []
@@ -159,7 +161,7 @@ class TestCommit:
 
     def test_a_commit_whose_application_died_is_undone(self, directory):
         """A commit that outlives its application must not surprise the application's retry."""
-        staging = Staging.create(directory, Owner.current())
+        staging = LocalStaging.create(directory, Owner.current())
         staged = stage(staging, CHANGES)
         with staging.exclusive():
             (staging.path / "owner.json").write_text(json.dumps(dead_owner().to_dict()))
@@ -183,7 +185,7 @@ class TestJobs:
 
     def test_a_discarded_job_leaves_nothing(self, directory):
         """Discarding removes the staged files, the lock and the staging root; twice is harmless."""
-        staging = Staging.create(directory, Owner.current())
+        staging = LocalStaging.create(directory, Owner.current())
         stage(staging, CHANGES)
         staging.discard()
         staging.discard()
@@ -192,14 +194,14 @@ class TestJobs:
 
     def test_a_discarded_job_cannot_commit(self, directory):
         """Whoever comes too late is told that the job was ended."""
-        staging = Staging.create(directory, Owner.current())
+        staging = LocalStaging.create(directory, Owner.current())
         staging.discard()
         with pytest.raises(RmqIndexError, match="it was ended"), staging.exclusive():
             pass
 
     def test_a_straggler_finds_nothing_to_write_into(self, directory):
         """A task that goes on after the end of its job cannot leave a file behind."""
-        staging = Staging.create(directory, Owner.current())
+        staging = LocalStaging.create(directory, Owner.current())
         with (staging.path / "straggler").open("wb") as file:
             staging.discard()
             file.write(b"late")
@@ -209,31 +211,31 @@ class TestJobs:
 
     def test_what_cannot_be_removed_is_named_whole(self, directory, monkeypatch):
         """As on a disk that is read-only by now."""
-        dead = Staging.create(directory, dead_owner())
+        dead = LocalStaging.create(directory, dead_owner())
 
         def refused(*_arguments, **_options):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), dead.job)
 
         monkeypatch.setattr(os, "rename", refused)
         with pytest.raises(OSError, match="Read-only") as caught:
-            Staging.create(directory, Owner.current())
+            LocalStaging.create(directory, Owner.current())
         assert caught.value.filename == str(dead.path)
 
     def test_the_next_writer_removes_jobs_of_the_dead_and_keeps_those_of_the_living(
         self, directory
     ):
         """Only a job whose process is known to be dead is removed."""
-        living = Staging.create(directory, Owner.current())
-        elsewhere = Staging.create(
+        living = LocalStaging.create(directory, Owner.current())
+        elsewhere = LocalStaging.create(
             directory, Owner("another-host", "boot", "pid:[1]", pid=1, start_time=1)
         )
-        rebooted = Staging.create(
+        rebooted = LocalStaging.create(
             directory, Owner(os.uname().nodename, "boot", "pid:[1]", pid=1, start_time=1)
         )
-        dead = Staging.create(directory, dead_owner())
+        dead = LocalStaging.create(directory, dead_owner())
         half_made = staging_root(directory) / "job-half-made"
         half_made.mkdir()
-        last = Staging.create(directory, Owner.current())
+        last = LocalStaging.create(directory, Owner.current())
         assert living.path.exists()
         assert elsewhere.path.exists()
         assert last.path.exists()
@@ -265,8 +267,8 @@ class TestJobs:
 
     def test_two_writers_commit_one_after_the_other(self, directory):
         """A writer waits for the commit lock of another."""
-        first = Staging.create(directory, Owner.current())
-        second = Staging.create(directory, Owner.current())
+        first = LocalStaging.create(directory, Owner.current())
+        second = LocalStaging.create(directory, Owner.current())
         order = []
 
         def commit_second():
@@ -283,8 +285,8 @@ class TestJobs:
 
     def test_a_writer_does_not_wait_for_ever(self, directory, monkeypatch):
         """A lock that is never released is an error, not a hang."""
-        staging = Staging.create(directory, Owner.current())
-        monkeypatch.setattr(journal_module, "_LOCK_WAIT_SECONDS", 0.1)
+        staging = LocalStaging.create(directory, Owner.current())
+        monkeypatch.setattr(lock, "_LOCK_WAIT_SECONDS", 0.1)
         with (
             staging.exclusive(),
             pytest.raises(RmqIndexError, match="another write"),
@@ -294,7 +296,7 @@ class TestJobs:
 
     def test_a_writer_whose_store_is_gone_ends(self, directory, monkeypatch):
         """Where the lock cannot be made any more, it is an error and no endless loop."""
-        staging = Staging.create(directory, Owner.current())
+        staging = LocalStaging.create(directory, Owner.current())
         shutil.rmtree(directory.parent)
         monkeypatch.setattr(Path, "mkdir", lambda *_, **__: None)
         with pytest.raises(FileNotFoundError), staging.exclusive(create=True):
@@ -315,7 +317,7 @@ class TestListing:
 
     def test_a_reader_has_the_old_state_while_a_commit_lives(self, directory, monkeypatch):
         """The journal tells the old state at once, so that nobody waits for the commit's end."""
-        staging = Staging.create(directory, Owner.current())
+        staging = LocalStaging.create(directory, Owner.current())
         staged = stage(staging, CHANGES)
         original = Path.unlink
         listings = []
@@ -337,9 +339,9 @@ class TestListing:
     ):
         """Before the first commit there is no index, which is not the same as an empty one."""
         directory = tmp_path / "index"
-        staging = Staging.create(directory, Owner.current())
+        staging = LocalStaging.create(directory, Owner.current())
         staged = stage(staging, {"1": b"x"})
-        original = Staging._apply
+        original = LocalStaging._apply
         refusals = []
 
         def apply_and_look(self, new, removed):
@@ -348,7 +350,7 @@ class TestListing:
                 effective_listing(directory)
             refusals.append(refused.value.filename)
 
-        monkeypatch.setattr(Staging, "_apply", apply_and_look)
+        monkeypatch.setattr(LocalStaging, "_apply", apply_and_look)
         with staging.exclusive():
             staging.commit(staged, [])
         assert refusals == [str(directory)]
@@ -386,11 +388,11 @@ class TestListing:
         (saved,) = staging_root(directory).glob("job-*/old/300")
         assert seen(directory) == OLD
         saved.unlink()
-        for act in (effective_listing, journal_module.recover):
+        for act in (effective_listing, recover):
             with pytest.raises(RmqIndexError, match=r"old/300: expected the file .*journal\.json"):
                 act(directory)
         (staging_root(directory) / "journal.json").unlink()
-        journal_module.recover(directory)
+        recover(directory)
         assert seen(directory) == NEW
 
     @pytest.mark.parametrize(
@@ -474,26 +476,26 @@ def run_killed_job(directory, fatal):
 
 def run_job_without_commit_point(directory):
     """Run the job in this process, which dies when nothing but the commit point is missing."""
-    apply = Staging._apply
+    apply = LocalStaging._apply
 
     def apply_and_die(self, new, removed):
         apply(self, new, removed)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    Staging._apply = apply_and_die
+    LocalStaging._apply = apply_and_die
     run_job(directory)
 
 
 def run_killed_recovery(directory, fatal):
     """Begin another job in this process, which dies before its n-th step."""
     kill_before(fatal)
-    Staging.create(directory, Owner.current())
+    LocalStaging.create(directory, Owner.current())
 
 
 def in_process(function, *arguments):
     """Run a function in a process of its own; return whether it lived to its end."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pytest", "rmqindex.transaction.journal"])
+    context.set_forkserver_preload(["pytest", "rmqindex.transaction.local_staging"])
     process = context.Process(target=function, args=arguments)
     process.start()
     process.join(timeout=60)
@@ -511,7 +513,7 @@ def test_a_process_killed_at_any_step_leaves_the_old_state_or_the_new_one(tmp_pa
         assert state in (OLD, NEW), f"killed before step {fatal}"
         outcomes.append(state == NEW)
         # The retry starts from the state that readers saw, and finishes.
-        staging = Staging.create(directory, Owner.current())
+        staging = LocalStaging.create(directory, Owner.current())
         with staging.exclusive():
             assert on_disk(directory) == state
             if state == OLD:
@@ -575,7 +577,7 @@ def test_a_recovery_killed_at_any_step_is_finished_by_the_next(tmp_path):
         assert seen(directory) == OLD
         finished = in_process(run_killed_recovery, directory, fatal)
         assert seen(directory) == OLD
-        Staging.create(directory, Owner.current()).discard()
+        LocalStaging.create(directory, Owner.current()).discard()
         assert seen(directory) == on_disk(directory) == OLD
         assert beside(directory) == ["index"]
         if finished:

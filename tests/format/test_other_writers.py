@@ -24,7 +24,8 @@ from rmqindex import (
     relayout_index,
     sample_store,
 )
-from rmqindex.transaction.journal import Staging, effective_listing, staging_root
+from rmqindex.transaction.journal import effective_listing, staging_root
+from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
 
 STORE = sample_store()
@@ -34,11 +35,11 @@ OTHER = Layout(31, 500)
 DIE = """
 import os, pathlib, signal, sys
 from rmqindex import Layout, relayout_index
-from rmqindex.transaction.journal import Staging
+from rmqindex.transaction.local_staging import LocalStaging
 def die(self, new, removed):
     apply(self, new, removed)
     os.kill(os.getpid(), signal.SIGKILL)
-apply, Staging._apply = Staging._apply, die
+apply, LocalStaging._apply = LocalStaging._apply, die
 relayout_index(sys.argv[1], Layout(50, 120))
 """
 APPEND_AND_DIE = """
@@ -46,11 +47,11 @@ import os, pathlib, signal, sys
 import numpy as np
 from rmqindex import Layout
 from rmqindex.indexfile.append_in_place import InPlaceAppend
-from rmqindex.transaction.journal import Staging
+from rmqindex.transaction.local_staging import LocalStaging
 index = pathlib.Path(sys.argv[1], "index")
 entries = (np.arange(3, dtype=np.int32), np.full(3, 10**9), np.full(3, 1_800_000_000_000))
-staging = Staging.at(index, "stream-test-0")
-Staging._apply = lambda self, new, removed: os.kill(os.getpid(), signal.SIGKILL)
+staging = LocalStaging.at(index, "stream-test-0")
+LocalStaging._apply = lambda self, new, removed: os.kill(os.getpid(), signal.SIGKILL)
 with staging.exclusive(create=True):
     path = max(index.iterdir())
     append = InPlaceAppend(path, Layout(97, 200), [entries[0]], lambda: [entries],
@@ -273,6 +274,6 @@ class TestDisk:
 
         monkeypatch.setattr(os, "fsync", fail)
         with pytest.raises(OSError, match=r"owner\.next"):
-            Staging.create(store / "index", Owner.current())
+            LocalStaging.create(store / "index", Owner.current())
         assert not staging_root(store / "index").exists()
         assert len(effective_listing(store / "index")) == 5

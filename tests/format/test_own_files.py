@@ -27,7 +27,9 @@ from rmqindex import (
 from rmqindex.files.own_files import is_plain_name, write_own
 from rmqindex.indexfile.append_in_place import InPlaceAppend
 from rmqindex.store.live_store import ensure_not_live
-from rmqindex.transaction.journal import Staging, effective_listing, recover, staging_root
+from rmqindex.transaction.jobs import recover
+from rmqindex.transaction.journal import effective_listing, staging_root
+from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
 from rmqindex.transaction.undo import AppendRecord, AppendUndo
 
@@ -65,7 +67,9 @@ def index(store):
 def commit(index, *, job=None):
     """Replace the newest file, and add one."""
     names = sorted(path.name for path in index.iterdir())
-    staging = Staging.create(index, Owner.current()) if job is None else Staging.at(index, job)
+    staging = (
+        LocalStaging.create(index, Owner.current()) if job is None else LocalStaging.at(index, job)
+    )
     if job is not None:
         staging.join(Owner.current())
     try:
@@ -90,7 +94,7 @@ class TestStaging:
         with pytest.raises(RmqIndexError, match=LINKED):
             commit(index, job="stream-a-0")
         with pytest.raises(RmqIndexError, match=LINKED):
-            Staging.at(index, "docs").discard()
+            LocalStaging.at(index, "docs").discard()
         with pytest.raises(RmqIndexError, match=LINKED):
             IndexDirectory(index, LAYOUT, writable=True, allow_live_store=True)
 
@@ -117,7 +121,7 @@ class TestStaging:
         root = staging_root(index)
         root.mkdir()
         (root / name).symlink_to(elsewhere / "journal.json")
-        staging = Staging.at(index, "stream-a-0")
+        staging = LocalStaging.at(index, "stream-a-0")
         with (
             pytest.raises(RmqIndexError, match=f"{name}: {LINKED}"),
             staging.exclusive(create=True),
@@ -130,7 +134,7 @@ class TestStaging:
         root = staging_root(index)
         root.mkdir()
         (root / name).symlink_to(elsewhere / "docs/letter")
-        staging = Staging.at(index, "stream-a-0")
+        staging = LocalStaging.at(index, "stream-a-0")
         if name == "ledger.json":
             with staging.exclusive(create=True):
                 staging.commit([], [], ledger={"n": 1})
@@ -143,7 +147,7 @@ class TestStaging:
         root = staging_root(index)
         root.mkdir()
         (root / "stream-a-0").symlink_to(elsewhere / "docs")
-        staging = Staging.at(index, "stream-a-0")
+        staging = LocalStaging.at(index, "stream-a-0")
         with (
             pytest.raises(RmqIndexError, match=f"stream-a-0: {LINKED}"),
             staging.exclusive(create=True),
@@ -178,7 +182,7 @@ class TestStaging:
     def test_a_job_is_a_name(self, index, job):
         """It is part of a path, and may come from a checkpoint."""
         with pytest.raises(ValueError, match="job: expected a name"):
-            Staging.at(index, job)
+            LocalStaging.at(index, job)
 
 
 class TestJournal:
@@ -244,7 +248,7 @@ class TestJournal:
         text = json.dumps({**self.FIELDS, "append": append})
         (staging_root(index) / "journal.json").write_text(text)
         with pytest.raises(RmqIndexError, match="file size: expected at least"):
-            Staging.create(index, Owner.current())
+            LocalStaging.create(index, Owner.current())
         assert (index / name).read_bytes() == before
 
 
@@ -254,7 +258,9 @@ class TestDamaged:
     @pytest.fixture
     def job(self, index):
         """What a job of another writer has staged; the writer is dead."""
-        staging = Staging.create(index, Owner(**{**Owner.current().to_dict(), "start_time": 1}))
+        staging = LocalStaging.create(
+            index, Owner(**{**Owner.current().to_dict(), "start_time": 1})
+        )
         (staging.path / "staged").write_bytes(b"of another")
         return staging.path
 
@@ -275,7 +281,7 @@ class TestDamaged:
     @pytest.mark.parametrize("how", DAMAGES)
     def test_a_write_whose_own_owner_is_damaged_is_refused(self, index, how):
         """Nobody can tell whether its application still runs."""
-        staging = Staging.create(index, Owner.current())
+        staging = LocalStaging.create(index, Owner.current())
         (staging.path / "owner.json").write_bytes(damaged(Owner.current().to_dict(), how))
         expected = r"owner\.json: expected the owner of a job"
         with pytest.raises(RmqIndexError, match=expected), staging.exclusive():
@@ -285,9 +291,9 @@ class TestDamaged:
     def test_who_dies_while_a_job_is_made_leaves_no_half_of_an_owner(self, index, monkeypatch):
         """What has the name is whole; the next write removes the job."""
         monkeypatch.setattr(Path, "replace", lambda *_: 1 / 0)
-        monkeypatch.setattr(Staging, "discard", lambda _: None)
+        monkeypatch.setattr(LocalStaging, "discard", lambda _: None)
         with pytest.raises(ZeroDivisionError):
-            Staging.create(index, Owner.current())
+            LocalStaging.create(index, Owner.current())
         monkeypatch.undo()
         (job,) = staging_root(index).glob("job-*")
         assert not (job / "owner.json").exists()
@@ -310,7 +316,7 @@ class TestDamaged:
         """A batch would be written twice."""
         staging_root(index).mkdir()
         (staging_root(index) / "ledger.json").write_bytes(damaged(TestJournal.FIELDS, how))
-        staging = Staging.at(index, "stream-a-0")
+        staging = LocalStaging.at(index, "stream-a-0")
         expected = r"ledger\.json: expected .* a ledger that is removed forgets"
         with pytest.raises(RmqIndexError, match=expected), staging.exclusive(create=True):
             staging.ledger()
@@ -417,7 +423,7 @@ class TestIndexFiles:
         text = json.dumps({**TestJournal.FIELDS, "append": append})
         (staging_root(index) / "journal.json").write_text(text)
         with pytest.raises(RmqIndexError, match=LINKED):
-            Staging.create(index, Owner.current())
+            LocalStaging.create(index, Owner.current())
 
     def test_an_index_or_a_store_that_is_a_link_is_written(self, store, tmp_path):
         """Operators move them to other disks; the staging lies beside the real directory."""

@@ -23,7 +23,7 @@ from rmqindex.output.describe import describe
 from rmqindex.output.plot_data import count_index
 from rmqindex.query.search import search
 from rmqindex.store import paths
-from rmqindex.transaction.journal import Staging
+from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
 
 LAYOUT = Layout(7, 12)
@@ -41,7 +41,7 @@ def write(path, offsets, layout=LAYOUT):
 
 def commit(directory, new, removed, append=None):
     """Run a whole commit of this project's writers."""
-    staging = Staging.create(directory, Owner.current())
+    staging = LocalStaging.create(directory, Owner.current())
     staged = []
     for name, offsets in new.items():
         write(staging.path / f"staged-{name}", offsets)

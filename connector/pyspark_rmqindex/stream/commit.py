@@ -12,27 +12,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark_rmqindex.write.commit import held_store, new_names, without_indexed
-from pyspark_rmqindex.write.file_plans import (
-    BuiltFile,
-    FilePlan,
-    build_file,
-    plan_append,
-    plan_files,
-)
-from pyspark_rmqindex.write.job import IndexState, WriteJob, find_layout
-from pyspark_rmqindex.write.sorted_runs import RunSet
 from rmqindex import Layout, RmqIndexError
-from rmqindex.store import list_index_files, raise_checkpoint
-from rmqindex.transaction import Staging
+from rmqindex.bulk import (
+    Committer,
+    IndexState,
+    RunSet,
+    WriteJob,
+    find_layout,
+    plan_files,
+    without_indexed,
+)
+from rmqindex.store import list_index_files
+from rmqindex.transaction import LocalStaging
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pyspark_rmqindex.options import WriteOptions
-    from pyspark_rmqindex.write.job import IndexedFile
-    from pyspark_rmqindex.write.sorted_runs import Order, RunSlice
-    from rmqindex.indexfile import InPlaceAppend
+    from rmqindex.bulk import Commit, IndexedFile, Order, RunSlice, WriteOptions
     from rmqindex.transaction import FileEntry, Owner
 
 __all__ = ["StreamBatch", "commit_batch", "discard_batches", "staging_of"]
@@ -53,9 +49,9 @@ class StreamBatch:
     number: int
 
 
-def staging_of(options: WriteOptions, batch: StreamBatch) -> Staging:
+def staging_of(options: WriteOptions, batch: StreamBatch) -> LocalStaging:
     """Return where the tasks of a batch stage what is too much for a message; it may be missing."""
-    return Staging.at(options.directory, f"{_PREFIX}{batch.query}-{batch.number}")
+    return LocalStaging.at(options.directory, f"{_PREFIX}{batch.query}-{batch.number}")
 
 
 def commit_batch(
@@ -83,14 +79,30 @@ def commit_batch(
             ledger is none.
     """
     staging = staging_of(options, batch)
-    with held_store(staging.directory, options), staging.exclusive(create=True):
+    committer = Committer(
+        staging,
+        options.directory,
+        options.zone,
+        allow_live_store=options.allow_live_store,
+        checkpoint=options.checkpoint,
+    )
+    with committer.begin(create=True) as commit:
         ledger = _Ledger.of(staging.ledger(), staging.root)
         if batch.number <= ledger.streams.get(batch.query, -1):
             return False
         job, state, trusted = _current(options, staging, ledger)
         rows = without_indexed(job, state, RunSet(staging.path, runs, order))
-        if len(rows):
-            _commit(_Commit(job, state, trusted=trusted), rows, ledger, batch, owner)
+        if not len(rows):
+            return True
+        last = state.last if state.precedes(rows.offset_range()[0]) else None
+        for plan in plan_files(rows, job.layout, last, continues=True):
+            if plan.continued is None:
+                staging.make(owner)
+            commit.build(plan, trusted=trusted)
+        commit.finish(
+            job.names_there() if commit.built else [],
+            record=lambda names: ledger.after(batch, _tail(commit, names, job.layout, state)),
+        )
     return True
 
 
@@ -105,7 +117,7 @@ def discard_batches(options: WriteOptions, batch: StreamBatch) -> None:
         for path in list(staging.root.iterdir()):
             number = path.name.removeprefix(prefix)
             if path.name.startswith(prefix) and number.isdecimal() and int(number) < batch.number:
-                Staging.at(options.directory, path.name).discard()
+                LocalStaging.at(options.directory, path.name).discard()
     staging.discard()
 
 
@@ -189,7 +201,7 @@ def _are_integers(values: Iterable[object]) -> bool:
 
 
 def _current(
-    options: WriteOptions, staging: Staging, ledger: _Ledger
+    options: WriteOptions, staging: LocalStaging, ledger: _Ledger
 ) -> tuple[WriteJob, IndexState, bool]:
     """Find out what is indexed, by the newest file alone where nobody else wrote since.
 
@@ -222,65 +234,18 @@ def _by_ledger(
     return (layout, state) if tail.is_of(state.files[-1]) else None
 
 
-class _Commit:
-    """One commit on its way: what is appended in place, and what becomes a new file."""
-
-    def __init__(self, job: WriteJob, state: IndexState, *, trusted: bool) -> None:
-        assert isinstance(job.staging, Staging), "streams write to local directories"
-        self.job = job
-        self.staging = job.staging
-        self.state = state
-        self.trusted = trusted
-        self.append: InPlaceAppend | None = None
-        self.built: list[BuiltFile] = []
-
-    def add(self, plan: FilePlan, owner: Owner) -> None:
-        staging = self.staging
-        if plan.continued is not None:
-            self.append = plan_append(staging.path, plan, trusted=self.trusted)
-            return
-        staging.make(owner)
-        self.built.append(build_file(staging.path, f"built-{len(self.built)}", plan))
-
-    def tail(self, names: Sequence[str]) -> _Tail | None:
-        """Return how the commit leaves the index, if the index then ends in its newest file."""
-        layout = self.job.layout
-        geometry = (layout.hash_slot_num, layout.index_num)
-        if self.built:
-            header = self.built[-1].header
-            count, end, timestamp = header.index_count, header.end_phy_offset, header.end_timestamp
-            inode = (self.staging.path / self.built[-1].name).stat().st_ino
-            tail = _Tail(names[-1], inode, *geometry, count, end, timestamp)
-        elif self.append is not None:
-            record = self.append.undo.record
-            end, timestamp = record.end_phy_offset, record.end_timestamp
-            inode = (self.staging.directory / record.name).stat().st_ino
-            tail = _Tail(record.name, inode, *geometry, record.index_count, end, timestamp)
-        else:
-            return None
-        return tail if self.state.precedes(tail.end_phy_offset) else None
-
-
-def _commit(
-    commit: _Commit, rows: RunSet, ledger: _Ledger, batch: StreamBatch, owner: Owner
-) -> None:
-    """Append rows to the last file, and bring in the files that it has no room for."""
-    job, state = commit.job, commit.state
-    last = state.last if state.precedes(rows.offset_range()[0]) else None
-    try:
-        for plan in plan_files(rows, job.layout, last, continues=True):
-            commit.add(plan, owner)
-        begins = [file.header.begin_timestamp for file in commit.built]
-        names = new_names(job, begins, job.names_there()) if begins else []
-        new = [
-            (commit.staging.path / file.name, name)
-            for file, name in zip(commit.built, names, strict=True)
-        ]
-        commit.staging.commit(
-            new, [], append=commit.append, ledger=ledger.after(batch, commit.tail(names))
-        )
-    finally:
-        if commit.append is not None:
-            commit.append.close()
-    if job.options.checkpoint:
-        raise_checkpoint(commit.staging.directory)
+def _tail(commit: Commit, names: Sequence[str], layout: Layout, state: IndexState) -> _Tail | None:
+    """Return how a commit leaves the index, if the index then ends in its newest file."""
+    geometry = (layout.hash_slot_num, layout.index_num)
+    if commit.built:
+        file = commit.staging.path / commit.built[-1].name
+        header = commit.built[-1].header
+        name, ends = names[-1], (header.index_count, header.end_phy_offset, header.end_timestamp)
+    elif commit.append is not None:
+        record = commit.append.undo.record
+        file = Path(commit.staging.directory) / record.name
+        name, ends = record.name, (record.index_count, record.end_phy_offset, record.end_timestamp)
+    else:
+        return None
+    tail = _Tail(name, file.stat().st_ino, *geometry, *ends)
+    return tail if state.precedes(tail.end_phy_offset) else None

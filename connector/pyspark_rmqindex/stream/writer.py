@@ -21,9 +21,9 @@ from pyspark_rmqindex.stream.commit import (
 )
 from pyspark_rmqindex.write.input_shapes import InputShape
 from pyspark_rmqindex.write.job import write_options
-from pyspark_rmqindex.write.sorted_runs import BY_POSITION, CONTENT, RunBuffer, RunSlice
 from pyspark_rmqindex.write.task import task_name
 from rmqindex import RmqIndexError
+from rmqindex.bulk import BY_POSITION, CONTENT, RunBuffer, RunSlice
 from rmqindex.storage import check_no_secret, is_remote
 from rmqindex.transaction import Owner
 

@@ -30,6 +30,7 @@ from pyspark_rmqindex.schema import (
     STORE_COLUMN,
 )
 from rmqindex import expand_messages, index_key_hashes
+from rmqindex.bulk import EntryRows
 from rmqindex.keys import bytes_at, not_utf8
 from rmqindex.layout import INT32_MAX, INT64_MAX
 from rmqindex.times import LAST_MILLISECOND, to_milliseconds
@@ -37,7 +38,7 @@ from rmqindex.times import LAST_MILLISECOND, to_milliseconds
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BadRowError", "EntryRows", "InputShape"]
+__all__ = ["BadRowError", "InputShape"]
 
 _SHAPES = (
     "phy_offset BIGINT, store_timestamp TIMESTAMP (or BIGINT milliseconds), and one of: "
@@ -71,26 +72,6 @@ _TYPES: dict[str, tuple[tuple[type[DataType], ...], str]] = {
 
 class BadRowError(ValueError):
     """A row that cannot be indexed; the message has its values."""
-
-
-@dataclass(frozen=True, slots=True)
-class EntryRows:
-    """Entries to write, in the order in which their rows came.
-
-    Attributes:
-        key_hash: int32, 0 to 2**31 - 1.
-        phy_offset: int64, bytes, at least 0.
-        store_timestamp: int64, epoch milliseconds.
-        ordinal: int32: what orders entries of one offset; the key's place in its message, or the
-            entry's position in the file it was read from, else 0.
-        file_path: The file each entry was read from, or None where that is not known.
-    """
-
-    key_hash: NDArray[np.int32]
-    phy_offset: NDArray[np.int64]
-    store_timestamp: NDArray[np.int64]
-    ordinal: NDArray[np.int32]
-    file_path: pa.Array | None = None
 
 
 @dataclass(frozen=True, slots=True)

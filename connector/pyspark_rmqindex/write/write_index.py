@@ -19,21 +19,28 @@ import pyarrow as pa
 
 from pyspark_rmqindex.files.stores import check_one_store
 from pyspark_rmqindex.options import option_text
-from pyspark_rmqindex.write.commit import commit_files, is_live, without_indexed
-from pyspark_rmqindex.write.file_plans import BuiltFile, FilePlan, build_file, plan_files
 from pyspark_rmqindex.write.input_shapes import InputShape
-from pyspark_rmqindex.write.job import WriteJob, write_options
-from pyspark_rmqindex.write.sorted_runs import (
+from pyspark_rmqindex.write.job import write_options
+from pyspark_rmqindex.write.task import task_name
+from rmqindex import IndexHeader
+from rmqindex.bulk import (
     BY_POSITION,
     CONTENT,
+    BuiltFile,
+    Committer,
+    FilePlan,
     Order,
-    RunBuffer,
+    RowStager,
     RunSet,
     RunSlice,
+    WriteJob,
+    build_file,
+    commit_files,
+    plan_files,
+    without_indexed,
 )
-from pyspark_rmqindex.write.task import cleaned_up, task_name, unindexed
-from rmqindex import IndexHeader
 from rmqindex.storage import current_settings, using
+from rmqindex.store import is_live
 from rmqindex.transaction import Owner
 
 if TYPE_CHECKING:
@@ -41,7 +48,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from pyspark_rmqindex.write.job import IndexState
+    from rmqindex.bulk import IndexState
     from rmqindex.storage import S3Settings
 
 __all__ = ["write_index"]
@@ -99,7 +106,7 @@ def write_index(
 
 def _write(df: DataFrame, job: WriteJob, shape: InputShape) -> None:
     """Stage, plan, build and commit."""
-    try:
+    with Committer.of(job):
         order = BY_POSITION if shape.by_position else CONTENT
         staged = _run(df, partial(_stage, job, shape, order))
         check_one_store([fields.pop("store") for fields in staged])
@@ -108,7 +115,7 @@ def _write(df: DataFrame, job: WriteJob, shape: InputShape) -> None:
         job.staging.fetch([part.name for part in slices])
         rows = without_indexed(job, state, RunSet(job.staging.path, slices, order))
         plans = _plans(job, state, rows)
-        in_place = bool(plans) and not job.options.is_remote and _is_small_append(plans[0])
+        in_place = bool(plans) and job.staging.continues_in_place and _is_small_append(plans[0])
         continued = plans.pop(0) if in_place else None
         files: dict[int, BuiltFile] = {}
         if plans:
@@ -117,8 +124,6 @@ def _write(df: DataFrame, job: WriteJob, shape: InputShape) -> None:
                 number, header = fields.pop("number"), IndexHeader(**fields.pop("header"))
                 files[number] = BuiltFile(**fields, header=header)
         commit_files(job, state, [files[number] for number in range(len(plans))], continued)
-    finally:
-        job.staging.discard()
 
 
 def _plans(job: WriteJob, state: IndexState, rows: RunSet) -> list[FilePlan]:
@@ -126,7 +131,7 @@ def _plans(job: WriteJob, state: IndexState, rows: RunSet) -> list[FilePlan]:
     if not len(rows):
         return []
     last = state.last if state.precedes(rows.offset_range()[0]) else None
-    continues = not is_live(job.staging.directory)
+    continues = not is_live(job.options.directory)
     return list(plan_files(rows, job.layout, last, continues=continues))
 
 
@@ -158,15 +163,14 @@ def _stage(
 ) -> Iterator[dict[str, Any]]:
     """Write the rows of one partition as sorted runs."""
     _, name = task_name()
-    buffer = RunBuffer(job.staging.path, f"run-{name}", order, _RUN_ROWS)
+    stager = RowStager(job, name, order, _RUN_ROWS)
     stores = shape.store_check()
-    with cleaned_up(job, buffer.remove):
+    with job.attempt(stager.remove):
         for batch in batches:
             stores.see(batch)
-            buffer.add(unindexed(job, shape.read(batch)))
-        buffer.finish()
-        job.staging.publish([each.name for each in buffer.slices])
-    yield from ({**asdict(each), "store": stores.store} for each in buffer.slices)
+            stager.add(shape.read(batch))
+        runs = stager.stage_runs()
+    yield from ({**asdict(run), "store": stores.store} for run in runs)
 
 
 def _build(
@@ -177,8 +181,8 @@ def _build(
     for batch in batches:
         for number in batch.column(0).to_pylist():
             path = job.staging.path / f"file-{name}-{number}"
-            with cleaned_up(job, partial(path.unlink, missing_ok=True)):
+            with job.attempt(partial(path.unlink, missing_ok=True)):
                 job.staging.fetch([part.name for part in plans[number].slices])
-                built = build_file(job.staging.path, path.name, plans[number])
+                built = build_file(job.staging, path.name, plans[number])
                 job.staging.publish([path.name])
             yield {"number": number, **asdict(built)}

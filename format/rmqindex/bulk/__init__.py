@@ -1,13 +1,58 @@
-"""Whole indexes at once: rebuilt from a CommitLog, laid out anew, salvaged."""
+"""Many entries at once: written by many processes, rebuilt, laid out anew, expired, salvaged.
 
+A write is a `WriteJob`.
+Its tasks stage sorted runs, or whole files, with a `RowStager`; file plans say where a broker would
+have ended each file; one commit brings all of them into the index, or none.
+"""
+
+from rmqindex.bulk.committer import Commit, Committer, commit_files, commit_staged
+from rmqindex.bulk.file_plans import BuiltFile, FilePlan, build_file, plan_files
+from rmqindex.bulk.index_state import IndexedFile, IndexState, find_layout
+from rmqindex.bulk.indexed_rows import without_indexed
 from rmqindex.bulk.intact_entries import salvage
+from rmqindex.bulk.job import WriteJob, WriteOptions
 from rmqindex.bulk.rebuild import RebuildResult, rebuild_index
 from rmqindex.bulk.relayout import RelayoutResult, relayout_index
+from rmqindex.bulk.row_stager import RowStager, StagedRows
+from rmqindex.bulk.sorted_runs import (
+    ARRIVAL,
+    BY_POSITION,
+    CONTENT,
+    EntryRows,
+    Order,
+    RunBuffer,
+    RunSet,
+    RunSlice,
+)
 
 __all__ = [
+    "ARRIVAL",
+    "BY_POSITION",
+    "CONTENT",
+    "BuiltFile",
+    "Commit",
+    "Committer",
+    "EntryRows",
+    "FilePlan",
+    "IndexState",
+    "IndexedFile",
+    "Order",
     "RebuildResult",
     "RelayoutResult",
+    "RowStager",
+    "RunBuffer",
+    "RunSet",
+    "RunSlice",
+    "StagedRows",
+    "WriteJob",
+    "WriteOptions",
+    "build_file",
+    "commit_files",
+    "commit_staged",
+    "find_layout",
+    "plan_files",
     "rebuild_index",
     "relayout_index",
     "salvage",
+    "without_indexed",
 ]

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import os
 import uuid
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rmqindex.bulk.roller import FileRoller
+from rmqindex.bulk.committer import Committer
+from rmqindex.bulk.roller import FileRoller, replace_files
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.errors import RmqIndexError
 from rmqindex.indexfile.geometry import Layout, infer_layout
@@ -22,10 +23,9 @@ from rmqindex.indexfile.reader import IndexFile
 from rmqindex.keys.messages import expand_messages
 from rmqindex.layout import FIRST_POSITION
 from rmqindex.store.contents import ensure_writable
-from rmqindex.store.cover import raise_checkpoint
 from rmqindex.store.snapshot import Snapshot
 from rmqindex.times import zone_of
-from rmqindex.transaction.journal import Staging
+from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rmqindex.bulk.committer import Commit
     from rmqindex.commitlog.log import Mode
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.storage.location import PathLike
@@ -143,7 +144,14 @@ def rebuild_index(
     target = Path(os.path.abspath(directory))  # noqa: PTH100  (links stay)
     ensure_writable(target, allow_live_store=allow_live_store)
     with ExitStack() as stack:
-        staging = stack.enter_context(_aside(target) if replace else _in_place(target))
+        staging = _staging(target, aside=replace)
+        committer = stack.enter_context(
+            Committer(staging, target, allow_live_store=allow_live_store, checkpoint=checkpoint)
+        )
+        commit: Commit | None = None
+        if not replace:
+            commit = stack.enter_context(committer.begin(create=True))
+            staging.make(Owner.current())
         there = Snapshot.of(target) if replace else _without_unfinished(target)
         if there.files and not (resume or replace):
             raise RmqIndexError(
@@ -161,8 +169,10 @@ def rebuild_index(
         begin = begin or _Start(log.min_offset if start is None else start)
         messages = _Messages(log, begin, stop, mode, on_malformed, progress, index_tags=index_tags)
         last_name = staging.last_name([entry.name for entry in there.files], replaced=replace)
-        if replace:
+        if commit is None:
             roller = FileRoller(staging.path, layout, zone, last_name=last_name)
+            _build(roller, messages)
+            said = replace_files(committer, there, roller)
         else:
             target.mkdir(exist_ok=True)
             roller = FileRoller(
@@ -171,41 +181,19 @@ def rebuild_index(
                 zone,
                 last_name=last_name,
                 resumed=begin.resumed,
-                staging=staging,
+                commit=commit,
             )
-        _build(roller, messages)
-        if replace:
-            with staging.exclusive():
-                there.ensure_unchanged(target)
-                staging.commit([(path, path.name) for path in roller.paths], there.names)
-    said = raise_checkpoint(target).index_msg_timestamp if checkpoint else None
+            _build(roller, messages)
+            said = commit.cover()
     files = tuple(target / path.name for path in roller.paths)
     return RebuildResult(files, roller.count, messages.count, begin.offset, messages.stop, said)
 
 
-@contextmanager
-def _aside(target: Path) -> Iterator[Staging]:
-    """Stage files; what is not committed in the end is removed."""
-    staging = Staging.create(target, Owner.current())
-    try:
-        yield staging
-    finally:
-        staging.discard()
-
-
-@contextmanager
-def _in_place(target: Path) -> Iterator[Staging]:
-    """Keep other writers away while files grow where they are, and begin from a finished commit.
-
-    New files begin in the staging directory, and flushes of visible entries are commits.
-    """
-    staging = Staging.at(target, f"rebuild-{uuid.uuid4().hex}")
-    try:
-        with staging.exclusive(create=True):
-            staging.make(Owner.current())
-            yield staging
-    finally:
-        staging.discard()
+def _staging(target: Path, *, aside: bool) -> LocalStaging:
+    """Return where files are built aside, or begun that then grow where they are."""
+    if aside:
+        return LocalStaging.create(target, Owner.current())
+    return LocalStaging.at(target, f"rebuild-{uuid.uuid4().hex}")
 
 
 def _without_unfinished(target: Path) -> Snapshot:

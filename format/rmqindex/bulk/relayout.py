@@ -7,6 +7,7 @@ RocketMQ opens every file with the geometry of its configuration, so a broker wh
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rmqindex.audit.audited import elapsed_seconds
-from rmqindex.bulk.roller import FileRoller
+from rmqindex.bulk.committer import Committer
+from rmqindex.bulk.roller import FileRoller, replace_files
 from rmqindex.commitlog.log import MATCH_STATES, CommitLog
 from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.errors import RmqIndexError
@@ -25,11 +27,10 @@ from rmqindex.layout import HEADER_SIZE
 from rmqindex.storage.location import is_remote
 from rmqindex.store.checkpoint import CHECKPOINT_NAME
 from rmqindex.store.contents import ensure_writable
-from rmqindex.store.cover import raise_checkpoint
 from rmqindex.store.paths import list_index_files, resolve
 from rmqindex.store.snapshot import Snapshot
 from rmqindex.times import zone_of
-from rmqindex.transaction.journal import Staging
+from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
 
 if TYPE_CHECKING:
@@ -112,12 +113,18 @@ def relayout_index(
     ensure_writable(directory, allow_live_store=allow_live_store)
     log = commit_log_of(path, commit_log)
     exact = 0
-    staging = Staging.create(directory, Owner.current())
-    roller: FileRoller | None = None
-    try:
+    is_store = (directory.parent / CHECKPOINT_NAME).exists()
+    with ExitStack() as stack:
+        if log is not None and log is not commit_log:
+            stack.callback(log.close)
+        staging = LocalStaging.create(directory, Owner.current())
+        committer = stack.enter_context(
+            Committer(staging, directory, allow_live_store=allow_live_store, checkpoint=is_store)
+        )
         old = Snapshot.of(directory)
         last_name = staging.last_name(old.names, replaced=True)
         roller = FileRoller(staging.path, layout, zone_of(time_zone), last_name=last_name)
+        stack.callback(roller.abandon)
         total = sum(_header(entry).entry_count for entry in old.files)
         for entry in old.files:
             with IndexFile(entry.path, old_layout) as file:
@@ -129,17 +136,7 @@ def relayout_index(
                     if progress is not None:
                         progress(roller.count, total)
         roller.close()
-        with staging.exclusive():
-            old.ensure_unchanged(directory)
-            staging.commit([(made, made.name) for made in roller.paths], old.names)
-    finally:
-        if roller is not None:
-            roller.abandon()
-        staging.discard()
-        if log is not None and log is not commit_log:
-            log.close()
-    is_store = (directory.parent / CHECKPOINT_NAME).exists()
-    said = raise_checkpoint(directory).index_msg_timestamp if is_store else None
+        said = replace_files(committer, old, roller)
     files = tuple(directory / made.name for made in roller.paths)
     return RelayoutResult(files, tuple(old.names), roller.count, exact, said)
 
@@ -215,14 +212,13 @@ def expire_index(path: PathLike, offset: int, *, allow_live_store: bool = False)
     ensure_writable(directory, allow_live_store=allow_live_store)
     if not expired_files(path, offset):
         return []
-    staging = Staging.create(directory, Owner.current())
-    try:
-        with staging.exclusive():
-            expired = expired_files(path, offset)  # others may have written in between
-            if expired:
-                staging.commit([], [entry.name for entry in expired])
-    finally:
-        staging.discard()
+    staging = LocalStaging.create(directory, Owner.current())
+    committer = Committer(staging, directory, allow_live_store=allow_live_store)
+    with committer, committer.begin() as commit:
+        expired = expired_files(path, offset)  # others may have written in between
+        if expired:
+            commit.remove([entry.name for entry in expired])
+            commit.finish()
     return expired
 
 

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from rmqindex.bulk.committer import Commit, Committer
     from rmqindex.indexfile.geometry import Layout
-    from rmqindex.transaction.journal import Staging
+    from rmqindex.store.snapshot import Snapshot
 
-__all__ = ["FileRoller"]
+__all__ = ["FileRoller", "replace_files"]
 
 
 class FileRoller:
@@ -37,7 +38,7 @@ class FileRoller:
         *,
         last_name: str | None = None,
         resumed: Path | None = None,
-        staging: Staging | None = None,
+        commit: Commit | None = None,
     ) -> None:
         """Begin with a new file, or go on with one that is there.
 
@@ -47,16 +48,16 @@ class FileRoller:
             zone: The time zone of their names; None for the system's.
             last_name: The name after which new ones must come; None for any.
             resumed: A file to go on with.
-            staging: That of the directory, whose lock is held, where readers are to find every
-                file whole at any moment: new ones get their size and header in it, and what
-                comes to visible entries is committed.
+            commit: That of the directory, where readers are to find every file whole at any
+                moment: new ones get their size and header in its staging, and what comes to
+                visible entries is committed.
                 None where nobody looks at the directory yet.
         """
         self._directory = directory
         self._layout = layout
         self._zone = zone
         self._last_name = last_name
-        self._staging = staging
+        self._commit = commit
         self._appender = None if resumed is None else open_appender(resumed, layout)
         self._end = (0, 0)
         #: The files written to, oldest first.
@@ -99,9 +100,9 @@ class FileRoller:
         self.paths.append(path)
 
     def _begin(self, path: Path) -> EntryAppender:
-        if self._staging is None or not self._staging.can_move:
+        if self._commit is None or not self._commit.staging.can_move:
             return open_appender(path, self._layout, *self._end)
-        begun = self._staging.path / path.name
+        begun = self._commit.staging.path / path.name
         EntryAppender.create(begun, self._layout, *self._end).close()
         begun.rename(path)
         return open_appender(path, self._layout)
@@ -113,8 +114,8 @@ class FileRoller:
             return
         visible = appender.written_header.index_count
         adds = FIRST_POSITION < visible < appender.header.index_count
-        if self._staging is not None and adds:
-            self._staging.commit([], [], append=InPlaceFlush(self.paths[-1].name, appender))
+        if self._commit is not None and adds:
+            self._commit.flush(InPlaceFlush(self.paths[-1].name, appender))
         else:
             appender.flush()
 
@@ -134,3 +135,25 @@ class FileRoller:
         if self._appender is not None:
             self._appender.close()
             self._appender = None
+
+
+def replace_files(committer: Committer, old: Snapshot, roller: FileRoller) -> int | None:
+    """Put the files of a roller into the place of those that were there when it began.
+
+    Args:
+        committer: That of the staging in which the files are.
+        old: What is replaced.
+        roller: What has built the files, and is closed.
+
+    Returns:
+        What the store's checkpoint says now, epoch milliseconds; None where it is left alone.
+
+    Raises:
+        RmqIndexError: Another writer changed the index meanwhile, or a broker holds the store.
+        OSError: The disk is full or broken.
+    """
+    with committer.begin() as commit:
+        old.ensure_unchanged(committer.directory)
+        commit.place([path.name for path in roller.paths])
+        commit.remove(old.names)
+        return commit.finish()

@@ -13,7 +13,7 @@ from rmqindex.consumequeue.staging import QueueStaging
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.store.live_store import ensure_not_live
-from rmqindex.transaction.journal import recover
+from rmqindex.transaction.jobs import recover
 
 __all__: list[str] = []
 

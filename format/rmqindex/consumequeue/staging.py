@@ -59,6 +59,7 @@ def _home(root: Path) -> Path:
     return root / f".{QUEUE_FOLDER}.rmqindex"
 
 
+# No Staging of rmqindex.transaction: that commits files of one directory, this whole folder trees.
 class QueueStaging:
     """A hidden directory in a store root, for one process at a time; a context manager.
 

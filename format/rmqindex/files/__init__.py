@@ -1,12 +1,9 @@
 """Files that this project writes for itself: opened safely, synced to disk, read strictly."""
 
-from rmqindex.files.disk import copy_sparse, naming
 from rmqindex.files.records import Fields, RecordKind, shortened
 
 __all__ = [
     "Fields",
     "RecordKind",
-    "copy_sparse",
-    "naming",
     "shortened",
 ]

@@ -1,6 +1,5 @@
 """One IndexFile: its geometry, entries and chains, read, searched and written."""
 
-from rmqindex.indexfile.append_in_place import Entries, InPlaceAppend
 from rmqindex.indexfile.committed import open_index_source
 from rmqindex.indexfile.decoding import ENTRY_SCHEMA, MILLISECONDS
 from rmqindex.indexfile.fingerprint import Fingerprint
@@ -11,9 +10,7 @@ from rmqindex.indexfile.writer import IndexFileWriter
 __all__ = [
     "ENTRY_SCHEMA",
     "MILLISECONDS",
-    "Entries",
     "Fingerprint",
-    "InPlaceAppend",
     "IndexFile",
     "IndexFileWriter",
     "Layout",

@@ -26,7 +26,8 @@ from rmqindex.store.names import next_names
 from rmqindex.store.paths import index_entries, resolve
 from rmqindex.store.planned_index import layout_of_fullest, read_listed
 from rmqindex.times import zone_of
-from rmqindex.transaction.journal import Staging, staging_root
+from rmqindex.transaction.journal import staging_root
+from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
 
 if TYPE_CHECKING:
@@ -461,7 +462,7 @@ def _index_directory(path: PathLike, *, writable: bool) -> Path | str:
 def _finish_writes(directory: Path) -> None:
     """Undo a write that died while it committed, as the next write would."""
     if staging_root(directory).exists():
-        Staging.create(directory, Owner.current()).discard()
+        LocalStaging.create(directory, Owner.current()).discard()
 
 
 def _loadable(entries: Sequence[FileEntry], *, writable: bool) -> tuple[list[str], bool]:

@@ -2,9 +2,8 @@
 
 from rmqindex.store.checkpoint import StoreCheckpoint
 from rmqindex.store.contents import dledger_data, refuse_rocksdb_index, refuse_target
-from rmqindex.store.cover import cover_index, ensure_coverable, raise_checkpoint
-from rmqindex.store.live_store import ensure_not_live
-from rmqindex.store.names import next_names
+from rmqindex.store.cover import cover_index
+from rmqindex.store.live_store import is_live
 from rmqindex.store.paths import index_files, is_index_name, list_index_files, resolve
 from rmqindex.store.patterns import (
     Hit,
@@ -23,18 +22,15 @@ __all__ = [
     "broker_order",
     "cover_index",
     "dledger_data",
-    "ensure_coverable",
-    "ensure_not_live",
     "expand",
     "has_pattern",
     "index_files",
     "is_hidden",
     "is_index_name",
+    "is_live",
     "list_index_files",
     "listed",
     "matcher",
-    "next_names",
-    "raise_checkpoint",
     "refuse_rocksdb_index",
     "refuse_target",
     "resolve",

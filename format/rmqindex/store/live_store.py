@@ -6,20 +6,28 @@ A running broker holds a POSIX record lock on the first byte of ``<store root>/l
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
 import struct
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
 from rmqindex.files.own_files import open_to_read
+from rmqindex.storage.location import is_remote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = [
     "ABORT_NAME",
     "LOCK_NAME",
     "ensure_not_live",
     "ensure_not_locked",
+    "hold_store",
+    "is_live",
     "lock_holder",
     "store_roots",
 ]
@@ -39,7 +47,7 @@ def ensure_not_live(index_directory: str | os.PathLike[str]) -> None:
     A lock that this very process holds is not seen.
 
     Args:
-        index_directory: A local index directory, there or not; the store root is its parent.
+        index_directory: An index directory, there or not; the store root is its parent.
             Where it is a symbolic link, both the link's parent and the target's are looked at.
 
     Raises:
@@ -74,7 +82,12 @@ def ensure_not_locked(index_directory: str | os.PathLike[str]) -> None:
 
 
 def store_roots(index_directory: str | os.PathLike[str]) -> list[Path]:
-    """Return the parents of a directory: where it is, and where a symbolic link leads."""
+    """Return the parents of a directory: where it is, and where a symbolic link leads.
+
+    One in an object store has none, since no broker writes there.
+    """
+    if is_remote(index_directory):
+        return []
     # The broker's own path is tried first; abspath, unlike resolve, keeps links.
     link = Path(os.path.abspath(index_directory))  # noqa: PTH100
     return list(dict.fromkeys((link.parent, link.resolve().parent)))
@@ -94,3 +107,54 @@ def lock_holder(path: Path) -> int | None:
         raise
     kind, _, _, _, pid = _FLOCK.unpack(answer)
     return None if kind == fcntl.F_UNLCK else int(pid)
+
+
+def is_live(index_directory: str | os.PathLike[str]) -> bool:
+    """Tell whether a broker holds the store of an index directory, or did not stop cleanly."""
+    try:
+        ensure_not_live(index_directory)
+    except RmqIndexError:
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def hold_store(index_directory: str | os.PathLike[str], *, allow_live: bool) -> Iterator[bool]:
+    """Keep a broker from starting on the store meanwhile; yields whether one holds it already.
+
+    Args:
+        index_directory: As in :func:`ensure_not_live`.
+        allow_live: Whether to go on where a broker holds the store.
+
+    Raises:
+        RmqIndexError: A broker holds it, and that is not allowed.
+    """
+    live = False
+    with contextlib.ExitStack() as locks:
+        try:
+            ensure_not_live(index_directory)
+            for root in store_roots(index_directory):
+                locks.enter_context(_hold_lock(root / LOCK_NAME))
+        except RmqIndexError:
+            if not allow_live:
+                raise
+            live = True
+        yield live
+
+
+@contextlib.contextmanager
+def _hold_lock(path: Path) -> Iterator[None]:
+    """Hold the lock of a broker; none where there is no store, or where it is not ours to take."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        yield
+        return
+    try:
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0, os.SEEK_SET)
+        except OSError as error:
+            raise RmqIndexError(f"{path}: a broker has just started on this store") from error
+        yield
+    finally:
+        os.close(descriptor)

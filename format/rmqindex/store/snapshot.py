@@ -55,7 +55,7 @@ class Snapshot:
     def ensure_unchanged(self, directory: str | os.PathLike[str]) -> None:
         """Refuse to go on where another writer has changed the directory.
 
-        To be called within :meth:`rmqindex.transaction.journal.Staging.exclusive`.
+        To be called within :meth:`rmqindex.transaction.Staging.exclusive`.
 
         Raises:
             RmqIndexError: It holds other files, or what they hold was written to.

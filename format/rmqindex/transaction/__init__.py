@@ -4,18 +4,16 @@ A commit leaves an undo log that readers obey, so that nobody ever sees a mixtur
 """
 
 from rmqindex.transaction.directories import FileEntry, directory_entries, entries_or_none, exists
-from rmqindex.transaction.journal import Journal, Staging, effective_listing, staging_root
-from rmqindex.transaction.object_staging import RemoteStaging, download
+from rmqindex.transaction.journal import Journal, effective_listing, staging_root
+from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
 
 __all__ = [
     "FileEntry",
     "Journal",
+    "LocalStaging",
     "Owner",
-    "RemoteStaging",
-    "Staging",
     "directory_entries",
-    "download",
     "effective_listing",
     "entries_or_none",
     "exists",

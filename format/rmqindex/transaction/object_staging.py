@@ -50,9 +50,11 @@ from rmqindex.transaction.owner import OWNER_RECORD, Owner
 from rmqindex.transaction.used_names import LAST_NAME, greatest, last_used, read_remote_last_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["RemoteStaging", "committed_listing", "download"]
+    from rmqindex.transaction.undo import UndoableAppend
+
+__all__ = ["ObjectStaging", "committed_listing"]
 
 _OWNER = "owner.json"
 _COPY_BYTES = 1 << 23
@@ -103,7 +105,7 @@ def _list_once(
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteStaging:
+class ObjectStaging:
     """What one job stages on S3; picklable, since tasks and the commit are other processes.
 
     Attributes:
@@ -117,7 +119,7 @@ class RemoteStaging:
     owner: Owner
 
     @classmethod
-    def create(cls, directory: str, owner: Owner) -> RemoteStaging:
+    def create(cls, directory: str, owner: Owner) -> ObjectStaging:
         """Begin a job, and finish or remove what dead ones left.
 
         Args:
@@ -137,6 +139,16 @@ class RemoteStaging:
         path = Path(tempfile.gettempdir()) / f"rmqindex-{self.job}-{os.getpid()}"
         path.mkdir(mode=0o700, exist_ok=True)
         return path
+
+    @property
+    def continues_in_place(self) -> bool:
+        """Whether a commit can append to a file where it stands: objects are replaced whole."""
+        return False
+
+    @property
+    def can_move(self) -> bool:
+        """Whether a staged file can be moved into the directory in one step: it is copied."""
+        return False
 
     def publish(self, names: Sequence[str]) -> None:
         """Store files that this process has built, whole, where other processes find them.
@@ -164,15 +176,22 @@ class RemoteStaging:
         for name in names:
             path = self.path / name
             if not path.exists():
-                download(self._staged_uri(name), path)
+                _download(self._staged_uri(name), path)
+
+    def fetch_indexed(self, place: str, name: str) -> None:
+        """Copy an object of the index below :attr:`path`."""
+        _download(place, self.path / name)
 
     def leave(self) -> None:
         """Remove what this process has built and not published."""
         shutil.rmtree(self.path, ignore_errors=True)
 
     @contextlib.contextmanager
-    def exclusive(self) -> Iterator[None]:
+    def exclusive(self, *, create: bool = False) -> Iterator[None]:  # noqa: ARG002
         """Keep other commits out, after finishing those that died.
+
+        Args:
+            create: Whether the job may have staged nothing so far, which it always may.
 
         Raises:
             RmqIndexError: Another commit is under way, or the storage failed.
@@ -199,7 +218,14 @@ class RemoteStaging:
         kept = None if there else self._reached(self._kept_name)
         return last_used(there, [] if kept is None else [kept], replaced=replaced)
 
-    def commit(self, new: Sequence[tuple[Path, str]], removed: Sequence[str]) -> None:
+    def commit(
+        self,
+        new: Sequence[tuple[Path, str]],
+        removed: Sequence[str],
+        *,
+        append: UndoableAppend | None = None,
+        ledger: Mapping[str, object] | None = None,
+    ) -> None:
         """Bring published files into the directory and take others out of it, as one step.
 
         To be called within :meth:`exclusive`.
@@ -207,10 +233,14 @@ class RemoteStaging:
         Args:
             new: The published files, and their final names.
             removed: Names of files that go, be it without or by replacement.
+            append: None, since no object can be appended to.
+            ledger: None, since nothing is recorded beside the files.
 
         Raises:
             RmqIndexError: The storage failed; the message says whether the commit counts.
         """
+        assert append is None, "no object can be appended to"
+        assert ledger is None, "a commit to an object store records nothing beside the files"
         try:
             self._reached(lambda: self._store_record(new, removed))
         except RmqIndexError as error:
@@ -384,7 +414,7 @@ class RemoteStaging:
             raise unreadable(self.directory, error, what="written") from error
 
 
-def download(uri: str, path: Path) -> None:
+def _download(uri: str, path: Path) -> None:
     """Copy an object into a local file, a few MB at a time; blocks of zeros become holes.
 
     Args:

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_rmqindex.write.input_shapes import EntryRows
-from pyspark_rmqindex.write.sorted_runs import ARRIVAL, BY_POSITION, CONTENT, RunBuffer, RunSet
+from rmqindex.bulk.sorted_runs import ARRIVAL, BY_POSITION, CONTENT, EntryRows, RunBuffer, RunSet
 
 ROWS = st.lists(
     st.tuples(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from rmqindex.files import naming
+from rmqindex.files.disk import naming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -21,9 +21,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from pyspark_rmqindex.write.input_shapes import EntryRows
 
-__all__ = ["ARRIVAL", "BY_POSITION", "CONTENT", "Block", "Order", "RunBuffer", "RunSet", "RunSlice"]
+__all__ = [
+    "ARRIVAL",
+    "BY_POSITION",
+    "CONTENT",
+    "Block",
+    "EntryRows",
+    "Order",
+    "RunBuffer",
+    "RunSet",
+    "RunSlice",
+]
 
 Block: TypeAlias = "dict[str, NDArray[Any]]"
 Side: TypeAlias = Literal["left", "right"]
@@ -39,6 +48,26 @@ _ENTRY_COLUMNS = ("phy_offset", "store_timestamp", "key_hash")
 # Rows merged at a time: they stay in the processor's cache, and bound the memory of a merge.
 _MERGE_ROWS = 1 << 18
 _INT64_BITS = 63
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRows:
+    """Entries to write, in the order in which their rows came.
+
+    Attributes:
+        key_hash: int32, 0 to 2**31 - 1.
+        phy_offset: int64, bytes, at least 0.
+        store_timestamp: int64, epoch milliseconds.
+        ordinal: int32: what orders entries of one offset; the key's place in its message, or the
+            entry's position in the file it was read from, else 0.
+        file_path: The file each entry was read from, or None where that is not known.
+    """
+
+    key_hash: NDArray[np.int32]
+    phy_offset: NDArray[np.int64]
+    store_timestamp: NDArray[np.int64]
+    ordinal: NDArray[np.int32]
+    file_path: pa.Array | None = None
 
 
 @dataclass(frozen=True, slots=True)

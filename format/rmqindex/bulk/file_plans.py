@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark_rmqindex.write.sorted_runs import RunSet
-from rmqindex import IndexFileWriter, Layout, RmqIndexError
-from rmqindex.files import copy_sparse
-from rmqindex.indexfile import InPlaceAppend
+from rmqindex.bulk.sorted_runs import RunSet
+from rmqindex.errors import RmqIndexError
+from rmqindex.indexfile.append_in_place import InPlaceAppend
+from rmqindex.indexfile.writer import IndexFileWriter
 from rmqindex.layout import FIRST_POSITION
-from rmqindex.transaction import download
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
-    from pyspark_rmqindex.write.job import IndexedFile
-    from pyspark_rmqindex.write.sorted_runs import Order, RunSlice
-    from rmqindex import IndexHeader
-    from rmqindex.indexfile import Entries
+    from rmqindex.bulk.index_state import IndexedFile
+    from rmqindex.bulk.sorted_runs import Order, RunSlice
+    from rmqindex.header import IndexHeader
+    from rmqindex.indexfile.append_in_place import Entries
+    from rmqindex.indexfile.geometry import Layout
+    from rmqindex.transaction.staging import Staging
 
 __all__ = ["BuiltFile", "FilePlan", "build_file", "plan_append", "plan_files"]
 
@@ -120,11 +121,11 @@ def plan_files(
         yield replace(plan, slices=runs.between(start, stop).slices)
 
 
-def build_file(directory: Path, name: str, plan: FilePlan) -> BuiltFile:
+def build_file(staging: Staging, name: str, plan: FilePlan) -> BuiltFile:
     """Build one file in the staging directory, and wait until it is on the disk.
 
     Args:
-        directory: The staging directory of the job.
+        staging: That of the job.
         name: The file's name in it; nothing has that name yet.
         plan: What the file holds.
 
@@ -132,13 +133,10 @@ def build_file(directory: Path, name: str, plan: FilePlan) -> BuiltFile:
         OSError: The disk is full or broken, or the staging directory is gone.
         CorruptIndexError: The file that is continued is malformed.
     """
-    path = directory / name
+    path = staging.path / name
     if plan.continued is not None:
-        if isinstance(plan.continued.path, str):
-            download(plan.continued.path, path)
-        else:
-            copy_sparse(plan.continued.path, path)
-    runs = RunSet(directory, plan.slices, plan.order)
+        staging.fetch_indexed(plan.continued.path, name)
+    runs = RunSet(staging.path, plan.slices, plan.order)
     with IndexFileWriter(
         path, plan.layout, plan.prev_end_phy_offset, plan.prev_end_timestamp
     ) as writer:
@@ -163,11 +161,10 @@ def plan_append(directory: Path, plan: FilePlan, *, trusted: bool = False) -> In
         OSError: The file or the rows cannot be read.
     """
     assert plan.continued is not None, "only a file that is there can be continued"
-    assert not isinstance(plan.continued.path, str), "only a local file can be continued in place"
     runs = RunSet(directory, plan.slices, plan.order)
     last = runs.row(len(runs) - 1)
     return InPlaceAppend(
-        plan.continued.path,
+        Path(plan.continued.path),
         plan.layout,
         runs.key_hashes(),
         partial(_entries, runs),

@@ -1,0 +1,109 @@
+"""The jobs of a staging root: each has a directory, and is void once its owner is dead."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from rmqindex.errors import RmqIndexError
+from rmqindex.files.own_files import ensure_directory, open_directory, write_own
+from rmqindex.transaction.journal import Journal, remove_leftovers, root_beside
+from rmqindex.transaction.lock import hold_lock, remove_root
+from rmqindex.transaction.owner import OWNER_RECORD, Owner
+
+__all__ = ["has_owner", "make_job", "recover", "recover_root", "remove_job"]
+
+_OWNER = "owner.json"
+_NEXT_OWNER = "owner.next"
+_TRASH = ".trash"
+
+
+def recover(directory: str | os.PathLike[str]) -> bool:
+    """Undo a commit that died, as the next write would, and remove what dead jobs staged.
+
+    Programs that know nothing of the journal, such as a broker, then find the old state as well.
+
+    Args:
+        directory: A local index directory, there or not.
+
+    Returns:
+        Whether there was such a commit.
+
+    Raises:
+        RmqIndexError: Another program has written to the file that the commit continued, or
+            another commit did not end within ten minutes.
+        OSError: The disk is full or broken.
+    """
+    real = Path(os.path.realpath(directory))
+    root = root_beside(real)
+    with hold_lock(root, create=False) as held:
+        died = held and Journal.read(root) is not None
+        if held:
+            recover_root(root, real)
+    remove_root(root)
+    return died
+
+
+def recover_root(root: Path, directory: Path) -> None:
+    """Undo an unfinished commit and remove the jobs of dead owners; the lock is held."""
+    journal = Journal.read(root)
+    if journal is not None:
+        journal.undo(root, directory)
+    remove_leftovers(root)
+    for path in sorted(root.iterdir()):
+        if path.is_symlink():
+            continue
+        if path.name.endswith(_TRASH):
+            _remove_tree(path)
+        elif path.is_dir() and _is_void(path):
+            remove_job(path)
+
+
+def make_job(path: Path, owner: Owner) -> None:
+    """Make the directory of a job, unless it is there; the lock is held."""
+    ensure_directory(path)
+    if not path.exists():
+        path.mkdir()
+        # Whole or not at all: who dies here leaves no half of it, which nobody could judge.
+        write_own(path / _NEXT_OWNER, OWNER_RECORD.encode(str(path / _OWNER), owner.to_dict()))
+        (path / _NEXT_OWNER).replace(path / _OWNER)
+
+
+def has_owner(path: Path) -> bool:
+    """Return whether the process that a job belongs to may still run.
+
+    Raises:
+        RmqIndexError: The record of the owner cannot be understood.
+    """
+    owner = OWNER_RECORD.read(path / _OWNER)
+    return owner is not None and not owner.is_gone()
+
+
+def _is_void(job: Path) -> bool:
+    """Tell whether nobody works on a job any more; one whose owner is unreadable may be alive."""
+    try:
+        # A job without an owner died while it was made, since that happens under the lock.
+        return not has_owner(job)
+    except (OSError, RmqIndexError):
+        return False
+
+
+def remove_job(path: Path) -> None:
+    """Remove a job directory: first its name, so that straggling tasks cannot add to it."""
+    trash = path.with_name(path.name + _TRASH)
+    if not os.path.lexists(path):  # which a read-only disk would not say
+        return
+    try:
+        with open_directory(path.parent) as root:
+            os.rename(path.name, trash.name, src_dir_fd=root, dst_dir_fd=root)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    _remove_tree(trash)
+
+
+def _remove_tree(path: Path) -> None:
+    with open_directory(path.parent) as root:
+        shutil.rmtree(path.name, ignore_errors=True, dir_fd=root)

@@ -1,0 +1,280 @@
+"""The files of one job beside a local index directory, and their commit through the journal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rmqindex.errors import RmqIndexError
+from rmqindex.files.disk import copy_sparse, sync_directory
+from rmqindex.files.own_files import is_plain_name
+from rmqindex.transaction.jobs import has_owner, make_job, recover_root, remove_job
+from rmqindex.transaction.journal import Journal, root_beside
+from rmqindex.transaction.lock import hold_lock, remove_root
+from rmqindex.transaction.used_names import (
+    forget_last_name,
+    keep_last_name,
+    last_used,
+    read_last_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from rmqindex.transaction.owner import Owner
+    from rmqindex.transaction.undo import UndoableAppend
+
+__all__ = ["LocalStaging"]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStaging:
+    """The staging directory of one job; picklable, since tasks and the commit are other processes.
+
+    Attributes:
+        directory: The index directory, with symbolic links resolved; it need not exist yet.
+        job: The job's name inside the staging root.
+    """
+
+    directory: Path
+    job: str
+
+    @property
+    def root(self) -> Path:
+        """The staging root, shared by all jobs of the directory."""
+        return root_beside(self.directory)
+
+    @property
+    def path(self) -> Path:
+        """Where the job's files are staged; it is gone once the job is committed or discarded."""
+        return self.root / self.job
+
+    @property
+    def continues_in_place(self) -> bool:
+        """Whether a commit can append to a file where it stands."""
+        return True
+
+    @property
+    def can_move(self) -> bool:
+        """Whether a staged file can be moved into the directory: it is no mount point."""
+        directory = self.directory
+        return not directory.exists() or directory.stat().st_dev == directory.parent.stat().st_dev
+
+    @classmethod
+    def create(cls, directory: str | os.PathLike[str], owner: Owner) -> LocalStaging:
+        """Make the staging directory of a new job, and undo what dead jobs left.
+
+        Args:
+            directory: The index directory; its parents are made where they are missing.
+            owner: The process whose death makes the job void.
+
+        Raises:
+            RmqIndexError: The directory is a mount point of its own, so that nothing can be moved
+                into it in one step; or another commit did not end within ten minutes.
+        """
+        staging = cls(Path(os.path.realpath(directory)), f"job-{uuid.uuid4().hex}")
+        staging.directory.parent.mkdir(parents=True, exist_ok=True)
+        if not staging.can_move:
+            raise RmqIndexError(
+                f"{staging.directory}: expected a directory on the file system of its parent, "
+                "where the files are staged, got a mount point"
+            )
+        try:
+            with staging._exclusive(create=True):
+                staging.make(owner)
+        except BaseException:
+            staging.discard()
+            raise
+        return staging
+
+    @classmethod
+    def at(cls, directory: str | os.PathLike[str], job: str) -> LocalStaging:
+        """Name the staging directory of a job, whether or not it is there.
+
+        Args:
+            directory: The index directory.
+            job: The job's name, which no job of another writer has.
+
+        Raises:
+            ValueError: What cannot name a directory of ours, such as a path.
+        """
+        if not is_plain_name(job):
+            raise ValueError(f"job: expected a name of letters, digits, '.', '_', '-', got {job!r}")
+        return cls(Path(os.path.realpath(directory)), job)
+
+    def join(self, owner: Owner) -> None:
+        """Make the job's directory, unless another task of the job has done so.
+
+        Args:
+            owner: The process whose death makes the job void.
+
+        Raises:
+            RmqIndexError: Another commit did not end within ten minutes.
+        """
+        self.directory.parent.mkdir(parents=True, exist_ok=True)
+        with self._exclusive(create=True):
+            self.make(owner)
+
+    def make(self, owner: Owner) -> None:
+        """Do what :meth:`join` does, for a caller within :meth:`exclusive`."""
+        make_job(self.path, owner)
+
+    @contextlib.contextmanager
+    def exclusive(self, *, create: bool = False) -> Iterator[None]:
+        """Hold the directory's commit lock, after undoing what a dead commit left.
+
+        Args:
+            create: Whether the job may have no directory of its own, since it staged nothing.
+
+        Raises:
+            RmqIndexError: The job was discarded, or another commit did not end within ten minutes.
+        """
+        if create:
+            self.directory.parent.mkdir(parents=True, exist_ok=True)
+        with self._exclusive(create=create):
+            yield
+
+    def publish(self, names: Sequence[str]) -> None:
+        """Do nothing: tasks and the commit share the staging directory."""
+
+    def fetch(self, names: Sequence[str]) -> None:
+        """Do nothing, as :meth:`publish`."""
+
+    def fetch_indexed(self, place: str, name: str) -> None:
+        """Copy a file of the index below :attr:`path`, without filling its holes."""
+        copy_sparse(Path(place), self.path / name)
+
+    def leave(self) -> None:
+        """Do nothing: what is not committed goes when the job is discarded."""
+
+    def ledger(self) -> dict[str, object]:
+        """Return what the last commit that recorded something has recorded; empty for nothing.
+
+        To be called within :meth:`exclusive`.
+
+        Raises:
+            RmqIndexError: A ledger that cannot be understood.
+        """
+        journal = Journal.read_ledger(self.root)
+        return {} if journal is None or journal.ledger is None else journal.ledger
+
+    def last_name(self, there: Sequence[str], *, replaced: bool) -> str | None:
+        """Return the name after which new files must be named; None for any.
+
+        Args:
+            there: The names of the IndexFiles that are there, in the broker's order.
+            replaced: Whether new ones replace them all.
+
+        Raises:
+            RmqIndexError: What earlier commits kept cannot be understood.
+        """
+        journal = Journal.read_ledger(self.root)
+        kept = read_last_name(self.root)
+        recorded = [] if kept is None else [kept]
+        if journal is not None:
+            recorded += [*journal.old, *journal.new]
+            recorded += [] if journal.append is None else [journal.append.name]
+        return last_used(there, recorded, replaced=replaced)
+
+    def commit(
+        self,
+        new: Sequence[tuple[Path, str]],
+        removed: Sequence[str],
+        *,
+        append: UndoableAppend | None = None,
+        ledger: Mapping[str, object] | None = None,
+    ) -> None:
+        """Bring files into the directory and take others out of it, as one step.
+
+        To be called within :meth:`exclusive`.
+        An exception leaves the old state.
+
+        Args:
+            new: The staged files, complete and synced to disk, and their final names.
+            removed: Names of files that go, be it without or by replacement.
+            append: What is appended to a file of the directory, in the same step.
+            ledger: What :meth:`ledger` is to return from now on, as JSON can hold it.
+                A job that records something may outlive its owner: who comes after it can tell
+                what it has done.
+
+        Raises:
+            RmqIndexError: A final name is taken by a file that is not to be removed, a file to be
+                removed is not there, or the job's owner died meanwhile.
+        """
+        names = tuple(name for _, name in new)
+        directory = self.directory
+        present = {path.name for path in directory.iterdir()} if directory.exists() else set()
+        self._check_names(present, names, removed)
+        left = present.difference(removed).union(names)
+        keep_last_name(self.root, present, left)
+        journal = Journal(
+            self.job,
+            not self.directory.exists(),
+            tuple(removed),
+            names,
+            None if append is None else append.undo.record,
+            None if ledger is None else dict(ledger),
+        )
+        journal.save(self.root, self.directory)
+        journal.write(self.root, None if append is None else append.undo)
+        try:
+            if append is not None:
+                append.apply()
+            self._apply(new, removed)
+            if ledger is None:
+                self._check_owner()
+        except BaseException:
+            journal.undo(self.root, self.directory)
+            raise
+        journal.finish(self.root)
+        forget_last_name(self.root, left)
+
+    def discard(self) -> None:
+        """Remove everything that the job staged; undo its commit if that did not finish.
+
+        Tasks that still run find no directory to write into.
+        Discarding twice, or after the commit, is harmless.
+        """
+        journal = Journal.read(self.root)
+        if journal is not None and journal.job == self.job:
+            with self._exclusive(ended=True):
+                pass  # taking the lock undoes it
+        remove_job(self.path)
+        remove_root(self.root)
+
+    def _check_names(self, present: set[str], new: Sequence[str], removed: Sequence[str]) -> None:
+        for name in new:
+            if name in present and name not in removed:
+                raise RmqIndexError(f"{self.directory / name}: expected no such file, got one")
+        for name in removed:
+            if name not in present:
+                raise RmqIndexError(f"{self.directory / name}: expected a file, got none")
+
+    def _apply(self, new: Sequence[tuple[Path, str]], removed: Sequence[str]) -> None:
+        self.directory.mkdir(exist_ok=True)
+        for staged, name in new:
+            staged.replace(self.directory / name)
+        replaced = {name for _, name in new}
+        for name in removed:
+            if name not in replaced:
+                (self.directory / name).unlink()
+        if new or removed:
+            sync_directory(self.directory)
+
+    def _check_owner(self) -> None:
+        """Notice, at the last moment, that nobody waits for this commit any more."""
+        if not has_owner(self.path):
+            raise RmqIndexError(f"{self.directory}: the application ended before the commit")
+
+    @contextlib.contextmanager
+    def _exclusive(self, *, create: bool = False, ended: bool = False) -> Iterator[None]:
+        with hold_lock(self.root, create=create) as held:
+            if held:
+                recover_root(self.root, self.directory)
+            if not (create or ended or self.path.exists()):
+                raise RmqIndexError(f"{self.path}: expected the staged job, got none: it was ended")
+            yield
