@@ -123,6 +123,8 @@ def test_the_time_zone_option_places_local_times():
         ({"commitLog": ""}, "option 'commitLog': expected some text, got ''"),
         ({"unverified": "hide"}, "option 'unverified': expected one of keep, drop, error, got"),
         ({"message": "true"}, "option 'message': give 'commitLog' as well"),
+        ({"audit": "true", "endTimestamp": "0"}, "option 'endTimestamp': not together with"),
+        ({"audit": "true", "keyHash": "[]"}, "option 'keyHash': not together with 'audit'"),
         ({"beginOffset": "0"}, "option 'beginOffset': only for the format rmqcommitlog"),
         ({"indexMembers": "true"}, "option 'indexMembers': only for writing"),
         (

@@ -70,27 +70,25 @@ def _allowed(options: type[Any], scope: Scope) -> dict[str, Option]:
     }
 
 
-def _documented() -> tuple[Option, ...]:
-    """Return every option once, those of S3 last."""
-    found = {
-        option.name: option
-        for scope, options in _CLASSES.items()
-        for option in _allowed(options, scope).values()
-    }
-    for option in declared(S3Options).values():
-        found[option.name] = found.pop(option.name)
-    return tuple(found.values())
-
+_BY_SCOPE: dict[Scope, dict[str, Option]] = {
+    scope: {option.name: option for option in _allowed(options, scope).values()}
+    for scope, options in _CLASSES.items()
+}
+_S3 = {option.name: option for option in declared(S3Options).values()}
+_OWN = {
+    name: option
+    for known in _BY_SCOPE.values()
+    for name, option in known.items()
+    if name not in _S3
+}
 
 #: Every option of the data sources, as the documentation lists them.
-OPTIONS = _documented()
+OPTIONS = (*_OWN.values(), *_S3.values())
 
 
 def scopes_of(option: Option) -> tuple[Scope, ...]:
     """Return where an option is allowed."""
-    return tuple(
-        scope for scope, options in _CLASSES.items() if option in _allowed(options, scope).values()
-    )
+    return tuple(scope for scope, known in _BY_SCOPE.items() if option.name in known)
 
 
 def parse_options(options: type[T], raw: Mapping[str, str], scope: Scope) -> T:
@@ -131,7 +129,7 @@ def _misplaced(name: str, scope: Scope) -> str:
     """Return the error for an option that a scope does not know."""
     option = next((option for option in OPTIONS if option.name.lower() == name.lower()), None)
     if option is None:
-        names = sorted(option.name for option in _allowed(_CLASSES[scope], scope).values())
+        names = sorted(_BY_SCOPE[scope])
         lowered = {known.lower(): known for known in names}
         close = difflib.get_close_matches(name.lower(), lowered, n=1)
         hint = f"; did you mean {lowered[close[0]]!r}" if close else ""

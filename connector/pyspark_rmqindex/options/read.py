@@ -170,7 +170,8 @@ class ReadOptions(GeometryOptions, S3Options, RecordOptions):
         self._check_log()
         if self.audit:
             for name in _NOT_WITH_AUDIT:
-                if getattr(self, name) not in (None, False):
+                value = getattr(self, name)
+                if value is not None and value is not False:  # a time of 0 is given
                     raise ValueError(f"option {_name(name)!r}: not together with 'audit'")
 
     def _check_keys(self) -> None:
