@@ -35,7 +35,7 @@ from rmqindex.store.paths import is_index_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rmqindex.indexfile.reader import Mode
+    from rmqindex.indexfile.entries import Mode
 
 __all__ = ["CLASSES", "Report", "main", "run"]
 

@@ -22,7 +22,7 @@ from rmqindex import (
 )
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.query.search import search
-from rmqindex.query.verification import Judge
+from rmqindex.query.verdicts import Judge
 from rmqindex.store.planned_index import plan_index
 from trees import queue_files
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyspark_rmqindex.files.listing import open_slice
 from pyspark_rmqindex.files.planned import as_planned
@@ -22,8 +21,9 @@ from pyspark_rmqindex.filters.filters import EVERYTHING, Range
 from pyspark_rmqindex.join.cost import Strategy, is_scanned
 from pyspark_rmqindex.join.key_chunk import KeyChunk, KeyColumns, Limits
 from pyspark_rmqindex.scan.plan_log import log_plan
-from pyspark_rmqindex.scan.verification import VERIFIED, Verifier, may_hold, settled
+from pyspark_rmqindex.scan.verification import Verifier, settled
 from pyspark_rmqindex.schema import MATCH_COLUMN
+from rmqindex.query import may_hold, pairs_kept
 from rmqindex.storage import is_remote, iterated_with
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class _Answer:
         if verifier is None:
             yield from keep(hits, ranges)
             return
-        for part in keep(may_hold(hits, times), {}):
+        for part in keep(may_hold(hits, times.low, times.high), {}):
             for checked in verifier.check(file, each, part):
                 yield from keep(checked, ranges)
 
@@ -207,12 +207,12 @@ class _Answer:
     def _of_keys(self, found: pa.RecordBatch, keys: pa.RecordBatch) -> pa.RecordBatch:
         """Drop the hash collisions; what is not verified answers what was asked for."""
         columns = self._task.columns
-        same = pc.and_(
-            pc.equal(found.column("topic"), keys.column(columns.topic)),
-            pc.equal(found.column("key"), keys.column(columns.key)),
-        ).fill_null(False)
-        verified = pc.equal(found.column(MATCH_COLUMN), VERIFIED)
-        return found.filter(pc.or_(pc.invert(verified), same))
+        kept = pairs_kept(
+            found.column(MATCH_COLUMN),
+            (found.column("topic"), found.column("key")),
+            (keys.column(columns.topic), keys.column(columns.key)),
+        )
+        return found.filter(kept)
 
     def _unmatched(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows that nothing was found for."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +22,15 @@ if TYPE_CHECKING:
     from rmqindex import CommitLog
     from rmqindex.indexfile import Mode
 
-__all__ = ["TIMES", "Messages", "as_timestamps", "ensure_fits", "in_halves", "log_columns"]
+__all__ = [
+    "TIMES",
+    "Messages",
+    "as_timestamps",
+    "bad_body",
+    "ensure_fits",
+    "in_halves",
+    "log_columns",
+]
 
 #: Columns that hold times.
 TIMES = frozenset({"born_timestamp", "store_timestamp"})
@@ -63,6 +70,7 @@ class Messages:
         decompress: bool = False,
         max_body_size: int = MAX_BODY_SIZE,
         zone: dt.tzinfo = dt.UTC,
+        members: tuple[NDArray[np.int64], list[str]] | None = None,
     ) -> None:
         """Take a batch.
 
@@ -75,6 +83,8 @@ class Messages:
             decompress: Whether bodies are decompressed.
             max_body_size: The most bytes that a body may unpack to.
             zone: The zone of the clients.
+            members: The row of each key of a batch's members, ascending, and these keys; None to
+                read them when they are needed.
         """
         self.batch = batch
         self._log = log
@@ -82,6 +92,7 @@ class Messages:
         self._decompress = decompress
         self._max_body_size = max_body_size
         self._zone = zone
+        self._members = members
 
     def column(self, name: str, type_: pa.DataType) -> pa.Array:
         """Return a column of ``MESSAGE_COLUMNS``.
@@ -107,34 +118,25 @@ class Messages:
             return self._decompressed(array)
         return array if array.type == type_ else array.cast(type_)
 
-    @cached_property
-    def members(self) -> tuple[NDArray[np.int64], list[str]]:
-        """The keys of members: the row of each, ascending, and the keys.
-
-        Raises:
-            RmqIndexError: An inner batch does not unpack, in the mode ``FAILFAST``.
-        """
-        try:
-            return self._member_keys()
-        except BadInnerBatchError as error:
-            raise self._bad(error.phy_offset, str(error)) from error
-
     def _member_keys(self) -> tuple[NDArray[np.int64], list[str]]:
-        return member_keys(
-            self.batch.column("all_uniq_keys"),
-            self.batch.column("all_keys"),
-            self._numbers("sys_flag"),
-            self._numbers("phy_offset"),
-            lambda offsets: self._log.read_at(offsets, ["body"]).column("body"),
-            strict=self._strict,
-            max_body_size=self._max_body_size,
-        )
+        try:
+            return member_keys(
+                self.batch.column("all_uniq_keys"),
+                self.batch.column("all_keys"),
+                self._numbers("sys_flag"),
+                self._numbers("phy_offset"),
+                lambda offsets: self._log.read_at(offsets, ["body"]).column("body"),
+                strict=self._strict,
+                max_body_size=self._max_body_size,
+            )
+        except BadInnerBatchError as error:
+            raise bad_body(self._log, error.phy_offset, str(error)) from error
 
     def _numbers(self, name: str) -> Any:  # noqa: ANN401  (arrays of several dtypes)
         return self.batch.column(name).to_numpy()
 
     def _member_lists(self, type_: pa.ListType) -> pa.Array:
-        rows, keys = self.members
+        rows, keys = self._member_keys() if self._members is None else self._members
         offsets = np.zeros(self.batch.num_rows + 1, np.int32)
         np.cumsum(np.bincount(rows, minlength=self.batch.num_rows), out=offsets[1:])
         return pa.ListArray.from_arrays(pa.array(offsets), pa.array(keys, pa.string()), type=type_)
@@ -166,18 +168,25 @@ class Messages:
             decompress_body(body, flag, max_size=self._max_body_size)
         except RmqIndexError as error:
             if self._strict:
-                raise self._bad(offset, f"message at offset {offset}: {error}") from error
+                raise bad_body(self._log, offset, f"message at offset {offset}: {error}") from error
             return False
         return True
 
-    def _bad(self, offset: int, what: str) -> RmqIndexError:
-        """Return the error of a body, with its file and the ways out."""
-        file = next(each for each in self._log.files if each.start <= offset < each.stop)
-        return RmqIndexError(
-            f"{file.path}: {what}. The record begins at byte {offset - file.start}. The option "
-            "mode=DROPMALFORMED gives null for such a body, and an inner batch no members; "
-            "maxBodySize names the largest body"
-        )
+
+def bad_body(log: CommitLog, offset: int, what: str) -> RmqIndexError:
+    """Return the error of a body, with its file and the options that read on.
+
+    Args:
+        log: The log.
+        offset: Where the message starts, bytes.
+        what: What is wrong.
+    """
+    file = next(each for each in log.files if each.start <= offset < each.stop)
+    return RmqIndexError(
+        f"{file.path}: {what}. The record begins at byte {offset - file.start}. The option "
+        "mode=DROPMALFORMED gives null for such a body, and an inner batch no members; "
+        "maxBodySize names the largest body"
+    )
 
 
 def in_halves(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader
 
@@ -38,11 +37,12 @@ from pyspark_rmqindex.scan.partitions import IndexPartition, Query
 from pyspark_rmqindex.scan.plan_log import ScanPlan, log_plan, record_plan
 from pyspark_rmqindex.scan.planning import Packing, apportion, matching_pairs, prune
 from pyspark_rmqindex.scan.pushdown import check_generation, locked_state
-from pyspark_rmqindex.scan.verification import NEEDED, VERIFIED, Verifier, may_hold, settled
+from pyspark_rmqindex.scan.verification import Verifier, settled
 from pyspark_rmqindex.schema import EXTRA_MESSAGE_COLUMNS, KEY_COLUMNS, MATCH_COLUMN
 from rmqindex import index_key_hashes
 from rmqindex.commitlog import PlannedLog
 from rmqindex.keys import is_utf8
+from rmqindex.query import VERIFIED_COLUMNS, may_hold, pairs_kept
 from rmqindex.storage import iterated_with
 from rmqindex.times import to_milliseconds
 
@@ -407,12 +407,12 @@ class _Check:
 
 def _of_pairs(checked: pa.RecordBatch) -> pa.RecordBatch:
     """Drop the hash collisions of a lookup; what is not verified carries what was asked for."""
-    same = pc.and_(
-        pc.equal(checked.column("topic"), checked.column("bound_topic")),
-        pc.equal(checked.column("key"), checked.column("bound_key")),
+    mask = pairs_kept(
+        checked.column(MATCH_COLUMN),
+        (checked.column("topic"), checked.column("key")),
+        (checked.column("bound_topic"), checked.column("bound_key")),
     )
-    verified = pc.equal(checked.column(MATCH_COLUMN), VERIFIED)
-    kept = checked.filter(pc.or_(pc.invert(verified), same.fill_null(False)))
+    kept = checked.filter(mask)
     columns = dict(zip(kept.schema.names, kept.columns, strict=True))
     for name in KEY_COLUMNS:
         columns[name] = columns.pop(f"bound_{name}")
@@ -428,14 +428,16 @@ def _scan(
     check: _Check | None,
 ) -> Iterator[pa.RecordBatch]:
     ranges = _ranges(query, times if check is None else EVERYTHING)
-    needed = [] if check is None else [*NEEDED, "time_diff"]
+    needed = [] if check is None else [*VERIFIED_COLUMNS, "time_diff"]
     columns = list(dict.fromkeys([*builder.entry_columns, *ranges, *needed])) or ["position"]
     for batch in file.scan(each.start, each.stop, columns):
         for kept in keep(batch, ranges):
             if check is None:
                 yield builder.build(kept, each.name_path)
             else:
-                for checked in check.run(file, each, may_hold(kept, check.times)):
+                for checked in check.run(
+                    file, each, may_hold(kept, check.times.low, check.times.high)
+                ):
                     yield builder.build(checked, each.name_path)
 
 

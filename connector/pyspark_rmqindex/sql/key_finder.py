@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import resource
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -16,9 +16,8 @@ from pyspark_rmqindex.files.planned import changed_error
 from pyspark_rmqindex.files.stores import store_of
 from pyspark_rmqindex.scan.partitions import IndexPartition, Query
 from pyspark_rmqindex.scan.reader import IndexReader
-from pyspark_rmqindex.scan.verification import VERIFIED
 from rmqindex import Layout, RmqIndexError, index_key, key_hash
-from rmqindex.query import PointFile, PointLog
+from rmqindex.query import NO_LOG, VERIFIED, PointFile, PointLog
 from rmqindex.storage import FileChangedError, using
 
 if TYPE_CHECKING:
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
     from rmqindex.commitlog import PlannedLog
     from rmqindex.query import PointEntry
 
-    # An entry, and its match_state.
-    _Judged: TypeAlias = tuple[PointEntry, str]
-
 __all__ = ["KeyFinder"]
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -42,9 +38,6 @@ _MILLISECOND = dt.timedelta(milliseconds=1)
 # Open files have a descriptor each; so many are left for others.
 _SPARE_DESCRIPTORS = 256
 _MAX_OPEN = 4096
-# Values of match_state.
-_NO_LOG = "no_log"
-_EXPIRED = "unverified"
 # What Java makes of bytes that are not UTF-8.
 _REPLACEMENT = "\ufffd"
 
@@ -116,7 +109,7 @@ class KeyFinder:
                 raise changed_error(error.path, error.what) from error
 
     def close(self) -> None:
-        """Let go of the files and the logs."""
+        """Close the files and the logs."""
         for file in self._files.values():
             file.close()
         for log in self._logs.values():
@@ -135,12 +128,12 @@ class KeyFinder:
             return []
         entries = self._entries(each, hash_)
         if entries and options.has_log:
-            judged = self._judged(each.commit_log, topic, key, entries)
-            if judged is None or (
-                options.unverified != "keep" and any(state != VERIFIED for _, state in judged)
+            verified = self._verified(each.commit_log, topic, key, entries)
+            if verified is None or (
+                options.unverified != "keep" and any(state != VERIFIED for _, state in verified)
             ):
                 return None
-            return self._as_rows(each, topic, key, judged, times)
+            return self._as_rows(each, topic, key, verified, times)
         if entries is None:
             return None
         return self._as_rows(each, topic, key, [(entry,) for entry in entries], times)
@@ -171,51 +164,31 @@ class KeyFinder:
         except RmqIndexError:  # the reader says what is wrong, if it is
             return None
 
-    def _judged(
+    def _verified(
         self, planned: PlannedLog | None, topic: str, key: str, entries: list[PointEntry]
-    ) -> list[_Judged] | None:
-        """Return the entries that are the key's, at the times of their messages.
+    ) -> list[tuple[PointEntry, str]] | None:
+        """Return the entries that are the key's, with ``match_state``.
 
-        Those of expired messages are kept, marked.
         None where one of them is not plainly the key's or another's, or more is asked for.
         """
         if self._options.message or self._options.check_crc:
             return None
         if planned is None:
-            return [(entry, _NO_LOG) for entry in entries]
+            return [(entry, NO_LOG) for entry in entries]
         try:
             log = self._logs.get(planned.path)
             if log is None:
                 log = self._logs[planned.path] = PointLog(planned.files_now())
-            judged: list[_Judged] = []
-            for entry in entries:
-                if log.is_expired(entry.phy_offset):
-                    judged.append((entry, _EXPIRED))
-                    continue
-                message = log.message(entry.phy_offset)
-                if message is None:
-                    return None
-                fitting = {
-                    each
-                    for each in message.keys
-                    if (each == key and message.topic == topic)
-                    or key_hash(index_key(message.topic, each)) == entry.key_hash
-                }
-                if len(fitting) != 1:
-                    return None
-                if message.topic == topic and key in fitting:
-                    exact = entry._replace(store_timestamp=message.store_timestamp)
-                    judged.append((exact, VERIFIED))
+            return log.verify(entries, topic, key)
         except RmqIndexError:
             return None
-        return judged
 
     def _as_rows(
         self,
         each: FileSlice,
         topic: str,
         key: str,
-        entries: Sequence[_Judged | tuple[PointEntry]],
+        entries: Sequence[tuple[PointEntry, str] | tuple[PointEntry]],
         times: Range,
     ) -> list[tuple[Any, ...]]:
         tail = self._tails.get(each.name_path)

@@ -39,7 +39,7 @@ from rmqindex.output.message_document import message_document, print_message, re
 from rmqindex.output.tables import make_console, print_broker_answer, print_hits
 from rmqindex.query.index_directory import IndexDirectory
 from rmqindex.query.search import search
-from rmqindex.query.verification import Judge
+from rmqindex.query.verdicts import Judge
 from rmqindex.storage.location import is_remote, local_path
 from rmqindex.store.planned_index import plan_index
 

@@ -25,7 +25,7 @@ from rmqindex.folders import INDEX_FOLDER
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.output.message_document import body_of, message_document, print_message, read_messages
 from rmqindex.output.tables import make_console
-from rmqindex.query.verification import Judge
+from rmqindex.query.verdicts import Judge
 from rmqindex.record.message_ids import decode_offset_msg_id
 from rmqindex.storage.location import is_remote
 from rmqindex.store.contents import refuse_rocksdb_index

@@ -1,7 +1,7 @@
 """The CommitLog: its files, records, properties, bodies and batches, as Arrow arrays."""
 
 from rmqindex.commitlog.log import MATCH_STATES, CommitLog, LogFile
-from rmqindex.commitlog.planned_log import PlannedLog, marked_file
+from rmqindex.commitlog.planned_log import PlannedLog, PlannedLogs, marked_file
 from rmqindex.commitlog.sibling import sibling_log
 from rmqindex.commitlog.tailing import LastRecord, ends_with, follow
 
@@ -11,6 +11,7 @@ __all__ = [
     "LastRecord",
     "LogFile",
     "PlannedLog",
+    "PlannedLogs",
     "ends_with",
     "follow",
     "marked_file",

@@ -12,23 +12,18 @@ import pyarrow as pa
 
 from rmqindex.arrays import int_array
 from rmqindex.commitlog.access import records_at
-from rmqindex.commitlog.files import LogFile, find_files, gaps_of, mapped_file_size_of
+from rmqindex.commitlog.files import LogFile, find_files, gaps_of
+from rmqindex.commitlog.open_files import OpenFiles
+from rmqindex.commitlog.reading import DEFAULT_MAX_RECORDS, Reading
 from rmqindex.commitlog.walk import (
-    End,
     EndKind,
-    end_at,
     find_record,
     is_record,
     record_crc_fault,
-    walk,
 )
-from rmqindex.errors import CorruptCommitLogError
 from rmqindex.layout import INT64_MAX
 from rmqindex.record.batches import build_batch, one_chunk, schema_of
-from rmqindex.record.records import Fault, store_timestamp_of
-from rmqindex.record_layout import MIN_RECORD_SIZE, SIZE_WIDTH
-from rmqindex.storage.marks import ensure_same
-from rmqindex.storage.opening import open_found
+from rmqindex.record.records import store_timestamp_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.arrays import IntArray
+    from rmqindex.errors import CorruptCommitLogError
     from rmqindex.record.records import Records
     from rmqindex.storage.location import PathLike
     from rmqindex.storage.source import ByteSource
@@ -50,13 +46,9 @@ _RECORD, _EXPIRED, _BEYOND_END, _MISSING, _NOT_A_RECORD, _BAD_CRC = range(len(MA
 _STATE_TYPE = pa.dictionary(pa.int8(), pa.string())
 
 _MODES = ("FAILFAST", "DROPMALFORMED")
-# So many records' properties stay in a core's cache while they are split.
-_DEFAULT_MAX_RECORDS = 8 * 1024
 _DEFAULT_CHUNK = 128 * 1024 * 1024
 # A record start is searched for no further than two of the largest messages are long.
 _BOUNDARY_SEARCH = 8 * 1024 * 1024
-# Enough for the size and the magic code, which are never both 0 where something was written.
-_MARK_SIZE = 8
 
 Mode = Literal["FAILFAST", "DROPMALFORMED"]
 
@@ -98,8 +90,7 @@ class CommitLog:
             RmqIndexError: Nothing is there, a store of another kind, files that overlap.
         """
         self.files = find_files(path, filesystem)
-        self._filesystem = filesystem
-        self._sources: dict[int, ByteSource] = {}
+        self._open_files = OpenFiles(self.files, filesystem)
         self._max_offset: int | None = None
 
     def __enter__(self) -> Self:
@@ -116,10 +107,8 @@ class CommitLog:
         self.close()
 
     def close(self) -> None:
-        """Let go of all files; the log opens them again when they are needed."""
-        for source in self._sources.values():
-            source.close()
-        self._sources.clear()
+        """Close all files; the log opens them again when they are needed."""
+        self._open_files.close()
 
     @property
     def mapped_file_size(self) -> int | None:
@@ -127,7 +116,7 @@ class CommitLog:
 
         None without files.
         """
-        return mapped_file_size_of(self.files)
+        return self._open_files.mapped_file_size
 
     @property
     def gaps(self) -> tuple[tuple[int, int], ...]:
@@ -200,7 +189,7 @@ class CommitLog:
 
     def _walked_boundaries(self, file: LogFile, chunk_size: int) -> list[int]:
         boundaries = [file.start]
-        for records in _Reading(self, file.start, file.stop, drop=True).records():
+        for records in Reading(self._open_files, file.start, file.stop, drop=True).records():
             while (target := boundaries[-1] + chunk_size) <= records.phy_offset[-1]:
                 place = np.searchsorted(records.phy_offset, target)
                 boundaries.append(int(records.phy_offset[place]))
@@ -216,7 +205,7 @@ class CommitLog:
         mode: Mode = "FAILFAST",
         at_boundaries: bool = False,
         on_malformed: Callable[[CorruptCommitLogError], None] | None = None,
-        max_records: int = _DEFAULT_MAX_RECORDS,
+        max_records: int = DEFAULT_MAX_RECORDS,
     ) -> Iterator[pa.RecordBatch]:
         """Read messages in the order of their offsets.
 
@@ -250,8 +239,8 @@ class CommitLog:
             if value is not None and value < least:
                 raise ValueError(f"{name}: expected at least {least}, got {value}")
         schema = schema_of(columns)
-        reading = _Reading(
-            self,
+        reading = Reading(
+            self._open_files,
             self.min_offset if start is None else start,
             INT64_MAX if stop is None else stop,
             check_crc=check_crc,
@@ -313,8 +302,8 @@ class CommitLog:
             places[hits] = np.arange(count, count + len(hits))
             count += len(hits)
             batches += [
-                build_batch(records.taken(slice(first, first + _DEFAULT_MAX_RECORDS)), schema)
-                for first in range(0, len(records), _DEFAULT_MAX_RECORDS)
+                build_batch(records.taken(slice(first, first + DEFAULT_MAX_RECORDS)), schema)
+                for first in range(0, len(records), DEFAULT_MAX_RECORDS)
             ]
         if not self.files:
             states[wanted >= 0] = _BEYOND_END
@@ -345,11 +334,7 @@ class CommitLog:
 
     def source(self, file: LogFile) -> ByteSource:
         """Return one of the files, which stays open until the log is closed."""
-        source = self._sources.get(file.start)
-        if source is None:
-            source = self.open_file(file)
-            self._sources[file.start] = source
-        return source
+        return self._open_files.source(file)
 
     def open_file(self, file: LogFile) -> ByteSource:
         """Open one of the files anew; the caller closes it.
@@ -357,31 +342,26 @@ class CommitLog:
         Raises:
             RmqIndexError: It is gone, cannot be read, or was changed since it was found.
         """
-        return open_found(file.path, file.size, file.mark, self._filesystem)
+        return self._open_files.open_file(file)
 
     def ensure_same(self) -> None:
-        """Refuse what was read if a file that stayed open was changed meanwhile."""
-        for file in self.files:
-            if file.start in self._sources:
-                ensure_same(self._sources[file.start], file.mark)
+        """Raise if a file that stayed open was changed since it was opened.
 
-    def _holds_data(self, file: LogFile) -> bool:
-        """Return whether anything was written to a file."""
-        source = self.source(file)
-        return any(bytes(source.read(0, min(_MARK_SIZE, source.size, file.size))))
+        Raises:
+            FileChangedError: One was cut, replaced or rewritten.
+            RmqIndexError: The storage failed.
+        """
+        self._open_files.ensure_same()
 
     def last_with_data(self) -> int:
         """Return the place in :attr:`files` of the last that holds anything; -1 for none."""
-        for number in range(len(self.files) - 1, -1, -1):
-            if self._holds_data(self.files[number]):
-                return number
-        return -1
+        return self._open_files.last_with_data()
 
     def _find_end(self) -> int:
         last = self.last_with_data()
         if last < 0:
             return self.min_offset
-        reading = _Reading(self, self.files[last].start, INT64_MAX, drop=True)
+        reading = Reading(self._open_files, self.files[last].start, INT64_MAX, drop=True)
         for _ in reading.records():
             pass
         end = reading.end
@@ -391,141 +371,3 @@ class CommitLog:
         if end.kind in (EndKind.BLANK, EndKind.FULL) and following:
             return following[0].start
         return self.files[last].start + end.position
-
-
-class _Reading:
-    """One pass over a range of a log."""
-
-    def __init__(
-        self,
-        log: CommitLog,
-        start: int,
-        stop: int,
-        *,
-        check_crc: bool = False,
-        drop: bool = False,
-        at_boundaries: bool = False,
-        on_malformed: Callable[[CorruptCommitLogError], None] | None = None,
-        max_records: int = _DEFAULT_MAX_RECORDS,
-    ) -> None:
-        self._log = log
-        self._start = start
-        self._stop = stop
-        self._check_crc = check_crc
-        self._drop = drop
-        self._at_boundaries = at_boundaries
-        self._on_malformed = on_malformed
-        self._max_records = max_records
-        #: Where the records of the last file that was read ended.
-        self.end: End | None = None
-
-    def records(self) -> Iterator[Records]:
-        """Yield the records of the range in blocks."""
-        last: int | None = None
-        for number, file in enumerate(self._log.files):
-            if file.stop <= self._start or file.start >= self._stop:
-                continue
-            if last is None:
-                last = self._log.last_with_data()
-            if number > last:
-                return
-            # Its own source: a log may be scanned twice at a time.
-            with self._log.open_file(file) as source:
-                yield from self._records_of(source, file, is_last=number == last)
-                ensure_same(source, file.mark)
-
-    def _records_of(self, source: ByteSource, file: LogFile, *, is_last: bool) -> Iterator[Records]:
-        stop = min(self._stop - file.start, file.size)
-        at: int | None = self._first(source, file, is_last=is_last)
-        newest: int | None = None
-        while at is not None and at < stop:
-            for records in walk(source, file, at, stop, self._max_records):
-                size = int(records.size[-1])
-                at = int(records.phy_offset[-1]) - file.start + size
-                newest = store_timestamp_of(source.read, at - size)
-                yield from self._wanted(file, records)
-            if at >= stop and stop < file.size:
-                break
-            end = end_at(source, file, at)
-            self.end = end
-            fault = self._fault_of(file, end, is_last=is_last)
-            if fault is None:
-                break
-            resume = self._resume(source, file, at, newest if is_last else None)
-            if is_last and resume is None:
-                break  # a torn or stale tail: the end of the log
-            if is_last and is_record(source, file, at, crc=False) is not None:
-                continue  # a broker was writing it when the walk came by
-            self._malformed(file, at, fault)
-            at = resume
-        if self._at_boundaries and at is not None and at != stop < file.size:
-            expected = f"that the records before end at the boundary {stop}"
-            self._malformed(file, stop, Fault("phy_offset", 0, expected, at))
-
-    def _first(self, source: ByteSource, file: LogFile, *, is_last: bool) -> int:
-        """Return where to begin: where the range does, if a record is known to start there.
-
-        In the last file it might be a left-over behind the log's end, so that only walking there
-        tells.
-        """
-        first = self._start - file.start
-        if first <= 0:
-            return 0
-        if self._at_boundaries:
-            return first
-        if is_last or is_record(source, file, first, crc=True) is None:
-            return 0
-        return first
-
-    def _fault_of(self, file: LogFile, end: End, *, is_last: bool) -> Fault | None:
-        """Return what is wrong with where a file's records end, if anything is."""
-        if end.kind is EndKind.FAULT:
-            return end.fault
-        if is_last or end.kind is EndKind.BLANK:
-            return None
-        if end.kind is EndKind.ZERO:
-            return Fault("total_size", 0, "a record, since later files hold some", 0)
-        mapped = self._log.mapped_file_size
-        if mapped is not None and file.size < mapped:
-            return Fault("file_size", 0, f"{mapped} bytes", file.size)
-        return None
-
-    def _resume(self, source: ByteSource, file: LogFile, at: int, newest: int | None) -> int | None:
-        """Return where the records go on behind a place without one, if anywhere."""
-        left = file.size - at
-        if left >= MIN_RECORD_SIZE:
-            claimed = int.from_bytes(bytes(source.read(at, SIZE_WIDTH)), "big", signed=True)
-            if (
-                0 < claimed < left
-                and is_record(source, file, at + claimed, crc=True) is not None
-                and (newest is None or store_timestamp_of(source.read, at + claimed) >= newest)
-            ):
-                return at + claimed
-        return find_record(source, file, at + 1, file.size, not_before=newest)
-
-    def _malformed(self, file: LogFile, at: int, fault: Fault) -> None:
-        error = CorruptCommitLogError(
-            file.path, fault.field, at + fault.byte, fault.expected, fault.got
-        )
-        if not self._drop:
-            raise error
-        if self._on_malformed is not None:
-            self._on_malformed(error)
-
-    def _wanted(self, file: LogFile, records: Records) -> Iterator[Records]:
-        """Yield what is asked for of a block."""
-        if records.phy_offset[0] < self._start:
-            first = int(np.searchsorted(records.phy_offset, self._start))
-            records = records.taken(slice(first, None))
-        if self._check_crc:
-            kept = np.ones(len(records), bool)
-            for place in range(len(records)):
-                fault = record_crc_fault(records, place)
-                if fault is not None:
-                    kept[place] = False
-                    at = int(records.phy_offset[place]) - file.start
-                    self._malformed(file, at, fault)
-            if not kept.all():
-                records = records.taken(kept)
-        if len(records):
-            yield records

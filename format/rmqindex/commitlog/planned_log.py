@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from rmqindex.commitlog.files import LogFile, find_files
 from rmqindex.commitlog.log import CommitLog
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from rmqindex.storage.source import ByteSource
 
-__all__ = ["PlannedLog", "marked_file", "marked_files"]
+__all__ = ["PlannedLog", "PlannedLogs", "marked_file", "marked_files"]
 
 # Requests to a remote store wait more than they work.
 _REMOTE_THREADS = 16
@@ -85,6 +85,47 @@ class PlannedLog:
             replace(file, mark=planned[file.start].mark) if file.start in planned else file
             for file in found
         )
+
+
+class PlannedLogs:
+    """Planned logs, each opened once; a context manager.
+
+    On leaving it, the logs must still be those that were planned.
+    """
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._logs: dict[str, CommitLog] = {}
+
+    def open(self, planned: PlannedLog) -> CommitLog:
+        """Return a log, which stays open.
+
+        Raises:
+            FileChangedError: A file is gone, or was added, against the plan.
+            RmqIndexError: Nothing is there any more.
+        """
+        log = self._logs.get(planned.path)
+        if log is None:
+            log = self._logs[planned.path] = CommitLog(planned.files_now())
+        return log
+
+    def __enter__(self) -> Self:
+        """Return the logs."""
+        return self
+
+    def __exit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
+        """Check the logs again where nothing failed, and close them.
+
+        Raises:
+            FileChangedError: A file of a log was cut, replaced or rewritten.
+        """
+        try:
+            if exc_type is None:
+                for log in self._logs.values():
+                    log.ensure_same()
+        finally:
+            for log in self._logs.values():
+                log.close()
 
 
 def marked_files(log: CommitLog) -> tuple[LogFile, ...]:

@@ -1,15 +1,15 @@
 """One IndexFile: its geometry, entries and chains, read, searched and written."""
 
 from rmqindex.indexfile.committed import open_index_source
-from rmqindex.indexfile.decoding import ENTRY_SCHEMA, MILLISECONDS
+from rmqindex.indexfile.decoding import ENTRY_SCHEMA
+from rmqindex.indexfile.entries import Mode
 from rmqindex.indexfile.fingerprint import Fingerprint
 from rmqindex.indexfile.geometry import Layout, fits_layout
-from rmqindex.indexfile.reader import IndexFile, Mode
+from rmqindex.indexfile.reader import IndexFile
 from rmqindex.indexfile.writer import IndexFileWriter
 
 __all__ = [
     "ENTRY_SCHEMA",
-    "MILLISECONDS",
     "Fingerprint",
     "IndexFile",
     "IndexFileWriter",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
@@ -10,25 +10,15 @@ import pyarrow as pa
 from rmqindex.arrays import int_array
 from rmqindex.errors import CorruptIndexError
 from rmqindex.header import IndexHeader
-from rmqindex.indexfile.chains import MAX_STEPS, find
 from rmqindex.indexfile.committed import open_index_source
-from rmqindex.indexfile.decoding import (
-    ENTRY_SCHEMA,
-    LOOKUP_SCHEMA,
-    BatchBuilder,
-    corrupt_entry,
-    links_of,
-    malformed,
-    slots_of,
-)
+from rmqindex.indexfile.decoding import ENTRY_SCHEMA
+from rmqindex.indexfile.entries import EntryReader, Mode
 from rmqindex.indexfile.fingerprint import Fingerprint, entries_checksum
 from rmqindex.indexfile.geometry import Layout, infer_layout
 from rmqindex.indexfile.select import select_phy_offset
 from rmqindex.indexfile.tiered import refuse_tiered_file
-from rmqindex.keys.hash_set import HashSet
 from rmqindex.keys.hashing import key_hash
 from rmqindex.layout import (
-    ENTRY_DTYPE,
     ENTRY_SIZE,
     FIRST_POSITION,
     HEADER_SIZE,
@@ -38,33 +28,19 @@ from rmqindex.layout import (
 from rmqindex.storage.location import is_remote, local_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
     from types import TracebackType
 
     import pyarrow.fs as pafs
-    from numpy.typing import NDArray
 
     from rmqindex.arrays import IntArray
-    from rmqindex.indexfile.chains import Found
-    from rmqindex.indexfile.decoding import Links
+    from rmqindex.keys.hash_set import HashSet
     from rmqindex.storage.location import PathLike
 
-__all__ = ["IndexFile", "Mode"]
+__all__ = ["IndexFile"]
 
-Mode = Literal["FAILFAST", "DROPMALFORMED"]
 _MODES = ("FAILFAST", "DROPMALFORMED")
-
-# Entries a batch of a scan holds at most.
-_BATCH_ENTRIES = 65_536
-# Hashes that walk their chains together: their entries of one step stay in the processor's cache.
-_BATCH_HASHES = 65_536
-# After so many steps, hashes are looked at for being asked several times before they walk on.
-_COMMON_STEPS = 64
-# More hashes than this in crowded slots are faster found by one scan than by their chains.
-_MAX_LONG_WALKS = 64
-# Hashes of a search that walk together: their entries, `_COMMON_STEPS` each at most, are one batch.
-_SEARCH_HASHES = 16_384
 
 
 class IndexFile:
@@ -118,7 +94,6 @@ class IndexFile:
         remote = filesystem is not None or is_remote(path)
         self.path = str(path) if remote else local_path(path)
         self._remote = remote
-        self._closed = False
         self._source = open_index_source(
             path,
             filesystem=filesystem,
@@ -149,6 +124,7 @@ class IndexFile:
         if layout is None and self.header.entry_count:
             layout = infer_layout(source)
         self._layout = layout
+        self._entries = EntryReader(source, layout, self.header, self.mode)
         self._entry_count = self.header.entry_count
         if layout is None:
             return
@@ -196,7 +172,7 @@ class IndexFile:
         """
         if self._layout is None or not self._entry_count:
             return None
-        self._check_open()
+        self._entries.check_open()
         stop = self._entry_count + FIRST_POSITION
         return Fingerprint.of(self._source, self._layout, stop)
 
@@ -214,7 +190,7 @@ class IndexFile:
             RmqIndexError: The storage failed.
             ValueError: A file without entries, or a closed one.
         """
-        self._check_open()
+        self._entries.check_open()
         if self._layout is None:
             raise ValueError(f"{self._source.path}: expected a file with entries, got one without")
         return entries_checksum(self._source, self._layout, stop)
@@ -229,7 +205,7 @@ class IndexFile:
         Raises:
             RmqIndexError: The storage failed.
         """
-        self._check_open()
+        self._entries.check_open()
         if self._layout is None or self._entry_count + FIRST_POSITION < fingerprint.stop:
             return False
         if again and not self._source.is_current():
@@ -271,42 +247,9 @@ class IndexFile:
                 raise ValueError(f"columns: expected some of {known}, got {name!r}")
         if len(set(names)) < len(names):
             raise ValueError(f"columns: expected each once, got {names}")
-        self._check_open()
-        return self._scan(start, stop, names)
-
-    def _scan(self, start: int, stop: int, names: list[str]) -> Iterator[pa.RecordBatch]:
+        self._entries.check_open()
         schema = pa.schema([ENTRY_SCHEMA.field(name) for name in names])
-        for first in range(start, stop, _BATCH_ENTRIES):
-            assert self._layout is not None  # there are entries
-            last = min(first + _BATCH_ENTRIES, stop)
-            batch = BatchBuilder(schema, last - first, self._layout, self.header.begin_timestamp)
-            for entries, positions, links in self._sound_entries(first, last, batch.links_of):
-                batch.append(entries, positions, links)
-            finished = batch.finish()
-            self._source.ensure_uncut()
-            yield finished
-
-    def _sound_entries(
-        self, start: int, stop: int, decode: Callable[[NDArray[Any]], Links] = links_of
-    ) -> Iterator[tuple[NDArray[Any], NDArray[np.int32], Links]]:
-        """Yield entries with their positions, the malformed ones raised or dropped by mode."""
-        layout = self._layout
-        if layout is None:
-            return
-        for first in range(start, stop, _BATCH_ENTRIES):
-            self._check_open()
-            last = min(first + _BATCH_ENTRIES, stop)
-            entries = self._source.entry_range(layout, first, last)
-            positions = np.arange(first, last, dtype=np.int32)
-            links = decode(entries)
-            bad = malformed(links, positions, self.header.begin_timestamp)
-            if bad is not None:
-                if self.mode == "FAILFAST":
-                    place = int(np.flatnonzero(bad)[0])
-                    raise corrupt_entry(self._source.path, layout, first + place, links, place)
-                sound = np.flatnonzero(~bad)
-                entries, positions, links = entries[sound], positions[sound], links.taken(sound)
-            yield entries, positions, links
+        return self._entries.scan(start, stop, schema)
 
     def lookup(
         self,
@@ -336,76 +279,11 @@ class IndexFile:
             CorruptIndexError: In ``FAILFAST``, a broken slot or chain was met; the file was cut
                 meanwhile.
         """
-        self._check_open()
+        self._entries.check_open()
         wanted = int_array("hashes", hashes, 0, INT32_MAX).astype(np.int32)
         end = self._entry_count + FIRST_POSITION
         limit = end if limit is None else min(limit, end)
-        layout = self._layout
-        if layout is None or limit <= FIRST_POSITION or not len(wanted):
-            return _lookup_batch([_NO_HITS], Layout(1, 1), self.header)
-        if self.mode == "DROPMALFORMED":
-            # Only the entries themselves say what was lost where a slot or a link was damaged.
-            distinct, places = np.unique(wanted, return_inverse=True)
-            hits = _repeated(np.arange(len(wanted)), places, self._scan_for(distinct, limit))
-            return self._answer([hits], layout)
-        parts, unfinished = self._walk(wanted, limit, layout)
-        if len(unfinished):
-            distinct, places = np.unique(wanted[unfinished], return_inverse=True)
-            hits = _repeated(unfinished, places, self._finish(distinct, limit, layout))
-            parts = [_by_query([*parts, hits])]
-        return self._answer(parts, layout)
-
-    def _answer(self, parts: list[_Hits], layout: Layout) -> pa.RecordBatch:
-        """Return what was found, if the file was whole all the while."""
-        batch = _lookup_batch(parts, layout, self.header)
-        self._source.ensure_uncut()
-        return batch
-
-    def _walk(
-        self, hashes: NDArray[np.int32], limit: int, layout: Layout
-    ) -> tuple[list[_Hits], NDArray[np.int64]]:
-        """Walk the chains of all hashes for as long as most chains are."""
-        parts, unfinished = [], []
-        for first in range(0, len(hashes), _BATCH_HASHES):
-            found = self._find(hashes[first : first + _BATCH_HASHES], limit, layout, _COMMON_STEPS)
-            parts.append(_Hits(found.queries + first, found.positions, found.entries))
-            unfinished.append(found.unfinished + first)
-        return parts, np.concatenate(unfinished)
-
-    def _finish(self, distinct: NDArray[np.int32], limit: int, layout: Layout) -> _Hits:
-        """Find hashes whose chains are long: a few by walking on, crowded ones by a scan."""
-        if len(distinct) > _MAX_LONG_WALKS:
-            return self._scan_for(distinct, limit)
-        found = self._find(distinct, limit, layout, MAX_STEPS)
-        hits = _Hits(found.queries, found.positions, found.entries)
-        if not len(found.unfinished):
-            return hits
-        rest = self._scan_for(distinct[found.unfinished], limit)
-        return _by_query([hits, rest._replace(queries=found.unfinished[rest.queries])])
-
-    def _find(self, hashes: NDArray[np.int32], limit: int, layout: Layout, max_steps: int) -> Found:
-        return find(
-            self._source,
-            layout,
-            hashes,
-            limit=limit,
-            header=self.header,
-            index_count=self._source.latest_index_count,
-            max_steps=max_steps,
-        )
-
-    def _scan_for(self, distinct: NDArray[np.int32], limit: int) -> _Hits:
-        """Find sorted distinct hashes by reading all entries; by hash and newest first."""
-        parts = [_NO_HITS, *self._matching(HashSet(distinct), limit)]
-        hits = _joined(parts)
-        return hits.taken(np.lexsort((-hits.positions, hits.queries)))
-
-    def _matching(self, wanted: HashSet, limit: int) -> Iterator[_Hits]:
-        """Read all entries, and yield those of a set of hashes."""
-        for entries, positions, links in self._sound_entries(FIRST_POSITION, limit):
-            near, places = wanted.match(links.key_hash)
-            if len(near):
-                yield _Hits(places, positions.take(near), entries.take(near))
+        return self._entries.lookup(wanted, limit)
 
     def search(
         self, wanted: HashSet, limit: int | None = None, *, by_scan: bool = False
@@ -431,36 +309,10 @@ class IndexFile:
             CorruptIndexError: While iterating: in ``FAILFAST``, malformed bytes were met; the
                 file was cut meanwhile.
         """
-        self._check_open()
+        self._entries.check_open()
         end = self._entry_count + FIRST_POSITION
         limit = end if limit is None else min(limit, end)
-        return self._search(wanted, limit, by_scan=by_scan or self.mode == "DROPMALFORMED")
-
-    def _search(self, wanted: HashSet, limit: int, *, by_scan: bool) -> Iterator[pa.RecordBatch]:
-        layout = self._layout
-        if layout is None or limit <= FIRST_POSITION or not len(wanted):
-            return
-        hits = self._matching(wanted, limit) if by_scan else self._probe(wanted, limit, layout)
-        for several in _gathered(hits):
-            yield self._answer(several, layout)
-
-    def _probe(self, wanted: HashSet, limit: int, layout: Layout) -> Iterator[_Hits]:
-        """Find hashes by their slots, each page of which is touched once."""
-        order = np.argsort(slots_of(wanted.hashes, layout))
-        crowded = []
-        for first in range(0, len(order), _SEARCH_HASHES):
-            places = order[first : first + _SEARCH_HASHES]
-            found = self._find(wanted.hashes.take(places), limit, layout, _COMMON_STEPS)
-            yield _Hits(places.take(found.queries), found.positions, found.entries)
-            crowded.append(places.take(found.unfinished))
-        rest = np.sort(np.concatenate(crowded))
-        if len(rest) <= _MAX_LONG_WALKS:
-            found = self._find(wanted.hashes.take(rest), limit, layout, MAX_STEPS)
-            yield _Hits(rest.take(found.queries), found.positions, found.entries)
-            rest = rest.take(found.unfinished)
-        if len(rest):
-            for hits in self._matching(HashSet(wanted.hashes.take(rest)), limit):
-                yield hits._replace(queries=rest.take(hits.queries))
+        return self._entries.search(wanted, limit, by_scan=by_scan)
 
     def select_phy_offset(self, key: str, max_num: int, begin: int, end: int) -> list[int]:
         """Find a key's messages exactly as the broker does (``IndexFile.selectPhyOffset``).
@@ -484,7 +336,7 @@ class IndexFile:
                 file was cut meanwhile.
             ValueError: A closed file.
         """
-        self._check_open()
+        self._entries.check_open()
         if self._layout is None:
             return []
         found = select_phy_offset(
@@ -513,9 +365,8 @@ class IndexFile:
         return (begin < first and end > last) or first <= begin <= last or first <= end <= last
 
     def close(self) -> None:
-        """Let go of the file; a second call does nothing."""
-        self._closed = True
-        self._source.close()
+        """Close the file; a second call does nothing."""
+        self._entries.close()
 
     def __enter__(self) -> Self:
         """Return the file itself."""
@@ -543,69 +394,3 @@ class IndexFile:
     def __repr__(self) -> str:
         """Show the path, the geometry and how many entries there are."""
         return f"IndexFile({str(self.path)!r}, {self._layout}, entries={self._entry_count})"
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ValueError(f"{self._source.path}: the IndexFile is closed")
-
-
-class _Hits(NamedTuple):
-    """Entries found: for which query, where, and what."""
-
-    queries: NDArray[np.int64]
-    positions: NDArray[np.int32]
-    entries: NDArray[Any]
-
-    def taken(self, order: NDArray[np.int64]) -> _Hits:
-        """Return the hits at places."""
-        return _Hits(self.queries.take(order), self.positions.take(order), self.entries.take(order))
-
-
-_NO_HITS = _Hits(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, ENTRY_DTYPE))
-
-
-def _gathered(hits: Iterable[_Hits]) -> Iterator[list[_Hits]]:
-    """Put small finds together, so that each batch is worth its while."""
-    pending: list[_Hits] = []
-    count = 0
-    for each in hits:
-        pending.append(each)
-        count += len(each.queries)
-        if count >= _BATCH_ENTRIES:
-            yield pending
-            pending, count = [], 0
-    if count:
-        yield pending
-
-
-def _joined(parts: list[_Hits]) -> _Hits:
-    return _Hits(*(np.concatenate(values) for values in zip(*parts, strict=True)))
-
-
-def _by_query(parts: list[_Hits]) -> _Hits:
-    """Join parts in the order of their queries; each query is whole in one part."""
-    hits = _joined(parts)
-    return hits.taken(np.argsort(hits.queries, kind="stable"))
-
-
-def _repeated(queries: NDArray[np.int64], places: NDArray[np.int64], hits: _Hits) -> _Hits:
-    """Give every query the hits of its distinct hash.
-
-    Args:
-        queries: The queries, ascending.
-        places: The distinct hash of each query.
-        hits: Hits by distinct hash.
-    """
-    starts = np.searchsorted(hits.queries, places, side="left")
-    counts = np.searchsorted(hits.queries, places, side="right") - starts
-    first = np.repeat(starts - (np.cumsum(counts) - counts), counts)
-    chosen = first + np.arange(int(counts.sum()))
-    return _Hits(np.repeat(queries, counts), hits.positions.take(chosen), hits.entries.take(chosen))
-
-
-def _lookup_batch(parts: list[_Hits], layout: Layout, header: IndexHeader) -> pa.RecordBatch:
-    total = sum(len(part.queries) for part in parts)
-    batch = BatchBuilder(LOOKUP_SCHEMA, total, layout, header.begin_timestamp)
-    for part in parts:
-        batch.append(part.entries, part.positions, links_of(part.entries), part.queries)
-    return batch.finish()

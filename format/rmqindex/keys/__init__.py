@@ -2,7 +2,7 @@
 
 from rmqindex.keys.hash_set import HashSet
 from rmqindex.keys.hashing import index_key, index_key_hashes, key_hash, key_hashes
-from rmqindex.keys.messages import expand_messages, indexed_tags, message_keys
+from rmqindex.keys.messages import expand_messages, message_keys
 from rmqindex.keys.utf8 import NotUtf8Error, bytes_at, is_utf8, not_utf8
 
 __all__ = [
@@ -12,7 +12,6 @@ __all__ = [
     "expand_messages",
     "index_key",
     "index_key_hashes",
-    "indexed_tags",
     "is_utf8",
     "key_hash",
     "key_hashes",

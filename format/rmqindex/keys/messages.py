@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["TAG_INDEX_TYPE", "expand_messages", "indexed_tags", "message_keys", "tag_key"]
+__all__ = [
+    "TAG_INDEX_TYPE",
+    "expand_messages",
+    "indexed_tags",
+    "is_rolled_back",
+    "message_keys",
+    "tag_key",
+]
 
 # MessageConst.INDEX_TAG_TYPE, from RocketMQ 5.4.0 on.
 TAG_INDEX_TYPE = "T"
@@ -118,7 +125,7 @@ def expand_messages(
     topic_column = _column("topics", topics)
     size = len(topic_column)
     uniq_column = _text("uniq_keys", _column("uniq_keys", uniq_keys, size))
-    indexed = ~_is_rollback(_column("sys_flags", sys_flags, size))
+    indexed = ~is_rolled_back(_column("sys_flags", sys_flags, size))
 
     has_uniq = indexed & uniq_column.is_valid().to_numpy(zero_copy_only=False)
     part_rows, parts = _parts(_column("keys", keys, size))
@@ -194,7 +201,15 @@ def _text(name: str, column: pa.Array) -> pa.Array:
     raise TypeError(f"{name}: expected strings, got {column.type}")
 
 
-def _is_rollback(sys_flags: pa.Array) -> NDArray[np.bool_]:
+def is_rolled_back(sys_flags: pa.Array) -> NDArray[np.bool_]:
+    """Return which messages were rolled back, of which a broker indexes none.
+
+    Args:
+        sys_flags: Integers or nulls.
+
+    Raises:
+        TypeError: A column of another type.
+    """
     if pa.types.is_null(sys_flags.type):
         return np.zeros(len(sys_flags), dtype=bool)
     if not pa.types.is_integer(sys_flags.type):

@@ -10,11 +10,26 @@ from rmqindex.query.explain import (
 )
 from rmqindex.query.index_directory import IndexDirectory, QueryOffsetResult
 from rmqindex.query.point_lookup import PointEntry, PointFile, PointLog
-from rmqindex.query.verification import STATE_OF_LOG
+from rmqindex.query.ranks import Ranks, SearchedFile, Shares
+from rmqindex.query.verification import (
+    MATCH_CODES,
+    NO_LOG,
+    VERIFIED,
+    VERIFIED_COLUMNS,
+    Comparison,
+    EntryVerifier,
+    may_hold,
+    pairs_kept,
+)
 
 __all__ = [
     "EXPLAIN_REASONS",
-    "STATE_OF_LOG",
+    "MATCH_CODES",
+    "NO_LOG",
+    "VERIFIED",
+    "VERIFIED_COLUMNS",
+    "Comparison",
+    "EntryVerifier",
     "FileExplanation",
     "HitExplanation",
     "IndexDirectory",
@@ -24,5 +39,10 @@ __all__ = [
     "PointFile",
     "PointLog",
     "QueryOffsetResult",
+    "Ranks",
+    "SearchedFile",
+    "Shares",
     "explain_lookup",
+    "may_hold",
+    "pairs_kept",
 ]

@@ -18,7 +18,7 @@ from rmqindex.folders import QUEUE_FOLDER
 from rmqindex.indexfile.committed import open_index_source
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, FIRST_POSITION, INT64_MAX, INVALID_INDEX
-from rmqindex.query.verification import Judge
+from rmqindex.query.verdicts import Judge
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.location import parent
 from rmqindex.store.contents import rocksdb_queues

@@ -26,6 +26,7 @@ from rmqindex.layout import (
     INT64_MAX,
     INVALID_INDEX,
 )
+from rmqindex.query.verification import EXPIRED, VERIFIED, only_key
 from rmqindex.record.bodies import is_inner_batch
 from rmqindex.record.properties import property_pairs
 from rmqindex.record.records import check_record, store_timestamp_of
@@ -260,6 +261,41 @@ class PointLog:
         if not isinstance(size, int):
             return None
         return _message(source, start, size)
+
+    def verify(
+        self, entries: Sequence[PointEntry], topic: str, key: str
+    ) -> list[tuple[PointEntry, str]] | None:
+        """Compare the entries of one key with their messages.
+
+        Args:
+            entries: Entries with the key's hash.
+            topic: The topic.
+            key: The key.
+
+        Returns:
+            The entries that are the key's, with ``match_state``: verified ones at the times of
+            their messages, and those of expired messages; the entries of other keys are left out.
+            None where one of them is not plainly the key's or another's.
+
+        Raises:
+            FileChangedError: A file is not the one that was found.
+            RmqIndexError: The storage failed.
+        """
+        found: list[tuple[PointEntry, str]] = []
+        for entry in entries:
+            if self.is_expired(entry.phy_offset):
+                found.append((entry, EXPIRED))
+                continue
+            message = self.message(entry.phy_offset)
+            if message is None:
+                return None
+            own = only_key(message.topic, message.keys, entry.key_hash, (topic, key))
+            if own is None:
+                return None
+            if (message.topic, own) == (topic, key):
+                exact = entry._replace(store_timestamp=message.store_timestamp)
+                found.append((exact, VERIFIED))
+        return found
 
     def ensure_same(self) -> None:
         """Refuse what was read if an open file was changed meanwhile.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rmqindex.query.verification import Judge
+from rmqindex.query.verdicts import Judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,6 +1,6 @@
 """One record of a CommitLog: its fields, hosts, properties, body, inner messages and ids."""
 
-from rmqindex.record.batch_members import BadInnerBatchError, indexed_keys, member_keys
+from rmqindex.record.batch_members import BadInnerBatchError, member_keys
 from rmqindex.record.bodies import (
     MAX_BODY_SIZE,
     InnerMessage,
@@ -34,7 +34,6 @@ __all__ = [
     "decompress_bodies",
     "decompress_body",
     "host_text",
-    "indexed_keys",
     "inner_messages",
     "member_keys",
     "parse_properties",

@@ -71,7 +71,7 @@ def member_keys(
     all_keys: pa.Array,
     sys_flags: NDArray[np.int32],
     phy_offsets: NDArray[np.int64],
-    bodies: Callable[[NDArray[np.int64]], pa.Array],
+    bodies: Callable[[NDArray[np.int64]], pa.Array] | None,
     *,
     strict: bool = True,
     max_body_size: int = MAX_BODY_SIZE,
@@ -87,7 +87,8 @@ def member_keys(
         all_keys: Of each message every ``KEYS``.
         sys_flags: Of each message its ``SYSFLAG``.
         phy_offsets: Of each message its offset in the log, bytes.
-        bodies: Returns the bodies, as stored, of the messages at given offsets.
+        bodies: Returns the bodies, as stored, of the messages at given offsets; None to leave out
+            the messages of inner batches.
         strict: Whether an inner batch that cannot be unpacked is an error; else it has no members.
         max_body_size: The most bytes that a body may unpack to.
 
@@ -100,6 +101,8 @@ def member_keys(
     inner = np.array([is_inner_batch(flag) for flag in np.unique(sys_flags).tolist()], bool)
     is_inner = inner[np.unique(sys_flags, return_inverse=True)[1]]
     several = (_lengths(all_uniq_keys) > 1) | (_lengths(all_keys) > 1)
+    if bodies is None:
+        is_inner[:] = False
     inner_bodies = _in_portions(phy_offsets[is_inner], bodies)
     rows: list[int] = []
     keys: list[str] = []
@@ -121,8 +124,10 @@ def member_keys(
 
 
 def _in_portions(
-    offsets: NDArray[np.int64], bodies: Callable[[NDArray[np.int64]], pa.Array]
+    offsets: NDArray[np.int64], bodies: Callable[[NDArray[np.int64]], pa.Array] | None
 ) -> Iterator[bytes]:
+    if bodies is None:
+        return
     for first in range(0, len(offsets), _MAX_BODIES):
         yield from bodies(offsets[first : first + _MAX_BODIES]).to_pylist()
 

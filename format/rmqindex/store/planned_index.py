@@ -26,8 +26,8 @@ from rmqindex.transaction.journal import effective_listing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.fingerprint import Fingerprint
-    from rmqindex.indexfile.reader import Mode
     from rmqindex.storage.location import PathLike
     from rmqindex.transaction.directories import FileEntry
 

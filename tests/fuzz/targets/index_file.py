@@ -10,7 +10,7 @@ import numpy as np
 
 from rmqindex import IndexFile, salvage
 from rmqindex.bulk import intact_entries as salvage_module
-from rmqindex.indexfile import reader
+from rmqindex.indexfile import entries as entries_module
 from rmqindex.keys.hash_set import HashSet
 from rmqindex.layout import HEADER_SIZE
 from rmqindex.query.point_lookup import PointFile
@@ -23,7 +23,7 @@ SHORT = 1_800
 __all__ = ["MAX_LENGTH", "SHORT", "check", "mutate", "seeds"]
 
 _SMALL = {
-    reader: {
+    entries_module: {
         "_BATCH_ENTRIES": 4,
         "_BATCH_HASHES": 4,
         "_COMMON_STEPS": 2,

@@ -1,4 +1,4 @@
-"""Which of the entries of one hash and one message an entry is, counted in the message's order."""
+"""The rank of an entry among those of one hash and one message, in the order of its keys."""
 
 from __future__ import annotations
 
@@ -7,21 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyspark_rmqindex.files.logs import folder_of
-from rmqindex import IndexFile
-from rmqindex.storage import is_remote
-from rmqindex.store import list_index_files
+from rmqindex.indexfile.reader import IndexFile
+from rmqindex.storage.location import last_name, parent
+from rmqindex.store.paths import list_index_files
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pyspark_rmqindex.files.slices import FileSlice
-    from pyspark_rmqindex.options import ReadOptions
+    from rmqindex.indexfile.entries import Mode
+    from rmqindex.indexfile.geometry import Layout
 
-__all__ = ["PLACING", "Ranks", "Shares"]
+__all__ = ["Ranks", "SearchedFile", "Shares"]
 
-#: What of an entry is asked for.
-PLACING = ("key_hash", "phy_offset", "position")
 # How many answers about ambiguous entries are kept.
 _MAX_KEPT = 1024
 
@@ -43,33 +40,63 @@ class Shares:
     tagged: int
 
 
+@dataclass(frozen=True, slots=True)
+class SearchedFile:
+    """An open IndexFile whose entries are ranked.
+
+    Attributes:
+        file: The open file.
+        path: The path it is listed under; the files beside it are asked where it alone leaves an
+            entry's rank open.
+        limit: The position after its last entry that counts.
+    """
+
+    file: IndexFile
+    path: str
+    limit: int
+
+
 class Ranks:
     """Ranks an entry among those with the same hash and offset."""
 
-    def __init__(self, options: ReadOptions) -> None:
-        """Keep how files are opened; nothing is read yet."""
-        self._options = options
+    def __init__(self, layout: Layout | None = None, mode: Mode = "FAILFAST") -> None:
+        """Nothing is read yet.
+
+        Args:
+            layout: The geometry of the files beside a searched one; None to infer it.
+            mode: How those are read, as :class:`rmqindex.IndexFile` takes it.
+        """
+        self._layout = layout
+        self._mode: Mode = mode
         # The entries of one hash in one file, and those of one hash and offset in a directory.
         self._of_file: dict[tuple[str, int], tuple[NDArray[np.int64], NDArray[np.int32]]] = {}
         self._of_folder: dict[tuple[str, int, int], list[tuple[str, int]]] = {}
 
     def rank(
-        self, file: IndexFile, each: FileSlice, entry: dict[str, int], shares: Shares
+        self,
+        searched: SearchedFile,
+        key_hash: int,
+        phy_offset: int,
+        position: int,
+        shares: Shares,
     ) -> int | None:
         """Return the rank of an entry among those that its message got at a time, from 0.
 
         A message that was dispatched again has all its entries again.
 
         Args:
-            file: The open file.
-            each: The slice that is read of it.
-            entry: Its hash, offset and position.
+            searched: The file that the entry is in.
+            key_hash: The entry's hash.
+            phy_offset: Where its message starts, bytes.
+            position: Where it stands in the file.
             shares: How many entries its message has of this hash.
 
         Returns:
             The rank; None where entries are missing, so that it cannot be known.
+
+        Raises:
+            RmqIndexError: A file beside it cannot be read.
         """
-        hash_, offset, position = (entry[name] for name in PLACING)
         counts = {shares.indexed, shares.every} - {0}
         if shares.tagged > shares.indexed:
             # Tags share the hash: nothing says whether they are indexed but the count itself.
@@ -77,44 +104,41 @@ class Ranks:
                 return None
             counts |= {shares.tagged}
         elif len(counts) > 1 and shares.proof is not None:
-            has_members = len(self._in_file(file, each, shares.proof, offset)) > 0
+            has_members = len(self._in_file(searched, shares.proof, phy_offset)) > 0
             counts = {shares.every if has_members else shares.indexed}
-        mine = self._in_file(file, each, hash_, offset)
+        mine = self._in_file(searched, key_hash, phy_offset)
         period = _period(len(mine), counts)
         if period is not None:
             return int(np.searchsorted(mine, position)) % period
         # A message's entries may stand in two files.
-        every = self._across(each, hash_, offset)
+        every = self._across(searched.path, key_hash, phy_offset)
         period = _period(len(every), counts)
-        place = (_name(each.name_path), position)
+        place = (last_name(searched.path), position)
         return None if period is None or place not in every else every.index(place) % period
 
-    def _in_file(
-        self, file: IndexFile, each: FileSlice, hash_: int, offset: int
-    ) -> NDArray[np.int32]:
+    def _in_file(self, searched: SearchedFile, key_hash: int, phy_offset: int) -> NDArray[np.int32]:
         """Return the positions of the entries of a hash and offset in the file, oldest first."""
-        key = (each.name_path, hash_)
+        key = (searched.path, key_hash)
         if key not in self._of_file:
             if len(self._of_file) >= _MAX_KEPT:
                 self._of_file.clear()
-            self._of_file[key] = _entries_of(file, hash_, each.limit)
+            self._of_file[key] = _entries_of(searched.file, key_hash, searched.limit)
         offsets, positions = self._of_file[key]
-        mine: NDArray[np.int32] = positions[offsets == offset]
+        mine: NDArray[np.int32] = positions[offsets == phy_offset]
         return mine
 
-    def _across(self, each: FileSlice, hash_: int, offset: int) -> list[tuple[str, int]]:
+    def _across(self, path: str, key_hash: int, phy_offset: int) -> list[tuple[str, int]]:
         """Return all entries of a hash and offset in a directory: file names and positions."""
-        folder = folder_of(each.name_path)
-        key = (folder, hash_, offset)
+        folder = parent(path)
+        key = (folder, key_hash, phy_offset)
         if key not in self._of_folder:
             if len(self._of_folder) >= _MAX_KEPT:
                 self._of_folder.clear()
             found: list[tuple[str, int]] = []
             for entry in list_index_files(folder):
-                options = self._options
-                with IndexFile(entry.path, options.layout, mode=options.mode) as file:
-                    offsets, positions = _entries_of(file, hash_, None)
-                mine = positions[offsets == offset].tolist()
+                with IndexFile(entry.path, self._layout, mode=self._mode) as file:
+                    offsets, positions = _entries_of(file, key_hash, None)
+                mine = positions[offsets == phy_offset].tolist()
                 found += [(entry.name, position) for position in mine]
             self._of_folder[key] = found
         return self._of_folder[key]
@@ -134,7 +158,3 @@ def _period(count: int, counts: set[int]) -> int | None:
     """Return how many entries the message got at a time, if only one number fits."""
     fitting = [each for each in counts if count and count % each == 0]
     return fitting[0] if len(fitting) == 1 else None
-
-
-def _name(path: str) -> str:
-    return (path.partition("?")[0] if is_remote(path) else path).rpartition("/")[2]

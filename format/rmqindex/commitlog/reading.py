@@ -1,0 +1,184 @@
+"""One pass over a range of a CommitLog: its records, and what is damaged between them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rmqindex.commitlog.walk import (
+    End,
+    EndKind,
+    end_at,
+    find_record,
+    is_record,
+    record_crc_fault,
+    walk,
+)
+from rmqindex.errors import CorruptCommitLogError
+from rmqindex.record.records import Fault, store_timestamp_of
+from rmqindex.record_layout import MIN_RECORD_SIZE, SIZE_WIDTH
+from rmqindex.storage.marks import ensure_same
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rmqindex.commitlog.files import LogFile
+    from rmqindex.commitlog.open_files import OpenFiles
+    from rmqindex.record.records import Records
+    from rmqindex.storage.source import ByteSource
+
+__all__ = ["DEFAULT_MAX_RECORDS", "Reading"]
+
+# So many records' properties stay in a core's cache while they are split.
+DEFAULT_MAX_RECORDS = 8 * 1024
+
+
+class Reading:
+    """One pass over a range of a log."""
+
+    def __init__(
+        self,
+        files: OpenFiles,
+        start: int,
+        stop: int,
+        *,
+        check_crc: bool = False,
+        drop: bool = False,
+        at_boundaries: bool = False,
+        on_malformed: Callable[[CorruptCommitLogError], None] | None = None,
+        max_records: int = DEFAULT_MAX_RECORDS,
+    ) -> None:
+        """Plan a pass; the arguments are those of :meth:`rmqindex.CommitLog.scan`.
+
+        Args:
+            files: The files of the log.
+            start: The first offset, bytes.
+            stop: The offset before which it ends.
+            check_crc: Whether CRCs are checked.
+            drop: Whether damage is passed over.
+            at_boundaries: Whether records start at ``start`` and at ``stop``.
+            on_malformed: Called with each error that is passed over.
+            max_records: The most records in a block.
+        """
+        self._files = files
+        self._start = start
+        self._stop = stop
+        self._check_crc = check_crc
+        self._drop = drop
+        self._at_boundaries = at_boundaries
+        self._on_malformed = on_malformed
+        self._max_records = max_records
+        #: Where the records of the last file that was read ended.
+        self.end: End | None = None
+
+    def records(self) -> Iterator[Records]:
+        """Yield the records of the range in blocks."""
+        last: int | None = None
+        for number, file in enumerate(self._files.files):
+            if file.stop <= self._start or file.start >= self._stop:
+                continue
+            if last is None:
+                last = self._files.last_with_data()
+            if number > last:
+                return
+            # Its own source: a log may be scanned twice at a time.
+            with self._files.open_file(file) as source:
+                yield from self._records_of(source, file, is_last=number == last)
+                ensure_same(source, file.mark)
+
+    def _records_of(self, source: ByteSource, file: LogFile, *, is_last: bool) -> Iterator[Records]:
+        stop = min(self._stop - file.start, file.size)
+        at: int | None = self._first(source, file, is_last=is_last)
+        newest: int | None = None
+        while at is not None and at < stop:
+            for records in walk(source, file, at, stop, self._max_records):
+                size = int(records.size[-1])
+                at = int(records.phy_offset[-1]) - file.start + size
+                newest = store_timestamp_of(source.read, at - size)
+                yield from self._wanted(file, records)
+            if at >= stop and stop < file.size:
+                break
+            end = end_at(source, file, at)
+            self.end = end
+            fault = self._fault_of(file, end, is_last=is_last)
+            if fault is None:
+                break
+            resume = self._resume(source, file, at, newest if is_last else None)
+            if is_last and resume is None:
+                break  # a torn or stale tail: the end of the log
+            if is_last and is_record(source, file, at, crc=False) is not None:
+                continue  # a broker was writing it when the walk came by
+            self._malformed(file, at, fault)
+            at = resume
+        if self._at_boundaries and at is not None and at != stop < file.size:
+            expected = f"that the records before end at the boundary {stop}"
+            self._malformed(file, stop, Fault("phy_offset", 0, expected, at))
+
+    def _first(self, source: ByteSource, file: LogFile, *, is_last: bool) -> int:
+        """Return where to begin: where the range does, if a record is known to start there.
+
+        In the last file it might be a left-over behind the log's end, so that only walking there
+        tells.
+        """
+        first = self._start - file.start
+        if first <= 0:
+            return 0
+        if self._at_boundaries:
+            return first
+        if is_last or is_record(source, file, first, crc=True) is None:
+            return 0
+        return first
+
+    def _fault_of(self, file: LogFile, end: End, *, is_last: bool) -> Fault | None:
+        """Return what is wrong with where a file's records end, if anything is."""
+        if end.kind is EndKind.FAULT:
+            return end.fault
+        if is_last or end.kind is EndKind.BLANK:
+            return None
+        if end.kind is EndKind.ZERO:
+            return Fault("total_size", 0, "a record, since later files hold some", 0)
+        mapped = self._files.mapped_file_size
+        if mapped is not None and file.size < mapped:
+            return Fault("file_size", 0, f"{mapped} bytes", file.size)
+        return None
+
+    def _resume(self, source: ByteSource, file: LogFile, at: int, newest: int | None) -> int | None:
+        """Return where the records go on behind a place without one, if anywhere."""
+        left = file.size - at
+        if left >= MIN_RECORD_SIZE:
+            claimed = int.from_bytes(bytes(source.read(at, SIZE_WIDTH)), "big", signed=True)
+            if (
+                0 < claimed < left
+                and is_record(source, file, at + claimed, crc=True) is not None
+                and (newest is None or store_timestamp_of(source.read, at + claimed) >= newest)
+            ):
+                return at + claimed
+        return find_record(source, file, at + 1, file.size, not_before=newest)
+
+    def _malformed(self, file: LogFile, at: int, fault: Fault) -> None:
+        error = CorruptCommitLogError(
+            file.path, fault.field, at + fault.byte, fault.expected, fault.got
+        )
+        if not self._drop:
+            raise error
+        if self._on_malformed is not None:
+            self._on_malformed(error)
+
+    def _wanted(self, file: LogFile, records: Records) -> Iterator[Records]:
+        """Yield what is asked for of a block."""
+        if records.phy_offset[0] < self._start:
+            first = int(np.searchsorted(records.phy_offset, self._start))
+            records = records.taken(slice(first, None))
+        if self._check_crc:
+            kept = np.ones(len(records), bool)
+            for place in range(len(records)):
+                fault = record_crc_fault(records, place)
+                if fault is not None:
+                    kept[place] = False
+                    at = int(records.phy_offset[place]) - file.start
+                    self._malformed(file, at, fault)
+            if not kept.all():
+                records = records.taken(kept)
+        if len(records):
+            yield records

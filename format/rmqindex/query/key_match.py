@@ -1,0 +1,140 @@
+"""The keys of messages, and which of them have the hashes of entries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rmqindex.keys.hashing import index_key_hashes
+from rmqindex.keys.messages import indexed_tags
+from rmqindex.query.ranks import Shares
+from rmqindex.record.batch_members import indexed_keys
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["KEY_COLUMNS", "KeyMatches", "KeySet"]
+
+#: The columns of messages that their keys are made of.
+KEY_COLUMNS = ("topic", "all_uniq_keys", "all_keys")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyMatches:
+    """Which keys of their messages have the hashes of entries.
+
+    Attributes:
+        first: Where in the order of the keys those of each entry begin.
+        count: How many there are.
+        place: The first of them; anything where there is none.
+        several: Whether they differ.
+    """
+
+    first: NDArray[np.int64]
+    count: NDArray[np.int64]
+    place: NDArray[np.int64]
+    several: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class KeySet:
+    """The keys of messages, ordered by message and hash.
+
+    Attributes:
+        texts: The keys without their topics: those that every broker indexes, then ``T#`` and the
+            tags, which some do, then those of members.
+        rows: The message of each.
+        hashes: The hash of each with its topic.
+        indexed: How many of them every broker indexes.
+        tagged: How many of them brokers index that index tags.
+        order: The places of the keys, by message, hash and place in the message.
+        sorted: The message and the hash of each, in this order, as one number.
+    """
+
+    texts: pa.Array
+    rows: NDArray[np.int64]
+    hashes: NDArray[np.int32]
+    indexed: int
+    tagged: int
+    order: NDArray[np.int64]
+    sorted: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls,
+        messages: pa.RecordBatch,
+        tags: pa.Array | None = None,
+        members: tuple[NDArray[np.int64], list[str]] | None = None,
+    ) -> KeySet:
+        """Take the keys of messages.
+
+        Args:
+            messages: At least ``KEY_COLUMNS``.
+            tags: Their tags; None to leave them out.
+            members: The row of each key of a batch's members, and these keys; None for none.
+        """
+        rows, texts = indexed_keys(messages.column("all_uniq_keys"), messages.column("all_keys"))
+        indexed = len(texts)
+        if tags is not None:
+            tag_rows, tag_keys = indexed_tags(tags)
+            rows, texts = np.concatenate([rows, tag_rows]), pa.concat_arrays([texts, tag_keys])
+        tagged = len(texts)
+        if members is not None and members[1]:
+            member_rows, member_texts = members
+            rows = np.concatenate([rows, member_rows])
+            texts = pa.concat_arrays([texts, pa.array(member_texts, pa.string())])
+        topics = messages.column("topic").dictionary_encode()
+        hashes = index_key_hashes(topics.take(pa.array(rows)), texts)
+        both = _joined(rows, hashes)
+        order = np.argsort(both, kind="stable")
+        return cls(texts, rows, hashes, indexed, tagged, order, both[order])
+
+    def match(self, message: NDArray[np.int64], hashes: NDArray[np.int32]) -> KeyMatches:
+        """Find the keys of entries.
+
+        Args:
+            message: The row of each entry's message; negative for none.
+            hashes: Each entry's hash.
+        """
+        both = np.where(message < 0, np.int64(-1), _joined(message, hashes))
+        first = np.searchsorted(self.sorted, both, side="left")
+        count = np.searchsorted(self.sorted, both, side="right") - first
+        found = count > 0
+        place = np.zeros(len(both), np.int64)
+        place[found] = self.order[first[found]]
+        several = count > 1
+        if several.any():
+            several[several] = self._differ(first[several], count[several])
+        return KeyMatches(first, count, place, several)
+
+    def group(self, matches: KeyMatches, entry: int) -> NDArray[np.int64]:
+        """Return the places of the keys of one entry, in the message's order."""
+        first = matches.first[entry]
+        return self.order[first : first + matches.count[entry]]
+
+    def shares(self, group: NDArray[np.int64]) -> Shares:
+        """Return how many entries the message of a group of keys has of them."""
+        mine = self.rows == self.rows[group[0]]
+        own = np.arange(len(mine)) < self.tagged
+        of_members = self.hashes[mine & ~own]
+        proofs = of_members[~np.isin(of_members, self.hashes[mine & own])]
+        return Shares(
+            int((group < self.indexed).sum()),
+            len(group),
+            int(proofs[0]) if proofs.size else None,
+            int((group < self.tagged).sum()),
+        )
+
+    def _differ(self, first: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return where not all keys in a stretch of the order have one text."""
+        codes = self.texts.dictionary_encode().indices.to_numpy(zero_copy_only=False)[self.order]
+        changes = np.append(0, np.cumsum(codes[1:] != codes[:-1]))
+        differ: NDArray[np.bool_] = changes[first + count - 1] > changes[first]
+        return differ
+
+
+def _joined(rows: NDArray[np.int64], hashes: NDArray[np.int32]) -> NDArray[np.int64]:
+    return rows << 32 | hashes.astype(np.int64)
