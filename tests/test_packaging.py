@@ -64,7 +64,7 @@ def test_the_command_is_installed():
     """The distribution has the console script ``rmqindex``."""
     scripts = distribution("rmqindex").entry_points.select(group="console_scripts")
     (script,) = [script for script in scripts if script.name == "rmqindex"]
-    assert script.load() is importlib.import_module("rmqindex.cli.command").main
+    assert script.load() is importlib.import_module("rmqindex.cli").main
 
 
 def test_the_sample_store_is_whole():

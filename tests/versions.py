@@ -37,7 +37,7 @@ QUICK = (
     "tests/connector/test_times.py",
 )
 #: The packages whose versions are columns of the table.
-SHOWN = ("pyspark", "pyarrow", "numpy", "pandas", "rich", "typer", "matplotlib")
+SHOWN = ("pyspark", "pyarrow", "numpy", "pandas", "click", "rich", "matplotlib")
 _BOUND = re.compile(r"(?P<name>[\w-]+)>=(?P<version>[\d.]+)")
 _VERSIONS = (
     "import json, sys; from importlib.metadata import version; "

@@ -26,7 +26,7 @@ from rmqindex.indexfile.writer import IndexFileWriter
 from rmqindex.keys.hashing import key_hash, key_hashes
 from rmqindex.keys.messages import message_keys
 from rmqindex.layout import HEADER_SIZE
-from rmqindex.output.tables import make_console
+from rmqindex.output.terminal import make_console
 from rmqindex.query.index_directory import IndexDirectory
 from rmqindex.record.properties import parse_properties
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint

@@ -19,7 +19,7 @@ from rmqindex import (
 )
 from rmqindex.cli.info import _entries
 from rmqindex.indexfile.append_in_place import InPlaceAppend
-from rmqindex.output.describe import describe
+from rmqindex.output.facts import describe
 from rmqindex.output.plot_data import count_index
 from rmqindex.query.search import search
 from rmqindex.store import paths

@@ -10,10 +10,9 @@ from rich.console import Console
 
 from commitlog_encoder import Message
 from rmqindex import CommitLog
-from rmqindex.cli.options import complain
-from rmqindex.output.message_document import print_message, read_messages
-from rmqindex.output.tables import print_text
-from rmqindex.output.visible import visible
+from rmqindex.output.messages import print_message, read_messages
+from rmqindex.output.terminal import print_text
+from rmqindex.output.text import Zone, complain, visible
 
 TITLE = "\x1b]0;title\x07"
 
@@ -44,7 +43,7 @@ def test_a_message_commands_no_terminal(tmp_path):
     console = Console(file=out, force_terminal=True, color_system=None)
     with CommitLog(tmp_path) as log:
         (row,) = read_messages(log, [0])
-    print_message(console, row, dt.UTC, "UTC")
+    print_message(console, row, Zone("UTC", dt.UTC))
     print_text(console, f"store/{TITLE}")
     assert "t\\x1b]0;title" in out.getvalue()
     assert "\x1b" not in out.getvalue()

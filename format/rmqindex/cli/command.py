@@ -11,54 +11,109 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from importlib.metadata import version
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated
+from typing import Any, NamedTuple
 
-import typer
+import click
 
-from rmqindex.cli.options import BAD, app, complain
+from rmqindex.cli.help import Context
 from rmqindex.errors import RmqIndexError
+from rmqindex.output.text import complain
 
-__all__ = ["main"]
+__all__ = ["COMMANDS", "run"]
 
-# Importing a module of commands is what makes them commands.
-_MODULES = ("info", "lookup", "explain", "messages", "audit", "write", "queues", "recover")
-for _name in _MODULES:
-    import_module(f"rmqindex.cli.{_name}")
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"rmqindex {version('rmqindex')}")
-        raise typer.Exit
+_BAD = 2
+_INTERRUPTED = 130
 
 
-@app.callback()
-def _options(
-    _version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
-        ),
-    ] = False,
-) -> None:
-    pass
+class Entry(NamedTuple):
+    """The module that defines a command, and what the list of commands says about it."""
+
+    module: str
+    summary: str
 
 
-def main() -> None:
+#: Every command, in the order of the help; its function has the command's name.
+COMMANDS = {
+    "info": Entry("info", "Show what each IndexFile contains."),
+    "scan": Entry("info", "Print the entries of an index."),
+    "sample": Entry("info", "Create a small store for trying things out."),
+    "lookup": Entry("lookup", "Find the messages with a key."),
+    "explain": Entry("lookup", "Explain why a key is or is not found."),
+    "cat": Entry("messages", "Print a message from the CommitLog."),
+    "verify": Entry("audit", "Check an index byte by byte and against its CommitLog."),
+    "plot": Entry("audit", "Plot slot usage, chain lengths and store times."),
+    "rebuild": Entry("rebuild", "Rebuild the index of a store from its CommitLog."),
+    "expire": Entry("maintenance", "Delete IndexFiles whose messages have expired."),
+    "relayout": Entry("maintenance", "Change the number of slots and entries per IndexFile."),
+    "rebuild-queues": Entry("rebuild", "Rebuild the ConsumeQueues of a store from its CommitLog."),
+    "recover": Entry("maintenance", "Undo a write that was interrupted."),
+}
+
+
+class _Commands(click.Group):
+    """Loads the module of a command when the command is used."""
+
+    context_class = Context
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return the names of the commands, for the help and for shell completion."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"rmqindex.cli.{COMMANDS[cmd_name].module}")
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  (click's own signature)
+        """Run a command, and write out its answer while click still handles a closed pipe."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise click.exceptions.Exit(_INTERRUPTED) from None
+        finally:
+            sys.stdout.flush()
+
+
+@click.group(cls=_Commands, invoke_without_command=True)
+@click.version_option(
+    package_name="rmqindex",
+    message="rmqindex %(version)s",
+    help="Print the version and exit.",
+)
+@click.pass_context
+def _rmqindex(ctx: click.Context) -> None:
+    """Inspect and repair Apache RocketMQ IndexFiles, CommitLogs and ConsumeQueues.
+
+    Neither a broker nor Spark is needed.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(_BAD)
+
+
+def run() -> None:
     """Run the command line, with an error as one line on standard error."""
-    if sys.stdout is None:
-        # Started without one, as by `>&-`: what is printed goes nowhere, as with print().
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  (to the end)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # Started without one, as by `>&-`: what is printed goes nowhere, as with print().
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  (to the end)
     if isinstance(sys.stdout, TextIOWrapper):
         # A name that the terminal's encoding lacks is shown escaped, not as a traceback.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        app(prog_name="rmqindex")
+        _rmqindex(prog_name="rmqindex")
     except RmqIndexError as error:
         complain(str(error))
     except OSError as error:
         complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-    sys.exit(BAD)
+    sys.exit(_BAD)

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
+import click
 import pyarrow.compute as pc
-import typer
 
 from rmqindex.cli.options import (
     NOT_FOUND,
-    JsonOption,
-    ZoneOption,
-    app,
-    complain,
-    print_json,
-    zone_named,
+    argument,
+    choose_output,
+    command,
+    json_option,
+    zone_option,
 )
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.paths import queue_topics
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.keys.hashing import index_key, key_hash
-from rmqindex.output.message_document import body_of, message_document, print_message, read_messages
-from rmqindex.output.tables import make_console
+from rmqindex.output.messages import body_of, is_readable, read_messages
+from rmqindex.output.text import complain
 from rmqindex.query.verdicts import Judge
 from rmqindex.record.message_ids import decode_offset_msg_id
 from rmqindex.storage.location import is_remote
@@ -34,83 +33,58 @@ from rmqindex.store.planned_index import plan_index
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__: list[str] = []
+    from rmqindex.output.text import Zone
 
-_READABLE = frozenset({"record", "bad_crc"})
+__all__ = ["cat"]
 
 
-@app.command(
+@command(
     "cat",
-    short_help="Print a message.",
-    epilog="Examples:\n\n\b\n"
-    "  rmqindex cat store 112033\n"
-    "  rmqindex cat store 0A00000100002A9F000000000001B5A1\n"
-    "  rmqindex cat store BE2A3B1D0F1E56FBFD39200400000560 --topic TopicTest\n"
-    "  rmqindex cat store 112033 --raw > body.bin",
+    "rmqindex cat store 112033",
+    "rmqindex cat store 0A00000100002A9F000000000001B5A1",
+    "rmqindex cat store BE2A3B1D0F1E56FBFD39200400000560 --topic TopicTest",
+    "rmqindex cat store 112033 --raw > body.bin",
 )
+@argument("path", "PATH", "A store root, a commitlog directory, or several separated by commas.")
+@argument(
+    "message",
+    "OFFSET|MSGID",
+    "A CommitLog offset, an offset message id, or a unique key.",
+)
+@click.option(
+    "--topic",
+    metavar="TOPIC",
+    help="The topic of a unique key; by default every topic that has a ConsumeQueue is searched.",
+)
+@click.option("--raw", is_flag=True, help="Write only the body, byte for byte.")
+@json_option
+@zone_option
 def cat(
-    path: Annotated[
-        str,
-        typer.Argument(
-            metavar="PATH", help="A store root, a commitlog directory, or several with commas."
-        ),
-    ],
-    message: Annotated[
-        str,
-        typer.Argument(
-            metavar="OFFSET|MSGID",
-            help="An offset of the CommitLog, an offset message id, or a unique key.",
-        ),
-    ],
-    *,
-    topic: Annotated[
-        str | None,
-        typer.Option(
-            "--topic",
-            metavar="TOPIC",
-            help="The topic of a unique key; every topic that has a ConsumeQueue otherwise.",
-        ),
-    ] = None,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Write the body alone, byte for byte.")
-    ] = False,
-    as_json: JsonOption = False,
-    zone_name: ZoneOption = "UTC",
+    *, path: str, message: str, topic: str | None, raw: bool, as_json: bool, zone: Zone
 ) -> None:
-    """Print a message from the CommitLog: its fields, its properties and its body, unpacked.
+    """Print a message from the CommitLog: its fields, properties and decompressed body.
 
     A unique key (the message id that clients show) is found through the index. The exit code is 1
     if there is no such message.
     """
-    zone_named(zone_name)  # a wrong name is told before anything is read
     with CommitLog(path) as log:
         offsets = _offsets(path, message, topic, log)
-        rows = [row for row in read_messages(log, offsets) if row["state"] in _READABLE]
-        states = [] if rows else read_messages(log, offsets)
+        found = read_messages(log, offsets)
+    rows = [row for row in found if is_readable(row)]
     if not rows:
-        why = f": {states[0]['state']}" if states else ""
+        why = f": {found[0]['state']}" if found else ""
         complain(f"{path}: no message {message}{why}")
-        raise typer.Exit(NOT_FOUND)
-    _print(rows, raw=raw, as_json=as_json, zone_name=zone_name)
-
-
-def _print(rows: list[dict[str, Any]], *, raw: bool, as_json: bool, zone_name: str) -> None:
+        raise click.exceptions.Exit(NOT_FOUND)
     if raw:
-        sys.stdout.flush()
-        for row in rows:
-            sys.stdout.buffer.write(body_of(row))
-        return
-    if as_json:
-        documents = [message_document(row) for row in rows]
-        print_json(documents[0] if len(documents) == 1 else {"messages": documents})
-        return
-    console = make_console()
-    for number, row in enumerate(rows):
-        if number:
-            typer.echo()
-        if row["state"] == "bad_crc":
-            complain(f"the CRC of the message at {row['phy_offset']} does not agree")
-        print_message(console, row, zone_named(zone_name), zone_name)
+        _write_bodies(rows)
+    else:
+        choose_output(as_json, zone).messages(rows)
+
+
+def _write_bodies(rows: Sequence[dict[str, Any]]) -> None:
+    sys.stdout.flush()
+    for row in rows:
+        sys.stdout.buffer.write(body_of(row))
 
 
 def _offsets(path: str, message: str, topic: str | None, log: CommitLog) -> list[int]:
@@ -120,7 +94,7 @@ def _offsets(path: str, message: str, topic: str | None, log: CommitLog) -> list
     decoded = decode_offset_msg_id(message)
     if decoded is not None:
         (row,) = read_messages(log, [decoded.phy_offset])
-        if row["state"] in _READABLE and row["msg_id"] == message.upper():
+        if is_readable(row) and row["msg_id"] == message.upper():
             return [decoded.phy_offset]
     if is_remote(path):
         raise RmqIndexError(
@@ -135,9 +109,9 @@ def _topics(path: str) -> list[str]:
     try:
         topics = queue_topics(path)
     except RmqIndexError as error:
-        raise typer.BadParameter(f"needed. {error}", param_hint="--topic") from error
+        raise click.BadParameter(f"needed. {error}", param_hint="--topic") from error
     if not topics:
-        raise typer.BadParameter("needed: no ConsumeQueue tells the topics", param_hint="--topic")
+        raise click.BadParameter("needed: no ConsumeQueue tells the topics", param_hint="--topic")
     return topics
 
 

@@ -1,247 +1,216 @@
-"""What the commands share: options, their parsing, output, progress and exit codes."""
+"""What the commands share: arguments, options and their parsing."""
 
 from __future__ import annotations
 
-import json
-import sys
-from contextlib import contextmanager
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+import click
 
+from rmqindex.cli.help import Argument, Command
 from rmqindex.indexfile.geometry import Layout
-from rmqindex.output.visible import visible
+from rmqindex.output.documents import JsonOutput
+from rmqindex.output.text import Zone
 from rmqindex.times import parse_millis, zone_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from datetime import tzinfo
+
+    from rmqindex.output.interface import Output
 
 __all__ = [
     "BAD",
     "NOT_FOUND",
-    "AllowLiveOption",
-    "BeginOption",
-    "CommitLogOption",
-    "EndOption",
-    "EntriesOption",
-    "FromOption",
-    "JsonOption",
-    "KeyArgument",
-    "LocalZoneOption",
-    "LogArgument",
-    "Mode",
-    "ModeOption",
-    "PathArgument",
-    "SlotsOption",
-    "ToOption",
-    "TopicArgument",
-    "ZoneOption",
-    "app",
-    "commit_log_argument",
-    "complain",
+    "PATH",
+    "allow_live_option",
+    "argument",
+    "begin_option",
+    "choose_output",
+    "command",
+    "commit_log_option",
+    "end_option",
+    "entries_option",
+    "from_option",
+    "json_option",
+    "key_argument",
     "layout_of",
-    "print_json",
-    "progress_bar",
+    "local_zone_option",
+    "log_argument",
+    "mode_option",
+    "path_argument",
+    "slots_option",
     "time_of",
-    "zone_named",
+    "to_option",
+    "topic_argument",
+    "zone_option",
 ]
 
 NOT_FOUND = 1
 BAD = 2
+PATH = click.Path(path_type=Path)
 
-app = typer.Typer(
-    name="rmqindex",
-    help="Look into Apache RocketMQ IndexFiles, CommitLogs and ConsumeQueues, without a broker "
-    "and without Spark.",
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+_GEOMETRY = "--max-hash-slot-num, --max-index-num"
 
 
-class Mode(StrEnum):
-    """What happens to malformed bytes."""
+def command(name: str, *examples: str, note: str = "") -> Callable[[Callable[..., None]], Command]:
+    """Make a function a command, whose docstring is the help.
 
-    FAILFAST = "FAILFAST"
-    DROPMALFORMED = "DROPMALFORMED"
+    Args:
+        name: What the user types.
+        examples: Command lines for the end of the help.
+        note: What to say below them.
+    """
+    heading = "Examples" if len(examples) > 1 else "Example"
+    lines = "\n".join(f"  {line}" for example in examples for line in example.splitlines())
+    epilog = f"{heading}:\n\n\b\n{lines}" + (f"\n\n{note}" if note else "")
+    return click.command(name, cls=Command, epilog=epilog)
 
 
-PathArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="PATH",
-        help="An IndexFile, an index directory, a store root that has index/, or a URI of one "
-        "(s3://, hdfs://, gs://, file:).",
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-SlotsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-hash-slot-num",
-        metavar="N",
-        help="The broker's maxHashSlotNum, with --max-index-num. Found from the file otherwise.",
-    ),
-]
-EntriesOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-index-num", metavar="N", help="The broker's maxIndexNum, with --max-hash-slot-num."
-    ),
-]
-ModeOption = Annotated[
-    Mode,
-    typer.Option(
-        "--mode",
-        metavar="MODE",
-        case_sensitive=False,
-        help="FAILFAST stops at malformed bytes, DROPMALFORMED reads the sound part.",
-    ),
-]
-ZoneOption = Annotated[
-    str,
-    typer.Option(
-        "--time-zone",
-        metavar="ZONE",
-        help="The zone of times, such as Asia/Shanghai or +08:00.",
-    ),
-]
-LocalZoneOption = Annotated[
-    str | None,
-    typer.Option(
-        "--time-zone",
-        metavar="ZONE",
-        help="The broker's time zone, in which new files are named; the system's by default.",
-    ),
-]
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The message's topic.")]
-KeyArgument = Annotated[
-    str, typer.Argument(metavar="KEY", help="One of its KEYS, or its unique key (message id).")
-]
-BeginOption = Annotated[
-    str | None,
-    typer.Option(
-        "--begin",
-        metavar="TIME",
-        help="Stored at this time or later: epoch milliseconds, or a timestamp such as "
-        "2023-11-14T22:13.",
-    ),
-]
-EndOption = Annotated[
-    str | None,
-    typer.Option("--end", metavar="TIME", help="Stored at this time or earlier."),
-]
-CommitLogOption = Annotated[
-    str,
-    typer.Option(
-        "--commit-log",
-        metavar="PATH",
-        help="A store, a commitlog directory, or several with commas; 'auto' is the one beside "
-        "index, if it is there; 'none' for none.",
-    ),
-]
-LogArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="STORE", help="A store root that has commitlog/, or log files or directories."
-    ),
-]
-FromOption = Annotated[
-    int | None,
-    typer.Option("--from", metavar="OFFSET", min=0, help="Begin with the message there."),
-]
-ToOption = Annotated[
-    int | None,
-    typer.Option("--to", metavar="OFFSET", min=0, help="End before this offset."),
-]
-AllowLiveOption = Annotated[
-    bool,
-    typer.Option(
-        "--allow-live-store",
-        help="Write although a broker holds the store (its lock or abort file is there).",
-    ),
-]
+def argument(
+    name: str,
+    metavar: str,
+    text: str,
+    type: click.ParamType[Any] | None = None,  # noqa: A002  (click's name)
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add an argument that the help explains."""
+    return click.argument(name, metavar=metavar, text=text, type=type, cls=Argument)
 
 
 def layout_of(hash_slot_num: int | None, index_num: int | None) -> Layout | None:
     """Return the geometry of the two options, which come together or not at all."""
-    hint = "--max-hash-slot-num, --max-index-num"
     if hash_slot_num is None and index_num is None:
         return None
     if hash_slot_num is None or index_num is None:
-        raise typer.BadParameter("give both or neither", param_hint=hint)
+        raise click.BadParameter("give both or neither", param_hint=_GEOMETRY)
     try:
         return Layout(hash_slot_num, index_num)
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=hint) from error
+        raise click.BadParameter(str(error), param_hint=_GEOMETRY) from error
 
 
-def zone_named(name: str) -> tzinfo:
-    """Return a time zone by its name."""
-    try:
-        return zone_of(name)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--time-zone") from error
-
-
-def time_of(text: str, zone: tzinfo, option: str, *, up: bool) -> int:
+def time_of(text: str | None, zone: Zone, option: str, *, up: bool) -> int | None:
     """Return an option's time as epoch milliseconds, rounded up or down."""
+    if text is None:
+        return None
     try:
-        return parse_millis(text, zone, up=up)
+        return parse_millis(text, zone.info, up=up)
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=option) from error
+        raise click.BadParameter(str(error), param_hint=option) from error
 
 
-def print_json(document: dict[str, object]) -> None:
-    """Write one JSON document to standard output."""
-    typer.echo(json.dumps(document, indent=2))
+def choose_output(as_json: bool, zone: Zone | None = None) -> Output:
+    """Return the output for machines, or the one for people with times in a zone, UTC if none."""
+    if as_json:
+        return JsonOutput()
+    from rmqindex.output.console import ConsoleOutput  # noqa: PLC0415  (machines need no rich)
+
+    return ConsoleOutput(zone or _zone("UTC"))
 
 
-def complain(message: str) -> None:
-    """Write one line to standard error, whatever the message holds."""
-    line = " ".join(message.split())
-    if "maxHashSlotNum" in line:
-        line += " (here --max-hash-slot-num and --max-index-num)"
-    typer.echo(f"rmqindex: {visible(line)}", err=True)
+def _zone(name: str) -> Zone:
+    try:
+        return Zone(name, zone_of(name))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--time-zone") from error
 
 
-def commit_log_argument(text: str) -> str | None:
-    """Return what :func:`rmqindex.verify` takes as ``commit_log``."""
+def _parse_zone(_ctx: click.Context, _param: click.Parameter, text: str) -> Zone:
+    return _zone(text)
+
+
+def _parse_local_zone(
+    _ctx: click.Context, _param: click.Parameter, text: str | None
+) -> tzinfo | None:
+    return None if text is None else _zone(text).info
+
+
+def _parse_commit_log(_ctx: click.Context, _param: click.Parameter, text: str) -> str | None:
     return None if text == "none" else text
 
 
-@contextmanager
-def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on standard error while something long runs, where that is a terminal.
-
-    Args:
-        what: What is being done, in a word or two.
-
-    Yields:
-        A function that takes how much is done, and of how much.
-    """
-    console = Console(file=sys.stderr)
-    if not console.is_terminal:
-        # A bar that is disabled ends with an empty line in some versions of rich.
-        yield lambda _done, _total: None
-        return
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task(what, total=None)
-
-        def report(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
-
-        yield report
+path_argument = argument(
+    "path",
+    "PATH",
+    "An IndexFile, an index directory, a store root that contains index/, or the URI of one "
+    "(s3://, hdfs://, gs://, file:).",
+)
+log_argument = argument(
+    "store", "STORE", "A store root that contains commitlog/, or log files or directories."
+)
+topic_argument = argument("topic", "TOPIC", "The topic of the message.")
+key_argument = argument("key", "KEY", "One of the message's KEYS, or its unique key (message id).")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+slots_option = click.option(
+    "--max-hash-slot-num",
+    metavar="N",
+    type=int,
+    help="The broker's maxHashSlotNum; give --max-index-num, too. By default inferred from the "
+    "file.",
+)
+entries_option = click.option(
+    "--max-index-num",
+    metavar="N",
+    type=int,
+    help="The broker's maxIndexNum; give --max-hash-slot-num, too.",
+)
+mode_option = click.option(
+    "--mode",
+    metavar="MODE",
+    type=click.Choice(["FAILFAST", "DROPMALFORMED"], case_sensitive=False),
+    default="FAILFAST",
+    show_default=True,
+    help="FAILFAST stops at malformed bytes; DROPMALFORMED skips them and reads the rest.",
+)
+zone_option = click.option(
+    "--time-zone",
+    "zone",
+    metavar="ZONE",
+    default="UTC",
+    show_default=True,
+    callback=_parse_zone,
+    help="The time zone of times, such as Asia/Shanghai or +08:00.",
+)
+local_zone_option = click.option(
+    "--time-zone",
+    "time_zone",
+    metavar="ZONE",
+    callback=_parse_local_zone,
+    help="The broker's time zone, used to name new files; by default the system's.",
+)
+begin_option = click.option(
+    "--begin",
+    metavar="TIME",
+    help="Only messages stored at this time or later: epoch milliseconds or ISO 8601.",
+)
+end_option = click.option(
+    "--end", metavar="TIME", help="Only messages stored at this time or earlier."
+)
+commit_log_option = click.option(
+    "--commit-log",
+    metavar="PATH",
+    default="auto",
+    show_default=True,
+    callback=_parse_commit_log,
+    help="A store, a commitlog directory, or several separated by commas; 'auto' uses the one "
+    "beside the index, if any; 'none' uses none.",
+)
+from_option = click.option(
+    "--from",
+    "from_offset",
+    metavar="OFFSET",
+    type=click.IntRange(min=0),
+    help="Start at the message at this offset.",
+)
+to_option = click.option(
+    "--to",
+    "to_offset",
+    metavar="OFFSET",
+    type=click.IntRange(min=0),
+    help="Stop before this offset.",
+)
+allow_live_option = click.option(
+    "--allow-live-store",
+    is_flag=True,
+    help="Write even if a broker seems to be using the store (its lock or abort file is present).",
+)

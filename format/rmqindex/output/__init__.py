@@ -1,1 +1,5 @@
-"""Texts, tables, documents and plots of what the other rooms found."""
+"""Answers for people and for machines: tables, texts, JSON documents and plots.
+
+A command hands its answer to an :class:`~rmqindex.output.interface.Output` and never asks which of
+the two it writes to.
+"""

@@ -1,79 +1,68 @@
-"""What the command line prints for people, at a terminal of any width or into a pipe."""
+"""Tables of entries, hits, files, explanations and findings."""
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from rich.markup import escape
 
-from rmqindex.output.describe import total
-from rmqindex.output.visible import visible
-from rmqindex.times import format_millis
+from rmqindex.output.facts import total
+from rmqindex.output.terminal import fits, plain_table, print_table, print_text
+from rmqindex.output.text import counted, visible, write_line
+from rmqindex.query.explain import EXPLAIN_REASONS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import tzinfo
+    from collections.abc import Iterable, Sequence
 
-    from rmqindex.output.describe import FileFacts
+    from rich.console import Console
+    from rich.table import Table
+
+    from rmqindex.output.facts import FileFacts
+    from rmqindex.output.text import Zone
+    from rmqindex.query.explain import LookupExplanation
     from rmqindex.query.index_directory import QueryOffsetResult
     from rmqindex.query.search import Hit
 
 __all__ = [
-    "counted",
-    "make_console",
-    "plain_table",
     "print_broker_answer",
+    "print_entries",
+    "print_explanation",
     "print_facts",
+    "print_findings",
     "print_hits",
-    "print_table",
-    "print_text",
 ]
 
-# No table is this wide.
-_UNBOUNDED = 10_000
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+# Entries of one file that an explanation shows.
+_SHOWN_HITS = 8
+# The most of a finding's text that a table shows.
+_LONGEST_TEXT = 48
+_ENTRY_WIDTHS = (17, 8, 8, 7, 10, 14, 23)
+# By severity, the worst first.
+_COLOURS = {"error": "red", "warning": "yellow", "info": "dim"}
+_NOUNS = {"error": "error", "warning": "warning", "info": "remark"}
+_ORDER = tuple(_COLOURS)
 
 
-def make_console() -> Console:
-    """Return a console for standard output: as wide as the terminal, or unbounded in a pipe.
-
-    Colours follow ``NO_COLOR`` and whether a terminal is there, as rich decides.
-    """
-    console = Console(highlight=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = _UNBOUNDED
-    return console
-
-
-def print_facts(console: Console, facts: Sequence[FileFacts], zone: tzinfo, zone_name: str) -> None:
-    """Print IndexFiles and their totals.
-
-    Args:
-        console: Where to print.
-        facts: At least one file.
-        zone: The time zone of the times shown.
-        zone_name: What to call it.
-    """
+def print_facts(console: Console, facts: Sequence[FileFacts], zone: Zone) -> None:
+    """Print at least one IndexFile and the totals."""
     sound = [file for file in facts if file.error is None]
-    table = _facts_table(sound, zone, zone_name)
-    if sound and _width(table, console) <= console.width:
+    table = _facts_table(sound, zone)
+    if sound and fits(table, console):
         print_table(console, table)
     elif sound:
-        print_text(console, "\n\n".join(_facts_paragraph(f, zone, zone_name) for f in sound))
-    print_text(console, "\n" + "\n".join(_totals(facts, zone, zone_name)))
+        print_text(console, "\n\n".join(_facts_paragraph(f, zone) for f in sound))
+    print_text(console, "\n" + "\n".join(_totals(facts, zone)))
 
 
-def print_hits(console: Console, hits: Sequence[Hit], zone: tzinfo, zone_name: str) -> None:
+def print_hits(console: Console, hits: Sequence[Hit], zone: Zone) -> None:
     """Print the entries that a lookup found, as one table."""
     table = plain_table()
     table.add_column("File", no_wrap=True)
     table.add_column("Position", justify="right", no_wrap=True)
     table.add_column("Offset", justify="right", no_wrap=True)
-    table.add_column(f"Stored ({zone_name})", no_wrap=True)
+    table.add_column(f"Stored ({zone.name})", no_wrap=True)
     table.add_column("Epoch ms", justify="right", no_wrap=True)
     is_judged = any(hit.state != "no_log" for hit in hits)
     if is_judged:
@@ -83,7 +72,7 @@ def print_hits(console: Console, hits: Sequence[Hit], zone: tzinfo, zone_name: s
             hit.name,
             str(hit.position),
             str(hit.phy_offset),
-            format_millis(hit.store_timestamp, zone),
+            zone.format(hit.store_timestamp),
             str(hit.store_timestamp),
             *((hit.state,) if is_judged else ()),
         )
@@ -92,52 +81,141 @@ def print_hits(console: Console, hits: Sequence[Hit], zone: tzinfo, zone_name: s
     print_text(console, f"\n{counted(len(hits), 'entry', 'entries')} in {counted(files, 'file')}")
 
 
-def print_broker_answer(
-    console: Console, answer: QueryOffsetResult, zone: tzinfo, zone_name: str
-) -> None:
+def print_broker_answer(console: Console, answer: QueryOffsetResult, zone: Zone) -> None:
     """Print what the broker's own search answers."""
     table = plain_table()
     table.add_column("Offset", justify="right", no_wrap=True)
     for phy_offset in answer.phy_offsets:
         table.add_row(str(phy_offset))
     print_table(console, table)
-    updated = format_millis(answer.index_last_update_timestamp, zone)
+    updated = zone.format(answer.index_last_update_timestamp)
     print_text(
         console,
         f"\n{counted(len(answer.phy_offsets), 'offset')}; the index was last updated {updated} "
-        f"{zone_name} at offset {answer.index_last_update_phy_offset}",
+        f"{zone.name} at offset {answer.index_last_update_phy_offset}",
     )
 
 
-def plain_table() -> Table:
-    """Return a table without lines but the one below its head."""
-    return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+def print_entries(rows: Iterable[dict[str, Any]], zone: Zone) -> None:
+    """Print the entries of IndexFiles one by one, of which there may be millions, and a count."""
+    heads = ("File", "Position", "Previous", "Slot", "Key hash", "Offset", f"Stored ({zone.name})")
+    widths = [max(width, len(head)) for width, head in zip(_ENTRY_WIDTHS, heads, strict=True)]
+    count = 0
+    for row in rows:
+        if not count:
+            write_line(_entry_line(heads, widths))
+            write_line("\u2500" * (sum(widths) + 2 * (len(widths) - 1)))
+        cells = (
+            row["file"],
+            row["position"],
+            row["prev_position"],
+            row["slot"],
+            row["key_hash"],
+            row["phy_offset"],
+            zone.format(row["store_timestamp"]),
+        )
+        write_line(_entry_line(cells, widths))
+        count += 1
+    write_line(("\n" if count else "") + counted(count, "entry", "entries"))
 
 
-def _width(table: Table, console: Console) -> int:
-    """Return the columns that a table takes if nothing in it is cut."""
-    return console.measure(table, options=console.options.update_width(_UNBOUNDED)).maximum
+def print_explanation(console: Console, explained: LookupExplanation, zone: Zone) -> None:
+    """Print a row for each file and hit, what the reasons mean, and where else the key is."""
+    table = plain_table()
+    for head in ("File", "Reason", "Offset", f"Stored ({zone.name})", "What the file says"):
+        table.add_column(head, no_wrap=True, justify="right" if head == "Offset" else "left")
+    for file in explained.files:
+        table.add_row(file.name, _styled(file.reason), "", "", escape(visible(file.detail)))
+        for hit in file.hits[:_SHOWN_HITS]:
+            table.add_row(
+                "",
+                hit.reason,
+                str(hit.phy_offset),
+                zone.format(hit.store_timestamp),
+                escape(visible(hit.message or "")),
+                style="dim",
+            )
+        if len(file.hits) > _SHOWN_HITS:
+            more = f"and {len(file.hits) - _SHOWN_HITS} more"
+            table.add_row("", more, "", "", "", style="dim")
+    print_table(console, table)
+    seen = {file.reason for file in explained.files}
+    seen |= {hit.reason for file in explained.files for hit in file.hits}
+    lines = [f"{name}: {text}" for name, text in EXPLAIN_REASONS.items() if name in seen - {"hit"}]
+    for other in explained.other_topics:
+        kind = "messages" if other.is_verified else "candidates"
+        offsets = ", ".join(map(str, other.phy_offsets[:_SHOWN_HITS]))
+        lines.append(f"Under the topic {other.topic}: {kind} with this key at {offsets}")
+    if not explained.has_group_topics:
+        lines.append(
+            "Retry and dead letter topics were not looked at: the ConsumeQueues, whose folders "
+            "name them, are in RocksDB"
+        )
+    lines.append(
+        f"{counted(len(explained.hits), 'entry', 'entries')} of hash {explained.key_hash} "
+        f"{'answers' if len(explained.hits) == 1 else 'answer'} the query."
+    )
+    print_text(console, "\n" + "\n".join(lines))
 
 
-def print_table(console: Console, table: Table) -> None:
-    """Print a table whole: a terminal that is too narrow breaks its lines, no digit is cut."""
-    console.width = max(console.width, _width(table, console))
-    console.print(table, crop=False)
+def print_findings(console: Console, findings: Sequence[dict[str, Any]], *, has_log: bool) -> None:
+    """Print one table a file, the errors first, what the rules mean, and the counts."""
+    from rmqindex.audit.rules import AUDIT_RULES  # noqa: PLC0415  (no other table needs the audit)
+
+    for file in dict.fromkeys(finding["file"] for finding in findings):
+        print_text(console, file)
+        table = plain_table()
+        for head in ("", "Rule", "Byte", "Expected", "Got"):
+            table.add_column(head, no_wrap=True, justify="right" if head == "Byte" else "left")
+        mine = [finding for finding in findings if finding["file"] == file]
+        for finding in sorted(mine, key=lambda finding: _ORDER.index(finding["severity"])):
+            byte = finding["byte"]
+            table.add_row(
+                finding["severity"],
+                finding["rule"],
+                "" if byte is None else str(byte),
+                _cut(finding["expected"]),
+                _cut(finding["got"]),
+                style=_COLOURS[finding["severity"]],
+            )
+        print_table(console, table)
+        print_text(console, "")
+    meanings = {rule.name: rule.meaning for rule in AUDIT_RULES}
+    for rule in dict.fromkeys(finding["rule"] for finding in findings):
+        print_text(console, f"{rule}: {meanings[rule]}")
+    counts = Counter(finding["severity"] for finding in findings)
+    summary = ", ".join(counted(counts[severity], _NOUNS[severity]) for severity in _ORDER)
+    beside = "" if has_log else "; not compared with a CommitLog"
+    print_text(console, ("\n" if findings else "") + summary + beside)
 
 
-def print_text(console: Console, text: str) -> None:
-    """Print text whose lines are not broken."""
-    console.print(Text(visible(text)), soft_wrap=True)
+def _entry_line(cells: tuple[Any, ...], widths: list[int]) -> str:
+    """Return a line with texts of the first and the last column to the left, the rest right."""
+    last = len(cells) - 1
+    parts = (
+        str(cell).ljust(width) if number in {0, last} else str(cell).rjust(width)
+        for number, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    )
+    return "  ".join(parts).rstrip()
 
 
-def _facts_table(facts: Sequence[FileFacts], zone: tzinfo, zone_name: str) -> Table:
+def _styled(reason: str) -> str:
+    return f"[green]{reason}[/]" if reason == "hit" else f"[yellow]{reason}[/]"
+
+
+def _cut(text: str) -> str:
+    line = visible(" ".join(text.split()))
+    return escape(line if len(line) <= _LONGEST_TEXT else line[: _LONGEST_TEXT - 1] + "\u2026")
+
+
+def _facts_table(facts: Sequence[FileFacts], zone: Zone) -> Table:
     """Two lines a file: the first entry and the size, then the last entry and the disk's share."""
     table = plain_table()
     table.add_column("File", no_wrap=True)
     table.add_column("Entries", justify="right", no_wrap=True)
     table.add_column("Slots in use", justify="right", no_wrap=True)
     table.add_column("Load", justify="right", no_wrap=True)
-    table.add_column(f"First, last stored ({zone_name})", no_wrap=True)
+    table.add_column(f"First, last stored ({zone.name})", no_wrap=True)
     table.add_column("Epoch ms", justify="right", no_wrap=True)
     table.add_column("Offset", justify="right", no_wrap=True)
     table.add_column("Size, on disk", justify="right", no_wrap=True)
@@ -155,14 +233,14 @@ def _facts_table(facts: Sequence[FileFacts], zone: tzinfo, zone_name: str) -> Ta
     return table
 
 
-def _facts_paragraph(file: FileFacts, zone: tzinfo, zone_name: str) -> str:
+def _facts_paragraph(file: FileFacts, zone: Zone) -> str:
     """One label a line, for a terminal too narrow for the table."""
     first, last = _ends(file, zone)
     lines = (
         ("entries", f"{file.entry_count} of {_or_dash(_capacity(file))}"),
         ("slots in use", f"{file.hash_slot_count} of {_or_dash(file.hash_slot_num)}"),
         ("load", _load(file)),
-        ("stored", f"{first[0]} to {last[0]} {zone_name}"),
+        ("stored", f"{first[0]} to {last[0]} {zone.name}"),
         ("epoch ms", f"{first[1]} to {last[1]}"),
         ("offsets", f"{first[2]} to {last[2]}"),
         ("size", f"{_size(file.size)}, {_size(file.disk_size)} on disk"),
@@ -170,7 +248,7 @@ def _facts_paragraph(file: FileFacts, zone: tzinfo, zone_name: str) -> str:
     return "\n".join([file.name, *(f"  {label:<12}  {value}" for label, value in lines)])
 
 
-def _totals(facts: Sequence[FileFacts], zone: tzinfo, zone_name: str) -> list[str]:
+def _totals(facts: Sequence[FileFacts], zone: Zone) -> list[str]:
     sums = total(facts)
     size = f"{_size(sums.size)}, {_size(sums.disk_size)} on disk"
     lines = [f"{counted(sums.file_count, 'file')}, {sums.entry_count} entries, {size}"]
@@ -179,13 +257,13 @@ def _totals(facts: Sequence[FileFacts], zone: tzinfo, zone_name: str) -> list[st
         slots, places = geometries.pop()
         lines.append(f"{slots} hash slots (maxHashSlotNum), {places} entry places (maxIndexNum)")
     if sums.begin_timestamp is not None and sums.end_timestamp is not None:
-        begin, end = (format_millis(t, zone) for t in (sums.begin_timestamp, sums.end_timestamp))
-        lines.append(f"stored {begin} to {end} {zone_name}")
+        begin, end = (zone.format(t) for t in (sums.begin_timestamp, sums.end_timestamp))
+        lines.append(f"stored {begin} to {end} {zone.name}")
         lines.append(f"offsets {sums.begin_phy_offset} to {sums.end_phy_offset}")
     return lines
 
 
-def _ends(file: FileFacts, zone: tzinfo) -> tuple[tuple[str, str, str], tuple[str, str, str]]:
+def _ends(file: FileFacts, zone: Zone) -> tuple[tuple[str, str, str], tuple[str, str, str]]:
     """Return time, milliseconds and offset of the first and of the last entry."""
     if not file.entry_count:
         # What the header holds then is the previous file's end, not an entry of this one.
@@ -196,8 +274,8 @@ def _ends(file: FileFacts, zone: tzinfo) -> tuple[tuple[str, str, str], tuple[st
     )
 
 
-def _end(timestamp: int | None, phy_offset: int | None, zone: tzinfo) -> tuple[str, str, str]:
-    return format_millis(timestamp or 0, zone), str(timestamp), str(phy_offset)
+def _end(timestamp: int | None, phy_offset: int | None, zone: Zone) -> tuple[str, str, str]:
+    return zone.format(timestamp or 0), str(timestamp), str(phy_offset)
 
 
 def _capacity(file: FileFacts) -> int | None:
@@ -207,11 +285,6 @@ def _capacity(file: FileFacts) -> int | None:
 
 def _load(file: FileFacts) -> str:
     return "-" if file.load_factor is None else f"{file.load_factor:.2f}"
-
-
-def counted(number: int, one: str, many: str | None = None) -> str:
-    """Return a number with its noun."""
-    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 def _or_dash(value: int | None) -> str:

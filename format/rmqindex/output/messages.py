@@ -1,4 +1,4 @@
-"""A message as a document for machines and as text for people."""
+"""Messages read from a CommitLog: as JSON documents and as text."""
 
 from __future__ import annotations
 
@@ -6,21 +6,18 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.text import Text
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.output.visible import visible
+from rmqindex.output.text import visible
 from rmqindex.record.bodies import decompress_body, inner_messages, is_inner_batch
-from rmqindex.times import format_millis
 
 if TYPE_CHECKING:
-    from datetime import tzinfo
-
     from rich.console import Console
 
     from rmqindex.commitlog.log import CommitLog
+    from rmqindex.output.text import Zone
 
-__all__ = ["body_of", "message_document", "print_message", "read_messages"]
+__all__ = ["body_of", "is_readable", "message_document", "print_message", "read_messages"]
 
 _COLUMNS = (
     "topic",
@@ -47,6 +44,8 @@ _COLUMNS = (
 _TIMES = frozenset({"born_timestamp", "store_timestamp"})
 # Shown in other lines, or not worth one.
 _HIDDEN = frozenset({"properties", "body", "body_crc"})
+# A message with a wrong CRC is better than none.
+_READABLE = frozenset({"record", "bad_crc"})
 _HEX_LINE = 16
 _HEX_BYTES = 512
 
@@ -54,12 +53,17 @@ _HEX_BYTES = 512
 def read_messages(log: CommitLog, phy_offsets: list[int]) -> list[dict[str, Any]]:
     """Read messages, each with ``state`` as :meth:`CommitLog.read_at` says it.
 
-    Those whose CRC does not agree (``bad_crc``) are there all the same.
+    A message with a wrong CRC (``bad_crc``) is returned like any other.
     """
     offsets = np.array(phy_offsets, np.int64)
     rows: list[dict[str, Any]] = log.read_at(offsets, _COLUMNS).to_pylist()
     states = log.read_at(offsets, ["phy_offset"], check_crc=True)["state"].to_pylist()
     return [{**row, "state": state} for row, state in zip(rows, states, strict=True)]
+
+
+def is_readable(row: dict[str, Any]) -> bool:
+    """Return whether a row of :func:`read_messages` is a message."""
+    return row["state"] in _READABLE
 
 
 def body_of(row: dict[str, Any]) -> bytes:
@@ -71,7 +75,7 @@ def body_of(row: dict[str, Any]) -> bytes:
 
 
 def message_document(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a message as JSON values; the body is text, or ``body_base64`` where it is none."""
+    """Return a message as JSON values, with ``body_base64`` for ``body`` if that is not text."""
     document = {name: value for name, value in row.items() if name not in {"body", "state"}}
     document["properties"] = dict(row["properties"])
     document |= _body_field(body_of(row))
@@ -83,14 +87,16 @@ def message_document(row: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-def print_message(console: Console, row: dict[str, Any], zone: tzinfo, zone_name: str) -> None:
+def print_message(console: Console, row: dict[str, Any], zone: Zone) -> None:
     """Print a message: its fields, its properties, its body."""
+    from rich.text import Text  # noqa: PLC0415  (documents need no rich)
+
     lines = Text()
     for name in _COLUMNS:
         value = row[name]
         if name in _HIDDEN or value is None:
             continue
-        shown = f"{value}  {format_millis(value, zone)} {zone_name}" if name in _TIMES else value
+        shown = f"{value}  {zone.format(value)} {zone.name}" if name in _TIMES else value
         lines.append(f"{name:<28}", "bold").append(visible(f"{shown}\n"))
     for name, value in row["properties"]:
         lines.append(visible(f"  {name:<26}"), "dim").append(visible(f"{value}\n"))
@@ -109,7 +115,7 @@ def _body_field(body: bytes) -> dict[str, str]:
 
 
 def _as_text(body: bytes) -> str | None:
-    """Return a body as text, if it is some: UTF-8 without control characters."""
+    """Return a body as text if it is UTF-8 without control characters, None otherwise."""
     try:
         text = body.decode()
     except UnicodeDecodeError:

@@ -1,0 +1,150 @@
+"""Answers for people: tables and sentences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rmqindex.keys.hashing import index_key
+from rmqindex.output.messages import print_message
+from rmqindex.output.tables import (
+    print_broker_answer,
+    print_entries,
+    print_explanation,
+    print_facts,
+    print_findings,
+    print_hits,
+)
+from rmqindex.output.terminal import make_console
+from rmqindex.output.text import complain, counted, visible, write_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from rmqindex.bulk.rebuild import RebuildResult
+    from rmqindex.bulk.relayout import RelayoutResult
+    from rmqindex.consumequeue.rebuild import QueueRebuildResult
+    from rmqindex.output.facts import FileFacts
+    from rmqindex.output.interface import Question
+    from rmqindex.output.text import Zone
+    from rmqindex.query.explain import LookupExplanation
+    from rmqindex.query.index_directory import QueryOffsetResult
+    from rmqindex.query.search import Hit
+    from rmqindex.transaction.directories import FileEntry
+
+__all__ = ["ConsoleOutput"]
+
+
+class ConsoleOutput:
+    """Writes answers as tables; implements :class:`~rmqindex.output.interface.Output`."""
+
+    def __init__(self, zone: Zone) -> None:
+        """Show times in a zone."""
+        self._zone = zone
+
+    def files(self, path: str, facts: Sequence[FileFacts]) -> None:
+        """Write a table of the files and their totals."""
+        if facts:
+            print_facts(make_console(), facts, self._zone)
+        else:
+            write_line(f"{path}: no IndexFiles")
+
+    def entries(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Write a row for each entry as it comes."""
+        print_entries(rows, self._zone)
+
+    def hits(
+        self,
+        question: Question,
+        hits: Sequence[Hit],
+        messages: Sequence[dict[str, Any] | None] | None,
+    ) -> None:
+        """Write a table of the hits, then the messages that the log still has."""
+        if not hits:
+            _complain_of_no_entry(question)
+            return
+        console = make_console()
+        print_hits(console, hits, self._zone)
+        for message in messages or ():
+            if message is not None:
+                write_line()
+                print_message(console, message, self._zone)
+
+    def broker_answer(self, question: Question, answer: QueryOffsetResult) -> None:
+        """Write the offsets and when the index was last updated."""
+        if answer.phy_offsets:
+            print_broker_answer(make_console(), answer, self._zone)
+        else:
+            _complain_of_no_entry(question)
+
+    def explanation(self, path: str, explained: LookupExplanation) -> None:
+        """Write a row for each file and hit, then what the reasons mean."""
+        print_explanation(make_console(), explained, self._zone)
+
+    def messages(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Write the fields, the properties and the body of each message."""
+        console = make_console()
+        for number, row in enumerate(rows):
+            if number:
+                write_line()
+            if row["state"] == "bad_crc":
+                complain(f"the CRC of the message at {row['phy_offset']} does not agree")
+            print_message(console, row, self._zone)
+
+    def audit(self, path: str, findings: Sequence[dict[str, Any]], *, has_log: bool) -> None:
+        """Write one table for each file, and what the rules mean."""
+        print_findings(make_console(), findings, has_log=has_log)
+
+    def rebuild(self, directory: Path, result: RebuildResult) -> None:
+        """Write how much was indexed."""
+        write_line(
+            f"Indexed {counted(result.message_count, 'message')} from {result.start} to "
+            f"{result.stop}: {counted(result.entry_count, 'entry', 'entries')} in "
+            f"{counted(len(result.files), 'file')} of {directory}"
+        )
+        _write_checkpoint(result.index_msg_timestamp)
+
+    def queue_rebuild(self, directory: Path, result: QueueRebuildResult) -> None:
+        """Write how much was written, and a line for each gap."""
+        write_line(
+            f"Wrote {counted(result.unit_count, 'unit')} into "
+            f"{counted(result.queue_count, 'queue')} of {directory}, "
+            f"{counted(result.file_count, 'file')}"
+        )
+        for topic, queue_id, start, stop in result.gaps:
+            write_line(
+                f"{visible(topic)}, queue {queue_id}: no messages of queue offsets {start} to "
+                f"{stop - 1}"
+            )
+
+    def expiry(self, path: str, before: int, files: Sequence[FileEntry], *, dry_run: bool) -> None:
+        """Write the name of each file and the sum of their sizes."""
+        for file in files:
+            write_line(file.name)
+        verb = "would go" if dry_run else "gone"
+        size = sum(file.size for file in files)
+        write_line(f"{counted(len(files), 'file')} {verb}, {size} bytes; offsets before {before}")
+
+    def relayout(self, path: str, result: RelayoutResult) -> None:
+        """Write how many entries and files there are now."""
+        write_line(
+            f"Wrote {counted(result.entry_count, 'entry', 'entries')} into "
+            f"{counted(len(result.files), 'file')} in place of {len(result.replaced)}; "
+            f"{result.exact_times} with their exact times"
+        )
+        _write_checkpoint(result.index_msg_timestamp)
+
+    def recovery(self, path: Path, *, index: bool, queues: bool) -> None:
+        """Write what was undone."""
+        names = [name for name, undone in (("index", index), ("queues", queues)) if undone]
+        done = f"Undid an unfinished write of: {', '.join(names)}" if names else "Nothing to undo"
+        write_line(done)
+
+
+def _complain_of_no_entry(question: Question) -> None:
+    complain(f"{question.path}: no entry of {index_key(question.topic, question.key)}")
+
+
+def _write_checkpoint(index_msg_timestamp: int | None) -> None:
+    if index_msg_timestamp is not None:
+        write_line(f"The checkpoint's indexMsgTimestamp is {index_msg_timestamp}")

@@ -1,0 +1,137 @@
+"""Answers for machines: one JSON document, or one JSON object a line."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rmqindex.output.facts import total
+from rmqindex.output.messages import message_document
+from rmqindex.output.text import write_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from rmqindex.bulk.rebuild import RebuildResult
+    from rmqindex.bulk.relayout import RelayoutResult
+    from rmqindex.consumequeue.rebuild import QueueRebuildResult
+    from rmqindex.output.facts import FileFacts
+    from rmqindex.output.interface import Question
+    from rmqindex.query.explain import LookupExplanation
+    from rmqindex.query.index_directory import QueryOffsetResult
+    from rmqindex.query.search import Hit
+    from rmqindex.transaction.directories import FileEntry
+
+__all__ = ["JsonOutput"]
+
+_SEVERITIES = ("error", "warning", "info")
+
+
+class JsonOutput:
+    """Writes answers as JSON; implements :class:`~rmqindex.output.interface.Output`."""
+
+    def files(self, path: str, facts: Sequence[FileFacts]) -> None:
+        """Write the facts of each file and their totals."""
+        files = [asdict(file) for file in facts]
+        _write({"path": path, "files": files, "totals": asdict(total(facts))})
+
+    def entries(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Write one object a line."""
+        for row in rows:
+            write_line(json.dumps(row))
+
+    def hits(
+        self,
+        question: Question,
+        hits: Sequence[Hit],
+        messages: Sequence[dict[str, Any] | None] | None,
+    ) -> None:
+        """Write the question and its hits, with ``message`` if messages were asked for."""
+        documents = [asdict(hit) for hit in hits]
+        for document, message in zip(documents, messages or (), strict=False):
+            document["message"] = None if message is None else message_document(message)
+        _write({**asdict(question), "hits": documents})
+
+    def broker_answer(self, question: Question, answer: QueryOffsetResult) -> None:
+        """Write the question and the broker's answer."""
+        _write({**asdict(question), **asdict(answer)})
+
+    def explanation(self, path: str, explained: LookupExplanation) -> None:
+        """Write every field of an explanation."""
+        _write({"path": path, **asdict(explained)})
+
+    def messages(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Write one message, or several as a list."""
+        documents = [message_document(row) for row in rows]
+        _write(documents[0] if len(documents) == 1 else {"messages": documents})
+
+    def audit(self, path: str, findings: Sequence[dict[str, Any]], *, has_log: bool) -> None:
+        """Write the findings and how many of each severity there are."""
+        counts = Counter(finding["severity"] for finding in findings)
+        totals = {severity: counts[severity] for severity in _SEVERITIES}
+        _write({"path": path, "commit_log": has_log, "counts": totals, "findings": findings})
+
+    def rebuild(self, directory: Path, result: RebuildResult) -> None:
+        """Write the names of the files, the counts and the offsets."""
+        _write(
+            {
+                "directory": str(directory),
+                "files": [path.name for path in result.files],
+                "entry_count": result.entry_count,
+                "message_count": result.message_count,
+                "start": result.start,
+                "stop": result.stop,
+                "index_msg_timestamp": result.index_msg_timestamp,
+            }
+        )
+
+    def queue_rebuild(self, directory: Path, result: QueueRebuildResult) -> None:
+        """Write the counts and the gaps."""
+        _write(
+            {
+                "directory": str(directory),
+                "queue_count": result.queue_count,
+                "unit_count": result.unit_count,
+                "file_count": result.file_count,
+                "gaps": [
+                    {"topic": topic, "queue_id": queue_id, "start": start, "stop": stop}
+                    for topic, queue_id, start, stop in result.gaps
+                ],
+            }
+        )
+
+    def expiry(self, path: str, before: int, files: Sequence[FileEntry], *, dry_run: bool) -> None:
+        """Write the names and the size of the files."""
+        _write(
+            {
+                "path": path,
+                "before": before,
+                "dry_run": dry_run,
+                "files": [file.name for file in files],
+                "size": sum(file.size for file in files),
+            }
+        )
+
+    def relayout(self, path: str, result: RelayoutResult) -> None:
+        """Write the names of the new and the old files, and the counts."""
+        _write(
+            {
+                "path": path,
+                "files": [file.name for file in result.files],
+                "replaced": list(result.replaced),
+                "entry_count": result.entry_count,
+                "exact_times": result.exact_times,
+                "index_msg_timestamp": result.index_msg_timestamp,
+            }
+        )
+
+    def recovery(self, path: Path, *, index: bool, queues: bool) -> None:
+        """Write both flags."""
+        _write({"path": str(path), "index": index, "queues": queues})
+
+
+def _write(document: dict[str, object]) -> None:
+    write_line(json.dumps(document, indent=2))

@@ -1,0 +1,107 @@
+"""A terminal of any width, or a pipe: what rich needs to know to write to it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rmqindex.output.text import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = [
+    "fits",
+    "make_console",
+    "plain_table",
+    "print_table",
+    "print_text",
+    "progress_bar",
+]
+
+# No table is this wide.
+_UNBOUNDED = 10_000
+
+
+def make_console() -> Console:
+    """Return a console for standard output: as wide as the terminal, or unbounded in a pipe.
+
+    Colours follow ``NO_COLOR`` and whether a terminal is there, as rich decides.
+    """
+    console = Console(highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _UNBOUNDED
+    return console
+
+
+def plain_table() -> Table:
+    """Return a table without lines but the one below its head."""
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+
+
+def fits(table: Table, console: Console) -> bool:
+    """Return whether a table is no wider than the terminal."""
+    return _width(table, console) <= console.width
+
+
+def print_table(console: Console, table: Table) -> None:
+    """Print a table whole: a terminal that is too narrow breaks its lines, no digit is cut."""
+    console.width = max(console.width, _width(table, console))
+    console.print(table, crop=False)
+
+
+def print_text(console: Console, text: str) -> None:
+    """Print text whose lines are not broken."""
+    console.print(Text(visible(text)), soft_wrap=True)
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar on standard error while something long runs, where that is a terminal.
+
+    Args:
+        what: What is being done, in a word or two.
+
+    Yields:
+        A function that takes how much is done, and of how much.
+    """
+    console = Console(file=sys.stderr)
+    if not console.is_terminal:
+        # A bar that is disabled ends with an empty line in some versions of rich.
+        yield lambda _done, _total: None
+        return
+    from rich.progress import (  # noqa: PLC0415  (only a terminal shows it)
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(what, total=None)
+
+        def report(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield report
+
+
+def _width(table: Table, console: Console) -> int:
+    """Return the columns that a table takes if nothing in it is cut."""
+    return console.measure(table, options=console.options.update_width(_UNBOUNDED)).maximum
