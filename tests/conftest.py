@@ -158,7 +158,7 @@ def run(monkeypatch, capsys):
     """Run a command in this process and return its exit code, standard output and error."""
 
     def run_main(*arguments):
-        from rmqindex.conformance import main
+        from rmqindex.cli import main
 
         monkeypatch.setattr(sys, "argv", ["rmqindex", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:

@@ -28,7 +28,7 @@ from pyspark_rmqindex.write import write_index as write_index_module
 from pyspark_rmqindex.write import writer as writer_module
 from pyspark_rmqindex.write.write_index import write_index
 from pyspark_rmqindex.write.writer import IndexWriter
-from rmqindex.conformance import main
+from rmqindex.cli import main
 from rmqindex.transaction import Journal
 
 from .processes import in_tasks
