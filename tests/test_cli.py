@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import rmqindex
+from rmqindex.cli.command import COMMANDS, load
 
 STORE = rmqindex.sample_store()
 FILES = sorted((STORE / "index").iterdir())
@@ -383,6 +384,14 @@ class TestOutput:
         os.close(writer)
         assert done.stderr == b""
 
+    def test_rows_that_nobody_reads_are_no_error_either(self):
+        """They are written out before Python ends, which would complain of the closed pipe."""
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = shell("scan", STORE, "--limit", 1, stdout=writer)
+        os.close(writer)
+        assert (done.returncode, done.stderr) == (1, b"")
+
     def test_no_color_keeps_colours_out(self):
         """With NO_COLOR a terminal gets text without colours."""
         shown = printed_at_a_terminal(200, "info", STORE, NO_COLOR="1")
@@ -416,11 +425,78 @@ class TestOutput:
     def test_spark_is_not_imported(self):
         """The command line starts without Spark, and without its connector."""
         code = (
-            "import sys, rmqindex.cli.command; "
+            "import sys, rmqindex.cli.command as command; "
+            "[command.load(name) for name in command.COMMANDS]; "
             "print([m for m in sys.modules if m.startswith('pyspark')])"
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
         assert done.stdout.strip() == b"[]"
+
+
+class TestCommands:
+    """The list of commands, and what is loaded for one."""
+
+    @staticmethod
+    def loaded(*arguments):
+        """Return the modules that a command imports."""
+        code = (
+            "import atexit, sys; from rmqindex.cli import main; "
+            "assert 'click' not in sys.modules; "
+            "atexit.register(lambda: print(*sys.modules, file=sys.stderr)); main()"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return set(done.stderr.split())
+
+    def test_every_command_of_the_list_is_there(self, run):
+        """Each under its own name; the help lists them in order."""
+        _, out, _ = run("--help")
+        listed = [line.split()[0] for line in out.partition("Commands:\n")[2].splitlines()]
+        assert listed == list(COMMANDS)
+        assert [load(name).name for name in COMMANDS] == listed
+
+    def test_the_help_loads_no_command(self):
+        """It starts as fast as click does."""
+        loaded = self.loaded("--help")
+        modules = {name for name in loaded if name.startswith("rmqindex.cli.")}
+        assert modules == {"rmqindex.cli.command", "rmqindex.cli.help"}
+        assert not {"numpy", "pyarrow", "rich"} & loaded
+
+    def test_a_lookup_loads_no_other_command(self):
+        """Neither the audit nor what rebuilds an index, and for machines no tables."""
+        loaded = self.loaded("lookup", STORE, "TopicTest", "order-49", "--json")
+        modules = {name for name in loaded if name.startswith("rmqindex.cli.")}
+        assert modules == {
+            f"rmqindex.cli.{name}" for name in ("command", "help", "lookup", "options")
+        }
+        assert not {"pydantic", "rich", "rmqindex.audit", "rmqindex.bulk"} & loaded
+
+    def test_without_a_command_the_help_is_an_error(self, run):
+        """It goes to standard error, with exit code 2."""
+        code, out, err = run()
+        assert (code, out) == (2, "")
+        assert err == run("--help")[1]
+
+    @pytest.mark.parametrize("command", COMMANDS)
+    def test_no_option_name_is_broken_at_a_hyphen(self, run, command, monkeypatch):
+        """A name can be copied from the help at any width."""
+        for columns in (60, 80, 120):
+            monkeypatch.setenv("COLUMNS", str(columns))
+            _, out, _ = run(command, "--help")
+            assert not [line for line in out.splitlines() if line.endswith("-")]
+
+    def test_an_interrupt_gives_130(self, run, monkeypatch):
+        """As shells have it, without a traceback."""
+
+        def interrupt(_file):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("rmqindex.cli.info.describe", interrupt)
+        assert run("info", STORE) == (130, "", "")
 
 
 def test_without_a_standard_output_there_is_no_traceback():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -110,9 +111,21 @@ def test_the_format_never_imports_spark():
             assert not any(name.startswith(("pyspark", "py4j")) for name in names), path
 
 
+def test_only_the_command_line_imports_click():
+    """The codec and the connector can be used without it."""
+    packages = [PACKAGE, *(PACKAGE.parents[1] / "connector").iterdir()]
+    importers = {
+        path
+        for package in packages
+        for path in package.rglob("*.py")
+        if re.search(r"^\s*(import|from) click\b", path.read_text(), re.MULTILINE)
+    }
+    assert {path.parent for path in importers} == {PACKAGE / "cli"}
+
+
 def test_importing_the_package_is_light():
     """No command line, no pandas, no Spark."""
-    heavy = ("pandas", "pyspark", "typer")
+    heavy = ("click", "pandas", "pyspark", "rich")
     code = f"import sys, rmqindex; print([m for m in {heavy} if m in sys.modules])"
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

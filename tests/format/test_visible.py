@@ -10,9 +10,10 @@ from rich.console import Console
 
 from commitlog_encoder import Message
 from rmqindex import CommitLog
+from rmqindex.output.interface import Zone
 from rmqindex.output.messages import print_message, read_messages
 from rmqindex.output.terminal import print_text
-from rmqindex.output.text import Zone, complain, visible
+from rmqindex.output.text import complain, visible
 
 TITLE = "\x1b]0;title\x07"
 

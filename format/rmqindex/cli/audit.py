@@ -33,7 +33,7 @@ from rmqindex.store.planned_index import plan_index
 
 if TYPE_CHECKING:
     from rmqindex.indexfile.entries import Mode
-    from rmqindex.output.text import Zone
+    from rmqindex.output.interface import Zone
 
 __all__ = ["plot", "verify"]
 

@@ -21,7 +21,7 @@ from rmqindex.cli.help import Context
 from rmqindex.errors import RmqIndexError
 from rmqindex.output.text import complain
 
-__all__ = ["COMMANDS", "run"]
+__all__ = ["COMMANDS", "load", "run"]
 
 _BAD = 2
 _INTERRUPTED = 130
@@ -52,6 +52,13 @@ COMMANDS = {
 }
 
 
+def load(name: str) -> click.Command:
+    """Import a command of the list."""
+    module = import_module(f"rmqindex.cli.{COMMANDS[name].module}")
+    command: click.Command = getattr(module, name.replace("-", "_"))
+    return command
+
+
 class _Commands(click.Group):
     """Loads the module of a command when the command is used."""
 
@@ -63,11 +70,7 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import a command."""
-        if cmd_name not in COMMANDS:
-            return None
-        module = import_module(f"rmqindex.cli.{COMMANDS[cmd_name].module}")
-        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
-        return command
+        return load(cmd_name) if cmd_name in COMMANDS else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands without importing them."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rmqindex.indexfile.entries import Mode
-    from rmqindex.output.text import Zone
+    from rmqindex.output.interface import Zone
     from rmqindex.store.planned_index import PlannedFile
 
 __all__ = ["info", "sample", "scan"]

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
-    from rmqindex.output.text import Zone
+    from rmqindex.output.interface import Zone
     from rmqindex.query.index_directory import QueryOffsetResult
     from rmqindex.query.search import Hit
 

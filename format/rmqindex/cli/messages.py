@@ -33,7 +33,7 @@ from rmqindex.store.planned_index import plan_index
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rmqindex.output.text import Zone
+    from rmqindex.output.interface import Zone
 
 __all__ = ["cat"]
 

@@ -10,7 +10,7 @@ import click
 from rmqindex.cli.help import Argument, Command
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.output.documents import JsonOutput
-from rmqindex.output.text import Zone
+from rmqindex.output.interface import Zone
 from rmqindex.times import parse_millis, zone_of
 
 if TYPE_CHECKING:

@@ -95,8 +95,8 @@ def rebuild(
 ) -> None:
     """Rebuild an index from its CommitLog, byte for byte as the broker writes it.
 
-    Stop the broker first; it cannot do this itself. Give the broker's geometry if there is no file
-    to infer it from. Use --resume to continue an interrupted rebuild.
+    A broker cannot do this itself. Stop it first, and give its geometry if there is no file to
+    infer it from. Use --resume to continue an interrupted rebuild.
     """
     layout = layout_of(max_hash_slot_num, max_index_num)
     output = choose_output(as_json)

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from rmqindex.bulk.relayout import RelayoutResult
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
     from rmqindex.output.facts import FileFacts
-    from rmqindex.output.interface import Question
-    from rmqindex.output.text import Zone
+    from rmqindex.output.interface import Question, Zone
     from rmqindex.query.explain import LookupExplanation
     from rmqindex.query.index_directory import QueryOffsetResult
     from rmqindex.query.search import Hit

@@ -1,12 +1,15 @@
-"""What a command does with its answer."""
+"""What a command hands over to be shown."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from rmqindex.times import format_millis
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import tzinfo
     from pathlib import Path
 
     from rmqindex.bulk.rebuild import RebuildResult
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from rmqindex.query.search import Hit
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["Output", "Question"]
+__all__ = ["Output", "Question", "Zone"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,18 @@ class Question:
     begin: int | None
     end: int | None
     max_num: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """A time zone, under the name that the user gave it."""
+
+    name: str
+    info: tzinfo
+
+    def format(self, millis: int) -> str:
+        """Return epoch milliseconds as local time."""
+        return format_millis(millis, self.info)
 
 
 class Output(Protocol):

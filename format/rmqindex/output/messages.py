@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.output.text import Zone
+    from rmqindex.output.interface import Zone
 
 __all__ = ["body_of", "is_readable", "message_document", "print_message", "read_messages"]
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from rmqindex.output.facts import FileFacts
-    from rmqindex.output.text import Zone
+    from rmqindex.output.interface import Zone
     from rmqindex.query.explain import LookupExplanation
     from rmqindex.query.index_directory import QueryOffsetResult
     from rmqindex.query.search import Hit

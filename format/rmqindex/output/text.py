@@ -4,31 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from rmqindex.times import format_millis
-
-if TYPE_CHECKING:
-    from datetime import tzinfo
-
-__all__ = ["Zone", "complain", "counted", "visible", "write_line"]
+__all__ = ["complain", "counted", "visible", "write_line"]
 
 # C0 but for tab and line feed, DEL, C1, and what turns the direction of text: with these a topic
 # or a name could set a terminal's title, move its cursor, or look like another one.
 _COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-
-
-@dataclass(frozen=True, slots=True)
-class Zone:
-    """A time zone, under the name that the user gave it."""
-
-    name: str
-    info: tzinfo
-
-    def format(self, millis: int) -> str:
-        """Return epoch milliseconds as local time."""
-        return format_millis(millis, self.info)
 
 
 def visible(text: str) -> str:
