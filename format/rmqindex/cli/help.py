@@ -63,5 +63,5 @@ class Command(click.Command):
         """Write the arguments and the options."""
         arguments = [each for each in self.get_params(ctx) if isinstance(each, Argument)]
         with formatter.section("Arguments"):
-            formatter.write_dl([(each.make_metavar(ctx), each.text) for each in arguments])
+            formatter.write_dl([(each.human_readable_name, each.text) for each in arguments])
         super().format_options(ctx, formatter)
