@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Kind", "Option", "Scope", "declared", "option"]
+__all__ = ["Kind", "Option", "Scope", "option", "options_of"]
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
@@ -34,7 +34,7 @@ class Kind(Generic[T_co]):
     parse: Callable[[str], T_co]
     check: Callable[[Any], None] | None = None
 
-    def called(self, words: str) -> Kind[T_co]:
+    def rename(self, words: str) -> Kind[T_co]:
         """Return the same kind under another name."""
         return replace(self, words=words)
 
@@ -104,7 +104,7 @@ def option(
     )
 
 
-def declared(options: type[Any]) -> dict[str, Option]:
+def options_of(options: type[Any]) -> dict[str, Option]:
     """Return the options that a dataclass declares, by the names of its fields."""
     return {
         each.name: each.metadata[_OPTION] for each in fields(options) if _OPTION in each.metadata

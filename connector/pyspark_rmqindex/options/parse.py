@@ -8,7 +8,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyspark_rmqindex.options.declare import declared
+from pyspark_rmqindex.options.declare import options_of
 from pyspark_rmqindex.options.messages import MessageOptions, QueueOptions
 from pyspark_rmqindex.options.read import ReadOptions
 from pyspark_rmqindex.options.storage import S3Options
@@ -61,20 +61,20 @@ _NOT_HERE: dict[Scope, str] = {
 }
 
 
-def _allowed(options: type[Any], scope: Scope) -> dict[str, Option]:
+def _options_in(options: type[Any], scope: Scope) -> dict[str, Option]:
     """Return the options that a scope allows, by the names of their fields."""
     return {
         field: option
-        for field, option in declared(options).items()
+        for field, option in options_of(options).items()
         if not option.only or scope in option.only
     }
 
 
 _BY_SCOPE: dict[Scope, dict[str, Option]] = {
-    scope: {option.name: option for option in _allowed(options, scope).values()}
+    scope: {option.name: option for option in _options_in(options, scope).values()}
     for scope, options in _CLASSES.items()
 }
-_S3 = {option.name: option for option in declared(S3Options).values()}
+_S3 = {option.name: option for option in options_of(S3Options).values()}
 _OWN = {
     name: option
     for known in _BY_SCOPE.values()
@@ -103,7 +103,7 @@ def parse_options(options: type[T], raw: Mapping[str, str], scope: Scope) -> T:
         ValueError: An unknown option, one that belongs elsewhere, a bad value, or options that do
             not go together; the message names the option and what is allowed.
     """
-    allowed = _allowed(options, scope)
+    allowed = _options_in(options, scope)
     fields = {option.name.lower(): field for field, option in allowed.items()}
     texts: dict[str, str] = {}
     for name, text in raw.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pyspark_rmqindex.options.declare import declared, option
+from pyspark_rmqindex.options.declare import option, options_of
 from pyspark_rmqindex.options.kinds import (
     AUTO,
     BOOLEAN,
@@ -99,7 +99,7 @@ class ReadOptions(GeometryOptions, S3Options, RecordOptions):
     )
     path_glob_filter: str | None = option(
         "pathGlobFilter",
-        SOME_TEXT.called("pattern"),
+        SOME_TEXT.rename("pattern"),
         "Only files whose name fits this pattern.",
         default_doc="every file",
     )
@@ -225,4 +225,4 @@ class ReadOptions(GeometryOptions, S3Options, RecordOptions):
 
 
 def _name(field: str) -> str:
-    return declared(ReadOptions)[field].name
+    return options_of(ReadOptions)[field].name

@@ -34,7 +34,7 @@ class S3Options:
 
     s3_endpoint: str | None = option(
         "fs.s3a.endpoint",
-        SOME_TEXT.called("host and port, or URL"),
+        SOME_TEXT.rename("host and port, or URL"),
         "S3 of another maker than AWS: where it is, such as `http://minio:9000`. This and the "
         "following are Hadoop's names, so that one set of options serves Spark's own sources, too.",
         default_doc="the environment's `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL`, else AWS",
