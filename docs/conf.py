@@ -53,8 +53,14 @@ nitpick_ignore_regex = [
         "py:class",
         r"(NDArray|DataFrame|SparkSession|StructType|ByteSource|Path|PathLike|tzinfo|IntArray)",
     ),
-    # What files are recognised by is made and compared by the package itself.
-    ("py:class", r"rmqindex\._identity\..*"),
+    # What is made and handed on by the package itself, and never by its callers.
+    (
+        "py:(class|exc)",
+        r"(rmqindex\.[a-z_.]+\.)?(FileMark|FileIdentity|Fingerprint|FileChangedError|IndexSource"
+        r"|AppendUndo|AppendRecord|PointMessage|ResolvedPath|LogRange|KeySet|KeyMatches|_Member"
+        r"|UndoableAppend|Staging|Progress|KeyScope|Rank|Block|T|CommitLog)",
+    ),
+    ("py:class", r"re\.Pattern"),
     ("py:class", r"(DataSource.*|Row|Mode|How|Strategy|dict\[str)"),
     ("py:exc", r"(Analysis|Python|PySpark\w*)Exception"),
 ]

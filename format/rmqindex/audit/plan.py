@@ -183,7 +183,7 @@ def plan_audit(
     """Divide the audit of a path, with one look at each file's ends.
 
     Args:
-        path: As :func:`verify` takes it.
+        path: As :func:`rmqindex.verify` takes it.
         log: The CommitLog, or None.
         layout: The geometry of every file, or None.
 
@@ -240,7 +240,7 @@ def run_audit(
 
     Args:
         unit: The part.
-        max_findings: As :func:`verify` takes it.
+        max_findings: As :func:`rmqindex.verify` takes it.
         log: The unit's CommitLog, where it is open already.
 
     Returns:

@@ -136,7 +136,7 @@ def unit_dtype(*, is_batch: bool) -> np.dtype[Any]:
 def read_units(
     file: QueueFile, topic: str, queue_id: int, *, is_batch: bool, blanks: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Read one file, as :meth:`ConsumeQueue.scan` does.
+    """Read one file, as :meth:`rmqindex.ConsumeQueue.scan` does.
 
     Args:
         file: The file.

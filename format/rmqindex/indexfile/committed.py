@@ -223,7 +223,7 @@ def open_index_source(
     """Open an IndexFile for reading.
 
     Args:
-        path: As :func:`rmqindex.storage.open_source` takes it.
+        path: As ``open_source`` takes it.
         filesystem: Likewise.
         zero_extend_to: Read a shorter file as if it were filled up with zeros to this size in
             bytes, as the broker does on loading; nothing on disk changes.
