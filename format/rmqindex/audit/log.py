@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from rmqindex.audit.audited import BLOCK, AuditedFile, elapsed_seconds
-from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.keys.messages import expand_messages, message_keys
 from rmqindex.layout import BEGIN_TIMESTAMP_OFFSET, END_TIMESTAMP_OFFSET, FIRST_POSITION
+from rmqindex.query.verification import MATCH_CODES, EntryVerifier
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from rmqindex.audit.rules import Findings
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.errors import CorruptCommitLogError
+    from rmqindex.query.verification import Comparison
 
 __all__ = ["LogRange", "audit_coverage", "audit_entries"]
 
 _KEY_COLUMNS = ("topic", "uniq_key", "keys", "sys_flag", "tags")
 _TAGS = _KEY_COLUMNS.index("tags")
-_RECORD, _EXPIRED, _BEYOND_END, _MISSING = (
-    MATCH_STATES.index(name) for name in ("record", "expired", "beyond_end", "missing")
+_UNVERIFIED, _BEYOND_END, _MISSING, _MISMATCH = (
+    MATCH_CODES.index(state) for state in ("unverified", "beyond_end", "missing", "mismatch")
 )
 _DANGLING = {
     _BEYOND_END: ("entry_beyond_log", "an offset inside the CommitLog"),
@@ -47,15 +48,6 @@ def _pairs(rows: NDArray[np.int64], hashes: NDArray[np.int32]) -> NDArray[np.int
     return (rows << _HASH_BITS) | hashes.astype(np.int64)
 
 
-def _is_in(values: NDArray[np.int64], sorted_values: NDArray[np.int64]) -> NDArray[np.bool_]:
-    places = np.searchsorted(sorted_values, values)
-    places[places == len(sorted_values)] = 0
-    if not len(sorted_values):
-        return np.zeros(len(values), np.bool_)
-    found: NDArray[np.bool_] = sorted_values[places] == values
-    return found
-
-
 def audit_entries(file: AuditedFile, log: CommitLog, findings: Findings) -> None:
     """Compare every entry of a file with the message at its offset.
 
@@ -65,8 +57,10 @@ def audit_entries(file: AuditedFile, log: CommitLog, findings: Findings) -> None
         findings: Takes what is wrong.
     """
     expired = 0
+    # Brokers from 5.4.0 on index tags as well; which one wrote an entry is not known.
+    verifier = EntryVerifier("indexed")
     for first, entries in file.blocks():
-        expired += _audit_block(file, first, entries, log, findings)
+        expired += _audit_block(file, first, entries, log, verifier, findings)
     if expired:
         rule = "file_expired" if expired == file.count else "entry_expired"
         findings.add(
@@ -79,42 +73,34 @@ def audit_entries(file: AuditedFile, log: CommitLog, findings: Findings) -> None
 
 
 def _audit_block(
-    file: AuditedFile, first: int, entries: NDArray[Any], log: CommitLog, findings: Findings
+    file: AuditedFile,
+    first: int,
+    entries: NDArray[Any],
+    log: CommitLog,
+    verifier: EntryVerifier,
+    findings: Findings,
 ) -> int:
     """Compare entries with their messages; return how many lie before the log."""
-    offsets, rows = np.unique(entries["phy_offset"].astype(np.int64), return_inverse=True)
-    found = log.read_at(offsets, [*_KEY_COLUMNS, "store_timestamp"])
-    states = found["state"].indices.to_numpy()
-    _report_dangling(file, first, entries, states[rows], findings)
-
-    record = states == _RECORD
-    messages = found.filter(_mask(record))
-    places = np.cumsum(record) - 1
-    seen = np.flatnonzero(record[rows])
-    message_rows = places[rows[seen]]
-    hashes = entries["key_hash"].astype(np.int32)[seen]
-    # Brokers from 5.4.0 on index tags as well; which one wrote an entry is not known.
-    expected_rows, _, expected_hashes = expand_messages(*_key_columns(messages))
-    strange = ~_is_in(_pairs(message_rows, hashes), np.sort(_pairs(expected_rows, expected_hashes)))
+    hashes, offsets = entries["key_hash"].astype(np.int32), entries["phy_offset"].astype(np.int64)
+    compared = verifier.compare(log, hashes, offsets)
+    _report_dangling(file, first, entries, compared, findings)
 
     def of_message(place: int) -> str:
-        wanted = expected_hashes[expected_rows == message_rows[place]].tolist()
-        position = first + int(seen[place])
-        offset = int(offsets[rows[seen[place]]])
-        listed = " or ".join(map(str, sorted(set(wanted)))) or "no entry"
-        return f"{listed} (entry {position}, message at {offset})"
+        wanted = compared.hashes_of(place)
+        listed = " or ".join(map(str, wanted)) or "no entry"
+        return f"{listed} (entry {first + place}, message at {offsets[place]})"
 
-    wrong = np.flatnonzero(strange).tolist()
+    wrong = np.flatnonzero(compared.states == _MISMATCH).tolist()
     findings.each(
         file.path,
         "entry_hash",
-        ((file.byte(first + int(seen[i]), "key_hash"), of_message(i), int(hashes[i]))
-         for i in wrong),
+        ((file.byte(first + i, "key_hash"), of_message(i), int(hashes[i])) for i in wrong),
         len(wrong),
-    )  # fmt: skip
-    times = messages["store_timestamp"].to_numpy()[message_rows]
+    )
+    seen = np.flatnonzero(compared.rows >= 0)
+    times = compared.messages["store_timestamp"].to_numpy()[compared.rows[seen]]
     _audit_times(file, first, entries, _Times(seen, times), findings)
-    return int(np.count_nonzero(states[rows] == _EXPIRED))
+    return int(np.count_nonzero(compared.states == _UNVERIFIED))
 
 
 class _Times(NamedTuple):
@@ -128,11 +114,12 @@ def _report_dangling(
     file: AuditedFile,
     first: int,
     entries: NDArray[Any],
-    states: NDArray[np.int8],
+    compared: Comparison,
     findings: Findings,
 ) -> None:
-    for state in np.unique(states).tolist():
-        if state in (_RECORD, _EXPIRED):
+    states = compared.states
+    for state in np.unique(states[compared.rows < 0]).tolist():
+        if state == _UNVERIFIED:
             continue
         rule, expected = _DANGLING.get(state, ("entry_dangling", "an offset of a message"))
         places = np.flatnonzero(states == state).tolist()
