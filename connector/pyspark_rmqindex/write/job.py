@@ -12,7 +12,7 @@ from rmqindex.bulk import WriteOptions
 from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.storage import SCHEMES, child_uri, is_remote, local_path, using
 from rmqindex.store import refuse_target, resolve
-from rmqindex.transaction import entries_or_none, exists
+from rmqindex.transaction import directory_entries, entries_or_none, exists
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +59,7 @@ def _index_directory(path: str) -> Path | str:
         return local
     if not local.is_dir():
         raise RmqIndexError(f"{local}: expected an index directory or a store to write to, a file")
-    folders = {entry.name for entry in local.iterdir() if entry.is_dir()}
+    folders = {entry.name for entry in directory_entries(local) if entry.is_directory}
     if INDEX_FOLDER not in folders and folders.intersection(_MESSAGE_FOLDERS):
         return local / INDEX_FOLDER
     return Path(resolve(local, to_write=True).path)

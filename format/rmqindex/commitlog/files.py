@@ -143,15 +143,17 @@ def _files_of(path: PathLike, filesystem: pafs.FileSystem | None) -> list[LogFil
         return _log_files([FileEntry(text, name, size, identity=identity)])
     if kind != pafs.FileType.Directory:
         raise RmqIndexError(f"{text}: no such file or directory")
-    entries = _entries(text, filesystem)
+    entries = directory_entries(text, filesystem)
     found = _log_entries(entries)
     if found:
         refuse_dledger_file(min(found, key=lambda entry: entry.name).path, filesystem)
         return _log_files(found)
     folders = {entry.name: entry for entry in entries if entry.is_directory}
-    refuse_dledger_log(text, lambda folder: _entries(folder, filesystem))
+    refuse_dledger_log(text, lambda folder: directory_entries(folder, filesystem))
     if COMMITLOG_FOLDER in folders:
-        return _log_files(_log_entries(_entries(folders[COMMITLOG_FOLDER].path, filesystem)))
+        return _log_files(
+            _log_entries(directory_entries(folders[COMMITLOG_FOLDER].path, filesystem))
+        )
     if entries:
         raise RmqIndexError(
             f"{text}: expected log files or a folder {COMMITLOG_FOLDER}, found neither"
@@ -197,24 +199,6 @@ def _look_at(
     except (OSError, pa.ArrowException) as error:
         raise unreadable(text, error, expected="what is there") from error
     return info.type, info.size or 0, text, None
-
-
-def _entries(text: str, filesystem: pafs.FileSystem | None) -> list[FileEntry]:
-    if filesystem is None:
-        return directory_entries(text)
-    try:
-        infos = filesystem.get_file_info(pafs.FileSelector(text))
-    except (OSError, pa.ArrowException) as error:
-        raise unreadable(text, error, expected="the names in it", what="listed") from error
-    return [
-        FileEntry(
-            info.path,
-            info.base_name,
-            info.size or 0,
-            is_directory=info.type == pafs.FileType.Directory,
-        )
-        for info in infos
-    ]
 
 
 def _last_name(text: str) -> str:

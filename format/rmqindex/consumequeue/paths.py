@@ -182,7 +182,8 @@ def _topics_in(store: Path) -> list[str] | None:
     """Return the topics of a store; None where it has no folder of queues."""
     folders = [store / name for name in (QUEUE_FOLDER, BATCH_FOLDER)]
     there = [folder for folder in folders if folder.is_dir()]
-    topics = {each.name for folder in there for each in folder.iterdir() if each.is_dir()}
+    listed = [entry for folder in there for entry in directory_entries(folder)]
+    topics = {entry.name for entry in listed if entry.is_directory}
     if not topics:
         refuse_rocksdb_queues(str(store))
     return sorted(topics) if there else None

@@ -73,17 +73,27 @@ def exists(path: PathLike) -> bool:
     return bool(kind_of(text) != pafs.FileType.NotFound)
 
 
-def directory_entries(directory: PathLike) -> list[FileEntry]:
-    """Return everything that stands in a directory, in no particular order.
+def directory_entries(
+    directory: PathLike, filesystem: pafs.FileSystem | None = None
+) -> list[FileEntry]:
+    """Return everything that is in a directory, in no particular order.
 
     What the last commit left there: while one is under way, an entry's path can lie
     outside the directory, or deeper in it.
 
+    Args:
+        directory: A local path or a URI.
+        filesystem: Where the directory lies, which is then the path of one that this project did
+            not write to, instead of what it says itself.
+
     Raises:
         RmqIndexError: No such directory, or the storage failed.
     """
-    text = os.fspath(directory) if is_remote(directory) else str(local_path(directory))
+    is_given = filesystem is not None or is_remote(directory)
+    text = os.fspath(directory) if is_given else str(local_path(directory))
     try:
+        if filesystem is not None:
+            return _listed_by(filesystem, text)
         return _remote_directory(text) if is_remote(text) else _local_directory(text)
     except (OSError, pa.ArrowException) as error:
         raise unreadable(text, error, expected="the names in it", what="listed") from error
@@ -122,6 +132,18 @@ def _remote_directory(path: str) -> list[FileEntry]:
             is_directory=info.type == pafs.FileType.Directory,
         )
         for info, place in committed_listing(path)
+    ]
+
+
+def _listed_by(filesystem: pafs.FileSystem, path: str) -> list[FileEntry]:
+    return [
+        FileEntry(
+            info.path,
+            info.base_name,
+            info.size or 0,
+            is_directory=info.type == pafs.FileType.Directory,
+        )
+        for info in filesystem.get_file_info(pafs.FileSelector(path))
     ]
 
 
