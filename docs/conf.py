@@ -56,9 +56,11 @@ nitpick_ignore_regex = [
     # What is made and handed on by the package itself, and never by its callers.
     (
         "py:(class|exc)",
-        r"(rmqindex\.[a-z_.]+\.)?(FileMark|FileIdentity|Fingerprint|FileChangedError|IndexSource"
-        r"|AppendUndo|AppendRecord|PointMessage|ResolvedPath|LogRange|KeySet|KeyMatches|_Member"
-        r"|UndoableAppend|Staging|Progress|KeyScope|Rank|Block|T|CommitLog)",
+        (
+            r"(rmqindex\.[a-z_.]+\.)?(FileMark|FileIdentity|Fingerprint|FileChangedError|IndexSource"
+            r"|AppendUndo|AppendRecord|PointMessage|ResolvedPath|LogRange|KeySet|KeyMatches|_Member"
+            r"|UndoableAppend|Staging|Progress|KeyScope|Rank|Block|T|CommitLog)"
+        ),
     ),
     ("py:class", r"re\.Pattern"),
     ("py:class", r"(DataSource.*|Row|Mode|How|Strategy|dict\[str)"),

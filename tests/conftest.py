@@ -156,6 +156,7 @@ def spark(tmp_path_factory):
 @pytest.fixture
 def run(monkeypatch, capsys):
     """Run a command in this process and return its exit code, standard output and error."""
+    monkeypatch.delenv("COLUMNS", raising=False)  # of the terminal that runs the tests
 
     def run_main(*arguments):
         from rmqindex.cli import main

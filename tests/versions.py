@@ -34,7 +34,7 @@ QUICK = (
     "tests/connector/test_rows.py",
     "tests/connector/test_schema.py",
     "tests/connector/test_stream_refusal.py",
-    "tests/connector/test_times.py",
+    "tests/connector/test_session_times.py",
 )
 #: The packages whose versions are columns of the table.
 SHOWN = ("pyspark", "pyarrow", "numpy", "pandas", "click", "rich", "matplotlib")

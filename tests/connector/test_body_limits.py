@@ -16,6 +16,7 @@ from pyspark_rmqindex.options import message_options, read_options
 from rmqindex import CommitLog, RmqIndexError
 from rmqindex.record.bodies import UnpackedSizeError
 
+KEYS = pa.list_(pa.string())
 COMPRESSED, INNER = 0x001, 0x40 | 0x80
 KIB = 1024
 
@@ -87,7 +88,7 @@ def test_a_bad_inner_batch_is_an_error_with_file_byte_and_ways_out(tmp_path):
     with log:
         (batch,) = log.scan(columns=columns)
         with pytest.raises(RmqIndexError) as error:
-            _ = Messages(log, batch, mode="FAILFAST").members
+            _ = Messages(log, batch, mode="FAILFAST").column("member_keys", KEYS)
         rows, keys = Messages(log, batch, mode="DROPMALFORMED").members
     for part in (
         f"{tmp_path}/{0:020d}: message at offset {offset}: inner batch: message at byte 0",
@@ -106,7 +107,9 @@ def test_the_limit_holds_for_inner_batches(tmp_path):
     with log:
         (batch,) = log.scan(columns=log_columns(["member_keys"]))
         with pytest.raises(RmqIndexError, match="body: expected at most 1000 bytes"):
-            _ = Messages(log, batch, mode="FAILFAST", max_body_size=1000).members
+            _ = Messages(log, batch, mode="FAILFAST", max_body_size=1000).column(
+                "member_keys", KEYS
+            )
         assert Messages(log, batch, mode="FAILFAST").members[1] == []
 
 
