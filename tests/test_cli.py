@@ -489,6 +489,13 @@ class TestCommands:
             _, out, _ = run(command, "--help")
             assert not [line for line in out.splitlines() if line.endswith("-")]
 
+    def test_a_command_that_is_misspelt_is_suggested(self, run):
+        """As its nearest name, where there is one."""
+        code, _, err = run("inf")
+        assert (code, "Did you mean 'info'?" in err) == (2, True)
+        code, _, err = run("zzz")
+        assert (code, "Did you mean" in err) == (2, False)
+
     def test_an_interrupt_gives_130(self, run, monkeypatch):
         """As shells have it, without a traceback."""
 
