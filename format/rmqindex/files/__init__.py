@@ -1,4 +1,4 @@
-"""Files that this project writes for itself: opened safely, synced to disk, read strictly."""
+"""The files that this project keeps for itself: opened safely, synced to disk, read strictly."""
 
 from rmqindex.files.records import Fields, RecordKind, shortened
 

@@ -1,4 +1,4 @@
-"""Writing so that a power failure undoes nothing, and errors of the disk that name their file."""
+"""Syncing to disk, so that a power failure undoes nothing, and disk errors that name their file."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _COPY_BYTES = 1 << 24
 
 @contextlib.contextmanager
 def naming(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Put a file's name into the errors of calls that know only its descriptor.
+    """Add a file's name to the errors of calls that know only its descriptor.
 
     Args:
-        path: The file that they are about.
+        path: The file.
     """
     try:
         yield
@@ -33,7 +33,7 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def sync_directory(path: Path) -> None:
-    """Wait until the names in a directory are on the disk.
+    """Sync the names in a directory to disk.
 
     Raises:
         OSError: No such directory, or the disk is broken.
@@ -42,7 +42,7 @@ def sync_directory(path: Path) -> None:
 
 
 def sync_tree(path: Path) -> None:
-    """Wait until a directory is on the disk, with all files and directories in it.
+    """Sync a directory, and all files and directories in it, to disk.
 
     Raises:
         OSError: No such directory, or the disk is broken.
@@ -65,8 +65,8 @@ def _sync(path: Path, flags: int) -> None:
 def copy_sparse(source: Path, target: Path) -> None:
     """Copy a file without filling its holes; the copy is synced to disk.
 
-    Its mode is kept, and, where this process may do that, its owner: a broker must still be able
-    to open it.
+    Its mode is kept, and its owner where this process may set it: a broker must still be able to
+    open the copy.
 
     Args:
         source: The file to copy.
@@ -84,7 +84,7 @@ def copy_sparse(source: Path, target: Path) -> None:
             try:
                 start = os.lseek(reader.fileno(), position, os.SEEK_DATA)
             except OSError as error:
-                if error.errno == errno.ENXIO:  # nothing but a hole follows
+                if error.errno == errno.ENXIO:  # only a hole follows
                     break
                 raise
             stop = os.lseek(reader.fileno(), start, os.SEEK_HOLE)

@@ -1,8 +1,8 @@
-"""Files that are written, and those that are ours: never through a symbolic link.
+"""Opens the project's own files, and files to write, but never through a symbolic link.
 
 Whoever may write into a store's directory can put a link there that leads elsewhere.
-So what is changed, removed or trusted is opened under the very name that it has, and only as a
-file or a directory: a pipe in its place would keep us waiting for ever.
+So a file that is changed, removed or trusted must itself have the name, and must be a regular file
+or a directory: opening a pipe would block for ever.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ __all__ = [
 ]
 
 _SAFE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-#: What an index directory holds; a record of ours names nothing else in it.
+#: The names in an index directory that a record may contain.
 INDEX_NAME = re.compile(r"[+-]?\d{1,40}")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
 
 def is_plain_name(name: str) -> bool:
-    """Tell whether a text is the name of a file that we could have made: no path, not hidden."""
+    """Return whether a text can be the name of a file of this project: no path, not hidden."""
     return _PLAIN_NAME.fullmatch(name) is not None
 
 
 def ensure_directory(path: Path) -> None:
-    """Refuse what stands in the place of a directory of ours and is none.
+    """Raise unless a path is absent or a real directory.
 
     Args:
-        path: The place; there may be nothing.
+        path: The path.
 
     Raises:
         RmqIndexError: A symbolic link is there, or a file.
@@ -61,7 +61,7 @@ def ensure_directory(path: Path) -> None:
 
 @contextlib.contextmanager
 def open_directory(path: Path) -> Iterator[int]:
-    """Open a directory of ours, so that what is done in it is done in no other; yields its number.
+    """Open a directory of this project, so that no other can take its place; yields its descriptor.
 
     Args:
         path: The directory.
@@ -82,32 +82,32 @@ def open_directory(path: Path) -> Iterator[int]:
 
 
 def open_to_read(path: str | os.PathLike[str], flags: int) -> int:
-    """Open a file of the broker's to read it; links are followed, and nothing is waited for.
+    """Open a broker's file for reading, without blocking; links are followed.
 
     Args:
         path: A local path.
         flags: As ``os.open`` takes them.
 
     Raises:
-        RmqIndexError: Something is there that is no file.
+        RmqIndexError: It is not a regular file.
         OSError: It cannot be opened.
     """
     return _regular(path, os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK))
 
 
 def open_regular(path: str | os.PathLike[str], flags: int, mode: int = 0o666) -> int:
-    """Open a file that is to be written, or trusted.
+    """Open a file to write, or to trust its content.
 
     Args:
         path: A local path.
         flags: As ``os.open`` takes them.
-        mode: The permissions of a file that is made.
+        mode: The permissions of a file that is created.
 
     Returns:
-        The number of the open file.
+        The file descriptor.
 
     Raises:
-        RmqIndexError: A symbolic link is there, or something else that is no file.
+        RmqIndexError: It is a symbolic link, or not a regular file.
         OSError: It cannot be opened.
     """
     try:
@@ -120,7 +120,7 @@ def open_regular(path: str | os.PathLike[str], flags: int, mode: int = 0o666) ->
 
 
 def read_own(path: Path, limit: int, what: str, remedy: str) -> bytes | None:
-    """Read a file of ours whole.
+    """Read a whole file of this project.
 
     Args:
         path: The file.
@@ -129,10 +129,10 @@ def read_own(path: Path, limit: int, what: str, remedy: str) -> bytes | None:
         remedy: What to do about one that is larger.
 
     Returns:
-        Its bytes; None where nothing is there.
+        Its bytes; None where there is no such file.
 
     Raises:
-        RmqIndexError: It is longer, or no file.
+        RmqIndexError: It is larger, or not a regular file.
         OSError: It cannot be read.
     """
     try:
@@ -148,7 +148,7 @@ def read_own(path: Path, limit: int, what: str, remedy: str) -> bytes | None:
 
 
 def check_size(name: object, size: int, limit: int, what: str, remedy: str) -> None:
-    """Refuse a file or object that is larger than one of ours can be, before it is read.
+    """Refuse a file or object larger than this project writes, before reading it.
 
     Args:
         name: The path or URI that the error names.
@@ -167,11 +167,11 @@ def check_size(name: object, size: int, limit: int, what: str, remedy: str) -> N
 
 
 def write_own(path: Path, data: bytes) -> None:
-    """Write a file of ours anew, and wait until it is on the disk.
+    """Replace a file of this project, and sync it to disk.
 
     Args:
-        path: The file; what has its name goes, and is not followed.
-        data: All that it holds.
+        path: The file; whatever has its name is replaced, a link included.
+        data: Its whole content.
 
     Raises:
         OSError: It cannot be written.

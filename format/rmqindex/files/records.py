@@ -1,8 +1,8 @@
-"""Records: the JSON documents in which writes note what they do, beside an index and on S3.
+"""Records: the JSON documents by which writes log what they do, beside an index and on S3.
 
-Whoever may write there can damage one, or put anything in its place.
-So a record is measured before it is read, every field is checked, and what is wrong is an error
-that names the file or object, what was expected and found, and what to do.
+Whoever may write there can damage or replace one.
+So a record's size is checked before it is read, then every field; an error names the file or
+object, what was expected and found, and what to do.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ if TYPE_CHECKING:
 
 __all__ = ["Fields", "RecordKind", "shortened"]
 
-# The most bytes of a record that names the files of a directory; real ones stay far below.
+# The most bytes of a record that lists the files of a directory; real ones are far smaller.
 _MAX_SIZE = 16 * 1024 * 1024
-# An object can be replaced between the request for its size and that for its bytes.
+# An object can be replaced between the requests for its size and for its bytes.
 _ATTEMPTS = 10
 
 T = TypeVar("T")
 
 
 def shortened(value: object) -> str:
-    """Return the text of a JSON value for an error; of a long one, its beginning and its end."""
+    """Return the text of a JSON value for an error; a long one is cut in the middle."""
     text = reprlib.Repr()
     text.maxstring = text.maxother = text.maxlong = 80
     return text.repr(value)
 
 
 class Fields:
-    """The fields of a JSON object, each checked when it is taken."""
+    """The fields of a JSON object, each checked when it is read."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         """Hold them."""
         self.values = values
 
     def get(self, name: str) -> Any:  # noqa: ANN401  (JSON)
-        """Return the value of a field that must be there.
+        """Return the value of a required field.
 
         Raises:
             ValueError: It is not there.
@@ -57,10 +57,10 @@ class Fields:
         return self.values[name]
 
     def text(self, name: str) -> str:
-        """Return a text that can be shown.
+        """Return a text that is safe to print.
 
         Raises:
-            ValueError: It is not there, no text, or one that a terminal would obey.
+            ValueError: It is missing, not a text, or has control characters.
         """
         value = self.get(name)
         if not isinstance(value, str) or not value.isprintable():
@@ -71,7 +71,7 @@ class Fields:
         """Return an integer from ``low`` to ``high``.
 
         Raises:
-            ValueError: It is not there, no integer, or beyond.
+            ValueError: It is missing, not an integer, or out of range.
         """
         value = self.get(name)
         if type(value) is not int or not low <= value <= high:
@@ -82,7 +82,7 @@ class Fields:
         """Return true or false.
 
         Raises:
-            ValueError: It is not there, or something else.
+            ValueError: It is missing, or not a boolean.
         """
         value = self.get(name)
         if not isinstance(value, bool):
@@ -93,7 +93,7 @@ class Fields:
         """Return the items of a list.
 
         Raises:
-            ValueError: It is not there, or no list.
+            ValueError: It is missing, or not a list.
         """
         value = self.get(name)
         if not isinstance(value, list):
@@ -106,10 +106,10 @@ class Fields:
         Args:
             name: The field.
             pattern: What each name must match as a whole.
-            what: What they are names of, in words.
+            what: What they name, in words.
 
         Raises:
-            ValueError: It is not there, no list, or another name is in it.
+            ValueError: It is missing, not a list, or has a name that does not match.
         """
         found = self.items(name)
         for each in found:
@@ -118,10 +118,10 @@ class Fields:
         return tuple(found)
 
     def inner(self, name: str) -> Fields | None:
-        """Return the fields of an object within; None where the field is not there, or null.
+        """Return the fields of a nested object; None where the field is missing or null.
 
         Raises:
-            ValueError: It is no object.
+            ValueError: It is not an object.
         """
         value = self.values.get(name)
         if value is None:
@@ -137,9 +137,9 @@ class RecordKind(Generic[T]):
 
     Attributes:
         what: In words, such as ``the owner of a job``.
-        of: Makes it of its fields; raises a ``ValueError`` that says which one is wrong.
+        of: Builds it from its fields; raises a ``ValueError`` that says which one is wrong.
         remedy: What to do about a damaged one.
-        limit: The most bytes that it has.
+        limit: The most bytes that it can have.
     """
 
     what: str
@@ -148,14 +148,14 @@ class RecordKind(Generic[T]):
     limit: int = _MAX_SIZE
 
     def encode(self, name: str, fields: Mapping[str, object]) -> bytes:
-        """Encode a record, and make sure that it can be read again.
+        """Encode a record, and ensure that :meth:`parse` accepts it.
 
         Args:
             name: The path or URI that errors name.
             fields: Its fields, as JSON can hold them.
 
         Raises:
-            RmqIndexError: It has too many bytes, or a field that :meth:`parse` refuses.
+            RmqIndexError: It is too large, or has a field that :meth:`parse` refuses.
         """
         data = json.dumps(fields, indent=1).encode()
         self.parse(name, data)
@@ -169,7 +169,7 @@ class RecordKind(Generic[T]):
             data: Its bytes.
 
         Raises:
-            RmqIndexError: The bytes are something else.
+            RmqIndexError: The bytes are no such record.
         """
         check_size(name, len(data), self.limit, self.what, self.remedy)
         try:
@@ -186,17 +186,17 @@ class RecordKind(Generic[T]):
             path: The file.
 
         Returns:
-            The record; None where nothing is there.
+            The record; None where there is no such file.
 
         Raises:
-            RmqIndexError: The file is damaged, or something there is no file.
+            RmqIndexError: The record is damaged, or not a regular file.
             OSError: It cannot be read.
         """
         data = read_own(path, self.limit, self.what, self.remedy)
         return None if data is None else self.parse(str(path), data)
 
     def read_object(self, filesystem: pafs.FileSystem, inner_path: str, uri: str) -> T:
-        """Read a record of a remote store; one that is too large is not fetched.
+        """Read a record from a remote store; one that is too large is not fetched.
 
         Args:
             filesystem: The store.
@@ -205,7 +205,7 @@ class RecordKind(Generic[T]):
 
         Raises:
             RmqIndexError: The object is damaged.
-            FileNotFoundError: It is not there.
+            FileNotFoundError: There is no such object.
             OSError: The storage failed.
         """
         attempts = _ATTEMPTS
@@ -217,17 +217,17 @@ class RecordKind(Generic[T]):
             try:
                 return self.parse(uri, data)
             except RmqIndexError:
-                # Of a claim that a longer record has replaced since, only a part was read.
+                # A longer record replaced the claim meanwhile, and was read only in part.
                 attempts -= 1
                 if not attempts or filesystem.get_file_info(inner_path).size == size:
                     raise
 
 
 def _fields(data: bytes) -> Fields:
-    """Decode a JSON object as RFC 8259 has it, in UTF-8, with no name twice in an object.
+    """Decode a JSON object by RFC 8259, in UTF-8, without duplicate names.
 
     Raises:
-        ValueError: The bytes are something else.
+        ValueError: The bytes are no such object.
     """
     try:
         text = data.decode()

@@ -1,4 +1,4 @@
-"""Bytes of files, wherever they lie: mapped local files and ranges of remote objects.
+"""The bytes of files: local ones mapped into memory, remote ones read by ranges.
 
 Nothing here knows what the bytes mean.
 """

@@ -1,4 +1,4 @@
-"""The file system of a path, connected once, and the errors of one that fails."""
+"""Connects to the file system of a path, and words the errors of one that fails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rmqindex.storage.s3 import (
 __all__ = ["modified_time", "open_failure", "open_filesystem", "unreadable"]
 
 
-# How Arrow begins what a store of S3 has answered.
+# How Arrow's message begins where an S3 store has answered with an error.
 _AWS_ERROR = "AWS Error"
 
 
@@ -33,7 +33,7 @@ def open_filesystem(
 
     Args:
         path: A URI; with ``filesystem``, a path inside it.
-        filesystem: Used as it is, where given.
+        filesystem: The file system to use; None to find it by the URI.
 
     Raises:
         RmqIndexError: ``pyarrow.fs`` does not know the scheme, or cannot reach the store.
@@ -54,7 +54,7 @@ def open_filesystem(
 
 
 def _s3_filesystem(folder: str, query: str) -> tuple[pafs.FileSystem, str]:
-    """Return the connection to a bucket that files of the same settings share."""
+    """Return the connection to a bucket, shared by all files with the same settings."""
     bucket, _, rest = folder.partition("/")
     inner = f"{bucket}/{unquote(rest)}" if rest else bucket
     return _bucket(bucket, query.removeprefix("?"), current_settings(), _environment()), inner
@@ -82,12 +82,12 @@ def _filesystem(folder: str, query: str) -> tuple[pafs.FileSystem, str]:
 
 
 def modified_time(filesystem: pafs.FileSystem, inner_path: str) -> int:
-    """Return when a file was modified, nanoseconds since the epoch; 0 where the store is silent."""
+    """Return when a file was modified, nanoseconds since the epoch; 0 where unknown."""
     return filesystem.get_file_info(inner_path).mtime_ns or 0
 
 
 def open_failure(filesystem: pafs.FileSystem, inner_path: str, error: Exception) -> Exception:
-    """Return what to say of a file that cannot be opened."""
+    """Return the error of a file that cannot be opened."""
     if _AWS_ERROR in str(error):
         return error
     kind = filesystem.get_file_info(inner_path).type
@@ -101,13 +101,13 @@ def open_failure(filesystem: pafs.FileSystem, inner_path: str, error: Exception)
 def unreadable(
     path: str, error: Exception, *, expected: str = "", what: str = "read"
 ) -> RmqIndexError:
-    """Return the error of a storage that failed.
+    """Return the error of a storage failure.
 
     Args:
-        path: What was asked for, a path or a URI.
-        error: What the storage said.
-        expected: What a store of S3 should have answered.
-        what: What could not be done with the path.
+        path: The path or URI that was accessed.
+        error: The error that the storage raised.
+        expected: What an S3 store should have answered.
+        what: What could not be done with it.
     """
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     if _AWS_ERROR in reason:

@@ -1,14 +1,12 @@
-"""Telling a file that was planned from another one that took its name since.
+"""The identity of a file: whether a name still leads to the file that was planned.
 
-A broker appends in place: it leaves the size, the inode, the header's ``begin_*`` fields and every
-entry that was counted as they were.
-Whatever else replaces a file, such as a relayout, an overwrite, a copy that is restored or a
-rewrite in place, changes at least one of them.
-Inode numbers are given out again, so entries are compared as well: the first and the last ones, a
-page of each, since comparing all would cost as much as a scan.
-An object store says by itself whether an object is the same: its ETag.
-A store that knows only when a file was modified (HDFS) proves nothing by that; entries are compared
-there as well.
+A broker appends in place: the size, the inode, the header's ``begin_*`` fields and every counted
+entry stay the same.
+A relayout, an overwrite, a restored copy or a rewrite in place changes at least one of them.
+Inode numbers are reused, so entries are compared as well: a page of the first and a page of the
+last ones, since comparing all would cost as much as a scan.
+An object store identifies the content of an object by its ETag.
+A modification time alone (HDFS) proves nothing, so entries are compared there as well.
 """
 
 from __future__ import annotations
@@ -30,25 +28,25 @@ __all__ = ["FileChangedError", "FileIdentity"]
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # What S3, Google Cloud Storage and Azure call the version of an object, without case and hyphens.
-# Where a bucket keeps no versions, each object in turn may have the version "null".
+# In a bucket without versioning, every object may have the version "null".
 _VERSIONS = ("etag", "generation", "versionid")
 _NO_VERSION = b"null"
 
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """Which file a path named when it was looked at.
+    """Which file a path led to at one moment.
 
     Attributes:
         size: Bytes.
-        version: The store's own mark of the content of a remote object; empty where it has none,
+        version: The store's own identifier of a remote object's content; empty where it has none,
             and for a local file.
-        machine: Where ``device`` means anything: the boot of a kernel; empty for a remote object.
+        machine: The boot of the kernel within which ``device`` is valid; empty for a remote object.
         device: The file system.
         inode: The file's number in it.
-        modified: When its content was changed last, nanoseconds since the epoch; 0 for a remote
+        modified: When its content was last changed, nanoseconds since the epoch; 0 for a remote
             object that has a version.
-        changed: When it, its name or its links were changed last, likewise.
+        changed: When it, its name or its links were last changed, likewise.
     """
 
     size: int
@@ -79,8 +77,8 @@ class FileIdentity:
 
         Args:
             size: Its size in bytes.
-            metadata: What the store says of it.
-            modified: Asks the store when it was modified; called where ``metadata`` has no version.
+            metadata: The metadata that the store returned.
+            modified: Requests the modification time; called where ``metadata`` has no version.
         """
         marks = {name.lower().replace("-", ""): value for name, value in metadata.items()}
         for name in _VERSIONS:
@@ -90,10 +88,10 @@ class FileIdentity:
         return cls(size=size, modified=modified())
 
     def names_same(self, found: FileIdentity) -> bool:
-        """Return whether a file that was found later can be this one.
+        """Return whether a file found later can be this one.
 
-        Device numbers are compared on one machine only, and on mounts whose inode numbers change
-        from one opening to the next the times decide.
+        Device numbers are compared on one machine only.
+        On mounts whose inode numbers change with each opening, the times decide.
         """
         if self.size != found.size or self.version != found.version:
             return False
@@ -105,7 +103,7 @@ class FileIdentity:
 
 
 class FileChangedError(RmqIndexError):
-    """A file is not the one that was found before.
+    """A file is no longer the one that was found before.
 
     Attributes:
         path: The file.
@@ -127,7 +125,7 @@ class FileChangedError(RmqIndexError):
 
 @cache
 def _machine() -> str:
-    """Return what tells this boot of this machine from all others."""
+    """Return what identifies this boot of this machine."""
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:

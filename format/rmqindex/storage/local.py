@@ -28,11 +28,11 @@ from rmqindex.storage.source import IndexSource
 __all__ = ["LocalSource"]
 
 
-# A shorter read, bytes, is one of a few here and there: read-ahead, which can be megabytes, would
-# only bring in what nobody asked for.
+# Reads shorter than this (bytes) are scattered ones: read-ahead, which can be megabytes, would load
+# pages that nobody needs.
 _SHORT_READ = 64 * 1024
 
-# Above so many items, a gather touches most pages anyway and read-ahead helps.
+# With more items than this, a gather touches most pages anyway, and read-ahead helps.
 _FEW_ITEMS = 4096
 
 
@@ -43,7 +43,7 @@ class LocalSource(IndexSource):
         """Open the file."""
         self.path = str(path)
         try:
-            if not stat.S_ISREG(path.stat().st_mode):  # a pipe would keep its reader waiting
+            if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would block
                 raise unreadable(self.path, OSError("not a file"))
             with path.open("rb") as file:
                 self.identity = FileIdentity.of_stat(os.fstat(file.fileno()))
@@ -75,11 +75,11 @@ class LocalSource(IndexSource):
         return self._gather(layout.entry_offset(0), ENTRY_DTYPE, positions)
 
     def is_current(self) -> bool:
-        """Return whether the file can still be the opened one."""
+        """Return whether the path may still lead to the opened file."""
         return self._size_now() >= self.size
 
     def ensure_uncut(self) -> None:
-        """Raise if the file was cut."""
+        """Raise if the file was truncated."""
         size = self._size_now()
         if size < self.size:
             raise CorruptIndexError(
@@ -87,12 +87,12 @@ class LocalSource(IndexSource):
             )
 
     def _size_now(self) -> int:
-        # The size of a mapping is asked of its file.
+        # The size of a mapping is read from its file.
         return self.size if self._map is None else self._map.size()
 
     def close(self) -> None:
         """Release the file."""
-        # Views that were handed out keep the mapping alive; without any it goes at once.
+        # Views that callers still hold keep the mapping alive; without any, it is freed at once.
         self._data = memoryview(b"")
         self._map = None
         self.size = 0

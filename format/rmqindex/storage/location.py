@@ -1,4 +1,4 @@
-"""Where a file lies: a local path or a URI, its parent, its name, its children."""
+"""Paths and URIs: their parents, names and children."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 def is_remote(path: PathLike) -> bool:
-    """Return whether a path is a URI of anything but this machine's own files."""
+    """Return whether a path is a URI of anything but local files."""
     match = _URI.match(os.fspath(path))
     return match is not None and match[1].lower() != "file"
 
 
 def child_uri(directory: str, name: str) -> str:
-    """Return the URI of what stands in a directory, with the query of the directory's.
+    """Return the URI of a name in a directory, with the query of the directory's URI.
 
     Args:
         directory: The URI of the directory.
-        name: The name, or several with slashes between, as they are.
+        name: The name, unescaped, or several separated by slashes.
     """
     base, mark, query = directory.partition("?")
     return f"{base.rstrip('/')}/{quote(name)}{mark}{query}"
 
 
 def local_path(path: PathLike) -> Path:
-    """Return a local path, given as one or as a ``file:`` URI.
+    """Return the local path of a path or of a ``file:`` URI.
 
     Raises:
         ValueError: A ``file:`` URI that names another host.
@@ -79,7 +79,7 @@ def last_name(path: str) -> str:
 
 
 def parent(path: str) -> str:
-    """Return the directory that a path is in, with the query of a URI."""
+    """Return the parent directory of a path or a URI, with the query of the URI."""
     if not is_remote(path):
         return str(Path(path).absolute().parent)
     base, mark, query = path.partition("?")

@@ -1,4 +1,4 @@
-"""What a file whose bytes are appended is recognized by."""
+"""Marks that recognize a file to which bytes are appended."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from rmqindex.storage.identity import FileChangedError, FileIdentity
 __all__ = ["FileMark", "Sample", "ensure_same"]
 
 
-# Bytes that are compared at either end of a stretch: the fixed fields of a message, or three units.
+# Bytes compared at either end of a stretch: the fixed fields of a message, or three units.
 _SAMPLED_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Some bytes of a file when it was looked at.
+    """Some bytes of a file at one moment.
 
     Attributes:
         offset: Where they begin in the file.
-        data: The bytes. Where one is zero, a broker may have written since.
+        data: The bytes. A broker may since have written where one is zero.
     """
 
     offset: int
     data: bytes
 
     def is_in(self, read: Callable[[int, int], bytes | memoryview]) -> bool:
-        """Return whether a file, given by what reads it, still holds the bytes."""
+        """Return whether a file still holds the bytes."""
         now = read(self.offset, len(self.data))
         return now == self.data or all(
             not before or before == byte for before, byte in zip(self.data, now, strict=True)
@@ -40,11 +40,11 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class FileMark:
-    """What a file is recognised by whose bytes are added at its end; picklable.
+    """What recognizes a file that grows at its end; picklable.
 
     Attributes:
         identity: The file.
-        samples: Bytes that no append changes; none where the store's own version is proof.
+        samples: Bytes that no append changes; empty where the store's own version suffices.
     """
 
     identity: FileIdentity
@@ -61,8 +61,8 @@ class FileMark:
 
         Args:
             source: The file.
-            stretches: Start and stop, bytes, of what a broker had begun to write.
-            sampled_bytes: How many bytes are kept of either end of each stretch, at most.
+            stretches: Start and stop, bytes, of each range that a broker had begun to write.
+            sampled_bytes: The most bytes to keep from either end of each stretch.
 
         Raises:
             CorruptIndexError: The file ends before.
@@ -79,7 +79,7 @@ class FileMark:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> FileMark:
-        """Read what JSON made of ``dataclasses.asdict``, with bytes as hexadecimal digits."""
+        """Rebuild a mark from its JSON, where bytes are hexadecimal digits."""
         samples = (Sample(each["offset"], bytes.fromhex(each["data"])) for each in data["samples"])
         return cls(FileIdentity(**data["identity"]), tuple(samples))
 
@@ -95,14 +95,14 @@ class FileMark:
 
 
 def ensure_same(source: ByteSource, mark: FileMark | None) -> None:
-    """Refuse what was read of an open file if the file was changed meanwhile.
+    """Raise if an open file was changed while it was read.
 
     Args:
         source: The file.
-        mark: What it is recognised by; None where nothing is known, and nothing is asked.
+        mark: Its mark; None to check nothing.
 
     Raises:
-        FileChangedError: It was cut, replaced or rewritten.
+        FileChangedError: It was truncated, replaced or rewritten.
         RmqIndexError: The storage failed.
     """
     if mark is not None and not (source.is_current() and mark.matches(source)):

@@ -1,8 +1,8 @@
-"""One way to the bytes of a file, wherever it lies (spec: reading a file).
+"""Opening a local or remote file for reading (spec: reading a file).
 
 Local files are memory-mapped; everything else is read by ranges through ``pyarrow.fs``.
-A source hands out what was asked for and no more: a lookup touches the header, slots and chains,
-never the empty tail of a file.
+A source reads only the requested ranges: a lookup touches the header, slots and chains, never the
+empty tail of a file.
 A short read is an error of the file, not of the caller.
 """
 
@@ -37,7 +37,7 @@ def open_source(
     Args:
         path: A local path or a ``file:`` URI (mapped), or another URI that ``pyarrow.fs`` knows
             (read by ranges).
-        filesystem: Where ``path`` lies, instead of what the path itself says.
+        filesystem: The file system of ``path``; None to find it by the URI.
 
     Returns:
         The open source.
@@ -62,12 +62,12 @@ def open_found(
     mark: FileMark | None = None,
     filesystem: pafs.FileSystem | None = None,
 ) -> ByteSource:
-    """Open a file that was found before, as :func:`open_source` does; it may have grown.
+    """Open a file that was listed before, and that may have grown since.
 
     Args:
         path: As :func:`open_source` takes it.
-        size: Its size when it was found, bytes.
-        mark: What it is recognized by; None where only its size is known.
+        size: Its size when it was listed, bytes.
+        mark: Its mark; None where only its size is known.
         filesystem: As :func:`open_source` takes it.
 
     Raises:
@@ -80,12 +80,12 @@ def open_found(
 
 
 def ensure_found(source: ByteSource, size: int, mark: FileMark | None) -> None:
-    """Close an open file and raise unless it is the one that was found before.
+    """Raise, and close the file, unless it is the one that was listed before.
 
     Args:
         source: The file.
-        size: Its size when it was found, bytes.
-        mark: What it is recognized by; None where only its size is known.
+        size: Its size when it was listed, bytes.
+        mark: Its mark; None where only its size is known.
 
     Raises:
         FileChangedError: It is shorter than it was, or another file.

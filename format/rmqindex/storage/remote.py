@@ -33,23 +33,23 @@ from rmqindex.storage.source import IndexSource
 __all__ = ["RemoteSource"]
 
 
-# Two wanted ranges this near each other cost less as one request than as two.
+# Two ranges no further apart than this (bytes) cost less as one request than as two.
 _COALESCE_GAP = 8 * 1024
 
-# No single request asks for more, so that a gather over a whole file stays bounded.
+# The most bytes of one request, so that a gather over a whole file stays bounded.
 _MAX_REQUEST = 4 * 1024 * 1024
 
-# Requests to a remote store wait more than they work.
+# Requests in flight at once: they mostly wait.
 _REMOTE_THREADS = 8
 
-# Up to so many chains are followed by windows: older entries lie before newer ones, so what lies
-# before an entry is read along with it, twice as much at each step, and chains of thousands take
-# tens of requests.
+# Up to this many chains are followed by windows: older entries lie before newer ones, so each
+# request also reads the bytes before an entry, twice as many at each step, and chains of thousands
+# take tens of requests.
 _FEW_CHAINS = 16
 
 _FIRST_WINDOW = 4 * 1024
 
-# What was read along is kept up to this size, bytes.
+# The most bytes of such windows to keep.
 _KEPT_BYTES = 16 * 1024 * 1024
 
 
@@ -76,7 +76,7 @@ class RemoteSource(IndexSource):
         try:
             data: bytes = self._file.read_at(length, offset)
         except (OSError, ValueError, pa.ArrowException) as error:
-            # The settings of when it was opened: this may be another thread.
+            # Use the settings in force when it was opened: this may be another thread.
             with using(self._settings):
                 raise unreadable(
                     self.path, error, expected=f"bytes {offset} to {offset + length - 1}"
@@ -93,7 +93,7 @@ class RemoteSource(IndexSource):
 
     def slots(self, layout: Geometry, slots: NDArray[np.integer]) -> NDArray[np.int32]:
         """Return slots, as :meth:`ByteSource.slots`."""
-        # Chains begin at their slots: entries that are asked for next are new ones.
+        # Chains begin at their slots, so a new traversal begins here.
         self._window = 0
         self._kept.clear()
         return self._gather(layout.slot_offset(0), SLOT_DTYPE, slots).astype(np.int32)
@@ -116,7 +116,7 @@ class RemoteSource(IndexSource):
         return items
 
     def _opened(self) -> tuple[pa.NativeFile, FileIdentity]:
-        """Ask the store for the file, which is one request."""
+        """Open the file by one request to the store."""
         filesystem, inner_path = self._place
         try:
             file = filesystem.open_input_file(inner_path)
@@ -124,20 +124,20 @@ class RemoteSource(IndexSource):
                 file.size(), file.metadata(), lambda: modified_time(filesystem, inner_path)
             )
         except (OSError, pa.ArrowException) as error:
-            # What stands there instead is asked only now.
+            # Only a failure is worth the request for the object's type.
             raise unreadable(
                 self.path, open_failure(filesystem, inner_path, error), expected="the file's size"
             ) from error
 
     def is_current(self) -> bool:
-        """Return whether the file can still be the opened one."""
+        """Return whether the path may still lead to the opened file."""
         with using(self._settings):
             file, identity = self._opened()
         file.close()
         return self.identity.names_same(identity)
 
     def ensure_uncut(self) -> None:
-        """Do nothing: what is not there cannot be read."""
+        """Do nothing: reading behind the end of an object fails by itself."""
 
     def close(self) -> None:
         """Release the file."""
@@ -152,7 +152,7 @@ class RemoteSource(IndexSource):
         return None
 
     def _read_along(self, offset: int, lowest: int) -> tuple[int, bytes]:
-        """Read an entry and what lies before it, and keep that."""
+        """Read an entry with the window before it, and keep the window."""
         start = max(lowest, offset - self._window)
         found = start, self.read(start, offset + ENTRY_SIZE - start)
         self._kept.append(found)
@@ -163,7 +163,7 @@ class RemoteSource(IndexSource):
     def _gather(
         self, base: int, dtype: np.dtype[Any], indices: NDArray[np.integer]
     ) -> NDArray[Any]:
-        """Read each wanted item once, near ones together, several requests at a time."""
+        """Read each item once, neighbours by one request, several requests at a time."""
         size = dtype.itemsize
         wanted, places = np.unique(indices, return_inverse=True)
         items = np.empty(len(wanted), dtype)
@@ -186,7 +186,7 @@ class RemoteSource(IndexSource):
 
 
 def _requests(offsets: NDArray[np.int64], size: int) -> Iterator[tuple[int, int]]:
-    """Yield the spans ``first:last`` of sorted items that one request each fetches."""
+    """Yield the spans ``first:last`` of sorted items to fetch by one request each."""
     if not len(offsets):
         return
     cuts = np.flatnonzero(np.diff(offsets) > _COALESCE_GAP + size) + 1

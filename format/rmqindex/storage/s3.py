@@ -1,7 +1,7 @@
-"""Reaching S3: whose keys, which endpoint, how long to wait (Arrow: ``S3FileSystem``).
+"""The connection to S3: its keys, endpoint and timeouts (Arrow: ``S3FileSystem``).
 
-What a URI does not say comes from the settings in force, else from the environment variables that
-AWS's own tools know.
+What a URI leaves out comes from the settings in force, else from the environment variables that
+AWS's own tools read.
 Settings are in force for a context, not for a process: the tasks of several users can share one.
 """
 
@@ -38,16 +38,16 @@ __all__ = [
 
 #: The schemes of S3: Arrow's own, and Hadoop's, which Spark users write.
 SCHEMES = frozenset({"s3", "s3a", "s3n"})
-#: How often a request is sent at most before its failure is an error.
+#: How many times a request is sent at most before its failure is an error.
 DEFAULT_ATTEMPTS = 5
-#: Seconds until a connection must stand.
+#: Seconds within which a connection must be established.
 DEFAULT_CONNECT_TIMEOUT = 5.0
 #: Seconds without a byte after which a request has failed.
 DEFAULT_REQUEST_TIMEOUT = 30.0
 
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
-# Where a store of another maker has no regions, a request must name one all the same.
+# Every request must name a region, even to a store that has none.
 _ANY_REGION = "us-east-1"
 _AUTHORITY = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)")
 _HIDDEN = "***"
@@ -57,20 +57,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class S3Settings:
-    """How S3 is reached; what is None comes from the URI, or from the environment.
+    """How to connect to S3; a None is filled in from the URI or the environment.
 
     Its text never shows the keys.
 
     Attributes:
-        endpoint: Host and port, or a URL of them, of a store that is not AWS's.
+        endpoint: The host and port, or the URL, of a store other than AWS's.
         region: The bucket's region.
         access_key: The key's id.
         secret_key: The key.
-        session_token: What temporary keys have as well.
-        ssl: Whether connections are encrypted, where ``endpoint`` does not say it.
-        path_style: Whether buckets are named in paths and not in host names.
-        attempts: How often a request is sent at most.
-        connect_timeout: Seconds until a connection must stand.
+        session_token: The session token of temporary keys.
+        ssl: Whether connections are encrypted, unless ``endpoint`` has a scheme.
+        path_style: Whether requests name the bucket in the path, not in the host name.
+        attempts: How many times a request is sent at most.
+        connect_timeout: Seconds within which a connection must be established.
         request_timeout: Seconds without a byte after which a request has failed.
     """
 
@@ -86,7 +86,7 @@ class S3Settings:
     request_timeout: float = DEFAULT_REQUEST_TIMEOUT
 
     def hidden_in(self, text: str) -> str:
-        """Return a text in which no key shows, such as the message of a server's error."""
+        """Return a text, such as a server's error message, with the keys masked."""
         for secret in (self.secret_key, self.session_token, self.access_key):
             if secret:
                 text = text.replace(secret, _HIDDEN)
@@ -103,10 +103,10 @@ def current_settings() -> S3Settings:
 
 @contextmanager
 def using(settings: S3Settings) -> Iterator[None]:
-    """Put settings in force; for generators, whose callers go on in between: :func:`iterated_with`.
+    """Put settings in force within a ``with`` block; generators use :func:`iterated_with` instead.
 
     Args:
-        settings: How S3 is reached within the ``with`` block.
+        settings: How to connect to S3 within the block.
     """
     token = _SETTINGS.set(settings)
     try:
@@ -116,10 +116,10 @@ def using(settings: S3Settings) -> Iterator[None]:
 
 
 def iterated_with(settings: S3Settings, items: Iterator[T]) -> Iterator[T]:
-    """Iterate with settings in force for the iterator alone, not for who takes the items.
+    """Iterate with settings in force for the iterator alone, not for the code that consumes it.
 
     Args:
-        settings: How S3 is reached while an item is made.
+        settings: How to connect to S3 while an item is produced.
         items: A generator that has not begun.
     """
     context = copy_context()
@@ -135,7 +135,7 @@ def iterated_with(settings: S3Settings, items: Iterator[T]) -> Iterator[T]:
 
 
 def carried(function: Callable[..., T]) -> Callable[..., T]:
-    """Return a function that runs with the settings of now, in whichever thread it is called."""
+    """Return a function that runs with the present settings in whichever thread calls it."""
     settings = current_settings()
 
     def call(*arguments: object) -> T:
@@ -146,10 +146,10 @@ def carried(function: Callable[..., T]) -> Callable[..., T]:
 
 
 def check_no_secret(uri: str) -> None:
-    """Refuse a URI of S3 that holds keys, which would show wherever the URI does.
+    """Refuse an S3 URI that holds keys: they would appear wherever the URI does.
 
     Raises:
-        ValueError: It does; the message does not show them.
+        ValueError: It holds keys; the message does not show them.
     """
     if shown(uri) != uri:
         raise ValueError(
@@ -160,9 +160,9 @@ def check_no_secret(uri: str) -> None:
 
 
 def shown(uri: str) -> str:
-    """Return a URI as errors may show it: of S3, without what stands before the bucket."""
+    """Return a URI as errors may show it: one of S3 without what precedes the bucket."""
     match = _AUTHORITY.match(uri)
-    # A bucket's name has neither; keys that are not escaped may have slashes.
+    # A bucket's name has neither character; unescaped keys may have slashes.
     if match is None or match[1].lower() not in SCHEMES or not {":", "@"} & set(match[2]):
         return uri
     head, mark, _ = uri.partition("?")
@@ -171,18 +171,18 @@ def shown(uri: str) -> str:
 
 
 def connect(bucket: str, query: str, settings: S3Settings) -> pafs.FileSystem:
-    """Return the file system of a bucket; nothing is asked of it but its region, where unknown.
+    """Return the file system of a bucket; the only request is for its region, where unknown.
 
     Args:
         bucket: The bucket's name.
         query: The query of the URI, without its question mark: ``region``, ``scheme``,
             ``endpoint_override``, ``tls_ca_file_path`` and ``force_virtual_addressing``, as Arrow
             names them.
-        settings: What the query does not say.
+        settings: Whatever the query leaves out.
 
     Raises:
-        ValueError: Something else in the query, or a bad value.
-        OSError: The region of the bucket cannot be found out.
+        ValueError: The query has an unknown parameter or a bad value.
+        OSError: The bucket's region cannot be determined.
     """
     known = _query(query)
     scheme, endpoint = _endpoint(known.get("endpoint_override"), settings)
@@ -204,16 +204,16 @@ def connect(bucket: str, query: str, settings: S3Settings) -> pafs.FileSystem:
         connect_timeout=settings.connect_timeout,
         request_timeout=settings.request_timeout,
         retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=settings.attempts),
-        # Parts that wait to be sent would fill the memory.
+        # Parts that wait to be sent would fill up memory.
         background_writes=False,
         **_newer_arguments(known),
     )
 
 
 def _newer_arguments(known: dict[str, str]) -> dict[str, Any]:
-    """Return what S3FileSystem takes from PyArrow 21 on."""
+    """Return the arguments that S3FileSystem takes since PyArrow 21."""
     if int(pa.__version__.partition(".")[0]) >= 21:
-        # What is small is then stored by one request, not by the three of a multipart upload.
+        # A small object then takes one request, not the three of a multipart upload.
         return {
             "allow_delayed_open": True,
             "tls_ca_file_path": known.get("tls_ca_file_path"),
@@ -245,7 +245,7 @@ def _query(query: str) -> dict[str, str]:
 
 
 def _endpoint(asked: str | None, settings: S3Settings) -> tuple[str, str | None]:
-    """Return the scheme and the host of the endpoint, None for AWS's own."""
+    """Return the scheme and the host of the endpoint; None for AWS's own."""
     text = asked or settings.endpoint or _variable(_ENDPOINT_VARIABLES)
     scheme = "http" if settings.ssl is False else "https"
     if text is None or "://" not in text:

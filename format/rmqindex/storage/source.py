@@ -32,9 +32,9 @@ class ByteSource(ABC):
     """The bytes of one file, opened for reading; a context manager.
 
     Attributes:
-        path: The file, as errors name it.
-        size: Its size in bytes when it was opened; what lies beyond is never read.
-        remote: Whether each read is a request to a store elsewhere.
+        path: The file's name in errors.
+        size: Its size in bytes when it was opened; nothing behind it is ever read.
+        remote: Whether each read is a request to a remote store.
         identity: Which file it was when it was opened.
     """
 
@@ -54,7 +54,7 @@ class ByteSource(ABC):
 
     @abstractmethod
     def is_current(self) -> bool:
-        """Return whether the file can still be the one that was opened, and is not shorter.
+        """Return whether the path may still lead to the opened file, and that is not shorter.
 
         Raises:
             RmqIndexError: The storage failed.
@@ -62,18 +62,18 @@ class ByteSource(ABC):
 
     @abstractmethod
     def ensure_uncut(self) -> None:
-        """Refuse what was read if the file was cut since it was opened.
+        """Raise if the file was truncated since it was opened.
 
-        Of a mapped file that is cut, the rest of the last page reads as zeros; what is read of
-        pages behind it ends the process.
+        In a mapped file that was truncated, the rest of the last page reads as zeros, and reading a
+        page behind it kills the process.
 
         Raises:
-            CorruptIndexError: It is shorter than it was.
+            CorruptIndexError: It is shorter now.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the file; a second call does nothing."""
+        """Release the file; a second call does nothing."""
 
     def __enter__(self) -> Self:
         """Return the source itself."""
@@ -97,8 +97,8 @@ class ByteSource(ABC):
 class IndexSource(ByteSource):
     """The bytes of one IndexFile.
 
-    What :func:`rmqindex.indexfile.open_index_source` returns leaves out what an unfinished commit
-    changed; so nothing else is read as an IndexFile.
+    Open it by :func:`rmqindex.indexfile.open_index_source` only, which leaves out the changes of an
+    unfinished commit.
     """
 
     def header(self) -> bytes | memoryview:
@@ -139,10 +139,10 @@ class IndexSource(ByteSource):
         return np.frombuffer(data, ENTRY_DTYPE)
 
     def latest_index_count(self) -> int:
-        """Return up to which position entries may stand in the file by now, exclusive.
+        """Return the position up to which the file may hold entries by now, exclusive.
 
-        A writer stores entries and slots before the header, so to judge a slot, this is asked for
-        after the slot was read.
+        A writer stores entries and slots before the header, so call this after reading the slot to
+        judge.
 
         Raises:
             CorruptIndexError: The file ends before.

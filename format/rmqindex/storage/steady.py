@@ -1,4 +1,4 @@
-"""Readings that a writer may change halfway: repeated until one is steady, or refused."""
+"""Repeats a reading that a writer may disturb, until one is undisturbed or time is up."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ __all__ = ["UnsteadyError", "read_steady"]
 
 T = TypeVar("T")
 
-# A reading of many files may take longer than the patience, so that some are tried in any case.
+# Reading many files may take longer than the time limit, so a few attempts are always made.
 _PATIENCE_SECONDS = 10.0
 _LEAST_ATTEMPTS = 5
 _POLL_SECONDS = 0.01
 
 
 class UnsteadyError(Exception):
-    """A reading that proves nothing, since what it read changed meanwhile; says what changed."""
+    """A reading was disturbed: its files changed meanwhile. The message says which."""
 
 
 def read_steady(where: object, read: Callable[[], T]) -> T:
-    """Repeat a reading until it is steady.
+    """Repeat a reading until it is undisturbed.
 
     Args:
-        where: What is read, for the error: a path, or several as text.
-        read: Reads once; raises :class:`UnsteadyError` where that was disturbed.
+        where: The path, or paths as text, that the error names.
+        read: Reads once; raises :class:`UnsteadyError` where it was disturbed.
 
     Returns:
-        The first reading that was not disturbed.
+        The first undisturbed reading.
 
     Raises:
-        RmqIndexError: Every reading of ten seconds was disturbed.
+        RmqIndexError: Every reading was disturbed for ten seconds.
     """
     deadline = time.monotonic() + _PATIENCE_SECONDS
     attempt = 0
