@@ -1,6 +1,9 @@
-"""All or nothing: several files enter an index directory at once, or none does.
+"""Transactions: all files of a write enter an index directory at once, or none does.
 
-A commit leaves an undo log that readers obey, so that nobody ever sees a mixture.
+Jobs stage files in a :class:`Staging`, locally or on S3, and commit them in one step.
+Readers list a directory by :func:`directory_entries`, which hides a commit until it has finished,
+so nobody ever sees a mixture.
+A dead commit is undone, or on S3 finished, by the next write.
 """
 
 from rmqindex.transaction.directories import FileEntry, directory_entries, entries_or_none, exists

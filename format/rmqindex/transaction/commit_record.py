@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMIT_SUFFIX", "STAGING_PREFIX", "CommitRecord", "is_record"]
 
-#: How the names of everything begin that is no part of an index.
+#: The prefix of every name in the directory that is not part of the index.
 STAGING_PREFIX = ".rmqindex-"
-#: How the names of claims and records end.
+#: The suffix of the names of claims and records.
 COMMIT_SUFFIX = ".commit"
 
 
 def is_record(info: pafs.FileInfo) -> bool:
-    """Tell whether an object is, by its name, a claim or a record."""
+    """Return whether an object is, by its name, a claim or a record."""
     name = info.base_name
     is_file = info.type == pafs.FileType.File
     return bool(is_file and name.startswith(STAGING_PREFIX) and name.endswith(COMMIT_SUFFIX))
@@ -34,13 +34,13 @@ def is_record(info: pafs.FileInfo) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CommitRecord:
-    """A claim, or what a commit changes.
+    """The changes of a commit; a claim while these are still unknown.
 
     Attributes:
-        job: The job whose commit it is.
+        job: The job that commits.
         owner: The process whose death makes it abandoned.
-        new: Of each new file its staged name, its final name, and its size in bytes.
-        removed: Names of files that go.
+        new: The staged name, the final name and the size in bytes of each new file.
+        removed: The names of the files to remove.
         committed: Whether the commit counts.
     """
 
@@ -64,12 +64,12 @@ class CommitRecord:
         Args:
             filesystem: The store.
             inner_directory: The index directory in it.
-            name: The record's name, which says of which job it is.
+            name: The record's name, which contains the job's.
             directory: The URI of the directory.
 
         Raises:
             RmqIndexError: The record is damaged.
-            FileNotFoundError: It is not there any more.
+            FileNotFoundError: It no longer exists.
             OSError: The storage failed.
         """
         uri = child_uri(directory, name)
@@ -86,7 +86,7 @@ class CommitRecord:
         """Rebuild a record from its fields.
 
         Raises:
-            ValueError: A field is missing, or no record's.
+            ValueError: A field is missing or invalid.
         """
         job, owner = fields.text("job"), fields.inner("owner")
         if not is_plain_name(job):
@@ -102,10 +102,10 @@ class CommitRecord:
         )
 
     def encode(self, directory: str) -> bytes:
-        """Return the bytes of the record, to be stored in a directory.
+        """Return the bytes of the record, to store in a directory.
 
         Raises:
-            RmqIndexError: It changes more files than a record can name.
+            RmqIndexError: It changes more files than a record can hold.
         """
         fields = {
             "job": self.job,
@@ -117,7 +117,7 @@ class CommitRecord:
         return _COMMIT_RECORD.encode(child_uri(directory, self.name_of(self.job)), fields)
 
     def show_in(self, listing: dict[str, tuple[pafs.FileInfo, str]]) -> None:
-        """Change a listing as the commit changes the directory."""
+        """Apply the commit to a listing of the directory."""
         if not self.committed:
             return
         for name in self.removed:
@@ -128,7 +128,7 @@ class CommitRecord:
 
 
 def _new_file(item: object) -> tuple[str, str, int]:
-    """Check what a record says of one file: its staged name, its name, and its size in bytes."""
+    """Check one new file of a record: its staged name, final name and size in bytes."""
     match item:
         case [str(staged), str(name), int(size)] if (
             is_plain_name(staged)

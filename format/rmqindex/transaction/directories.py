@@ -1,4 +1,4 @@
-"""What is in a directory, local or remote, as the last commit of this project left it."""
+"""Lists a local or remote directory as the last finished commit left it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FileEntry:
         name: The last part of the path.
         size: Bytes; 0 for a directory.
         is_directory: Whether it is a directory.
-        identity: Which local file it is; None where the listing does not say.
+        identity: The identity of a local file; None where the listing does not have it.
     """
 
     path: str
@@ -47,7 +47,7 @@ class FileEntry:
 
 
 def kind_of(path: str) -> pafs.FileType:
-    """Return whether a path is a file, a directory, or nothing.
+    """Return whether a path is a file, a directory, or absent.
 
     Raises:
         RmqIndexError: The storage failed.
@@ -76,15 +76,15 @@ def exists(path: PathLike) -> bool:
 def directory_entries(
     directory: PathLike, filesystem: pafs.FileSystem | None = None
 ) -> list[FileEntry]:
-    """Return everything that is in a directory, in no particular order.
+    """Return every entry of a directory, in no particular order.
 
-    What the last commit left there: while one is under way, an entry's path can lie
-    outside the directory, or deeper in it.
+    The entries are those of the last finished commit: while another one is under way, an entry's
+    path can lie outside the directory, or deeper in it.
 
     Args:
         directory: A local path or a URI.
-        filesystem: Where the directory lies, which is then the path of one that this project did
-            not write to, instead of what it says itself.
+        filesystem: The file system of a directory that this project never writes to; None to find
+            it by the URI.
 
     Raises:
         RmqIndexError: No such directory, or the storage failed.
@@ -110,9 +110,9 @@ def _local_entries(path: str) -> list[FileEntry]:
             status = place.stat()
         except FileNotFoundError:
             if not place.is_symlink():
-                # Perhaps a commit ended, and the file is listed elsewhere now.
+                # A commit may have ended, so that the file is listed elsewhere now.
                 raise UnsteadyError(f"{name} was listed and then gone") from None
-            entries.append(FileEntry(str(place), name, 0))  # opening it will tell what is missing
+            entries.append(FileEntry(str(place), name, 0))  # opening it will raise
             continue
         is_directory = stat.S_ISDIR(status.st_mode)
         size = 0 if is_directory else status.st_size
@@ -148,11 +148,11 @@ def _listed_by(filesystem: pafs.FileSystem, path: str) -> list[FileEntry]:
 
 
 def entries_or_none(directory: str) -> list[FileEntry]:
-    """Return everything that is in a directory; nothing where none is, or none may be listed.
+    """Return every entry of a directory; none where it is absent or may not be listed.
 
     Raises:
-        RmqIndexError: The listing is refused, and might hold what is looked for: writes change the
-            directory all the time, a journal is damaged, or the storage failed.
+        RmqIndexError: The listing is unknown: writes kept changing the directory, a journal is
+            damaged, or the storage failed.
     """
     try:
         return directory_entries(directory)

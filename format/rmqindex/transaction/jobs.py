@@ -20,18 +20,18 @@ _TRASH = ".trash"
 
 
 def recover(directory: str | os.PathLike[str]) -> bool:
-    """Undo a commit that died, as the next write would, and remove what dead jobs staged.
+    """Undo a dead commit, as the next write would, and remove the files of dead jobs.
 
-    Programs that know nothing of the journal, such as a broker, then find the old state as well.
+    Programs that do not know the journal, such as a broker, then find the old state as well.
 
     Args:
-        directory: A local index directory, there or not.
+        directory: A local index directory; it may be absent.
 
     Returns:
         Whether there was such a commit.
 
     Raises:
-        RmqIndexError: Another program has written to the file that the commit continued, or
+        RmqIndexError: Another program has written to the file that the commit appended to, or
             another commit did not end within ten minutes.
         OSError: The disk is full or broken.
     """
@@ -46,7 +46,7 @@ def recover(directory: str | os.PathLike[str]) -> bool:
 
 
 def recover_root(root: Path, directory: Path) -> None:
-    """Undo an unfinished commit and remove the jobs of dead owners; the lock is held."""
+    """Undo an unfinished commit and remove the jobs of dead owners; needs the lock."""
     journal = Journal.read(root)
     if journal is not None:
         journal.undo(root, directory)
@@ -61,11 +61,11 @@ def recover_root(root: Path, directory: Path) -> None:
 
 
 def make_job(path: Path, owner: Owner) -> None:
-    """Make the directory of a job, unless it is there; the lock is held."""
+    """Make the directory of a job unless it exists; needs the lock."""
     ensure_directory(path)
     if not path.exists():
         path.mkdir()
-        # Whole or not at all: who dies here leaves no half of it, which nobody could judge.
+        # Make it in one step: nobody could judge a half-made job of a dead process.
         write_own(path / _NEXT_OWNER, OWNER_RECORD.encode(str(path / _OWNER), owner.to_dict()))
         (path / _NEXT_OWNER).replace(path / _OWNER)
 
@@ -74,25 +74,25 @@ def has_owner(path: Path) -> bool:
     """Return whether the process that a job belongs to may still run.
 
     Raises:
-        RmqIndexError: The record of the owner cannot be understood.
+        RmqIndexError: The owner's record is damaged.
     """
     owner = OWNER_RECORD.read(path / _OWNER)
     return owner is not None and not owner.is_gone()
 
 
 def _is_void(job: Path) -> bool:
-    """Tell whether nobody works on a job any more; one whose owner is unreadable may be alive."""
+    """Return whether a job is dead; one whose owner's record is damaged may be alive."""
     try:
-        # A job without an owner died while it was made, since that happens under the lock.
+        # A job without an owner died while it was being made, since that happens under the lock.
         return not has_owner(job)
     except (OSError, RmqIndexError):
         return False
 
 
 def remove_job(path: Path) -> None:
-    """Remove a job directory: first its name, so that straggling tasks cannot add to it."""
+    """Remove a job directory, its name first, so that late tasks cannot add to it."""
     trash = path.with_name(path.name + _TRASH)
-    if not os.path.lexists(path):  # which a read-only disk would not say
+    if not os.path.lexists(path):  # a read-only disk does not report it
         return
     try:
         with open_directory(path.parent) as root:

@@ -1,33 +1,33 @@
-"""All or nothing: how many files enter an index directory at once.
+"""The journal, by which several files enter a local index directory in one step.
 
-A broker's loader must never meet a foreign name in its directory, so everything that is not yet,
-or no longer, part of the index lives in a sibling:
+A broker's loader must never meet a foreign name in its directory, so every file that is not yet, or
+no longer, part of the index lies in a sibling directory:
 
 ```text
 <parent>/index/                  the index directory
-<parent>/.index.rmqindex/        the staging root, gone when no job needs it
-    lock                         held (flock) by whoever commits, recovers or makes a job
-    journal.json                 a commit is under way, or died: its old state is the truth
-    undo                         the old slots of the file that the commit continues in place
-    ledger.json                  the journal of the last commit that recorded something of its own
-    last-name                    the last name of an index that was emptied, never used again
+<parent>/.index.rmqindex/        the staging root, removed when no job needs it
+    lock                         flocked by whoever commits, recovers or makes a job
+    journal.json                 a commit is under way, or died: the old state counts
+    undo                         the old slots of the file that the commit appends to in place
+    ledger.json                  the journal of the last commit that came with a ledger entry
+    last-name                    the last name of an emptied index, never to be reused
     <job>/                       the staged files of one job
-    <job>/owner.json             the process that the job belongs to
-    <job>/old/                   hard links to the files that a commit replaces or removes
+    <job>/owner.json             the process that owns the job
+    <job>/old/                   hard links to the files that the commit replaces or removes
 ```
 
 The journal is an undo log.
 While it exists, readers see the old state, and the next writer restores it; removing it is the
 commit point.
-So a job that died half way is found undone by its own retry, and nobody ever sees a mixture.
+So the retry of a job that died half way finds it undone, and nobody ever sees a mixture.
 
-A commit may continue one file where it stands, which costs what it adds and not what is there.
+A commit may append to one file in place, at a cost that depends on the appended entries only.
 The journal then holds that file's old header, and ``undo`` the old values of the slots that change;
-readers get the old ones (:mod:`rmqindex.indexfile.committed`) and never an entry beyond.
+readers get the old ones (:mod:`rmqindex.indexfile.committed`) and no appended entry.
 
-A commit may also record something, such as the batch of a stream that it brings in.
-That stands in the journal, whose renaming to ``ledger.json`` is then the commit point: what is
-recorded and what is in the files change in the same instant.
+A commit may also come with a ledger entry, such as the number of a stream's batch.
+It is part of the journal, and renaming the journal to ``ledger.json`` is then the commit point: the
+ledger and the files change in the same instant.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ _OLD = "old"
 _AN_UNDO = "the old slots of the file that a write continues"
 _UNDO_REMEDY = "restore it from a backup, or remove the index and rebuild it"
 
-# A directory's time stamp moves with the kernel's tick: where it is as old as that, or in the
-# future, the next change gives it another.
+# A directory's time stamp moves with the kernel's tick: the next change is sure to alter one that
+# is older than this, or in the future.
 _TICK_NANOSECONDS = 20_000_000
 _DISTURBED = "a commit began or ended"
 
@@ -86,7 +86,7 @@ _NO_HARD_LINKS = frozenset(
 
 
 def staging_root(directory: str | os.PathLike[str]) -> Path:
-    """Return the staging sibling of an index directory, whether or not it exists."""
+    """Return the path of an index directory's staging root, whether or not it exists."""
     return root_beside(Path(os.path.realpath(directory)))
 
 
@@ -97,14 +97,14 @@ def effective_listing(directory: str | os.PathLike[str]) -> dict[str, Path]:
         directory: A local index directory.
 
     Returns:
-        Every name in it (index files or not), and where its bytes are: in the directory, or, while
-        the journal of an unfinished commit stands, among the files which that commit set aside.
+        Every name in it (IndexFiles or not), and the path of its bytes: in the directory, or, while
+        a commit is unfinished, among the files that the commit set aside.
 
     Raises:
-        FileNotFoundError: No such directory, or one that an unfinished commit has made.
-        NotADirectoryError: A file.
-        RmqIndexError: A journal that cannot be understood, files that a commit set aside are gone,
-            or commits began and ended for ten seconds without a pause.
+        FileNotFoundError: No such directory, or an unfinished commit made it.
+        NotADirectoryError: It is a file.
+        RmqIndexError: A journal is damaged, files that a commit set aside are gone, or commits
+            began and ended for ten seconds without a pause.
     """
     path = Path(directory)
     root = staging_root(path)
@@ -114,8 +114,7 @@ def effective_listing(directory: str | os.PathLike[str]) -> dict[str, Path]:
 def _list_once(directory: Path, root: Path) -> dict[str, Path]:
     """List a directory once.
 
-    The journal is an undo log: while it stands, it tells the old state at once, however long the
-    commit takes or waits.
+    While there is a journal, it yields the old state at once, however long the commit takes.
 
     Raises:
         UnsteadyError: A commit began or ended meanwhile.
@@ -142,17 +141,17 @@ def _list_once(directory: Path, root: Path) -> dict[str, Path]:
 
 
 def unfinished_append(path: str | os.PathLike[str]) -> AppendUndo | None:
-    """Return what a commit under way, or one that died, appends to a file where it stands.
+    """Return the append in place that an unfinished commit, dead or alive, makes to a file.
 
     Args:
         path: A local file.
 
     Returns:
-        How the file was before; None where no such commit is under way.
+        The state of the file before; None where there is no such commit.
 
     Raises:
-        RmqIndexError: A journal that cannot be understood, or one commit after the other appended
-            to the file for ten seconds.
+        RmqIndexError: A journal is damaged, or one commit after the other appended to the file for
+            ten seconds.
     """
     directory, name = os.path.split(path)
     root = staging_root(directory)
@@ -171,7 +170,7 @@ def unfinished_append(path: str | os.PathLike[str]) -> AppendUndo | None:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """What a commit is about to change: the undo log."""
+    """The undo log: the changes that a commit is about to make."""
 
     job: str
     created: bool
@@ -182,12 +181,12 @@ class Journal:
 
     @classmethod
     def read(cls, root: Path) -> Journal | None:
-        """Read the journal of a commit under way; None where there is none."""
+        """Read the journal of an unfinished commit, if any."""
         return _JOURNAL_RECORD.read(root / _JOURNAL)
 
     @classmethod
     def read_ledger(cls, root: Path) -> Journal | None:
-        """Read the journal of the last commit that recorded something; None for none."""
+        """Read the journal of the last commit that came with a ledger entry, if any."""
         return _LEDGER_RECORD.read(root / _LEDGER)
 
     @classmethod
@@ -210,7 +209,7 @@ class Journal:
         )
 
     def write(self, root: Path, undo: AppendUndo | None = None) -> None:
-        """Write the journal behind the undo of its append, and sync both to disk."""
+        """Write the undo of the append, then the journal, and sync both to disk."""
         if undo is not None:
             write_own(root / _UNDO, undo.to_bytes())
         fields = {
@@ -226,7 +225,7 @@ class Journal:
         sync_directory(root)
 
     def finish(self, root: Path) -> None:
-        """Pass the commit point, and remove the undo."""
+        """Pass the commit point and remove the undo."""
         if self.ledger is None:
             self.remove(root)
         else:
@@ -236,12 +235,12 @@ class Journal:
             (root / _UNDO).unlink(missing_ok=True)
 
     def remove(self, root: Path) -> None:
-        """Remove the journal, which is the commit point without a ledger."""
+        """Remove the journal: the commit point of a commit without a ledger entry."""
         (root / _JOURNAL).unlink()
         sync_directory(root)
 
     def read_undo(self, root: Path) -> AppendUndo | None:
-        """Read the old slots of the file that is continued; None where they are others."""
+        """Read the old slots of the file appended to; None where they are not the journal's."""
         if self.append is None:
             return None
         limit = 2 * SLOT_SIZE * self.append.hash_slot_num
@@ -251,14 +250,14 @@ class Journal:
         return AppendUndo.of(self.append, slots)
 
     def refuse_undo(self, root: Path) -> NoReturn:
-        """Raise since the slots that are there are not those of the journal."""
+        """Raise: the slots on disk are not those of the journal."""
         raise RmqIndexError(
             f"{root / _UNDO}: expected {_AN_UNDO}, got others than {root / _JOURNAL} says; "
             f"{_UNDO_REMEDY}"
         )
 
     def save(self, root: Path, directory: Path) -> None:
-        """Set the old files aside, as links, and sync them to disk."""
+        """Set the old files aside as hard links, and sync these to disk."""
         if not self.old:
             return
         saved = root / self.job / _OLD
@@ -268,16 +267,16 @@ class Journal:
         sync_directory(saved)
 
     def _saved(self, root: Path) -> Path:
-        """Return where the old files are, if they are there."""
+        """Return the directory of the old files, if they were set aside."""
         ensure_directory(root)
         ensure_directory(root / self.job)
         ensure_directory(root / self.job / _OLD)
         return root / self.job / _OLD
 
     def old_state(self, root: Path, listing: dict[str, Path]) -> tuple[dict[str, Path], list[str]]:
-        """Return what a directory held before the commit, given what it holds now.
+        """Return the listing of a directory before the commit, given the present one.
 
-        Also returned are the names of the files that it held and that are nowhere any more.
+        The second result is the names of old files that are lost.
         """
         saved = self._saved(root)
         state = {name: path for name, path in listing.items() if name not in self.new}
@@ -287,7 +286,7 @@ class Journal:
         return state, [name for name in self.old if name not in state]
 
     def lost_error(self, root: Path, lost: list[str]) -> RmqIndexError:
-        """Return the error of a commit whose old state cannot be had."""
+        """Return the error of a commit whose old state is lost."""
         return RmqIndexError(
             f"{self._saved(root) / lost[0]}: expected the file as it was before the commit of "
             f"{root / _JOURNAL}, got none; put it back, or remove the journal to accept the index "
@@ -295,13 +294,13 @@ class Journal:
         )
 
     def _ensure_saved(self, root: Path, directory: Path) -> None:
-        """Refuse to restore an old state that cannot be had."""
+        """Raise where the old state is lost, before restoring any of it."""
         _, lost = self.old_state(root, _listing(directory) if directory.exists() else {})
         if lost:
             raise self.lost_error(root, lost)
 
     def undo(self, root: Path, directory: Path) -> None:
-        """Restore the old state; may die and be repeated at any point."""
+        """Restore the old state; safe to repeat if it dies at any point."""
         job, saved = root / self.job, self._saved(root)
         self._ensure_saved(root, directory)
         if self.append is not None:
@@ -323,7 +322,7 @@ class Journal:
                 _link_or_copy(saved / name, restored)
                 restored.replace(directory / name)
         if self.created:
-            with contextlib.suppress(OSError):  # someone else put a file there: it stays
+            with contextlib.suppress(OSError):  # another program put a file there: keep it
                 directory.rmdir()
         if directory.exists():
             sync_directory(directory)
@@ -346,7 +345,7 @@ _LEDGER_RECORD = replace(
 
 
 def remove_leftovers(root: Path) -> None:
-    """Remove what a commit left that died before, or after, its journal was there."""
+    """Remove the leftovers of a commit that died before its journal, or after removing it."""
     for name in (_NEXT_JOURNAL, _UNDO, NEXT_LAST_NAME):
         (root / name).unlink(missing_ok=True)
 

@@ -50,31 +50,31 @@ class LocalStaging:
 
     @property
     def path(self) -> Path:
-        """Where the job's files are staged; it is gone once the job is committed or discarded."""
+        """The directory of the job's staged files, removed with the commit or when discarded."""
         return self.root / self.job
 
     @property
     def continues_in_place(self) -> bool:
-        """Whether a commit can append to a file where it stands."""
+        """Whether a commit can append to a file in place."""
         return True
 
     @property
     def can_move(self) -> bool:
-        """Whether a staged file can be moved into the directory: it is no mount point."""
+        """Whether a staged file can be moved into the directory, which a mount point prevents."""
         directory = self.directory
         return not directory.exists() or directory.stat().st_dev == directory.parent.stat().st_dev
 
     @classmethod
     def create(cls, directory: str | os.PathLike[str], owner: Owner) -> LocalStaging:
-        """Make the staging directory of a new job, and undo what dead jobs left.
+        """Make the staging directory of a new job, and clean up after dead ones.
 
         Args:
-            directory: The index directory; its parents are made where they are missing.
+            directory: The index directory; missing parents are made.
             owner: The process whose death makes the job void.
 
         Raises:
-            RmqIndexError: The directory is a mount point of its own, so that nothing can be moved
-                into it in one step; or another commit did not end within ten minutes.
+            RmqIndexError: The directory is a mount point, so that no file can be moved into it in
+                one step; or another commit did not end within ten minutes.
         """
         staging = cls(Path(os.path.realpath(directory)), f"job-{uuid.uuid4().hex}")
         staging.directory.parent.mkdir(parents=True, exist_ok=True)
@@ -93,21 +93,21 @@ class LocalStaging:
 
     @classmethod
     def at(cls, directory: str | os.PathLike[str], job: str) -> LocalStaging:
-        """Name the staging directory of a job, whether or not it is there.
+        """Return the staging of a job, whether or not its directory exists.
 
         Args:
             directory: The index directory.
-            job: The job's name, which no job of another writer has.
+            job: The job's name, unique among all writers.
 
         Raises:
-            ValueError: What cannot name a directory of ours, such as a path.
+            ValueError: The name cannot be a job's, such as a path.
         """
         if not is_plain_name(job):
             raise ValueError(f"job: expected a name of letters, digits, '.', '_', '-', got {job!r}")
         return cls(Path(os.path.realpath(directory)), job)
 
     def join(self, owner: Owner) -> None:
-        """Make the job's directory, unless another task of the job has done so.
+        """Make the job's directory unless another task of the job has.
 
         Args:
             owner: The process whose death makes the job void.
@@ -120,15 +120,15 @@ class LocalStaging:
             self.make(owner)
 
     def make(self, owner: Owner) -> None:
-        """Do what :meth:`join` does, for a caller within :meth:`exclusive`."""
+        """As :meth:`join`, for a caller within :meth:`exclusive`."""
         make_job(self.path, owner)
 
     @contextlib.contextmanager
     def exclusive(self, *, create: bool = False) -> Iterator[None]:
-        """Hold the directory's commit lock, after undoing what a dead commit left.
+        """Hold the directory's commit lock, after undoing a dead commit.
 
         Args:
-            create: Whether the job may have no directory of its own, since it staged nothing.
+            create: Whether to accept a job without a directory, since it staged nothing.
 
         Raises:
             RmqIndexError: The job was discarded, or another commit did not end within ten minutes.
@@ -145,32 +145,32 @@ class LocalStaging:
         """Do nothing, as :meth:`publish`."""
 
     def fetch_indexed(self, place: str, name: str) -> None:
-        """Copy a file of the index below :attr:`path`, without filling its holes."""
+        """Copy a file of the index into :attr:`path`, without filling its holes."""
         copy_sparse(Path(place), self.path / name)
 
     def leave(self) -> None:
-        """Do nothing: what is not committed goes when the job is discarded."""
+        """Do nothing: discarding the job removes its uncommitted files."""
 
     def ledger(self) -> dict[str, object]:
-        """Return what the last commit that recorded something has recorded; empty for nothing.
+        """Return the last ledger entry; empty where there is none.
 
-        To be called within :meth:`exclusive`.
+        Call it within :meth:`exclusive`.
 
         Raises:
-            RmqIndexError: A ledger that cannot be understood.
+            RmqIndexError: The ledger is damaged.
         """
         journal = Journal.read_ledger(self.root)
         return {} if journal is None or journal.ledger is None else journal.ledger
 
     def last_name(self, there: Sequence[str], *, replaced: bool) -> str | None:
-        """Return the name after which new files must be named; None for any.
+        """Return the name that new names must come after; None for any.
 
         Args:
-            there: The names of the IndexFiles that are there, in the broker's order.
-            replaced: Whether new ones replace them all.
+            there: The names of the present IndexFiles, in the broker's order.
+            replaced: Whether the commit replaces all of them.
 
         Raises:
-            RmqIndexError: What earlier commits kept cannot be understood.
+            RmqIndexError: The name that an earlier commit kept is damaged.
         """
         journal = Journal.read_ledger(self.root)
         kept = read_last_name(self.root)
@@ -188,22 +188,21 @@ class LocalStaging:
         append: UndoableAppend | None = None,
         ledger: Mapping[str, object] | None = None,
     ) -> None:
-        """Bring files into the directory and take others out of it, as one step.
+        """Add files to the directory and remove others, in one step.
 
-        To be called within :meth:`exclusive`.
+        Call it within :meth:`exclusive`.
         An exception leaves the old state.
 
         Args:
             new: The staged files, complete and synced to disk, and their final names.
-            removed: Names of files that go, be it without or by replacement.
-            append: What is appended to a file of the directory, in the same step.
-            ledger: What :meth:`ledger` is to return from now on, as JSON can hold it.
-                A job that records something may outlive its owner: who comes after it can tell
-                what it has done.
+            removed: The names of the files to remove, whether or not a new one takes the name.
+            append: The append to a file of the directory, made in the same step.
+            ledger: The ledger entry, as JSON can hold it, that :meth:`ledger` returns from now on.
+                A job with one may outlive its owner: its successor can tell what it has done.
 
         Raises:
-            RmqIndexError: A final name is taken by a file that is not to be removed, a file to be
-                removed is not there, or the job's owner died meanwhile.
+            RmqIndexError: A final name belongs to a file that is not to be removed, a file to
+                remove is absent, or the job's owner died meanwhile.
         """
         names = tuple(name for _, name in new)
         directory = self.directory
@@ -234,7 +233,7 @@ class LocalStaging:
         forget_last_name(self.root, left)
 
     def discard(self) -> None:
-        """Remove everything that the job staged; undo its commit if that did not finish.
+        """Remove all files of the job; undo its commit if that did not finish.
 
         Tasks that still run find no directory to write into.
         Discarding twice, or after the commit, is harmless.
@@ -242,7 +241,7 @@ class LocalStaging:
         journal = Journal.read(self.root)
         if journal is not None and journal.job == self.job:
             with self._exclusive(ended=True):
-                pass  # taking the lock undoes it
+                pass  # taking the lock undoes the commit
         remove_job(self.path)
         remove_root(self.root)
 
@@ -266,7 +265,7 @@ class LocalStaging:
             sync_directory(self.directory)
 
     def _check_owner(self) -> None:
-        """Notice, at the last moment, that nobody waits for this commit any more."""
+        """Raise if the owner has died, so that nobody waits for this commit."""
         if not has_owner(self.path):
             raise RmqIndexError(f"{self.directory}: the application ended before the commit")
 

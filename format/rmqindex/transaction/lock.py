@@ -26,8 +26,7 @@ _POLL_SECONDS = 0.02
 def hold_lock(root: Path, *, create: bool) -> Iterator[bool]:
     """Hold the lock of a staging root; yields False where the root is gone.
 
-    Whoever leaves last removes the lock file, so the one that was locked must still be the one
-    that has the name.
+    The last holder removes the lock file, so the locked file must still be the one with the name.
     """
     deadline = time.monotonic() + _LOCK_WAIT_SECONDS
     path = root / _LOCK
@@ -69,7 +68,7 @@ def remove_root(root: Path) -> None:
         if _try_lock(descriptor) and list(root.iterdir()) == [root / _LOCK]:
             (root / _LOCK).unlink()
             root.rmdir()
-    except OSError:  # a new job came in between, or the directory is not ours to remove
+    except OSError:  # a new job came in between, or this process may not remove the directory
         pass
     finally:
         os.close(descriptor)

@@ -1,24 +1,24 @@
-"""All or nothing where nothing can be renamed: how files enter an index directory on S3.
+"""Staging on S3, where nothing can be renamed: how several files enter an index at once.
 
-An object is there whole or not at all, and several cannot be changed at once.
-So a commit has a record, an object of its own in the directory:
+An object is stored whole or not at all, but several cannot be changed in one step.
+So a commit has a record, an object in the directory:
 
 ```text
 <index>/2024..                   IndexFiles
-<index>/.rmqindex-<job>/         what a job staged: whole files, to be copied by the store itself
-<index>/.rmqindex-<job>.commit   a commit under way: first a claim, then the record of what changes
-<parent>/.index.rmqindex/last-name   the last name of an index that was emptied, never used again
+<index>/.rmqindex-<job>/         the files of a job, which the store itself copies to their names
+<index>/.rmqindex-<job>.commit   a commit under way: first a claim, then its changes
+<parent>/.index.rmqindex/last-name   the last name of an emptied index, never to be reused
 ```
 
 Storing the record is the commit point.
-From then on readers of this project, who see it in the very listing that shows the files, take the
-staged files for those of the directory; before, they do not know of them.
-The commit then copies each file to its name, deletes what goes, and the record last.
-Where it dies, the next write does the rest, for which everything is there.
+From then on rmqindex's readers, who find the record in the same listing as the files, read the
+staged files as those of the directory; until then, they ignore them.
+The commit then copies each file to its name, deletes the removed ones, and the record last.
+If it dies, the next write finishes it: everything needed is there.
 
-Two commits at once are kept apart by their claims: who finds another's beside its own, gives up.
-A claim or record counts as abandoned when its process is known to be dead, or when it is older than
-a lease, by the clock of the store; its owner has then stopped by itself.
+Claims keep two commits apart: one that finds another's claim beside its own gives up.
+A claim or record is abandoned when its process is known to be dead, or when it is older than a
+lease, by the store's clock; its owner has stopped by itself before then.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ __all__ = ["ObjectStaging", "committed_listing"]
 
 _OWNER = "owner.json"
 _COPY_BYTES = 1 << 23
-# A commit stops by itself after this time, and counts as abandoned after twice as much, seconds.
+# Seconds after which a commit stops by itself; after twice as many it counts as abandoned.
 _LEASE_SECONDS = 1800.0
-# When the jobs whose commit this process has begun did so.
+# When the commits that this process has begun did so, by job.
 _CLAIMED: dict[str, float] = {}
 
 T = TypeVar("T")
@@ -73,13 +73,12 @@ def committed_listing(directory: str) -> list[tuple[pafs.FileInfo, str]]:
         directory: Its URI.
 
     Returns:
-        What stands there, and where, below the directory, its bytes are: under its name, or, while
-        a commit is not finished, among what that has staged.
+        Every name in it, and the path of its bytes below the directory: its own name, or, while a
+        commit is unfinished, a staged file's.
 
     Raises:
         OSError: The storage failed, or there is no such directory.
-        RmqIndexError: A record that cannot be understood, or commits ended during every listing of
-            ten seconds.
+        RmqIndexError: A record is damaged, or a commit ended during every listing for ten seconds.
     """
     filesystem, inner_path = open_filesystem(directory)
     return read_steady(directory, lambda: _list_once(filesystem, inner_path, directory))
@@ -106,7 +105,7 @@ def _list_once(
 
 @dataclass(frozen=True, slots=True)
 class ObjectStaging:
-    """What one job stages on S3; picklable, since tasks and the commit are other processes.
+    """The staged files of one job on S3; picklable, since tasks and the commit are other processes.
 
     Attributes:
         directory: The URI of the index directory.
@@ -120,7 +119,7 @@ class ObjectStaging:
 
     @classmethod
     def create(cls, directory: str, owner: Owner) -> ObjectStaging:
-        """Begin a job, and finish or remove what dead ones left.
+        """Begin a job, and finish or remove dead ones.
 
         Args:
             directory: The URI of the index directory.
@@ -135,26 +134,25 @@ class ObjectStaging:
 
     @property
     def path(self) -> Path:
-        """Where this process builds the job's files before they are published."""
+        """The local directory in which this process builds files before it publishes them."""
         path = Path(tempfile.gettempdir()) / f"rmqindex-{self.job}-{os.getpid()}"
         path.mkdir(mode=0o700, exist_ok=True)
         return path
 
     @property
     def continues_in_place(self) -> bool:
-        """Whether a commit can append to a file where it stands: objects are replaced whole."""
+        """Whether a commit can append to a file in place: no, objects are replaced whole."""
         return False
 
     @property
     def can_move(self) -> bool:
-        """Whether a staged file can be moved into the directory in one step: it is copied."""
+        """Whether a staged file can be moved into the directory in one step: no, it is copied."""
         return False
 
     def publish(self, names: Sequence[str]) -> None:
-        """Store files that this process has built, whole, where other processes find them.
+        """Upload files that this process has built, and remove the local copies.
 
-        Their local copies are removed.
-        Of a file, a few MB at a time are in memory; its holes are sent as zeros.
+        A few MB of a file are in memory at a time; its holes are sent as zeros.
 
         Args:
             names: Names below :attr:`path`.
@@ -165,10 +163,10 @@ class ObjectStaging:
         self._reached(lambda: self._publish(names))
 
     def fetch(self, names: Sequence[str]) -> None:
-        """Bring what other processes have published below :attr:`path`.
+        """Download files that other processes have published into :attr:`path`.
 
         Args:
-            names: Their names; those that are there already stay.
+            names: Their names; those that :attr:`path` already has are kept.
 
         Raises:
             RmqIndexError: The storage failed, or the job was ended.
@@ -179,19 +177,19 @@ class ObjectStaging:
                 _download(self._staged_uri(name), path)
 
     def fetch_indexed(self, place: str, name: str) -> None:
-        """Copy an object of the index below :attr:`path`."""
+        """Copy an object of the index into :attr:`path`."""
         _download(place, self.path / name)
 
     def leave(self) -> None:
-        """Remove what this process has built and not published."""
+        """Remove the files that this process has built but not published."""
         shutil.rmtree(self.path, ignore_errors=True)
 
     @contextlib.contextmanager
     def exclusive(self, *, create: bool = False) -> Iterator[None]:  # noqa: ARG002
-        """Keep other commits out, after finishing those that died.
+        """Keep other commits out, after finishing dead ones.
 
         Args:
-            create: Whether the job may have staged nothing so far, which it always may.
+            create: Ignored: a job on S3 may always have staged nothing.
 
         Raises:
             RmqIndexError: Another commit is under way, or the storage failed.
@@ -206,14 +204,14 @@ class ObjectStaging:
                 self._reached(self._unclaim)
 
     def last_name(self, there: Sequence[str], *, replaced: bool) -> str | None:
-        """Return the name after which new files must be named; None for any.
+        """Return the name that new names must come after; None for any.
 
         Args:
-            there: The names of the IndexFiles that are there, in the broker's order.
-            replaced: Whether new ones replace them all.
+            there: The names of the present IndexFiles, in the broker's order.
+            replaced: Whether the commit replaces all of them.
 
         Raises:
-            RmqIndexError: The storage failed, or what was kept cannot be understood.
+            RmqIndexError: The storage failed, or the name that an earlier commit kept is damaged.
         """
         kept = None if there else self._reached(self._kept_name)
         return last_used(there, [] if kept is None else [kept], replaced=replaced)
@@ -226,15 +224,15 @@ class ObjectStaging:
         append: UndoableAppend | None = None,
         ledger: Mapping[str, object] | None = None,
     ) -> None:
-        """Bring published files into the directory and take others out of it, as one step.
+        """Add published files to the directory and remove others, in one step.
 
-        To be called within :meth:`exclusive`.
+        Call it within :meth:`exclusive`.
 
         Args:
             new: The published files, and their final names.
-            removed: Names of files that go, be it without or by replacement.
-            append: None, since no object can be appended to.
-            ledger: None, since nothing is recorded beside the files.
+            removed: The names of the files to remove, whether or not a new one takes the name.
+            append: Always None: an object cannot be appended to.
+            ledger: Always None: there is no ledger on S3.
 
         Raises:
             RmqIndexError: The storage failed; the message says whether the commit counts.
@@ -244,7 +242,7 @@ class ObjectStaging:
         try:
             self._reached(lambda: self._store_record(new, removed))
         except RmqIndexError as error:
-            # The store may have taken what it did not answer.
+            # The store may have done what it did not acknowledge.
             if not self._is_committed(error):
                 raise
         try:
@@ -256,7 +254,7 @@ class ObjectStaging:
             ) from error
 
     def discard(self) -> None:
-        """Remove what the job staged, unless its commit counts and is not finished."""
+        """Remove the job's files, unless its commit counts and is unfinished."""
         self.leave()
         self._reached(self._discard)
 
@@ -266,7 +264,7 @@ class ObjectStaging:
             name = info.base_name
             if not name.startswith(STAGING_PREFIX):
                 continue
-            with contextlib.suppress(FileNotFoundError):  # its owner was quicker
+            with contextlib.suppress(FileNotFoundError):  # its owner removed it first
                 if is_record(info):
                     record = CommitRecord.read(filesystem, inner, info.base_name, self.directory)
                     if record.owner.is_gone():
@@ -277,7 +275,7 @@ class ObjectStaging:
         _store(filesystem, f"{self._staged(inner)}/{_OWNER}", data)
 
     def _is_void(self, filesystem: pafs.FileSystem, info: pafs.FileInfo) -> bool:
-        """Tell whether what a job staged can go; where its owner is unreadable, it may be alive."""
+        """Return whether a job is dead; one whose owner's record is damaged may be alive."""
         inner = f"{info.path}/{_OWNER}"
         uri = child_uri(self.directory, f"{info.base_name}/{_OWNER}")
         if not _is_there(filesystem, inner):
@@ -324,7 +322,7 @@ class ObjectStaging:
             _finish(filesystem, inner, other, time.monotonic())
 
     def _unclaim(self) -> bool:
-        """Take the claim back, unless the commit counts; return whether it does."""
+        """Withdraw the claim unless the commit counts; return whether it does."""
         filesystem, inner = open_filesystem(self.directory)
         try:
             record = self._own_record(filesystem, inner)
@@ -366,7 +364,7 @@ class ObjectStaging:
         self._store_own_record(filesystem, inner, record)
 
     def _keep_name(self, filesystem: pafs.FileSystem, inner: str, removed: Sequence[str]) -> None:
-        """Keep the last name where a commit empties the directory."""
+        """Keep the last name if the commit empties the directory."""
         name, path = greatest(removed), _last_name_path(inner)
         if name is not None and path is not None:
             _store(filesystem, path, name.encode())
@@ -407,7 +405,7 @@ class ObjectStaging:
         return child_uri(child_uri(self.directory, f"{STAGING_PREFIX}{self.job}"), name)
 
     def _reached(self, work: Callable[[], T]) -> T:
-        """Do something with the store; what it says of failures becomes an error of ours."""
+        """Run a function on the store; its failures become a :class:`RmqIndexError`."""
         try:
             return work()
         except (OSError, pa.ArrowException) as error:
@@ -415,11 +413,11 @@ class ObjectStaging:
 
 
 def _download(uri: str, path: Path) -> None:
-    """Copy an object into a local file, a few MB at a time; blocks of zeros become holes.
+    """Download an object into a local file, a few MB at a time; blocks of zeros become holes.
 
     Args:
         uri: The object.
-        path: Where nothing is yet.
+        path: A path at which nothing exists yet.
 
     Raises:
         RmqIndexError: The storage failed.
@@ -444,11 +442,11 @@ def _download(uri: str, path: Path) -> None:
 
 
 def _finish(filesystem: pafs.FileSystem, inner: str, record: CommitRecord, started: float) -> None:
-    """Do what a commit has recorded, or what is left of it, and remove what it staged."""
+    """Carry out a recorded commit, or the rest of one, and remove its staged files."""
     staged = f"{inner}/{STAGING_PREFIX}{record.job}"
     if record.committed:
         names = {name for _, name, _ in record.new}
-        # What is continued comes first: new names must not be there before it.
+        # The continued file comes first: new names must not appear before it.
         for source, name, _ in sorted(record.new, key=lambda each: each[1] not in record.removed):
             _check_lease(started)
             filesystem.copy_file(f"{staged}/{source}", f"{inner}/{name}")
@@ -461,13 +459,13 @@ def _finish(filesystem: pafs.FileSystem, inner: str, record: CommitRecord, start
 
 
 def _last_name_path(inner: str) -> str | None:
-    """Return where the last name of an emptied index is kept; a whole bucket has no such place."""
+    """Return where the last name of an emptied index is kept; None for a whole bucket."""
     parent, _, name = inner.rpartition("/")
     return f"{parent}/.{name}.rmqindex/{LAST_NAME}" if parent else None
 
 
 def _check_lease(started: float) -> None:
-    """Stop before others take the commit for abandoned."""
+    """Raise before others take the commit for abandoned."""
     if time.monotonic() - started > _LEASE_SECONDS:
         raise TimeoutError(f"the commit took longer than {_LEASE_SECONDS:.0f} s")
 

@@ -1,7 +1,6 @@
-"""Who staged something, and whether that process still runs.
+"""The process that owns a job, and whether it still runs.
 
-A process id alone is reused; together with its start time, the boot and the process namespace it
-names one process for ever.
+Process ids are reused; with the start time, the boot and the process namespace, one is unique.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Owner:
 
     @classmethod
     def of_process(cls, pid: int) -> Owner:
-        """Name a running process of this host.
+        """Return the identity of a running process of this host.
 
         Raises:
             ProcessLookupError: No such process.
@@ -60,12 +59,12 @@ class Owner:
 
     @classmethod
     def current(cls) -> Owner:
-        """Name this process."""
+        """Return the identity of this process."""
         return cls.of_process(os.getpid())
 
     @classmethod
     def of_ancestor(cls, command: str) -> Owner:
-        """Name the nearest parent that runs ``command``, such as ``java``; without one, this one.
+        """Return the nearest ancestor that runs ``command``, such as ``java``, else this process.
 
         Spark's Python processes come and go; the JVM above them lives as long as the application.
         """
@@ -84,7 +83,7 @@ class Owner:
         """Rebuild an owner from :meth:`to_dict`.
 
         Raises:
-            ValueError: A field is missing, or no owner's.
+            ValueError: A field is missing or invalid.
         """
         return cls(
             host=fields.text("host"),
@@ -99,9 +98,9 @@ class Owner:
         return asdict(self)
 
     def is_gone(self) -> bool:
-        """Tell whether the process is known to be dead.
+        """Return whether the process is known to be dead.
 
-        A process of another host or namespace cannot be seen from here and is not known to be dead.
+        A process of another host or namespace is invisible from here, so not known to be dead.
         """
         host, boot_id, namespace = _place()
         if self.host != host:
@@ -118,7 +117,7 @@ class Owner:
         )
 
 
-#: What ``owner.json`` holds.
+#: The kind of record in ``owner.json``.
 OWNER_RECORD = RecordKind(
     "the owner of a job",
     Owner.of,

@@ -1,4 +1,4 @@
-"""What one job stages until its commit, wherever the index directory is."""
+"""The staging of one job until its commit: its interface, local or on S3."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Staging", "create_staging"]
 class Staging(Protocol):
     """The files of one job, from their making in many processes to one commit; picklable.
 
-    A process builds files below :attr:`path` and publishes them; another one, such as the one that
+    One process builds files in :attr:`path` and publishes them; another one, such as the one that
     commits, fetches those that it has to read.
     """
 
@@ -33,11 +33,11 @@ class Staging(Protocol):
 
     @property
     def path(self) -> Path:
-        """Where this process finds and builds the job's files."""
+        """The local directory in which this process finds and builds the job's files."""
 
     @property
     def continues_in_place(self) -> bool:
-        """Whether a commit can append to a file where it stands, which costs what it adds."""
+        """Whether a commit can append to a file in place, instead of replacing it."""
 
     @property
     def can_move(self) -> bool:
@@ -54,21 +54,21 @@ class Staging(Protocol):
         """
 
     def fetch(self, names: Sequence[str]) -> None:
-        """Bring what other processes have published below :attr:`path`.
+        """Bring files that other processes have published into :attr:`path`.
 
         Args:
-            names: Their names; those that are there already stay.
+            names: Their names; those that :attr:`path` already has are kept.
 
         Raises:
             RmqIndexError: The storage failed, or the job was ended.
         """
 
     def fetch_indexed(self, place: str, name: str) -> None:
-        """Copy a file of the index below :attr:`path`, to be continued there.
+        """Copy a file of the index into :attr:`path`, to continue it there.
 
         Args:
-            place: Where its bytes are, as a listing of the directory says.
-            name: The name of the copy; nothing has it yet.
+            place: The path of its bytes, from a listing of the directory.
+            name: The name of the copy, not in use yet.
 
         Raises:
             RmqIndexError: The storage failed.
@@ -76,13 +76,13 @@ class Staging(Protocol):
         """
 
     def leave(self) -> None:
-        """Remove what this process has built and not published."""
+        """Remove the files that this process has built but not published."""
 
     def exclusive(self, *, create: bool = False) -> AbstractContextManager[None]:
-        """Keep other commits out, after undoing or finishing those that died.
+        """Keep other commits out, after undoing or finishing dead ones.
 
         Args:
-            create: Whether the job may have staged nothing so far.
+            create: Whether to accept a job that has staged nothing so far.
 
         Raises:
             RmqIndexError: The job was ended, another commit is under way for too long, or the
@@ -90,14 +90,14 @@ class Staging(Protocol):
         """
 
     def last_name(self, there: Sequence[str], *, replaced: bool) -> str | None:
-        """Return the name after which new files must be named; None for any.
+        """Return the name that new names must come after; None for any.
 
         Args:
-            there: The names of the IndexFiles that are there, in the broker's order.
-            replaced: Whether new ones replace them all.
+            there: The names of the present IndexFiles, in the broker's order.
+            replaced: Whether the commit replaces all of them.
 
         Raises:
-            RmqIndexError: What earlier commits kept cannot be understood or read.
+            RmqIndexError: The name that an earlier commit kept is damaged or unreadable.
         """
 
     def commit(
@@ -108,34 +108,35 @@ class Staging(Protocol):
         append: UndoableAppend | None = None,
         ledger: Mapping[str, object] | None = None,
     ) -> None:
-        """Bring files into the directory and take others out of it, as one step.
+        """Add files to the directory and remove others, in one step.
 
-        To be called within :meth:`exclusive`.
+        Call it within :meth:`exclusive`.
 
         Args:
             new: The published files, and their final names.
-            removed: Names of files that go, be it without or by replacement.
-            append: What is appended to a file of the directory, in the same step; only where
+            removed: The names of the files to remove, whether or not a new one takes the name.
+            append: The append to a file of the directory, made in the same step; only where
                 :attr:`continues_in_place`.
-            ledger: What is recorded in the same step, as JSON can hold it; likewise.
+            ledger: The ledger entry, as JSON can hold it, made in the same step; likewise.
 
         Raises:
-            RmqIndexError: The files cannot be brought in, or the storage failed.
+            RmqIndexError: The files cannot be added, or the storage failed.
         """
 
     def discard(self) -> None:
-        """Remove what the job staged; harmless after its commit, and when done twice."""
+        """Remove the job's files; harmless after its commit, and when done twice."""
 
 
 def create_staging(directory: str | os.PathLike[str], owner: Owner) -> Staging:
-    """Begin a job, and undo, finish or remove what dead ones left.
+    """Begin a job, and undo, finish or remove dead ones.
 
     Args:
-        directory: The index directory, there or not: a local path, or a URI of an object store.
+        directory: The index directory, which may be absent: a local path, or a URI of an object
+            store.
         owner: The process whose death makes the job void.
 
     Raises:
-        RmqIndexError: The storage failed, or nothing can be staged beside the directory.
+        RmqIndexError: The storage failed, or no file can be staged beside the directory.
     """
     if is_remote(directory):
         return ObjectStaging.create(os.fspath(directory), owner)

@@ -1,9 +1,8 @@
-"""Undoing what was appended to an IndexFile where it stands (spec: put).
+"""Undoes an append in place to an IndexFile (spec: put).
 
-An append in place changes three things: entries behind the last one, the slots they hang in, and
-the header.
-What is needed to take it back is written down before: the header, and the old values of exactly
-those slots.
+An append in place changes three things: the places behind the last entry, the slots of the new
+entries, and the header.
+So the undo, written beforehand, holds the header and the old values of exactly those slots.
 """
 
 from __future__ import annotations
@@ -49,15 +48,15 @@ _HEADER_TEXT = re.compile(f"[0-9a-f]{{{2 * HEADER_SIZE}}}")
 
 @dataclass(frozen=True, slots=True)
 class AppendRecord:
-    """What is appended to which file: the part of the undo that a journal holds.
+    """An append to a file: the part of its undo that the journal holds.
 
     Attributes:
         name: The file's name in its directory.
         hash_slot_num: Its geometry.
         index_num: Likewise.
-        header: Its 40 bytes of header before, in hexadecimal digits.
+        header: Its 40-byte header before the append, in hexadecimal digits.
         entries: How many entries are appended.
-        end_phy_offset: What the header says afterwards, bytes.
+        end_phy_offset: The field of the header afterwards, bytes.
         end_timestamp: Likewise, epoch milliseconds.
         checksum: The CRC-32 of the old slots, as :meth:`AppendUndo.to_bytes` writes them.
     """
@@ -76,7 +75,7 @@ class AppendRecord:
         """Rebuild a record from :meth:`to_dict`.
 
         Raises:
-            ValueError: A field is missing, or not what it should be.
+            ValueError: A field is missing or invalid.
         """
         record = cls(
             name=fields.text("name"),
@@ -108,21 +107,21 @@ class AppendRecord:
 
     @property
     def old_bytes(self) -> bytes:
-        """The header before, as it stood in the file."""
+        """The bytes of the header before the append."""
         return bytes.fromhex(self.header)
 
     @property
     def first_position(self) -> int:
-        """The position of the first entry that is appended."""
+        """The position of the first appended entry."""
         return max(IndexHeader.from_bytes(self.old_bytes).index_count, FIRST_POSITION)
 
     @property
     def index_count(self) -> int:
-        """What the header counts afterwards."""
+        """The ``indexCount`` of the header afterwards."""
         return self.first_position + self.entries
 
     def explains(self, header: bytes) -> bool:
-        """Tell whether a header is the one before or the one afterwards."""
+        """Return whether a header is the one before or the one after the append."""
         found = IndexHeader.from_bytes(header)
         return header == self.old_bytes or (
             found.index_count == self.index_count
@@ -133,12 +132,12 @@ class AppendRecord:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AppendUndo:
-    """A record with the old slots.
+    """The undo of an append: its record with the old slots.
 
     Attributes:
-        record: What is appended.
+        record: The append.
         numbers: int32, the slots that change, ascending.
-        values: int32, their old values, whatever these were.
+        values: int32, their old values, valid or not.
     """
 
     record: AppendRecord
@@ -156,16 +155,16 @@ class AppendUndo:
         numbers: NDArray[np.int32],
         values: NDArray[np.int32],
     ) -> AppendUndo:
-        """Return the undo of an append that is to come.
+        """Return the undo of a planned append.
 
         Args:
             name: The file's name in its directory.
             layout: Its geometry.
             header: Its header now, 40 bytes.
-            entries: How many are appended.
+            entries: How many entries are appended.
             end: Offset and store time of the last one.
             numbers: int32, the slots that change, ascending.
-            values: int32, what they hold now.
+            values: int32, their present values.
         """
         checksum = zlib.crc32(_slot_bytes(numbers, values))
         record = AppendRecord(
@@ -175,7 +174,7 @@ class AppendUndo:
 
     @classmethod
     def without_slots(cls, record: AppendRecord) -> AppendUndo:
-        """Return the undo of an append that has changed no slot."""
+        """Return the undo of an append that has changed no slot yet."""
         return cls(record, np.empty(0, np.int32), np.empty(0, np.int32))
 
     def to_bytes(self) -> bytes:
@@ -184,7 +183,7 @@ class AppendUndo:
 
     @classmethod
     def of(cls, record: AppendRecord, slots: bytes) -> AppendUndo | None:
-        """Join a record with its slots; None where these are not the ones that it was made of."""
+        """Join a record with its slots; None where their checksum differs."""
         if zlib.crc32(slots) != record.checksum or len(slots) % (2 * SLOT_SIZE):
             return None
         both = np.frombuffer(slots, SLOT_DTYPE).astype(np.int32)
@@ -195,17 +194,16 @@ class AppendUndo:
         return cls(record, numbers, values)
 
     def restore(self, path: Path) -> None:
-        """Give a file the bytes that it had; may die and be repeated at any point.
+        """Restore the old bytes of a file; safe to repeat if it dies at any point.
 
-        The places of the appended entries become zeros, as they are in every file that was
-        flushed to its end.
+        The places of the appended entries become zeros, like all places behind the last entry.
 
         Args:
-            path: The file, whichever part of the append it has seen.
+            path: The file, at whichever point the append stopped.
 
         Raises:
-            RmqIndexError: Another program has written to the file since, or it is shorter than
-                the record says, or no file.
+            RmqIndexError: Another program has written to the file since, it is shorter than the
+                record says, or it is not a regular file.
             OSError: The disk is broken.
         """
         layout = self.record.layout
@@ -239,7 +237,7 @@ def _slot_bytes(numbers: NDArray[np.int32], values: NDArray[np.int32]) -> bytes:
 
 
 def _neighbours(numbers: NDArray[np.int32]) -> Iterator[tuple[int, int]]:
-    """Yield the runs of slots that stand side by side, as places in ``numbers``."""
+    """Yield the runs of adjacent slots, as ranges of places in ``numbers``."""
     if not len(numbers):
         return
     cuts = (np.flatnonzero(np.diff(numbers) != 1) + 1).tolist()
@@ -247,13 +245,13 @@ def _neighbours(numbers: NDArray[np.int32]) -> Iterator[tuple[int, int]]:
 
 
 def _clear(file: io.FileIO, start: int, stop: int) -> None:
-    """Fill a range with zeros where it is not a hole."""
+    """Overwrite a range with zeros, except for its holes."""
     size = os.fstat(file.fileno()).st_size
     stop = min(stop, size)
     while start < stop:
         try:
             start = os.lseek(file.fileno(), start, os.SEEK_DATA)
-        except OSError:  # nothing but a hole follows
+        except OSError:  # only a hole follows
             return
         end = min(os.lseek(file.fileno(), start, os.SEEK_HOLE), stop)
         while start < end:
@@ -270,16 +268,16 @@ def _write(file: io.FileIO, data: bytes, offset: int) -> None:
 
 
 class UndoableAppend(Protocol):
-    """An append in place that is planned, with what takes it back.
+    """A planned append in place, with its undo.
 
     Attributes:
-        undo: How the file was before.
+        undo: The state of the file before.
     """
 
     undo: AppendUndo
 
     def apply(self) -> IndexHeader:
-        """Write the entries, their slots and the header, which is returned.
+        """Write the entries, their slots and the header; return the header.
 
         Raises:
             OSError: The disk is full or broken.

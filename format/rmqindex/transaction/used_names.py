@@ -1,8 +1,9 @@
-"""The names that an index directory has used: no new file takes one of them again.
+"""The names that an index directory has used: no new file reuses one.
 
-A reader, a cached path or an offset of a stream may still hold a name whose file is gone.
-The files that are there tell the names, since new ones always come after them; a commit that leaves
-no later name than one it removes, such as an overwrite without rows, keeps that name in a file.
+A reader, a cached path or a stream's offset may still hold the name of a removed file.
+New names always come after those present, so the present ones usually suffice; a commit that
+removes a name and leaves no later one, such as an overwrite without rows, keeps that name in a
+file.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ __all__ = [
     "read_remote_last_name",
 ]
 
-#: The file, in the staging root.
+#: The name of that file in the staging root.
 LAST_NAME = "last-name"
-#: The same while it is written.
+#: The file's name while it is being written.
 NEXT_LAST_NAME = "last-name.next"
 _NAME = re.compile(r"[0-9]{17}")
 _MAX_BYTES = 64
@@ -42,18 +43,18 @@ _REMEDY = "remove it; new files may then take names that were used before"
 
 
 def greatest(names: Iterable[str]) -> str | None:
-    """Return the greatest name of 17 digits, as all new ones have; None for none."""
+    """Return the greatest name of 17 digits, the form of all new names, if any."""
     return max((name for name in names if _NAME.fullmatch(name)), default=None)
 
 
 def last_used(there: Sequence[str], recorded: Iterable[str], *, replaced: bool) -> str | None:
-    """Return the name after which new ones must come; None for any.
+    """Return the name that new names must come after; None for any.
 
     Args:
-        there: The names of the IndexFiles that are there, in the broker's order.
-        recorded: Names that are known to have been used, there or not.
-        replaced: Whether all that are there go: their order does not matter then, and no new name
-            is one of another length.
+        there: The names of the present IndexFiles, in the broker's order.
+        recorded: Names known to have been used, present or not.
+        replaced: Whether all present files go: then their order does not matter, and a name of
+            another length cannot recur.
     """
     last = greatest([*there, *recorded])
     if replaced or not there:
@@ -66,8 +67,8 @@ def keep_last_name(root: Path, present: Iterable[str], left: Iterable[str]) -> N
 
     Args:
         root: The staging root, locked.
-        present: What the index directory holds before the commit.
-        left: What it holds afterwards.
+        present: The names in the index directory before the commit.
+        left: The names in it afterwards.
     """
     before, after = greatest(present), greatest(left)
     kept = read_last_name(root)
@@ -78,14 +79,14 @@ def keep_last_name(root: Path, present: Iterable[str], left: Iterable[str]) -> N
 
 
 def forget_last_name(root: Path, left: Iterable[str]) -> None:
-    """Remove what :func:`keep_last_name` has kept, where a later name is there after a commit."""
+    """Remove the kept name once a commit leaves a later one."""
     after, kept = greatest(left), read_last_name(root)
     if kept is not None and after is not None and after > kept:
         (root / LAST_NAME).unlink()
 
 
 def read_last_name(root: Path) -> str | None:
-    """Return the name that was kept; None for none.
+    """Return the kept name, if any.
 
     Raises:
         RmqIndexError: The file holds something else.
@@ -96,7 +97,7 @@ def read_last_name(root: Path) -> str | None:
 
 
 def read_remote_last_name(filesystem: pafs.FileSystem, path: str) -> str | None:
-    """Return the name that was kept in an object store; None for none.
+    """Return the name kept in an object store, if any.
 
     Raises:
         OSError: The storage failed.
