@@ -1,8 +1,8 @@
-"""Many entries at once: written by many processes, rebuilt, laid out anew, expired, salvaged.
+"""Bulk changes of an index: parallel writes, rebuild, relayout, expiry and salvage.
 
 A write is a `WriteJob`.
-Its tasks stage sorted runs, or whole files, with a `RowStager`; file plans say where a broker would
-have ended each file; one commit brings all of them into the index, or none.
+Its tasks stage sorted runs, or whole files, with a `RowStager`; file plans cut the rows into files
+where a broker would; one commit adds all files to the index, or none.
 """
 
 from rmqindex.bulk.committer import Commit, Committer, commit_files, commit_staged

@@ -1,4 +1,4 @@
-"""The one way into an index directory: others kept out, all files at once, nothing left over."""
+"""The one way to change an index: locks out other writers, commits all files at once, cleans up."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _HOW_TO_ORDER = (
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """Ends a job; a context manager, which removes in the end what is staged and not committed.
+    """Commits a job; as a context manager, removes at its end whatever is not committed.
 
     Attributes:
-        staging: What is staged.
-        directory: The index directory, as the caller names it: its links tell the store.
+        staging: The job's staging.
+        directory: The index directory, links unresolved, since its path leads to the store.
         zone: The time zone of new names; None for the system's.
         allow_live_store: Whether a broker may hold the store.
         checkpoint: Whether the store's checkpoint is raised to cover the index.
@@ -60,7 +60,7 @@ class Committer:
 
     @classmethod
     def of(cls, job: WriteJob) -> Committer:
-        """Return that of a write."""
+        """Return the committer of a write."""
         options = job.options
         return cls(
             job.staging,
@@ -75,15 +75,15 @@ class Committer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Remove what is staged; undo a commit that did not finish."""
+        """Discard the staging; undo a commit that did not finish."""
         self.staging.discard()
 
     @contextlib.contextmanager
     def begin(self, *, create: bool = False) -> Iterator[Commit]:
-        """Keep brokers and other commits out, and yield a commit that changes nothing yet.
+        """Keep brokers and other commits out, and yield an empty commit.
 
         Args:
-            create: Whether the job may have staged nothing so far.
+            create: Whether to accept a job that has staged nothing so far.
 
         Raises:
             RmqIndexError: A broker holds the store, the staging is gone, or another commit did not
@@ -98,17 +98,17 @@ class Committer:
 
 
 class Commit:
-    """One commit: what it brings into the directory, and what it takes out of it.
+    """One commit: the files that it adds to the directory, and those that it removes.
 
     Attributes:
-        staging: What is staged.
-        live: Whether a broker holds the store, and that is allowed.
-        built: The new files, in order, which get their names in the end.
-        append: What is appended to the last file where it stands.
+        staging: The job's staging.
+        live: Whether a broker holds the store, where that is allowed.
+        built: The new files, in order; :meth:`finish` names them.
+        append: The append in place to the last file, if any.
     """
 
     def __init__(self, committer: Committer, *, live: bool) -> None:
-        """Begin without a change."""
+        """Begin without changes."""
         self.staging = committer.staging
         self.live = live
         self.built: list[BuiltFile] = []
@@ -118,7 +118,7 @@ class Commit:
         self._removed: list[str] = []
 
     def add(self, file: BuiltFile) -> None:
-        """Bring in a file: in the place of the one that it continues, or as a new one."""
+        """Add a built file, in place of the one that it continues or as a new one."""
         if file.continued is None:
             self.built.append(file)
         else:
@@ -126,15 +126,15 @@ class Commit:
             self._removed.append(file.continued)
 
     def build(self, plan: FilePlan, *, trusted: bool = False) -> None:
-        """Append to the file that a plan continues, or bring in the one that is built from it.
+        """Append to the file that a plan continues, or build and add a new one.
 
         Args:
             plan: What the file holds.
-            trusted: Whether every slot of the file that is continued is known to be sound.
+            trusted: Whether all slots of the continued file are known to be sound.
 
         Raises:
             OSError: The disk is full or broken.
-            CorruptIndexError: The file that is continued is malformed.
+            CorruptIndexError: The continued file is malformed.
         """
         if plan.continued is not None and self.staging.continues_in_place:
             self.append = plan_append(self.staging.path, plan, trusted=trusted)
@@ -144,15 +144,15 @@ class Commit:
         self.staging.publish([name])
 
     def place(self, names: Sequence[str]) -> None:
-        """Bring in staged files under the names that they have."""
+        """Add staged files under their own names."""
         self._placed += [(self.staging.path / name, name) for name in names]
 
     def remove(self, names: Sequence[str]) -> None:
-        """Take files out, be it without or by replacement."""
+        """Remove files, whether or not new ones take their names."""
         self._removed += names
 
     def flush(self, append: UndoableAppend) -> None:
-        """Make entries visible, before the rest, that a file has behind those that it counts.
+        """Commit, ahead of the rest, entries that a file holds but does not count yet.
 
         Raises:
             OSError: The disk is full or broken.
@@ -166,18 +166,18 @@ class Commit:
         replaced: bool = False,
         record: Callable[[Sequence[str]], Mapping[str, object]] | None = None,
     ) -> int | None:
-        """Change the directory, as one step.
+        """Change the directory, in one step.
 
         Args:
-            there: The names that new files come after.
-            replaced: Whether these all go.
-            record: Says what is recorded in the same step, given the names of the new files.
+            there: The names that new names must come after.
+            replaced: Whether the commit replaces all of them.
+            record: Returns the ledger entry, given the names of the new files.
 
         Returns:
             As :meth:`cover`.
 
         Raises:
-            RmqIndexError: No name is left for a new file, a file to be removed is not there, or the
+            RmqIndexError: No name is left for a new file, a file to remove is absent, or the
                 storage failed.
             OSError: The disk is full or broken.
         """
@@ -194,10 +194,10 @@ class Commit:
         return self.cover()
 
     def cover(self) -> int | None:
-        """Raise the store's checkpoint, where that is asked for.
+        """Raise the store's checkpoint, if the committer is set to.
 
         Returns:
-            What its ``indexMsgTimestamp`` is now, epoch milliseconds; None where it is left alone.
+            Its ``indexMsgTimestamp`` now, epoch milliseconds; None where it is unchanged.
 
         Raises:
             OSError: The checkpoint cannot be written.
@@ -207,12 +207,12 @@ class Commit:
         return raise_checkpoint(Path(self._committer.directory)).index_msg_timestamp
 
     def close(self) -> None:
-        """Close the file that is continued; what was not applied is dropped."""
+        """Close the continued file; an append that was not applied is dropped."""
         if self.append is not None:
             self.append.close()
 
     def _new_names(self, there: Sequence[str], *, replaced: bool) -> list[str]:
-        """Name new files after the times of their first entries, behind all names ever used."""
+        """Name new files by the times of their first entries, after all names ever used."""
         if not self.built:
             return []
         last_name = self.staging.last_name(there, replaced=replaced)
@@ -223,19 +223,18 @@ class Commit:
 def commit_staged(
     job: WriteJob, runs: Sequence[RunSlice], files: Sequence[BuiltFile], order: Order
 ) -> None:
-    """Commit the rows that the tasks of a write staged, some as runs, some as files.
+    """Commit the rows that the tasks of a write staged as runs or as files.
 
-    Runs are merged into files here; together with the files that tasks built, they are ordered by
-    offset.
+    The runs are merged into files, which are ordered by offset together with those of the tasks.
 
     Args:
         job: The write.
         runs: The runs of small tasks, in the order of the partitions.
         files: The files that large tasks built.
-        order: How the rows of the runs are ordered.
+        order: The order of the rows in the runs.
 
     Raises:
-        ValueError: Rows that are indexed already.
+        ValueError: Some rows are indexed already.
         RmqIndexError: Files would overlap, a broker holds the store, or the staging is gone.
     """
     with Committer.of(job).begin() as commit:
@@ -262,13 +261,13 @@ def commit_files(
     files: Sequence[BuiltFile],
     continued: FilePlan | None = None,
 ) -> None:
-    """Commit files that were planned for a certain state of the directory.
+    """Commit files that were planned for one state of the directory.
 
     Args:
         job: The write.
-        state: What the directory held when the files were planned.
+        state: The state for which the files were planned.
         files: The files, in order.
-        continued: What is appended to the last file where it stands; None for nothing.
+        continued: The append in place to the last file, if any.
 
     Raises:
         RmqIndexError: The directory has changed since, a broker holds the store, or the staging is
@@ -289,7 +288,7 @@ def commit_files(
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A stretch of offsets: a file that a task built, or rows that are still to be merged."""
+    """A range of offsets: a file that a task built, or rows still to merge."""
 
     least: int
     greatest: int
@@ -298,10 +297,10 @@ class _Part:
 
 
 def _ordered(job: WriteJob, rows: RunSet, files: Sequence[BuiltFile]) -> list[_Part]:
-    """Arrange rows and built files by offset, the rows cut where a file begins.
+    """Order rows and built files by offset, cutting the rows where a file begins.
 
     Raises:
-        RmqIndexError: The ranges overlap, and the options do not accept that.
+        RmqIndexError: The ranges overlap, and the options do not allow that.
     """
     parts: list[_Part] = []
     position = rows.cut(0)

@@ -1,4 +1,4 @@
-"""From ordered rows to staged IndexFiles: planning where each file ends, and building it."""
+"""Plans where each IndexFile ends, given ordered rows, and builds it."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ __all__ = ["BuiltFile", "FilePlan", "build_file", "plan_append", "plan_files"]
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """One file that is to be built; picklable.
+    """The plan of one file; picklable.
 
     Attributes:
         slices: The parts of the runs that hold its rows.
-        order: How the runs are ordered.
+        order: The order of the runs.
         layout: Its geometry.
-        prev_end_phy_offset: What it inherits from the file before it, bytes; 0 for nothing.
+        prev_end_phy_offset: The ``end_phy_offset`` inherited from the file before it, bytes; 0 for
+            none.
         prev_end_timestamp: Likewise, epoch milliseconds.
-        continued: The file that is there and is continued, or None for a new one.
+        continued: The present file to continue; None for a new one.
     """
 
     slices: tuple[RunSlice, ...]
@@ -54,14 +55,14 @@ class FilePlan:
 
 @dataclass(frozen=True, slots=True)
 class BuiltFile:
-    """One staged file, complete and on the disk; picklable.
+    """One staged file, complete and synced to disk; picklable.
 
     Attributes:
         name: Its name in the staging directory.
         least: The least ``phy_offset`` of its new entries.
         greatest: The greatest one.
         header: Its header.
-        continued: The name of the file that it replaces, or None.
+        continued: The name of the file that it continues and replaces, or None.
     """
 
     name: str
@@ -77,13 +78,13 @@ def plan_files(
     """Plan the files that a broker would write for rows, given the last file before them.
 
     Files end where they are full.
-    A new file inherits the end of a full file before it, as the broker has it.
+    A new file inherits the end of a full file before it, as in the broker.
 
     Args:
         runs: The rows in order.
         layout: The geometry.
         last: The file before them, or None.
-        continues: Whether a last file that is not full is continued.
+        continues: Whether to continue a last file that is not full.
 
     Yields:
         One plan a file, in order.
@@ -122,16 +123,16 @@ def plan_files(
 
 
 def build_file(staging: Staging, name: str, plan: FilePlan) -> BuiltFile:
-    """Build one file in the staging directory, and wait until it is on the disk.
+    """Build one file in the staging directory, and sync it to disk.
 
     Args:
-        staging: That of the job.
-        name: The file's name in it; nothing has that name yet.
-        plan: What the file holds.
+        staging: The job's staging directory.
+        name: The file's name in it, not in use yet.
+        plan: Its plan.
 
     Raises:
         OSError: The disk is full or broken, or the staging directory is gone.
-        CorruptIndexError: The file that is continued is malformed.
+        CorruptIndexError: The continued file is malformed.
     """
     path = staging.path / name
     if plan.continued is not None:
@@ -150,12 +151,12 @@ def build_file(staging: Staging, name: str, plan: FilePlan) -> BuiltFile:
 
 
 def plan_append(directory: Path, plan: FilePlan, *, trusted: bool = False) -> InPlaceAppend:
-    """Find out what continuing a file where it stands will change; the commit lock is held.
+    """Plan the append in place that continues a file; needs the commit lock.
 
     Args:
         directory: The staging directory of the job.
-        plan: What is appended to which file.
-        trusted: Whether every slot of the file is known to be sound.
+        plan: The plan of the file.
+        trusted: Whether all slots of the file are known to be sound.
 
     Raises:
         OSError: The file or the rows cannot be read.

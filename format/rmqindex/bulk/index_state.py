@@ -1,4 +1,4 @@
-"""What an index directory holds when rows are to be added: its files, its end, its geometry."""
+"""The state of an index directory to which rows are added: its files, end and geometry."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _TAIL_ENTRIES = 4096
 
 @dataclass(frozen=True, slots=True)
 class IndexedFile:
-    """A file that is there.
+    """A present IndexFile.
 
     Attributes:
         name: Its name.
-        path: Where its bytes are.
+        path: The path of its bytes.
         header: Its header.
     """
 
@@ -46,11 +46,11 @@ class IndexedFile:
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """What an index directory holds at one moment.
+    """The state of an index directory at one moment.
 
     Attributes:
         files: The files, oldest first.
-        end: The offset of the last message that is indexed, bytes; None for none.
+        end: The offset of the last indexed message, bytes; None without any.
     """
 
     files: tuple[IndexedFile, ...] = ()
@@ -61,7 +61,7 @@ class IndexState:
         """Read the headers of a directory.
 
         Raises:
-            RmqIndexError: A file of another size than the layout's, or one that cannot be read.
+            RmqIndexError: A file has not the layout's size, or cannot be read.
         """
         files = []
         for entry in index_entries(directory):
@@ -81,17 +81,17 @@ class IndexState:
 
     @classmethod
     def of_last(cls, entry: FileEntry) -> IndexState:
-        """Read the newest file alone, for a directory of which it is known that all ends there."""
+        """Read the newest file alone, where it is known to hold the end of the index."""
         file = IndexedFile(entry.name, entry.path, _header(entry.path))
         return cls((file,), file.header.end_phy_offset)
 
     @property
     def last(self) -> IndexedFile | None:
-        """The newest file, into which a broker would write."""
+        """The newest file, to which a broker would append."""
         return self.files[-1] if self.files else None
 
     def precedes(self, phy_offset: int) -> bool:
-        """Tell whether an offset lies at or after the end of what is indexed."""
+        """Return whether an offset lies at or after the end of the index."""
         return self.end is None or phy_offset >= self.end
 
     def hashes_at_end(self, layout: Layout) -> NDArray[np.int32]:
@@ -110,17 +110,17 @@ class IndexState:
 
 
 def index_entries(directory: str | os.PathLike[str]) -> list[FileEntry]:
-    """List the IndexFiles of a directory, oldest first; none where it is missing."""
+    """List the IndexFiles of a directory, oldest first; none where it is absent."""
     return list_index_files(directory) if exists(directory) else []
 
 
 def find_layout(entries: list[FileEntry], asked: Layout | None, *, check: bool) -> Layout:
-    """Return the geometry asked for, else that of the newest entries, else RocketMQ's default.
+    """Return the requested geometry, else that of the newest files, else RocketMQ's default.
 
     Args:
-        entries: The files that are there.
-        asked: What the options say.
-        check: Whether what the options say must agree with the files.
+        entries: The present files.
+        asked: The geometry in the options, or None.
+        check: Whether the options must agree with the files.
     """
     if asked is not None and not check:
         return asked
@@ -150,7 +150,7 @@ def find_layout(entries: list[FileEntry], asked: Layout | None, *, check: bool) 
 
 
 def check_replaceable(entries: list[FileEntry], layout: Layout | None) -> None:
-    """Refuse to overwrite numeric names that are no IndexFiles, such as a broker's CommitLog."""
+    """Refuse to overwrite files with numeric names that are not IndexFiles, as in a CommitLog."""
     for entry in entries:
         if len(entry.name) == _NAME_DIGITS:
             continue
@@ -165,7 +165,7 @@ def check_replaceable(entries: list[FileEntry], layout: Layout | None) -> None:
 
 
 def _tail_at(index_file: IndexFile, phy_offset: int) -> list[NDArray[np.int32]]:
-    """Return the hashes of the last entries of a file, as far back as they have one offset."""
+    """Return the hashes of a file's last entries, back to the first with that offset."""
     found = []
     stop = index_file.entry_count + 1
     while stop > 1:

@@ -1,4 +1,4 @@
-"""Rows that are indexed already: those that are left out of a write, or refused."""
+"""Rows that are indexed already: a write skips or refuses them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["check_file_not_indexed", "unindexed", "without_indexed"]
 
 
 def unindexed(job: WriteJob, rows: EntryRows) -> EntryRows:
-    """Return the rows that do not lie before the end of what is indexed.
+    """Return the rows that do not lie before the end of the index.
 
     Raises:
-        ValueError: There are such rows, and that is an error.
+        ValueError: Some rows do, and the options make that an error.
     """
     if job.end is None or job.accepts_indexed:
         return rows
@@ -43,10 +43,10 @@ def unindexed(job: WriteJob, rows: EntryRows) -> EntryRows:
 
 
 def without_indexed(job: WriteJob, state: IndexState, rows: RunSet) -> RunSet:
-    """Return the rows that are to be written, without those that are indexed already.
+    """Return the rows to write, without those that are indexed already.
 
     Raises:
-        ValueError: There are such, and the options do not say what to do with them.
+        ValueError: Some rows are, and the options make that an error.
     """
     if state.end is None or not len(rows) or job.accepts_indexed:
         return rows
@@ -78,7 +78,7 @@ def without_indexed(job: WriteJob, state: IndexState, rows: RunSet) -> RunSet:
 
 
 def check_file_not_indexed(job: WriteJob, state: IndexState, file: BuiltFile) -> None:
-    """Refuse a file that a task built, if another write has indexed its rows since."""
+    """Refuse a file that a task built if another write has indexed its rows meanwhile."""
     if state.end is None or job.accepts_indexed:
         return
     moved = state.end != job.end and not job.options.broker_redispatch
@@ -90,7 +90,7 @@ def check_file_not_indexed(job: WriteJob, state: IndexState, file: BuiltFile) ->
 
 
 def _not_among(hashes: NDArray[np.int32], indexed: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Tell which hashes are left when those that are indexed are taken away, one for one."""
+    """Return which hashes remain when indexed ones are removed, one for one."""
     order = np.argsort(hashes, kind="stable")
     values = hashes[order]
     numbers = np.arange(len(values)) - np.searchsorted(values, values, side="left")

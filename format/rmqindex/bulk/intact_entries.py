@@ -1,4 +1,4 @@
-"""Saving entries from damaged IndexFiles: their own bytes, no slot, link or count believed."""
+"""Salvages entries from damaged IndexFiles by their own bytes, trusting no slot, link or count."""
 
 from __future__ import annotations
 
@@ -30,19 +30,18 @@ __all__ = ["salvage"]
 def salvage(
     path: PathLike, layout: Layout | None = None, *, uncounted: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Read every entry of a damaged file that can be one, whatever leads to it.
+    """Read every plausible entry of a damaged file, reachable or not.
 
-    Broken slots and links are no matter, a short file is read as far as it goes, and a count
-    beyond it is cut.
-    Where a link is broken, the entry's hash, offset and time are still good: they are what
-    :class:`IndexFileWriter` needs to write the file anew.
-    Left out are entries whose hash, offset or seconds are negative, and those that are all zeros.
+    Slots and links are ignored, a short file is read to its end, and a count beyond it is capped.
+    Where a link is broken, the entry's hash, offset and time are still good:
+    :class:`IndexFileWriter` needs no more to rewrite the file.
+    Entries with a negative hash, offset or seconds, and those that are all zeros, are left out.
 
     Args:
         path: An IndexFile.
-        layout: Its geometry; without it, it is inferred, for which the file must be sound enough.
-        uncounted: Go on behind the header's count up to the first place that was never written,
-            as a kill can leave them.
+        layout: Its geometry; None to infer it, for which the file must be sound enough.
+        uncounted: Also read the entries behind the header's count, which a kill can leave, up to
+            the first place that was never written.
 
     Yields:
         Batches with the columns of ``ENTRY_SCHEMA``, in file order; ``prev_position`` as stored.

@@ -29,17 +29,17 @@ class WriteOptions:
     """The options of one write, checked.
 
     Attributes:
-        directory: The index directory, there or not; the URI of one on S3.
-        layout: The geometry asked for, or None for that of the files there.
+        directory: The index directory, which may be absent: a local path, or a URI on S3.
+        layout: The requested geometry; None for that of the present files.
         zone: The name of the broker's time zone, or None for the system's.
         on_indexed: ``error`` or ``skip``: what to do with entries that are indexed already.
-        broker_redispatch: Skip as a broker does instead.
+        broker_redispatch: Skip them as a broker does instead.
         allow_overlap: Whether files may overlap.
         allow_live_store: Whether a broker may hold the store.
-        index_members: Whether the keys of members of batches are indexed as well.
-        index_tags: Whether tags are indexed as well.
-        checkpoint: Whether the store's checkpoint is raised to cover the index.
-        s3: How S3 is reached.
+        index_members: Whether to index the keys of the members of batches as well.
+        index_tags: Whether to index tags as well.
+        checkpoint: Whether to raise the store's checkpoint so that it covers the index.
+        s3: How to connect to S3.
     """
 
     directory: Path | str
@@ -61,10 +61,10 @@ class WriteJob:
 
     Attributes:
         options: The options.
-        overwrite: Whether what is there is replaced.
+        overwrite: Whether the write replaces the present files.
         layout: The geometry of the new files.
-        end: The offset up to which the directory was indexed at planning; None for an overwrite.
-        staging: Where its files wait.
+        end: The offset of the last indexed message at planning; None for an overwrite.
+        staging: Its staging.
     """
 
     options: WriteOptions
@@ -75,11 +75,11 @@ class WriteJob:
 
     @classmethod
     def start(cls, options: WriteOptions, *, overwrite: bool, owner: Owner) -> WriteJob:
-        """Check everything that can be checked before the first row, and make the staging.
+        """Check everything that can be checked before the first row, and create the staging.
 
         Raises:
-            RmqIndexError: A broker holds the store, the geometry is unknown or another one, or
-                something is to be overwritten that is no index.
+            RmqIndexError: A broker holds the store, the geometry is unknown or differs, or an
+                overwrite would replace something that is not an index.
         """
         directory = options.directory
         if not options.allow_live_store:
@@ -95,7 +95,7 @@ class WriteJob:
 
     @property
     def accepts_indexed(self) -> bool:
-        """Whether rows that lie before the end of what is indexed are written all the same."""
+        """Whether rows before the end of the index are written all the same."""
         options = self.options
         return (
             options.allow_overlap
@@ -112,20 +112,20 @@ class WriteJob:
         )
 
     def state(self) -> IndexState:
-        """Read what is indexed now; for an overwrite, nothing.
+        """Read the present state of the index; an empty one for an overwrite.
 
         Raises:
-            RmqIndexError: A file of another geometry.
+            RmqIndexError: A file has another geometry.
         """
         if self.overwrite:
             return IndexState()
         return IndexState.read(self.staging.directory, self.layout)
 
     def names_there(self) -> list[str]:
-        """Return the names of the IndexFiles that are there, oldest first.
+        """Return the names of the present IndexFiles, oldest first.
 
         Raises:
-            RmqIndexError: Something is to be overwritten that is no index.
+            RmqIndexError: An overwrite would replace something that is not an index.
         """
         entries = index_entries(self.staging.directory)
         if self.overwrite:
@@ -134,7 +134,7 @@ class WriteJob:
 
     @contextlib.contextmanager
     def attempt(self, remove: Callable[[], None]) -> Iterator[None]:
-        """Let a task leave the staging in the end, and remove what it staged when it fails.
+        """Run a task: at its end it leaves the staging, and if it fails, its files are removed.
 
         Raises:
             RmqIndexError: The staging directory is gone: the job was ended meanwhile.

@@ -1,4 +1,4 @@
-"""A store's index from its CommitLog, which RocketMQ itself cannot rebuild.
+"""Rebuilds a store's index from its CommitLog, which RocketMQ itself cannot do.
 
 RocketMQ: ``ReputMessageService``, ``IndexService.buildIndex``.
 """
@@ -44,13 +44,14 @@ __all__ = ["RebuildResult", "rebuild_index"]
 
 _KEY_COLUMNS = ("topic", "uniq_key", "keys", "sys_flag")
 _COLUMNS = (*_KEY_COLUMNS, "phy_offset", "store_timestamp")
-# After so many entries what was written becomes visible: a rebuild that dies goes on from there.
+# The number of entries after which those written become visible: an interrupted rebuild resumes
+# there.
 _FLUSH_ENTRIES = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildResult:
-    """What a rebuild did.
+    """The result of a rebuild.
 
     Attributes:
         files: The files written to, oldest first.
@@ -58,8 +59,8 @@ class RebuildResult:
         message_count: How many messages were read.
         start: The offset from which messages were read, bytes.
         stop: The offset behind the last message read, bytes; ``start`` without any.
-        index_msg_timestamp: What the checkpoint says now, epoch milliseconds; None where it was
-            left alone.
+        index_msg_timestamp: The checkpoint's value now, epoch milliseconds; None where it is
+            unchanged.
     """
 
     files: tuple[Path, ...]
@@ -76,8 +77,8 @@ class _Start:
 
     Attributes:
         offset: The first message's offset, bytes.
-        skip: How many of that message's entries are there already.
-        resumed: The file to go on with.
+        skip: How many of that message's entries exist already.
+        resumed: The file to continue.
     """
 
     offset: int
@@ -104,39 +105,39 @@ def rebuild_index(
 ) -> RebuildResult:
     """Index the messages of a CommitLog, byte for byte as the broker does.
 
-    Only the names of the files differ: they are store times, not the present moment.
-    An index directory that is empty or missing is written in place: a rebuild that died is gone on
-    with by ``resume``, which adds what is missing behind the last entry, and no entry twice.
-    Readers of ours find a beginning of the index at every moment, also after that.
-    Other writers of ours wait meanwhile.
+    Only the names of the files differ: they are store times, not the time of writing.
+    An empty or missing index directory is written in place.
+    Use ``resume`` to continue an interrupted rebuild: it adds the entries missing behind the last
+    one, and none twice.
+    At every moment, even after a crash, rmqindex's readers find a correct index of the first
+    messages; other writers wait meanwhile.
 
     Args:
         commit_log: What :class:`CommitLog` takes, or one.
         directory: The local index directory.
         layout: The geometry; by default that of the files there, else the broker's default.
-        start: Messages that start before this offset (bytes) are left out; None for the log's
-            start.
-        stop: Messages that start here or later are left out; None for all.
-        resume: Go on behind the last entry of the files that are there.
-        replace: Build all files aside, and put them in the place of those that are there in one
-            step.
+        start: The offset (bytes) from which messages are indexed; None for the log's start.
+        stop: The offset (bytes) from which on messages are left out; None for the log's end.
+        resume: Continue behind the last entry of the present files.
+        replace: Build all files aside, then replace the present ones in one step.
         index_tags: Index tags as well, as brokers from 5.4.0 on do and older ones do not.
         checkpoint: Raise the store's checkpoint, so that a broker that starts after a crash keeps
             the files.
         time_zone: The broker's time zone, in which new files are named; by default the system's.
         allow_live_store: Write even if a broker seems to hold the store.
-        mode: ``FAILFAST`` stops at damage in the log, ``DROPMALFORMED`` goes on behind it.
+        mode: ``FAILFAST`` stops at damage in the log, ``DROPMALFORMED`` continues behind it.
         on_malformed: Called with each error that ``DROPMALFORMED`` does not raise.
         progress: Called with the offset reached and the log's end, bytes.
 
     Returns:
-        What was done.
+        The result.
 
     Raises:
-        RmqIndexError: Files are there and neither ``resume`` nor ``replace`` is asked for; a
-            broker holds the store; the log is damaged; no name is left for a new file; another
-            writer changed the index while it was built aside, or keeps it for ten minutes.
-        ValueError: ``resume`` together with ``replace`` or ``start``; a geometry without place.
+        RmqIndexError: There are files, and neither ``resume`` nor ``replace`` is given; a broker
+            holds the store; the log is damaged; no name is left for a new file; another writer
+            changed the index while it was built aside, or holds its lock for ten minutes.
+        ValueError: ``resume`` together with ``replace`` or ``start``; a geometry without room for
+            entries.
         OSError: The disk is full or broken.
     """
     if resume and (replace or start is not None):
@@ -190,16 +191,16 @@ def rebuild_index(
 
 
 def _staging(target: Path, *, aside: bool) -> LocalStaging:
-    """Return where files are built aside, or begun that then grow where they are."""
+    """Return the staging in which files are built aside, or created before they grow in place."""
     if aside:
         return LocalStaging.create(target, Owner.current())
     return LocalStaging.at(target, f"rebuild-{uuid.uuid4().hex}")
 
 
 def _without_unfinished(target: Path) -> Snapshot:
-    """Remove a last file that a rebuild had no time to begin, and return what is there then.
+    """Remove a last file that an interrupted rebuild left empty; return the remaining files.
 
-    It has no size, or no header, and so not what it inherits from the file before it.
+    Such a file has no size or no header, so it lacks the inherited end of the file before it.
     """
     there = Snapshot.of(target)
     if there.files:
@@ -252,7 +253,7 @@ class _Messages:
             rows, _, hashes = expand_messages(*(batch[name] for name in self._key_columns))
             offsets = batch["phy_offset"].to_numpy()
             if skip and offsets[0] == self._begin.offset:
-                # A message that was indexed again, or with its members, has more than are its own.
+                # A message that was indexed again, or with its members, has more entries than keys.
                 there = min(skip, int(np.searchsorted(rows, 1)))
                 rows, hashes = rows[there:], hashes[there:]
             skip = 0
@@ -281,7 +282,7 @@ def _layout_of(there: Sequence[FileEntry]) -> Layout:
         try:
             return infer_layout(entry.path)
         except RmqIndexError:
-            continue  # without entries, or damaged; another file may tell
+            continue  # without entries, or damaged; another file may decide
     if there:
         raise RmqIndexError(
             f"{there[0].path}: no file tells the geometry: give maxHashSlotNum and maxIndexNum"
@@ -290,7 +291,7 @@ def _layout_of(there: Sequence[FileEntry]) -> Layout:
 
 
 def _resume_at(there: Sequence[FileEntry], layout: Layout) -> _Start | None:
-    """Find the last entry, and how many entries its message has at the end of the files."""
+    """Find the last entry, and count the entries of its message at the end of the files."""
     skip = 0
     offset: int | None = None
     for entry in reversed(there):

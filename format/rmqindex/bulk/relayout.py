@@ -1,4 +1,4 @@
-"""Changes of a whole index: another geometry, or fewer files; all of it or nothing.
+"""Changes a whole index, all or nothing: relayout to another geometry, and expiry.
 
 RocketMQ opens every file with the geometry of its configuration, so a broker whose
 ``maxHashSlotNum`` or ``maxIndexNum`` changes cannot read what it wrote before.
@@ -52,15 +52,15 @@ _COLUMNS = ("key_hash", "phy_offset", "store_timestamp")
 
 @dataclass(frozen=True, slots=True)
 class RelayoutResult:
-    """What a change of geometry did.
+    """The result of a change of geometry.
 
     Attributes:
         files: The new files, oldest first.
         replaced: The names of the old ones.
-        entry_count: How many entries there are.
+        entry_count: How many entries they have.
         exact_times: How many of them have the exact store time of their message.
-        index_msg_timestamp: What the store's checkpoint says now, epoch milliseconds; None where
-            the index is part of no store.
+        index_msg_timestamp: The value of the store's checkpoint now, epoch milliseconds; None where
+            the index does not belong to a store.
     """
 
     files: tuple[Path, ...]
@@ -80,31 +80,31 @@ def relayout_index(
     allow_live_store: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> RelayoutResult:
-    """Write an index anew with another geometry, in the place of the old one.
+    """Rewrite an index with another geometry.
 
-    The new files are complete before the first old one goes; a crash leaves the old index or the
-    new one.
-    An IndexFile keeps times in seconds: where entries come into another file than before, those
-    whose message is not in the CommitLog may be up to a second early.
+    The new files are complete before the first old one is removed; a crash leaves either the old
+    index or the new one.
+    An IndexFile stores times as whole seconds: an entry that moves to another file may be up to a
+    second early, unless its message is in the CommitLog.
     A store's checkpoint is raised, since files now end elsewhere: a broker that starts after a
-    crash deletes those that end later than it says.
+    crash deletes those that end after it.
 
     Args:
         path: A local index directory, or a store root that has ``index/``.
         layout: The new geometry.
-        old_layout: The geometry of the files that are there, or None to find it.
-        commit_log: As :func:`verify` takes it; where the exact times come from.
+        old_layout: The geometry of the present files; None to infer it.
+        commit_log: As :func:`verify` takes it; the source of the exact times.
         time_zone: The broker's time zone, in which new files are named; by default the system's.
         allow_live_store: Write even if a broker seems to hold the store.
-        progress: Called with the entries done and the entries in all.
+        progress: Called with the number of entries done and the total.
 
     Returns:
-        What was done.
+        The result.
 
     Raises:
         RmqIndexError: No local index directory, a damaged file, a broker holds the store, or
             another writer changed the index meanwhile.
-        ValueError: A geometry without place for entries.
+        ValueError: A geometry without room for entries.
         OSError: The disk is full or broken.
     """
     if not layout.capacity:
@@ -147,14 +147,14 @@ def _make_exact(
     times: NDArray[np.int64],
     log: CommitLog | None,
 ) -> int:
-    """Replace times in seconds by those of the messages; return how many are exact now."""
+    """Replace times in whole seconds by the messages' own; return how many are exact now."""
     is_exact = times == header.begin_timestamp
     if log is not None:
         wanted, rows = np.unique(offsets, return_inverse=True)
         found = log.read_at(wanted, ["store_timestamp"])
         record = found["state"].indices.to_numpy() == _RECORD
         stored = found["store_timestamp"].fill_null(0).to_numpy(zero_copy_only=False)[rows]
-        # A message of another time is not the one that was indexed.
+        # A message with another time is not the indexed one.
         agrees = record[rows] & (
             elapsed_seconds(stored, header.begin_timestamp)
             == elapsed_seconds(times, header.begin_timestamp)
@@ -173,7 +173,8 @@ def _make_exact(
 def expired_files(path: PathLike, offset: int) -> list[FileEntry]:
     """Return the files that the broker's next expiry deletes (``IndexService.deleteExpiredFile``).
 
-    From the oldest on, those that end before an offset, and never the last file.
+    These are the oldest files, up to the first that does not end before an offset, and never the
+    last file.
 
     Args:
         path: An index directory, or a store root that has ``index/``.

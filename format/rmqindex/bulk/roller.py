@@ -1,6 +1,6 @@
-"""Entries into one IndexFile after the other (``IndexService.getAndCreateLastIndexFile``).
+"""Writes entries into one IndexFile after the other (``IndexService.getAndCreateLastIndexFile``).
 
-A full file is followed by one that inherits its end.
+The file after a full one inherits its end.
 """
 
 from __future__ import annotations
@@ -40,18 +40,17 @@ class FileRoller:
         resumed: Path | None = None,
         commit: Commit | None = None,
     ) -> None:
-        """Begin with a new file, or go on with one that is there.
+        """Begin with a new file, or continue a present one.
 
         Args:
-            directory: Where the files are made.
+            directory: The directory of the files.
             layout: Their geometry.
             zone: The time zone of their names; None for the system's.
-            last_name: The name after which new ones must come; None for any.
-            resumed: A file to go on with.
-            commit: That of the directory, where readers are to find every file whole at any
-                moment: new ones get their size and header in its staging, and what comes to
-                visible entries is committed.
-                None where nobody looks at the directory yet.
+            last_name: The name that new names must come after; None for any.
+            resumed: The file to continue, if any.
+            commit: The directory's commit, so that readers find every file whole at any moment: new
+                files get their size and header in its staging, and new entries become visible by
+                commits. None where the directory has no readers yet.
         """
         self._directory = directory
         self._layout = layout
@@ -108,7 +107,7 @@ class FileRoller:
         return open_appender(path, self._layout)
 
     def flush(self) -> None:
-        """Make what was written visible, and wait until it is on the disk."""
+        """Make the written entries visible, and sync them to disk."""
         appender = self._appender
         if appender is None:
             return
@@ -138,15 +137,15 @@ class FileRoller:
 
 
 def replace_files(committer: Committer, old: Snapshot, roller: FileRoller) -> int | None:
-    """Put the files of a roller into the place of those that were there when it began.
+    """Replace the files that were present when a roller began by the roller's.
 
     Args:
-        committer: That of the staging in which the files are.
-        old: What is replaced.
-        roller: What has built the files, and is closed.
+        committer: The committer of the staging that holds the new files.
+        old: The files to replace.
+        roller: The roller of the new files, closed.
 
     Returns:
-        What the store's checkpoint says now, epoch milliseconds; None where it is left alone.
+        The value of the store's checkpoint now, epoch milliseconds; None where it is unchanged.
 
     Raises:
         RmqIndexError: Another writer changed the index meanwhile, or a broker holds the store.

@@ -1,4 +1,4 @@
-"""The rows of one task on their way into the staging: as sorted runs, or as whole files."""
+"""Stages the rows of one task, as sorted runs or as whole files."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class StagedRows:
     """What one task staged; picklable.
 
     Attributes:
-        runs: Rows to be merged.
-        files: Files that are complete.
+        runs: Runs still to merge.
+        files: Complete files.
     """
 
     runs: tuple[RunSlice, ...] = ()
@@ -30,16 +30,16 @@ class StagedRows:
 
 
 class RowStager:
-    """Stages the rows of one attempt of one task; to be used within :meth:`WriteJob.attempt`."""
+    """Stages the rows of one task attempt; for use within :meth:`WriteJob.attempt`."""
 
     def __init__(self, job: WriteJob, name: str, order: Order, limit: int) -> None:
         """Begin without rows.
 
         Args:
             job: The write.
-            name: What no other attempt of any task of the job is called.
-            order: What is kept of the rows and how they are ordered.
-            limit: How many rows a run has at most; they are held in memory until it is written.
+            name: A name unique among all task attempts of the job.
+            order: The columns to keep, and the order of the rows.
+            limit: The most rows of a run, which are held in memory until it is written.
         """
         self._job = job
         self._name = name
@@ -48,10 +48,10 @@ class RowStager:
         self._files: list[str] = []
 
     def add(self, rows: EntryRows) -> None:
-        """Append rows, but for those that are indexed already.
+        """Append rows, except those that are indexed already.
 
         Raises:
-            ValueError: Rows that are indexed already, where that is an error.
+            ValueError: Some rows are indexed already, and the options make that an error.
             OSError: A run cannot be written.
         """
         self._buffer.add(unindexed(self._job, rows))
@@ -67,7 +67,7 @@ class RowStager:
         return self._published(StagedRows(tuple(self._buffer.slices))).runs
 
     def stage_files(self) -> StagedRows:
-        """Publish the rows: as one run, or, where they are more than one holds, as files.
+        """Publish the rows as one run, or as files if they are too many for one.
 
         Raises:
             RmqIndexError: The storage failed, or the geometry leaves no room for an entry.
@@ -84,10 +84,10 @@ class RowStager:
             (self._job.staging.path / name).unlink(missing_ok=True)
 
     def _build(self, runs: tuple[RunSlice, ...]) -> StagedRows:
-        """Build files of all rows but those at the end of what is indexed.
+        """Build files of all rows but those at the end of the index.
 
-        Whether these are indexed already is for the commit to find out: several tasks may hold
-        some of them.
+        Only the commit can tell whether these are indexed already: several tasks may hold some of
+        them.
         """
         job = self._job
         rows = RunSet(job.staging.path, runs, self._order)

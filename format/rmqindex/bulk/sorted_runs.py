@@ -1,8 +1,8 @@
-"""Sorted runs: how rows wait on disk, and how files are cut out of many runs exactly.
+"""Sorted runs: rows spilled to disk, from which files are cut at exact row numbers.
 
-A run is one file of columns, one after the other, its rows in order.
-To split all rows of a job by number, nothing is merged: for a rank, the position of the cut in each
-run is found by binary search over the mapped runs, one column of the order after the other.
+A run is one file that holds columns one after the other, its rows in order.
+Splitting all rows of a job at a rank merges nothing: a binary search over the mapped runs, one
+column of the order after the other, finds the cut in each run.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ _DTYPES: dict[str, np.dtype[Any]] = {
     "file": np.dtype(np.int32),
 }
 _ENTRY_COLUMNS = ("phy_offset", "store_timestamp", "key_hash")
-# Rows merged at a time: they stay in the processor's cache, and bound the memory of a merge.
+# Rows merged at a time: few enough for the processor's cache, which also bounds a merge's memory.
 _MERGE_ROWS = 1 << 18
 _INT64_BITS = 63
 
 
 @dataclass(frozen=True, slots=True)
 class EntryRows:
-    """Entries to write, in the order in which their rows came.
+    """Entries to write, in the order of their rows' arrival.
 
     Attributes:
         key_hash: int32, 0 to 2**31 - 1.
         phy_offset: int64, bytes, at least 0.
         store_timestamp: int64, epoch milliseconds.
-        ordinal: int32: what orders entries of one offset; the key's place in its message, or the
+        ordinal: int32: the order of entries with one offset: the key's place in its message, or the
             entry's position in the file it was read from, else 0.
         file_path: The file each entry was read from, or None where that is not known.
     """
@@ -72,12 +72,12 @@ class EntryRows:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a run holds and how its rows are ordered.
+    """The columns of a run, and the order of its rows.
 
     Attributes:
         columns: The columns of a run, the wide ones first.
-        levels: The columns that order the rows, the most significant first; rows that agree in all
-            of them stay in the order of their arrival.
+        levels: The columns that order the rows, the most significant first; rows equal in all of
+            them stay in the order of their arrival.
     """
 
     columns: tuple[str, ...]
@@ -85,7 +85,7 @@ class Order:
 
 
 ARRIVAL = Order(_ENTRY_COLUMNS, ("phy_offset",))
-# Rows that agree in all of these are the same, so that the order does not depend on who read them.
+# Rows equal in all of these are identical, so the order does not depend on which task read them.
 CONTENT = Order(
     (*_ENTRY_COLUMNS, "ordinal"), ("phy_offset", "ordinal", "key_hash", "store_timestamp")
 )
@@ -104,8 +104,8 @@ class RunSlice:
         rows: How many rows the whole run has.
         start: The first row of the part, from 0.
         stop: The row after the last one.
-        files: What the run's column ``file`` counts, in order; empty without that column.
-        data: The whole run, where it is so short that it is no file.
+        files: The paths that the run's column ``file`` numbers; empty without that column.
+        data: The whole run, if it is too short to deserve a file.
     """
 
     name: str
@@ -132,11 +132,11 @@ class RunBuffer:
         """Begin without rows.
 
         Args:
-            directory: Where the runs go; it must be there.
-            prefix: How their file names begin; no other task attempt may use it.
-            order: What is kept of the rows and how they are ordered.
-            limit: How many rows a run has at most; they are held in memory until it is written.
-            inline: Where all rows together are no more than this, their run is no file.
+            directory: The directory of the runs, which must exist.
+            prefix: The prefix of their file names, unique among all task attempts.
+            order: The columns to keep, and the order of the rows.
+            limit: The most rows of a run, which are held in memory until it is written.
+            inline: The most rows, in all, whose run is not written to a file.
             prepare: Called before a run is written as a file.
         """
         self._inline = inline
@@ -151,7 +151,7 @@ class RunBuffer:
         self.slices: list[RunSlice] = []
 
     def add(self, rows: EntryRows) -> None:
-        """Append rows; writes a run whenever the limit is reached.
+        """Append rows; write a run whenever the limit is reached.
 
         Raises:
             OSError: The run cannot be written.
@@ -174,7 +174,7 @@ class RunBuffer:
                 self.finish()
 
     def finish(self) -> None:
-        """Write what is held as a run.
+        """Write the rows in memory as a run.
 
         Raises:
             OSError: The run cannot be written.
@@ -208,7 +208,7 @@ class RunBuffer:
         self._files = {}
 
     def remove(self) -> None:
-        """Remove the runs that were written, also one that was not finished."""
+        """Remove the written runs, and an unfinished one."""
         for number in range(len(self.slices) + 1):
             (self._directory / f"{self._prefix}-{number}").unlink(missing_ok=True)
 
@@ -226,7 +226,7 @@ class RunBuffer:
         self._filled = stop
 
     def _file_codes(self, paths: pa.Array, start: int, count: int) -> NDArray[np.int32]:
-        """Number the files of some rows among those of the run that is being collected."""
+        """Return the numbers of the rows' files among those of the current run."""
         encoded = paths.slice(start, count).dictionary_encode()
         codes = [
             self._files.setdefault(path, len(self._files))
@@ -238,15 +238,15 @@ class RunBuffer:
 
 
 class RunSet:
-    """The rows of many runs, seen as one ordered sequence."""
+    """The rows of many runs as one ordered sequence."""
 
     def __init__(self, directory: Path, slices: Sequence[RunSlice], order: Order) -> None:
         """Map the runs.
 
         Args:
             directory: The staging directory.
-            slices: The parts that count; rows that agree in every level are taken in this order.
-            order: How the runs are ordered.
+            slices: The parts of the runs; rows equal in every level come in this order.
+            order: The order of the runs.
 
         Raises:
             OSError: A run cannot be opened.
@@ -280,7 +280,7 @@ class RunSet:
         return part
 
     def cut(self, rank: int) -> NDArray[np.int64]:
-        """Return, for each run, where the first ``rank`` rows of the whole end.
+        """Return, for each run, the cut after the first ``rank`` rows of the whole.
 
         Args:
             rank: 0 to the number of rows.
@@ -293,14 +293,14 @@ class RunSet:
             if need == int((high - low).sum()):
                 return high
             low, high = self._narrow(level, low, high, need)
-        # Whatever is still open is equal: who came first goes first.
+        # The remaining rows are equal: earlier runs come first.
         need = rank - int((low - self._starts).sum())
         room = high - low
         cut: NDArray[np.int64] = low + np.clip(need - (np.cumsum(room) - room), 0, room)
         return cut
 
     def cut_at_offset(self, phy_offset: int, *, inclusive: bool) -> NDArray[np.int64]:
-        """Return, for each run, where the rows before an offset end, or those up to it."""
+        """Return, for each run, the cut after the rows before an offset, or up to it."""
         side: Side = "right" if inclusive else "left"
         counts = self._counts("phy_offset", self._starts, self._stops, phy_offset, side)
         cut: NDArray[np.int64] = self._starts + counts
@@ -315,12 +315,12 @@ class RunSet:
         return self._bounds("phy_offset", self._starts, self._stops)
 
     def row(self, rank: int) -> dict[str, int]:
-        """Return one row by its place, from 0."""
+        """Return the row of a rank, from 0."""
         (block,) = self.between(self.cut(rank), self.cut(rank + 1)).blocks()
         return {name: int(array[0]) for name, array in block.items()}
 
     def key_hashes(self) -> Iterator[NDArray[np.int32]]:
-        """Yield all key hashes, in no order and without merging anything."""
+        """Yield all key hashes, unordered, without a merge."""
         for run, columns in enumerate(self._runs):
             yield columns["key_hash"][self._starts[run] : self._stops[run]]
 
@@ -328,7 +328,7 @@ class RunSet:
         """Merge the rows and yield them in order, in bounded blocks of ``_ENTRY_COLUMNS``.
 
         Args:
-            rows: How many rows a block has at most.
+            rows: The most rows of a block.
         """
         total = len(self)
         start = self._starts
@@ -360,7 +360,7 @@ class RunSet:
     def _narrow(
         self, level: str, low: NDArray[np.int64], high: NDArray[np.int64], need: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Narrow bounds to the rows whose value is that of the ``need``-th row between them."""
+        """Narrow bounds to the rows with the value of the ``need``-th row between them."""
         least, greatest = self._bounds(level, low, high)
         while least < greatest:
             middle = (least + greatest) // 2
@@ -440,8 +440,8 @@ def _sorting_within(distinct: NDArray[np.bool_], values: NDArray[Any]) -> NDArra
     """Return the order that sorts values within groups of neighbours, or None if they are sorted.
 
     Args:
-        distinct: Whether each row but the first begins another group.
-        values: One value a row.
+        distinct: Whether each row but the first begins a new group.
+        values: One value per row.
     """
     if np.all(distinct | (values[1:] >= values[:-1])):
         return None

@@ -1,4 +1,4 @@
-"""Questions to a whole index: the broker's own search, exact lookups, and explanations."""
+"""Queries of a whole index: the broker's own search, exact lookups, and explanations."""
 
 from rmqindex.query.explain import (
     EXPLAIN_REASONS,

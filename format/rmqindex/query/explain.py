@@ -1,4 +1,4 @@
-"""Why a key has no hit: file by file, what its slot holds and what the broker makes of it.
+"""Explains why the broker does or does not find a key: file by file, what its slot holds.
 
 RocketMQ: ``IndexService.queryOffset``, ``IndexFile.selectPhyOffset``,
 ``DefaultMessageStore.queryMessage``.
@@ -49,12 +49,12 @@ __all__ = [
 
 #: What the reasons of :func:`rmqindex.explain_lookup` mean.
 EXPLAIN_REASONS: dict[str, str] = {
-    # Of a file that holds no entry of the key.
+    # For a file without an entry of the key.
     "no_entries": "The file has no entries.",
     "empty_slot": "The key's slot is empty.",
     "other_keys": "The key's slot has entries, all of other keys.",
     "damaged": "The file cannot be read, or the key's chain is broken.",
-    # Of an entry that the broker does not return.
+    # For an entry that the broker does not return.
     "outside_window": "The entry is not of the time asked for.",
     "file_skipped": "The file's header times do not meet the time asked for, so the broker does "
     "not open it.",
@@ -67,12 +67,12 @@ EXPLAIN_REASONS: dict[str, str] = {
     "time asked for.",
     "read_early": "The broker knows the entry's time in whole seconds, up to one too early, and so "
     "not in the time asked for.",
-    # Of an entry that the broker returns, and whose message is not the key's.
+    # For an entry that the broker returns, but whose message does not have the key.
     "collision": "The message has another topic or other keys of the same hash; the client drops "
     "it.",
     "expired": "The message is not in the CommitLog any more.",
     "dangling": "No message starts at the offset, or its log file is not there.",
-    # Of the rest.
+    # For the rest.
     "hit": "The entry answers the query.",
 }
 
@@ -91,7 +91,7 @@ _TRUTHS = {
     "unverified": "expired",
 }
 _GROUP_PREFIXES = ("%RETRY%", "%DLQ%")
-# Entries of a slot that are looked at to say whose they are.
+# The most entries of a slot whose messages are read to name their keys.
 _MAX_CHAIN = 10_000
 
 
@@ -105,7 +105,7 @@ class HitExplanation:
         store_timestamp: Store time, epoch milliseconds; the message's own where a CommitLog has it,
             else cut to whole seconds after the file's first entry.
         reason: A name of ``EXPLAIN_REASONS``.
-        message: Topic and keys of the message there, where the reason is ``collision``.
+        message: The topic and keys of its message, where the reason is ``collision``.
     """
 
     position: int
@@ -117,16 +117,16 @@ class HitExplanation:
 
 @dataclass(frozen=True, slots=True)
 class FileExplanation:
-    """What a file says of a key.
+    """What one file holds for a key.
 
     Attributes:
         path: The file.
         name: Its name.
-        reason: ``hit`` if an entry answers; else the reason of the newest entry of the key, or why
-            there is none.
+        reason: ``hit`` if an entry is a hit; else the reason of the newest entry of the key, or why
+            there is no entry.
         detail: A sentence with the numbers.
         slot: The key's slot; None where the file has no entries.
-        chain_length: How many entries that slot has; at most 10,000 are counted.
+        chain_length: The number of entries of that slot, counted up to 10,000.
         hits: The entries with the key's hash, newest first.
     """
 
@@ -141,11 +141,11 @@ class FileExplanation:
 
 @dataclass(frozen=True, slots=True)
 class OtherTopic:
-    """Entries of the same key under a topic in which the broker keeps messages of others.
+    """Entries of the same key under a topic in which the broker keeps messages of other topics.
 
     Attributes:
         topic: A retry, dead letter, schedule, timer or transaction topic.
-        phy_offsets: Where its messages start in the CommitLog, bytes; newest first.
+        phy_offsets: The CommitLog offsets of its messages, bytes; newest first.
         is_verified: Whether the messages were read and have the key.
     """
 
@@ -159,15 +159,15 @@ class LookupExplanation:
     """Why a key has the hits it has.
 
     Attributes:
-        topic: The topic asked for.
-        key: The key asked for.
+        topic: The topic queried.
+        key: The key queried.
         key_hash: The hash of ``topic#key``.
-        begin: The earliest store time asked for, epoch milliseconds.
-        end: The latest store time asked for, epoch milliseconds.
-        files: One explanation a file, newest first, as the broker goes.
-        other_topics: Where else the key is.
-        has_group_topics: Whether retry and dead letter topics were looked at. They were not where
-            the ConsumeQueues are in RocksDB, since only folders of ConsumeQueues name them.
+        begin: The earliest store time queried, epoch milliseconds.
+        end: The latest store time queried, epoch milliseconds.
+        files: One explanation per file, newest first, the broker's order.
+        other_topics: The other topics under which the key has entries.
+        has_group_topics: Whether retry and dead letter topics were searched: not where the
+            ConsumeQueues are in RocksDB, since only folders of ConsumeQueues name them.
     """
 
     topic: str
@@ -196,7 +196,7 @@ def explain_lookup(
     *,
     max_msgs_num_batch: int = DEFAULT_MAX_MSGS_NUM_BATCH,
 ) -> LookupExplanation:
-    """Say, file by file, why the broker does or does not find a key.
+    """Explain, file by file, why the broker does or does not find a key.
 
     Args:
         path: An IndexFile, an index directory, or a store root that has ``index/``.
@@ -204,9 +204,9 @@ def explain_lookup(
         key: The unique key or one of the keys of the message.
         begin: The earliest store time, epoch milliseconds, inclusive; None for 0.
         end: The latest store time, epoch milliseconds, inclusive; None for all times.
-        commit_log: As :func:`verify` takes it; without it, collisions and expired messages are
-            not told from hits.
-        layout: The geometry of every file, or None to find it.
+        commit_log: As :func:`verify` takes it; without it, collisions and expired messages count as
+            hits.
+        layout: The geometry of every file; None to infer it.
         max_msgs_num_batch: The broker's ``maxMsgsNumBatch``: no query returns more.
 
     Returns:
@@ -267,7 +267,7 @@ class _Broker:
         self._stopped_by: str | None = None
 
     def search(self, file: IndexFile) -> tuple[Counter[int], str]:
-        """Search a file; return the offsets it gives, and why it does not give the others."""
+        """Search a file; return the offsets found, and the reason why others are missing."""
         begin, end = self.window.begin, self.window.end
         if self._stopped_by is not None:
             return Counter(), self._stopped_by
@@ -284,7 +284,7 @@ class _Broker:
         return Counter(offsets), reason
 
     def leave(self, header: IndexHeader, found: int = 0) -> None:
-        """Go on behind a file that gave so many offsets, if the broker does."""
+        """Note how many offsets a file gave, and whether the broker searches the next one."""
         if self._stopped_by is not None:
             return
         self._returned += found
@@ -341,7 +341,7 @@ def _explain_hits(
     judge: Judge,
     file: IndexFile,
 ) -> list[HitExplanation]:
-    """Say of each entry with the hash whether the broker returns it, and what it is."""
+    """Explain, for each entry with the hash, whether the broker returns it, and why."""
     rows = found.select(["position", "phy_offset", "store_timestamp", "time_diff"]).to_pylist()
     hits = []
     verdicts = judge.verdicts([row["phy_offset"] for row in rows])
@@ -377,7 +377,7 @@ def _chain_hashes(path: PathLike, layout: Layout, slot: int, count: int) -> list
         position = int(source.slots(layout, np.array([slot]))[0])
         while INVALID_INDEX < position <= layout.capacity and len(hashes) < _MAX_CHAIN:
             entry = source.entry_range(layout, position, position + 1)
-            if position <= count:  # others were put since
+            if position <= count:  # entries were added since
                 hashes.append(int(entry["key_hash"][0]))
             previous = int(entry["prev_position"][0])
             position = previous if previous < position else INVALID_INDEX
@@ -404,7 +404,7 @@ def _other_topics(
         except FileChangedError:
             raise
         except RmqIndexError:
-            continue  # its own explanation says so
+            continue  # its own explanation reports it
         for query, offset in zip(
             found["query"].to_pylist(), found["phy_offset"].to_pylist(), strict=True
         ):
@@ -427,7 +427,7 @@ def _other_topics(
 
 
 def _group_topics(path: PathLike) -> list[str] | None:
-    """Return the retry and dead letter topics of a store, by its queues' folders.
+    """Return the retry and dead letter topics of a store, named by its queues' folders.
 
     None where the queues are in RocksDB, so that no folder names a topic.
     """

@@ -46,9 +46,9 @@ class QueryOffsetResult:
     """What the broker finds for one key (RocketMQ: ``QueryOffsetResult``).
 
     Attributes:
-        phy_offsets: Where the messages start in the CommitLog, bytes; newest file first, in a file
-            newest entry first.
-            Candidates: other keys of the same hash are among them.
+        phy_offsets: The CommitLog offsets of the messages, bytes; newest file first, and newest
+            entry first within a file. They are candidates: messages with another key of the same
+            hash are included.
         index_last_update_timestamp: ``end_timestamp`` of the last file, epoch milliseconds.
         index_last_update_phy_offset: ``end_phy_offset`` of the last file, bytes.
     """
@@ -65,11 +65,11 @@ class IndexDirectory:
     a rolled file's first entry read late.
     For all entries of a key, use :meth:`IndexFile.lookup`.
 
-    Read-only unless asked for: loading, also after a crash, and expiring change what this object
-    sees, and nothing on disk.
+    By default it is read-only: loading, also after a crash, and expiry change the view of this
+    object, but nothing on disk.
     With ``writable=True`` they do on disk what the broker does.
-    Then one process at a time may have the directory open, and what was indexed is on disk after
-    :meth:`flush` or :meth:`close`; an exception in the ``with`` block closes without a flush.
+    Then only one process at a time may have the directory open, and indexed messages are on disk
+    after :meth:`flush` or :meth:`close`; an exception in the ``with`` block closes without a flush.
 
     Example:
         >>> from rmqindex import IndexDirectory, sample_store
@@ -95,9 +95,10 @@ class IndexDirectory:
         Args:
             path: An index directory, or a store root with ``index/`` in it.
                 Local, or, to read, a URI that ``pyarrow.fs`` knows.
-                With ``writable`` it may have to be made; a directory without ``index/`` counts as a
+                With ``writable`` it is made where it is absent; a directory without ``index/``
+                counts as a
                 store root if it has ``commitlog/`` or ``checkpoint``.
-            layout: The geometry of every file, which the broker has from its configuration.
+            layout: The geometry of every file, which the broker takes from its configuration.
                 By default it is inferred from the fullest file; a new directory gets the broker's
                 default.
             writable: Do on disk what the broker does.
@@ -112,7 +113,7 @@ class IndexDirectory:
 
         Raises:
             RmqIndexError: No such directory, the geometry cannot be inferred, a broker holds a
-                store that is to be written, or a file that is no IndexFile.
+                store opened for writing, or a file is not an IndexFile.
             ValueError: An unknown time zone, or a number out of range.
         """
         if max_msgs_num_batch < 0:
@@ -142,7 +143,7 @@ class IndexDirectory:
             for each in paths:
                 self._load(each, last_exit_ok=last_exit_ok)
 
-        # Loading to write changes what is listed, and nobody else may write meanwhile.
+        # Loading for writing changes the listed files, and nobody else may write meanwhile.
         listed = partial(index_entries, self._path)
         load(listed()) if writable else read_listed(self._path, listed, load)
 
@@ -161,8 +162,8 @@ class IndexDirectory:
             Path(path).unlink()
 
     def _open(self, path: PathLike) -> IndexFile:
-        # The broker takes whatever it finds, so malformed bytes are no reason to stop.
-        # Without a layout no file has entries, and any will do to read the headers.
+        # The broker reads whatever it finds, so malformed bytes are not an error here.
+        # Without a layout, no file has entries, and any layout will do to read the headers.
         return IndexFile(path, self._layout or Layout(), mode="DROPMALFORMED", zero_extend=True)
 
     @property
@@ -179,8 +180,8 @@ class IndexDirectory:
     def load_result(self) -> bool:
         """What ``IndexService.load`` returns.
 
-        False when it met a file that cannot be opened, or a directory with a numeric name, and
-        loaded nothing after it.
+        False if it met a file that cannot be opened, or a directory with a numeric name; it then
+        loaded no file after it.
         """
         return self._load_result
 
@@ -188,7 +189,7 @@ class IndexDirectory:
     def files(self) -> tuple[IndexFile, ...]:
         """The loaded files in their order, oldest first; they read in mode ``DROPMALFORMED``.
 
-        Files stay as they were when they were handed out; ask again after :meth:`build_index`.
+        The files do not change; read this again after :meth:`build_index`.
         Closing the directory closes them.
         """
         self._publish()
@@ -205,11 +206,12 @@ class IndexDirectory:
 
     @property
     def index_msg_timestamp(self) -> int:
-        """What the broker's checkpoint says, ``end_timestamp`` of the last full file flushed.
+        """The ``indexMsgTimestamp`` of the broker's checkpoint: ``end_timestamp`` of its last full
+        file.
 
         Epoch milliseconds.
         It advances when a full file is followed by a new one, not before.
-        With ``writable``, the store's ``checkpoint`` follows, if the store has one.
+        With ``writable``, it is also written to the store's ``checkpoint``, if there is one.
         """
         return self._index_msg_timestamp
 
@@ -227,11 +229,11 @@ class IndexDirectory:
         Args:
             topic: The topic.
             key: The unique key or one of the keys of the message.
-            max_num: How many offsets to return at most; ``max_msgs_num_batch`` bounds it.
+            max_num: The most offsets to return; ``max_msgs_num_batch`` bounds it.
             begin: The earliest store time, epoch milliseconds, inclusive.
             end: The latest store time, epoch milliseconds, inclusive.
-            index_type: ``T`` to find the tags ``key``, which brokers from 5.4.0 on index; anything
-                else is a key, as it is to them.
+            index_type: ``T`` to find the tags ``key``, which brokers from 5.4.0 on index; with any
+                other value, ``key`` is a key, as in the broker.
 
         Returns:
             The candidates.
@@ -271,8 +273,8 @@ class IndexDirectory:
     ) -> None:
         """Index one message (``IndexService.buildIndex``).
 
-        A message whose offset is smaller than that of the last indexed one is skipped; that very
-        offset is indexed again.
+        A message whose offset is smaller than that of the last indexed one is skipped; one of the
+        same offset is indexed again.
         A full last file is followed by a new one even if this message is then not indexed.
 
         Args:
@@ -280,13 +282,13 @@ class IndexDirectory:
             uniq_key: Its property ``UNIQ_KEY``; an empty one is indexed, ``None`` is not.
             keys: Its property ``KEYS``, split at single spaces, or the parts themselves.
             sys_flag: Its ``SYSFLAG``; rollbacks are skipped.
-            phy_offset: Where it starts in the CommitLog, bytes, int64.
+            phy_offset: Its CommitLog offset, bytes, int64.
             store_timestamp: Its store time, epoch milliseconds, int64.
-            tags: Its property ``TAGS``, to index it as brokers from 5.4.0 on do.
+            tags: Its property ``TAGS``, to index tags as brokers from 5.4.0 on do.
 
         Raises:
             ValueError: The directory is read-only or closed, a number beyond 64 bits, a part of
-                ``keys`` with a space, or a geometry without place for entries.
+                ``keys`` with a space, or a geometry without room for entries.
             RmqIndexError: A new file cannot be named after the last one.
             OSError: The disk is full or broken.
         """
@@ -306,7 +308,7 @@ class IndexDirectory:
     def delete_expired(self, offset: int) -> None:
         """Drop the oldest files that end before an offset (``IndexService.deleteExpiredFile``).
 
-        It stops at the first file that does not, and never drops the last file.
+        It stops at the first file that does not, and always keeps the last one.
 
         Args:
             offset: Where the CommitLog begins, bytes.
@@ -324,7 +326,7 @@ class IndexDirectory:
             del self._files[0]
 
     def flush(self) -> None:
-        """Bring everything indexed so far to the disk; read-only there is nothing to do.
+        """Sync everything indexed so far to disk; does nothing when read-only.
 
         Raises:
             ValueError: The directory is closed.
@@ -391,7 +393,7 @@ class IndexDirectory:
             raise ValueError(f"{self._path}: opened read-only: pass writable=True to index")
 
     def _last_appender(self) -> EntryAppender:
-        """Return the last file, a new one if it is full (``getAndCreateLastIndexFile``)."""
+        """Return the last file, or a new one if that is full (``getAndCreateLastIndexFile``)."""
         if self._appender is not None and self._appender.free:
             return self._appender
         layout = self._layout
@@ -416,7 +418,7 @@ class IndexDirectory:
         return self._appender
 
     def _retire_last(self, header: IndexHeader) -> None:
-        """Bring the full last file to the disk, and say so in the checkpoint."""
+        """Sync the full last file to disk, and raise the checkpoint."""
         if self._appender is not None:
             self._appender.flush()
             self._appender.close()
@@ -435,7 +437,7 @@ class IndexDirectory:
         return StoreCheckpoint.load(self._checkpoint_path)
 
     def _publish(self) -> None:
-        """Let the last file be read with everything that was put."""
+        """Make everything put so far readable in the last file."""
         if not self._is_published and self._appender is not None:
             self._appender.flush(durable=False)
             self._files[-1] = self._open(Path(self._files[-1].path))
@@ -443,7 +445,7 @@ class IndexDirectory:
 
 
 def _index_directory(path: PathLike, *, writable: bool) -> Path | str:
-    """Return the index directory that a path means; with ``writable`` it may not be there yet."""
+    """Return the index directory that a path means; with ``writable`` it may be absent."""
     if writable:
         if is_remote(path):
             raise ValueError(f"{path}: only a local index directory can be written")
@@ -460,13 +462,13 @@ def _index_directory(path: PathLike, *, writable: bool) -> Path | str:
 
 
 def _finish_writes(directory: Path) -> None:
-    """Undo a write that died while it committed, as the next write would."""
+    """Undo a dead commit, as the next write would."""
     if staging_root(directory).exists():
         LocalStaging.create(directory, Owner.current()).discard()
 
 
 def _loadable(entries: Sequence[FileEntry], *, writable: bool) -> tuple[list[str], bool]:
-    """Return the files in the order in which the broker loads them, and whether it gets through."""
+    """Return the files in the broker's order of loading, and whether it loads them all."""
     needed = os.R_OK | os.W_OK if writable else os.R_OK
     paths: list[str] = []
     for entry in entries:
@@ -490,7 +492,7 @@ def _infer_layout(paths: list[str], *, writable: bool) -> Layout | None:
 
 
 def _write_loaded_count(file: IndexFile) -> None:
-    """Write the ``index_count`` to which loading lifts that of a file without entries."""
+    """Write the ``index_count`` 1 that loading gives to a file without entries."""
     if file.header.index_count < FIRST_POSITION:
         header = replace(file.header, index_count=FIRST_POSITION)
         with open(file.path, "r+b", buffering=0, opener=open_regular) as raw:

@@ -1,4 +1,4 @@
-"""The keys of messages, and which of them have the hashes of entries."""
+"""Matches entries with the keys of their messages by hash."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ KEY_COLUMNS = ("topic", "all_uniq_keys", "all_keys")
 
 @dataclass(frozen=True, slots=True)
 class KeyMatches:
-    """Which keys of their messages have the hashes of entries.
+    """The keys with the hash of each entry, among those of its message.
 
     Attributes:
-        first: Where in the order of the keys those of each entry begin.
+        first: The place, in the order of the keys, of each entry's first matching key.
         count: How many there are.
-        place: The first of them; anything where there is none.
-        several: Whether they differ.
+        place: The first of them; undefined where ``count`` is 0.
+        several: Whether their texts differ.
     """
 
     first: NDArray[np.int64]
@@ -44,12 +44,12 @@ class KeySet:
     """The keys of messages, ordered by message and hash.
 
     Attributes:
-        texts: The keys without their topics: those that every broker indexes, then ``T#`` and the
-            tags, which some do, then those of members.
-        rows: The message of each.
-        hashes: The hash of each with its topic.
+        texts: The keys without their topics: first those that every broker indexes, then ``T#``
+            with the tags, which some brokers index, then the keys of members.
+        rows: The row of each key's message.
+        hashes: The hash of each key with its topic.
         indexed: How many of them every broker indexes.
-        tagged: How many of them brokers index that index tags.
+        tagged: How many of them a broker that indexes tags indexes.
         order: The places of the keys, by message, hash and place in the message.
         sorted: The message and the hash of each, in this order, as one number.
     """
@@ -69,12 +69,13 @@ class KeySet:
         tags: pa.Array | None = None,
         members: tuple[NDArray[np.int64], list[str]] | None = None,
     ) -> KeySet:
-        """Take the keys of messages.
+        """Collect the keys of messages.
 
         Args:
             messages: At least ``KEY_COLUMNS``.
             tags: Their tags; None to leave them out.
-            members: The row of each key of a batch's members, and these keys; None for none.
+            members: The row of each key of a batch's members, and these keys; None to leave them
+                out.
         """
         rows, texts = indexed_keys(messages.column("all_uniq_keys"), messages.column("all_keys"))
         indexed = len(texts)
@@ -93,11 +94,11 @@ class KeySet:
         return cls(texts, rows, hashes, indexed, tagged, order, both[order])
 
     def match(self, message: NDArray[np.int64], hashes: NDArray[np.int32]) -> KeyMatches:
-        """Find the keys of entries.
+        """Find the keys of each entry's message that have its hash.
 
         Args:
-            message: The row of each entry's message; negative for none.
-            hashes: Each entry's hash.
+            message: The row of each entry's message; negative without one.
+            hashes: The hash of each entry.
         """
         both = np.where(message < 0, np.int64(-1), _joined(message, hashes))
         first = np.searchsorted(self.sorted, both, side="left")
@@ -116,7 +117,7 @@ class KeySet:
         return self.order[first : first + matches.count[entry]]
 
     def shares(self, group: NDArray[np.int64]) -> Shares:
-        """Return how many entries the message of a group of keys has of them."""
+        """Return how many entries a message has for a group of its keys."""
         mine = self.rows == self.rows[group[0]]
         own = np.arange(len(mine)) < self.tagged
         of_members = self.hashes[mine & ~own]
@@ -129,7 +130,7 @@ class KeySet:
         )
 
     def _differ(self, first: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return where not all keys in a stretch of the order have one text."""
+        """Return whether the keys in each range of the order differ in their text."""
         codes = self.texts.dictionary_encode().indices.to_numpy(zero_copy_only=False)[self.order]
         changes = np.append(0, np.cumsum(codes[1:] != codes[:-1]))
         differ: NDArray[np.bool_] = changes[first + count - 1] > changes[first]

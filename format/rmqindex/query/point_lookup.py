@@ -1,9 +1,8 @@
-"""One key in one file and one message of a log, step by step (spec: lookup).
+"""Looks up one key hash in one IndexFile, and reads one message, without arrays (spec: lookup).
 
 For a single key, the calls of NumPy and Arrow cost many times the work itself.
-Here only what is sound and plain is answered, which nearly everything is; to anything else the
-answer is None, and the caller asks what knows every case: ``IndexFile.lookup`` and
-``CommitLog.read_at``.
+This module answers the sound and simple cases, which are nearly all; in any other it returns None,
+and the caller uses ``IndexFile.lookup`` and ``CommitLog.read_at``, which handle all cases.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ _SLOT = struct.Struct(">i")
 _ENTRY = struct.Struct(">iqii")
 _INT32 = struct.Struct(">i")
 _UNIQ_KEY, _KEYS = PROPERTY_UNIQ_KEY.decode(), PROPERTY_KEYS.decode()
-# Longer chains are faster to walk for many keys at once, or not at all.
+# Longer chains are faster to walk for many keys at once, or to replace by a scan.
 _MAX_STEPS = 256
 
 
@@ -79,7 +78,7 @@ class PointEntry(NamedTuple):
 
 
 class PointFile:
-    """An IndexFile that is asked for one key hash at a time.
+    """An IndexFile for lookups of one key hash at a time.
 
     Attributes:
         header: The header when it was opened.
@@ -100,13 +99,13 @@ class PointFile:
         self._entries = layout.entry_offset(0)
         self.header = IndexHeader.from_bytes(self._source.read(0, HEADER_SIZE))
         self._fingerprint: Fingerprint | None = None
-        # What no append changes: the views of a mapped file show what is there now.
+        # The fields that no append changes: the views of a mapped file show its present bytes.
         self._final: list[tuple[bytes | memoryview, bytes]] = []
 
     def matches(self, fingerprint: Fingerprint) -> bool:
         """Return whether this is the file of a fingerprint, with at least as many entries.
 
-        If it is, later lookups refuse a local file that is changed while it is open.
+        If it is, later lookups raise once a local file is changed while it is open.
 
         Raises:
             RmqIndexError: The storage failed.
@@ -127,10 +126,10 @@ class PointFile:
         return True
 
     def ensure_same(self) -> None:
-        """Refuse what was found if the file was changed since it matched its fingerprint.
+        """Raise if the file was changed since it matched its fingerprint.
 
         Raises:
-            FileChangedError: It was cut, replaced or rewritten.
+            FileChangedError: It was truncated, replaced or rewritten.
             RmqIndexError: The storage failed.
         """
         known = self._fingerprint
@@ -151,11 +150,11 @@ class PointFile:
             file that a broker is writing.
 
         Raises:
-            CorruptIndexError: The file ends before what the slot points to.
-            FileChangedError: A local file is not as it was when it matched its fingerprint.
+            CorruptIndexError: The file ends before an entry of the chain.
+            FileChangedError: A local file was changed since it matched its fingerprint.
             RmqIndexError: The storage failed.
         """
-        # Before, since to read a mapping behind the end of its file ends the process.
+        # Check first: reading a mapping behind the end of its file kills the process.
         if self._final and not self._source.is_current():
             raise self._changed()
         found = self._found(key_hash, limit)
@@ -197,13 +196,13 @@ class PointFile:
         return FileChangedError(self._source.path, "replaced or rewritten")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._final.clear()
         self._source.close()
 
 
 class PointMessage(NamedTuple):
-    """What tells whether an entry is a key's.
+    """The fields of a message that decide whether an entry is a key's.
 
     Attributes:
         topic: The topic.
@@ -217,7 +216,7 @@ class PointMessage(NamedTuple):
 
 
 class PointLog:
-    """A CommitLog that is asked for one message at a time."""
+    """A CommitLog for reading one message at a time."""
 
     def __init__(self, path: str | Sequence[LogFile]) -> None:
         """Find the files; each is opened when it is needed.
@@ -233,15 +232,15 @@ class PointLog:
         self._sources: dict[int, ByteSource] = {}
 
     def is_expired(self, phy_offset: int) -> bool:
-        """Tell whether an offset of the log, bytes, lies before its first file."""
+        """Return whether an offset of the log, bytes, lies before its first file."""
         return bool(self._starts) and 0 <= phy_offset < self._starts[0]
 
     def message(self, phy_offset: int) -> PointMessage | None:
         """Return the message at an offset of the log, bytes.
 
         Returns:
-            The message; None where no sound record starts there, or one that has further keys: a
-            batch.
+            The message; None where no sound record starts there, or where it is a batch, which has
+            further keys.
 
         Raises:
             FileChangedError: A file is not the one that was found.
