@@ -1,4 +1,4 @@
-"""Whether an index is sound: rules, and what was found against them."""
+"""The audit of an index: its rules, and the findings of violations."""
 
 from rmqindex.audit.plan import AuditUnit, StoreUnit, plan_audit, run_audit, verify
 from rmqindex.audit.rules import AUDIT_RULES, FINDING_SCHEMA, AuditRule

@@ -1,4 +1,4 @@
-"""A file under audit: its bytes as far as they go, and where its fields stand."""
+"""A file under audit, readable even if it is short, and the byte of each of its fields."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ __all__ = [
     "whole_entries",
 ]
 
-# Entries that are looked at together.
+# Entries that are checked together.
 BLOCK = 4 * LINK_BATCH
 _SLOT_BLOCK = 1 << 18
 _fields = ENTRY_DTYPE.fields
@@ -64,7 +64,7 @@ def elapsed_seconds(store_timestamps: NDArray[np.int64] | int, begin: int) -> ND
 
     Args:
         store_timestamps: Epoch milliseconds.
-        begin: What they are counted from, epoch milliseconds.
+        begin: The time from which seconds are counted, epoch milliseconds.
     """
     times = np.asarray(store_timestamps, np.int64)
     if begin <= 0:
@@ -80,14 +80,14 @@ def whole_entries(size: int, layout: Layout) -> int:
 
 @dataclass(frozen=True, slots=True)
 class AuditedFile:
-    """A file that can be read as far as its bytes go; the caller closes the source.
+    """A file under audit; the caller closes its source.
 
     Attributes:
-        path: Where it is, as findings name it.
-        source: Its bytes, zeros where it is short.
+        path: Its path, as findings name it.
+        source: Its bytes, with zeros behind the end of a short file.
         header: Its header.
         layout: Its geometry.
-        count: How many entries are there: counted by the header and inside the file.
+        count: How many entries it has: counted by the header, and inside the file.
     """
 
     path: str
@@ -119,7 +119,7 @@ def open_planned(path: str, mark: FileMark | None) -> IndexSource:
     """Open a file of a planned audit.
 
     Raises:
-        FileChangedError: It is gone, or not the marked one.
+        FileChangedError: It is gone, or is another file.
         RmqIndexError: It cannot be read.
     """
     try:
@@ -135,19 +135,19 @@ def open_planned(path: str, mark: FileMark | None) -> IndexSource:
 def open_audited(
     path: str, layout: Layout | None, findings: Findings, mark: FileMark | None = None
 ) -> AuditedFile | None:
-    """Open a file, or say why it cannot be looked at.
+    """Open a file, or add findings that say why it cannot be audited.
 
     Args:
         path: The file.
-        layout: Its geometry, or None to find it.
-        findings: Takes what is wrong.
-        mark: What it is recognised by; None where nothing is known.
+        layout: Its geometry; None to infer it.
+        findings: Collects the findings.
+        mark: Its mark; None to check nothing.
 
     Returns:
-        The file, or None where nothing more can be said of it.
+        The file, or None where it cannot be audited further.
 
     Raises:
-        FileChangedError: It is not the marked one.
+        FileChangedError: It is not the marked file.
     """
     try:
         source = open_planned(path, mark)

@@ -1,9 +1,9 @@
 """The audit of a file's entries, chains and slots (spec: put, violations).
 
-The entries' hashes decide everything else: linking them anew, in their order, gives what every
-link and every slot must hold.
-So one pass over the entries and one over the slots tell each wrong byte, with memory for the slots
-and two bytes an entry.
+The entries' hashes decide everything else: relinking the entries in order yields the right value of
+every link and every slot.
+So one pass over the entries and one over the slots find each wrong byte, with memory for the slots
+and two bytes per entry.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["audit_chains", "audit_slots"]
 
-# A circle longer than this is only called a link that does not lead to an older entry.
+# A longer cycle is only reported as a link that does not lead to an older entry.
 _CYCLE_STEPS = 4096
 
 
@@ -36,21 +36,21 @@ def audit_chains(file: AuditedFile, findings: Findings) -> NDArray[np.int32]:
 
     Args:
         file: The file.
-        findings: Takes what is wrong.
+        findings: Collects the findings.
 
     Returns:
-        What each slot must hold, int32.
+        The right value of each slot, int32.
     """
     return _Chains(file, findings).audit()[:-1]
 
 
 class _Chains:
-    """One pass over the entries, which links them anew."""
+    """One pass over the entries, which relinks them."""
 
     def __init__(self, file: AuditedFile, findings: Findings) -> None:
         self._file = file
         self._findings = findings
-        # The slots as they must be; one more takes the entries that belong to none.
+        # The right values of the slots; an extra one collects the entries that belong to no slot.
         self._nowhere = file.layout.hash_slot_num
         self._slots = np.zeros(self._nowhere + 1, np.int32)
         self._led_to = np.zeros(file.count + 1, np.bool_)
@@ -59,7 +59,7 @@ class _Chains:
         self._backward_at = 0
 
     def audit(self) -> NDArray[np.int32]:
-        """Check every entry; return what each slot must hold, and one value more."""
+        """Check every entry; return the right value of each slot, and of the extra one."""
         file = self._file
         latest = -1
         highest = -1
@@ -87,7 +87,7 @@ class _Chains:
         expected: NDArray[Any] | str,
         got: NDArray[Any],
     ) -> None:
-        """Add a finding for each of some entries."""
+        """Add a finding for each of the entries."""
         layout = self._file.layout
 
         def places() -> Iterator[tuple[int, str, int]]:
@@ -160,7 +160,7 @@ class _Chains:
                 self._add(rule, "prev_position", positions[chosen], expected[chosen], prev[chosen])
 
     def _is_cycle(self, position: int, target: int) -> bool:
-        """Tell whether a link to a newer entry comes back, by walking on from there."""
+        """Return whether following a link to a newer entry leads back."""
         file = self._file
         if self._findings.room(file.path, "chain_cycle") == 0:
             return False
@@ -179,7 +179,7 @@ class _Chains:
         if negative.any():
             self._add("time_diff_range", "time_diff", positions[negative], "0 to 2147483647",
                       seconds[negative])  # fmt: skip
-        later = positions > FIRST_POSITION  # the first one is counted from something else
+        later = positions > FIRST_POSITION  # the first one's are counted from another time
         if self._file.header.begin_timestamp <= 0:
             wrong = later & (seconds > 0)
             if wrong.any():
@@ -215,7 +215,7 @@ class _Chains:
         return int(offsets[-1])
 
     def _check_reached(self) -> None:
-        """Report the entries to which neither a slot nor a newer entry leads."""
+        """Report the entries that neither a slot nor a newer entry points to."""
         file = self._file
         newest = self._slots[:-1]
         for first, heads in file.slot_blocks():
@@ -242,7 +242,7 @@ class _Chains:
 
 
 def audit_slots(file: AuditedFile, expected: NDArray[np.int32], findings: Findings) -> None:
-    """Compare every slot with what it must hold."""
+    """Compare every slot with its right value."""
     layout = file.layout
     for first, heads in file.slot_blocks():
         wanted = expected[first : first + len(heads)]

@@ -32,13 +32,13 @@ _NAME = re.compile(r"[0-9]{17}")
 def audit_file(
     file: AuditedFile, name: str, previous: IndexHeader | None, findings: Findings
 ) -> None:
-    """Look at every byte of a file that a reader uses.
+    """Check every byte of a file that a reader uses.
 
     Args:
         file: The file.
         name: Its name.
-        previous: The header of the file before it, where it is known.
-        findings: Takes what is wrong.
+        previous: The header of the file before it, where known.
+        findings: Collects the findings.
     """
     if not _NAME.fullmatch(name):
         findings.add(file.path, "file_name", None, "17 digits, yyyyMMddHHmmssSSS", name)
@@ -63,7 +63,7 @@ def audit_file(
 
 
 def _audit_slot_count(file: AuditedFile, used: int, findings: Findings) -> None:
-    """Accept both conventions: slots in use, and before RocketMQ 4.7.1 one a put."""
+    """Check the count of slots: those in use or, before RocketMQ 4.7.1, one per put."""
     got = file.header.hash_slot_count
     if got not in (used, file.count):
         findings.add(
@@ -112,7 +112,7 @@ def _audit_first_time(file: AuditedFile, previous: IndexHeader | None, findings:
     """Check the first entry's seconds, which are counted from the end of the file before."""
     seconds = int(file.source.entry_range(file.layout, 1, 2)["time_diff"][0])
     if seconds < 0:
-        return  # reported with the others
+        return  # reported with the other entries
     byte = file.byte(FIRST_POSITION, "time_diff")
     if previous is not None:
         begin = previous.end_timestamp
@@ -124,7 +124,7 @@ def _audit_first_time(file: AuditedFile, previous: IndexHeader | None, findings:
 
 
 def _audit_inherited(file: AuditedFile, previous: IndexHeader, findings: Findings) -> None:
-    """A file without entries has the end of the one before it, or nothing."""
+    """Check that a file without entries has the end of the one before it, or zeros."""
     header = file.header
     for byte, expected, got in (
         (BEGIN_TIMESTAMP_OFFSET, previous.end_timestamp, header.begin_timestamp),
@@ -137,7 +137,7 @@ def _audit_inherited(file: AuditedFile, previous: IndexHeader, findings: Finding
 
 
 def _audit_next_place(file: AuditedFile, findings: Findings) -> None:
-    """Look at the place after the last counted entry, where a torn put leaves its bytes."""
+    """Check the place after the last counted entry, where a torn put leaves its bytes."""
     position = max(file.header.index_count, FIRST_POSITION)
     if position >= file.layout.index_num or position != file.count + FIRST_POSITION:
         return

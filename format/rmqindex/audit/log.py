@@ -1,9 +1,9 @@
 """The audit of IndexFiles against the CommitLog they map.
 
-Two passes, since each sees what the other cannot: from the entries to their messages (dangling
-offsets, wrong hashes, wrong times), and from the messages to their entries (what is missing, what
-is there too often).
-Both go in batches, whatever the size of the log and of the files.
+There are two passes, since each finds what the other cannot: from the entries to their messages
+(dangling offsets, wrong hashes, wrong times), and from the messages to their entries (missing and
+duplicate ones).
+Both work in batches, whatever the size of the log and of the files.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _HASH_BITS = np.int64(32)
 
 
 def _pairs(rows: NDArray[np.int64], hashes: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return one number for each row and hash."""
+    """Combine each row and hash into one number."""
     return (rows << _HASH_BITS) | hashes.astype(np.int64)
 
 
@@ -57,7 +57,7 @@ def audit_entries(file: AuditedFile, log: CommitLog, findings: Findings) -> None
         findings: Takes what is wrong.
     """
     expired = 0
-    # Brokers from 5.4.0 on index tags as well; which one wrote an entry is not known.
+    # Brokers from 5.4.0 on index tags as well; which version wrote an entry is unknown.
     verifier = EntryVerifier("indexed")
     for first, entries in file.blocks():
         expired += _audit_block(file, first, entries, log, verifier, findings)
@@ -104,7 +104,7 @@ def _audit_block(
 
 
 class _Times(NamedTuple):
-    """The store times that messages have."""
+    """The store times of messages, by entry."""
 
     places: NDArray[np.int64]
     store_timestamps: NDArray[np.int64]
@@ -135,7 +135,7 @@ def _report_dangling(
 def _audit_times(
     file: AuditedFile, first: int, entries: NDArray[Any], times: _Times, findings: Findings
 ) -> None:
-    """Compare seconds, and the header's two times, with the messages' own."""
+    """Compare the entries' seconds, and the header's two times, with the messages' times."""
     header = file.header
     positions = times.places + first
     later = positions > FIRST_POSITION
@@ -169,12 +169,12 @@ def _key_columns(messages: pa.RecordBatch) -> list[pa.Array]:
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """The part of the log that one file answers for.
+    """The part of the log whose entries one file must hold.
 
     Attributes:
         start: The first offset, bytes.
         stop: The offset before which it ends; None for the log's end.
-        begin: The offset of the first entry of all files; messages before are not asked for.
+        begin: The offset of the first entry of all files; earlier messages are ignored.
     """
 
     start: int
@@ -189,13 +189,13 @@ def audit_coverage(
     wanted: LogRange,
     findings: Findings,
 ) -> None:
-    """Compare every message of a part of the log with the entries it has.
+    """Compare every message of a part of the log with its entries.
 
     Args:
-        file: The file that answers for the part; findings name it.
-        others: Files beside it that may hold entries of the part, too.
+        file: The file that must hold the entries; findings name it.
+        others: Files beside it that may hold some of them.
         log: The CommitLog.
-        wanted: The part.
+        wanted: The part of the log.
         findings: Takes what is wrong.
     """
     spans = [_Spans.of(file, exact=True), *(_Spans.of(other, exact=False) for other in others)]
@@ -216,7 +216,7 @@ def audit_coverage(
         if log.min_offset < wanted.begin and wanted.start < wanted.begin:
             offsets = batch["phy_offset"].to_numpy()
             gap.early += int(np.count_nonzero(offsets < wanted.begin))
-            # Of the very first message, a file that is gone may hold the first keys.
+            # A removed file may have held the first entries of the very first message.
             kept = offsets > wanted.begin
             batch = batch.filter(_mask(kept))  # noqa: PLW2901
         if batch.num_rows:
@@ -226,7 +226,7 @@ def audit_coverage(
 
 @dataclass(frozen=True, slots=True)
 class _Spans:
-    """Between which offsets each block of a file lies."""
+    """The range of offsets of each block of a file."""
 
     file: AuditedFile
     lowest: NDArray[np.int64]
@@ -234,7 +234,7 @@ class _Spans:
 
     @classmethod
     def of(cls, file: AuditedFile, *, exact: bool) -> _Spans:
-        """Look at every entry, or, trusting their order, at a few."""
+        """Read every entry or, trusting their order, only a few."""
         lowest, upmost = [], []
         if exact:
             for _, entries in file.blocks():
@@ -255,7 +255,7 @@ class _Spans:
         return int(self.upmost.max()) if len(self.upmost) else -1
 
     def entries(self, first: int, last: int) -> Iterator[tuple[int, NDArray[Any]]]:
-        """Yield position and entries of the blocks that may hold offsets of a range."""
+        """Yield the positions and entries of the blocks that may hold offsets in a range."""
         stop = self.file.count + FIRST_POSITION
         for block in np.flatnonzero((self.lowest <= last) & (self.upmost >= first)).tolist():
             start = FIRST_POSITION + block * BLOCK
@@ -266,7 +266,7 @@ class _Spans:
 
 
 class _Gap:
-    """Messages without entries that follow each other are one finding."""
+    """A run of consecutive messages without entries, reported as one finding."""
 
     def __init__(self, path: str, findings: Findings, highest: int | None) -> None:
         self.path = path
@@ -303,7 +303,7 @@ class _Gap:
         self._count = 0
 
     def finish(self, log_start: int, begin: int) -> None:
-        """Report what the log's ends showed."""
+        """Report the runs, given the log's ends."""
         self.end()
         if self.early:
             self._findings.add(
@@ -329,8 +329,8 @@ def _audit_messages(
     """Compare the keys of messages with the entries of their offsets."""
     offsets = batch["phy_offset"].to_numpy()
     columns = _key_columns(batch)
-    # An entry of its tags is a message's own, if its broker wrote one: none is missed, and one is
-    # not too many.
+    # Whether a broker indexes tags is unknown: an entry for the tags is neither missing nor too
+    # many.
     rows, ordinals, hashes = expand_messages(*columns[:_TAGS])
     tag_rows, _, tag_hashes = expand_messages(columns[0], None, None, *columns[_TAGS - 1 :])
     expected, firsts, wanted = np.unique(
@@ -378,7 +378,7 @@ def _audit_messages(
 
 
 class _Counts(NamedTuple):
-    """Distinct pairs in their order, where each begins and how many there are."""
+    """Distinct pairs, ascending: the place of the first of each, and how many there are."""
 
     pairs: NDArray[np.int64]
     starts: NDArray[np.int64]
@@ -386,7 +386,7 @@ class _Counts(NamedTuple):
 
 
 class _Entries(NamedTuple):
-    """Entries of a range of the log: which message and hash, and where they stand."""
+    """The entries of a range of the log: their messages, hashes and positions."""
 
     pairs: NDArray[np.int64]
     owners: NDArray[np.int64]
@@ -395,7 +395,7 @@ class _Entries(NamedTuple):
 
     @classmethod
     def between(cls, offsets: NDArray[np.int64], spans: Sequence[_Spans]) -> _Entries:
-        """Gather the entries of messages, whose offsets ascend."""
+        """Gather the entries of messages, given by ascending offsets."""
         pairs, owners, positions = [], [], []
         for owner, span in enumerate(spans):
             for first, entries in span.entries(int(offsets[0]), int(offsets[-1])):
@@ -420,7 +420,7 @@ def _report_duplicates(
     messages: tuple[NDArray[np.int64], NDArray[np.int64]],
     findings: Findings,
 ) -> None:
-    """Report entries of a message's key beyond those it has; strange hashes are told elsewhere."""
+    """Report surplus entries of a message's keys; hashes of no key are reported elsewhere."""
     expected, wanted = messages
     if not len(expected):
         return

@@ -1,6 +1,6 @@
-"""The audit of a path: what is planned, one unit a file, and what each unit finds.
+"""Plans the audit of a path, one unit per file, and runs the units.
 
-The units travel to other processes, so that an index of many files can be looked at by many.
+Units are picklable, so that many processes can audit an index of many files.
 """
 
 from __future__ import annotations
@@ -63,25 +63,28 @@ def verify(
 
     Every byte that a reader uses is compared with what the entries, the files beside it and the
     CommitLog say it must be.
-    Not looked at, since no reader uses them: entry place 0, the places behind the one that the
-    next entry will take, bytes behind the last place.
-    Without a CommitLog, a time or an offset that is wrong and yet plausible is not noticed.
+    Bytes that no reader uses are not checked: entry place 0, the places behind the one of the next
+    entry, and bytes behind the last place.
+    Without a CommitLog, a wrong but plausible time or offset goes unnoticed.
 
     Args:
         path: An IndexFile, an index directory, or a store root that has ``index/``.
-            Of a single file, those beside it are read where its own bytes depend on them.
+            For a single file, those beside it are read where its own bytes depend on them.
         commit_log: What :class:`CommitLog` takes, or one; ``"auto"`` for the ``commitlog`` beside
-            ``index``, if there is one that does not go on in DLedger; None for none.
-        layout: The geometry of every file, or None to find it.
-        max_findings: So many findings of one rule in one file; one more says how many there are.
+            ``index``, if there is one that does not continue in DLedger; None to compare with no
+            log.
+        layout: The geometry of every file; None to infer it.
+        max_findings: The most findings of one rule in one file; one more gives the number of the
+            rest.
 
     Returns:
         Findings with the columns of ``FINDING_SCHEMA``: ``file``, ``rule`` (a name of
         ``AUDIT_RULES``), ``severity`` (``error``, ``warning`` or ``info``), ``byte`` (int64, from
-        the start of the file, null where none is to blame), ``expected`` and ``got`` as text.
+        the start of the file, null where no byte is at fault), ``expected`` and ``got`` as text.
 
     Raises:
-        RmqIndexError: Nothing is there, a store of another kind, or a CommitLog that is none.
+        RmqIndexError: The path is absent, the store is of another kind, or the CommitLog is not
+            one.
         ValueError: A limit below 1.
 
     Example:
@@ -103,16 +106,15 @@ def verify(
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A file of the directory, as far as its ends tell.
+    """A file of the directory, known by its header and its first and last entries.
 
     Attributes:
         path: Where it is.
         name: Its name.
         size: Its size in bytes.
         header: Its header.
-        layout: Its geometry, that of the files beside it where it tells none; None where nothing
-            tells.
-        mark: What it is recognised by.
+        layout: Its geometry, else that of the files beside it; None where unknown.
+        mark: Its mark.
         first: The offset of its first entry, bytes; -1 without entries.
         last: The offset of its last entry, bytes; -1 without entries.
     """
@@ -129,7 +131,7 @@ class _Member:
 
 @dataclass(frozen=True, slots=True)
 class StoreUnit:
-    """The audit of what stands around the files.
+    """The audit of a directory and its store, apart from the bytes of single files.
 
     Attributes:
         directory: The index directory.
@@ -154,12 +156,12 @@ class AuditUnit:
     Attributes:
         path: The file.
         name: Its name.
-        layout: Its geometry; None where none was found.
-        previous: The header of the file before; None for none.
-        others: Path, geometry and mark of files whose entries may be of the same messages.
-        span: The part of the log that it answers for; None for none.
+        layout: Its geometry; None where unknown.
+        previous: The header of the file before it, if any.
+        others: The path, geometry and mark of files that may have entries of the same messages.
+        span: The part of the log whose entries it must hold, if any.
         log_files: The files of the CommitLog; None without one.
-        mark: What the file is recognised by; None where nothing is known.
+        mark: The file's mark; None to check nothing.
     """
 
     path: str
@@ -180,7 +182,7 @@ class AuditUnit:
 def plan_audit(
     path: PathLike, log: CommitLog | None, layout: Layout | None
 ) -> list[StoreUnit | AuditUnit]:
-    """Divide the audit of a path, with one look at each file's ends.
+    """Divide the audit of a path into units, reading only the ends of each file.
 
     Args:
         path: As :func:`rmqindex.verify` takes it.
@@ -188,10 +190,10 @@ def plan_audit(
         layout: The geometry of every file, or None.
 
     Returns:
-        What :func:`run_audit` takes, each on its own and in any process.
+        The units for :func:`run_audit`, to run independently, in any process.
 
     Raises:
-        RmqIndexError: Nothing is there, a store of another kind, or a file that is replaced
+        RmqIndexError: The path is absent, the store is of another kind, or a file was replaced
             meanwhile.
     """
     resolved = resolve(path)
@@ -241,13 +243,13 @@ def run_audit(
     Args:
         unit: The part.
         max_findings: As :func:`rmqindex.verify` takes it.
-        log: The unit's CommitLog, where it is open already.
+        log: The unit's CommitLog, if it is open already.
 
     Returns:
         Findings with the columns of ``FINDING_SCHEMA``.
 
     Raises:
-        FileChangedError: A file is not the planned one.
+        FileChangedError: A file is no longer the planned one.
     """
     findings = Findings(max_findings)
     with ExitStack() as stack:
@@ -300,7 +302,7 @@ def _audit_unit(
     ensure_same(file.source, unit.mark)
     if log is None or not file.count:
         return
-    quiet = Findings(1)  # what is wrong with them is found by their own units
+    quiet = Findings(1)  # their own units report what is wrong with them
     others = []
     for path, layout, mark in unit.others:
         other = open_audited(path, layout, quiet, mark)
@@ -320,7 +322,7 @@ def _audit_unit(
 
 
 def _members(entries: Sequence[FileEntry], layout: Layout | None) -> list[_Member]:
-    """Look at the header and the ends of each file; those that cannot be opened are left out."""
+    """Read the header and the ends of each file; those that cannot be opened are left out."""
     headers: list[tuple[FileEntry, IndexHeader]] = []
     marks: dict[str, FileMark] = {}
     for entry in entries:
@@ -331,7 +333,7 @@ def _members(entries: Sequence[FileEntry], layout: Layout | None) -> list[_Membe
                     headers.append((entry, header))
                     marks[entry.path] = FileMark.of(source, _FINAL)
         except RmqIndexError:
-            continue  # the file's own unit says why
+            continue  # the file's own unit reports why
     layouts: dict[int, Layout | None] = {}
     for entry, _ in headers:
         if entry.size not in layouts:
@@ -340,7 +342,8 @@ def _members(entries: Sequence[FileEntry], layout: Layout | None) -> list[_Membe
     common = _commonest([layouts[entry.size] for entry, _ in headers])
     members = []
     for entry, header in headers:
-        # A broker opens all files with one geometry: it fills up short ones, and leaves a surplus.
+        # A broker opens all files with one geometry: it extends short ones, and ignores surplus
+        # bytes.
         own = layouts[entry.size] or common
         mark, *ends = _ends(entry, header, own, marks[entry.path])
         members.append(_Member(entry.path, entry.name, entry.size, header, own, mark, *ends))
@@ -354,7 +357,7 @@ def _commonest(layouts: Sequence[Layout | None]) -> Layout | None:
 
 
 def _layout_of(files: Sequence[tuple[FileEntry, IndexHeader]]) -> Layout | None:
-    """Return the geometry that files of one size have, from the fullest one that tells it."""
+    """Return the geometry that files of one size have, from the fullest one that shows it."""
     for entry, header in sorted(files, key=lambda file: -file[1].index_count):
         if not header.entry_count:
             break
@@ -362,17 +365,17 @@ def _layout_of(files: Sequence[tuple[FileEntry, IndexHeader]]) -> Layout | None:
             with open_index_source(entry.path) as source:
                 return infer_layout(source)
         except RmqIndexError:
-            continue  # a damaged file does not tell; one beside it may
+            continue  # a damaged file does not show it; one beside it may
     return None
 
 
 def _ends(
     entry: FileEntry, header: IndexHeader, layout: Layout | None, mark: FileMark
 ) -> tuple[FileMark, int, int]:
-    """Return a file's mark, and the offsets of its first and last entry, -1 without any.
+    """Return a file's mark, and the offsets of its first and last entries, -1 without any.
 
     Raises:
-        FileChangedError: The file is not the marked one any more.
+        FileChangedError: The file is no longer the marked one.
     """
     if layout is None:
         return mark, -1, -1
@@ -398,7 +401,7 @@ def _listed_mark(entry: FileEntry) -> FileMark | None:
 
 
 def _ranges(members: Sequence[_Member]) -> dict[str, LogRange]:
-    """Divide the log among the files that have entries: each up to where the next begins."""
+    """Divide the log among the files with entries: each gets the part up to the next one's."""
     filled = [member for member in members if member.first >= 0]
     if not filled:
         return {}

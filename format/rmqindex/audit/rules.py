@@ -1,6 +1,6 @@
-"""The rules of the audit: their names, how bad a breach is, and what each one means.
+"""The rules of the audit: their names, severities and meanings.
 
-This table is the one place for them; the documentation is generated from it.
+The documentation is generated from this table.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class AuditRule:
     Attributes:
         name: Its name in findings, which does not change between versions.
         severity: ``error``: answers are wrong or missing; ``warning``: the bytes are not what a
-            broker writes, or a restart will harm; ``info``: worth knowing, and normal.
-        meaning: What a finding says.
+            broker writes, or a restart will do harm; ``info``: worth knowing, but normal.
+        meaning: What a finding means.
     """
 
     name: str
@@ -135,20 +135,20 @@ _SEVERITIES = {rule.name: rule.severity for rule in AUDIT_RULES}
 
 
 class Findings:
-    """Findings in the making: so many of each rule and file, and a count of the rest."""
+    """Collects findings: a limited number per rule and file, and a count of the rest."""
 
     def __init__(self, limit: int) -> None:
         """Start without findings.
 
         Args:
-            limit: How many of one rule in one file are kept.
+            limit: The most findings of one rule in one file to keep.
         """
         self._limit = limit
         self._rows: list[tuple[str, str, int | None, str, str]] = []
         self._counts: dict[tuple[str, str], int] = {}
 
     def room(self, file: str, rule: str) -> int:
-        """Return how many more of a rule are kept for a file."""
+        """Return how many more findings of a rule will be kept for a file."""
         return max(self._limit - self._counts.get((file, rule), 0), 0)
 
     def add(self, file: str, rule: str, byte: int | None, expected: object, got: object) -> None:
@@ -157,9 +157,9 @@ class Findings:
         Args:
             file: The file.
             rule: A name of ``AUDIT_RULES``.
-            byte: Where in the file, bytes; None where no byte is to blame.
-            expected: What a sound file holds there.
-            got: What this one holds.
+            byte: The offset in the file, bytes; None where no byte is at fault.
+            expected: The content of a sound file there.
+            got: The content of this one.
         """
         assert rule in _SEVERITIES, rule
         count = self._counts.get((file, rule), 0)
@@ -168,7 +168,7 @@ class Findings:
             self._rows.append((file, rule, byte, str(expected), str(got)))
 
     def add_uncounted(self, file: str, rule: str, more: int) -> None:
-        """Count findings that are not worth making, since the limit is reached."""
+        """Count findings beyond the limit, without adding them."""
         if more > 0:
             key = (file, rule)
             self._counts[key] = self._counts.get(key, 0) + more
@@ -176,12 +176,12 @@ class Findings:
     def each(
         self, file: str, rule: str, places: Iterable[tuple[int | None, object, object]], total: int
     ) -> None:
-        """Add many findings of one rule, of which only the first are made.
+        """Add many findings of one rule, generating only those within the limit.
 
         Args:
             file: The file.
             rule: A name of ``AUDIT_RULES``.
-            places: Byte, expected and got of each, made lazily.
+            places: The byte, expected and got of each, generated lazily.
             total: How many there are.
         """
         room = min(self.room(file, rule), total)
@@ -190,7 +190,7 @@ class Findings:
         self.add_uncounted(file, rule, total - room)
 
     def batch(self) -> pa.RecordBatch:
-        """Return all findings, those cut off as one last row of their rule each."""
+        """Return all findings; those beyond the limit as one last row per rule."""
         rows = [*self._rows, *self._cut()]
         files, rules, bytes_, expected, got = (
             map(list, zip(*rows, strict=True)) if rows else ([], [], [], [], [])

@@ -1,4 +1,4 @@
-"""The audit of what stands around IndexFiles: order, checkpoint, ``abort``, the log's end.
+"""The audit of the store around IndexFiles: file order, checkpoint, ``abort``, the log's end.
 
 RocketMQ: ``IndexService.load``, ``IndexService.buildIndex``, ``DefaultMessageStore.load``.
 """
@@ -34,7 +34,7 @@ _CHECKPOINT_FIELDS_SIZE = 40
 
 
 def audit_names(directory: str, findings: Findings) -> None:
-    """Look at the names in an index directory."""
+    """Check the names in an index directory."""
     for entry in index_entries(directory):
         if entry.is_directory:
             findings.add(entry.path, "directory_name", None, "an IndexFile", "a directory")
@@ -49,8 +49,8 @@ def audit_files(
     """Compare files with each other.
 
     Args:
-        files: Path, header and geometry of each, oldest first.
-        findings: Takes what is wrong.
+        files: The path, header and geometry of each, oldest first.
+        findings: Collects the findings.
     """
     layouts = Counter(layout for _, _, layout in files if layout is not None)
     common = max(layouts, key=lambda layout: layouts[layout], default=None)
@@ -72,12 +72,12 @@ def audit_files(
 
 
 def audit_state(directory: str, headers: Sequence[IndexHeader], findings: Findings) -> None:
-    """Look at a local store's ``checkpoint``, ``abort`` and ``lock``, and at unfinished writes.
+    """Check a local store's ``checkpoint``, ``abort`` and ``lock``, and for unfinished writes.
 
     Args:
         directory: The index directory.
-        headers: Of its files, oldest first.
-        findings: Takes what is wrong.
+        headers: The headers of its files, oldest first.
+        findings: Collects the findings.
     """
     root = Path(directory).absolute().parent
     if (staging_root(directory) / "journal.json").exists():
@@ -85,7 +85,7 @@ def audit_state(directory: str, headers: Sequence[IndexHeader], findings: Findin
             str(staging_root(directory)), "unfinished_write", None, "no journal", "a journal"
         )
     if Path(directory).absolute().name != INDEX_FOLDER:
-        return  # no store, as far as the names tell
+        return  # by its names, not a store
     if (root / ABORT_NAME).exists():
         findings.add(str(root / ABORT_NAME), "abort_present", None, "no such file", "one")
     holder = lock_holder(root / LOCK_NAME)
@@ -125,16 +125,16 @@ def _audit_checkpoint(path: Path, headers: Sequence[IndexHeader], findings: Find
 
 
 def audit_barrier(path: str, last: IndexHeader, log: CommitLog, findings: Findings) -> None:
-    """Tell whether the last file makes the broker skip messages to come.
+    """Check whether the last file would make the broker skip future messages.
 
     Args:
         path: The last file.
         last: Its header.
         log: The CommitLog.
-        findings: Takes what is wrong.
+        findings: Collects the findings.
     """
     end = log.max_offset
-    # Behind an empty log, a broker begins anew at 0: it skips all but a message at the very end.
+    # With an empty log, a broker restarts at 0: it skips all but a message at the very end.
     if last.end_phy_offset >= max(end, 1):
         findings.add(
             path,

@@ -206,10 +206,9 @@ class IndexDirectory:
 
     @property
     def index_msg_timestamp(self) -> int:
-        """The ``indexMsgTimestamp`` of the broker's checkpoint: ``end_timestamp`` of its last full
-        file.
+        """The ``indexMsgTimestamp`` of the broker's checkpoint.
 
-        Epoch milliseconds.
+        It is the ``end_timestamp`` of the last full file flushed, epoch milliseconds.
         It advances when a full file is followed by a new one, not before.
         With ``writable``, it is also written to the store's ``checkpoint``, if there is one.
         """

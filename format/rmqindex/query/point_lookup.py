@@ -272,9 +272,9 @@ class PointLog:
             key: The key.
 
         Returns:
-            The entries that are the key's, with ``match_state``: verified ones at the times of
-            their messages, and those of expired messages; the entries of other keys are left out.
-            None where one of them is not plainly the key's or another's.
+            The key's entries, with ``match_state``: verified ones with the times of their messages,
+            and those of expired messages; entries of other keys are left out. None where the simple
+            rule cannot decide one of them.
 
         Raises:
             FileChangedError: A file is not the one that was found.
@@ -297,17 +297,17 @@ class PointLog:
         return found
 
     def ensure_same(self) -> None:
-        """Refuse what was read if an open file was changed meanwhile.
+        """Raise if an open file was changed meanwhile.
 
         Raises:
-            FileChangedError: One was cut, replaced or rewritten.
+            FileChangedError: One was truncated, replaced or rewritten.
             RmqIndexError: The storage failed.
         """
         for number, source in self._sources.items():
             ensure_same(source, self._log.files[number].mark)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         for source in self._sources.values():
             source.close()
         self._sources.clear()
@@ -323,7 +323,7 @@ class PointLog:
 
 
 def _message(source: ByteSource, start: int, size: int) -> PointMessage | None:
-    """Take apart a sound record; its body is not touched."""
+    """Parse a sound record without reading its body."""
     read = source.read
     (sys_flag,) = _INT32.unpack(read(start + SYS_FLAG_OFFSET, _INT32.size))
     if is_inner_batch(sys_flag):

@@ -1,4 +1,4 @@
-"""The rank of an entry among those of one hash and one message, in the order of its keys."""
+"""Ranks an entry among those of one hash and one message, in the order of the message's keys."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Ranks", "SearchedFile", "Shares"]
 
-# How many answers about ambiguous entries are kept.
+# The most cached answers about ambiguous entries.
 _MAX_KEPT = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """How many entries of one hash a message has.
+    """How many entries of one hash a message should have.
 
     Attributes:
-        indexed: As a broker indexes it; 0 where only members have the hash.
-        every: Where the keys of members of a batch are indexed as well.
-        proof: A hash that is in the index in the second case alone; None where no key has one.
-        tagged: Where the tags are indexed as well; ``indexed`` where they have another hash.
+        indexed: In a broker's index; 0 where only members have the hash.
+        every: In an index that has the keys of a batch's members as well.
+        proof: A hash that only such an index contains; None without one.
+        tagged: In an index that has tags as well; ``indexed`` where the tags have another hash.
     """
 
     indexed: int
@@ -46,9 +46,9 @@ class SearchedFile:
 
     Attributes:
         file: The open file.
-        path: The path it is listed under; the files beside it are asked where it alone leaves an
-            entry's rank open.
-        limit: The position after its last entry that counts.
+        path: The path it is listed under; the files beside it are read where it alone leaves a rank
+            open.
+        limit: The position after its last entry to consider.
     """
 
     file: IndexFile
@@ -60,11 +60,11 @@ class Ranks:
     """Ranks an entry among those with the same hash and offset."""
 
     def __init__(self, layout: Layout | None = None, mode: Mode = "FAILFAST") -> None:
-        """Nothing is read yet.
+        """Begin without reading any file.
 
         Args:
             layout: The geometry of the files beside a searched one; None to infer it.
-            mode: How those are read, as :class:`rmqindex.IndexFile` takes it.
+            mode: Their mode, as :class:`rmqindex.IndexFile` takes it.
         """
         self._layout = layout
         self._mode: Mode = mode
@@ -80,26 +80,26 @@ class Ranks:
         position: int,
         shares: Shares,
     ) -> int | None:
-        """Return the rank of an entry among those that its message got at a time, from 0.
+        """Return the rank of an entry among those of one dispatch of its message, from 0.
 
         A message that was dispatched again has all its entries again.
 
         Args:
             searched: The file that the entry is in.
             key_hash: The entry's hash.
-            phy_offset: Where its message starts, bytes.
-            position: Where it stands in the file.
-            shares: How many entries its message has of this hash.
+            phy_offset: The offset of its message, bytes.
+            position: Its position in the file.
+            shares: How many entries of this hash its message should have.
 
         Returns:
-            The rank; None where entries are missing, so that it cannot be known.
+            The rank; None where it is unknown, since entries are missing.
 
         Raises:
             RmqIndexError: A file beside it cannot be read.
         """
         counts = {shares.indexed, shares.every} - {0}
         if shares.tagged > shares.indexed:
-            # Tags share the hash: nothing says whether they are indexed but the count itself.
+            # Tags share the hash: only the count itself can show whether they are indexed.
             if shares.every > shares.tagged:
                 return None
             counts |= {shares.tagged}
@@ -110,7 +110,7 @@ class Ranks:
         period = _period(len(mine), counts)
         if period is not None:
             return int(np.searchsorted(mine, position)) % period
-        # A message's entries may stand in two files.
+        # A message's entries may be spread over two files.
         every = self._across(searched.path, key_hash, phy_offset)
         period = _period(len(every), counts)
         place = (last_name(searched.path), position)
@@ -155,6 +155,6 @@ def _entries_of(
 
 
 def _period(count: int, counts: set[int]) -> int | None:
-    """Return how many entries the message got at a time, if only one number fits."""
+    """Return how many entries one dispatch adds, if only one of the numbers fits."""
     fitting = [each for each in counts if count and count % each == 0]
     return fitting[0] if len(fitting) == 1 else None

@@ -1,4 +1,4 @@
-"""One key over many IndexFiles, newest first, and what the messages themselves say of it."""
+"""Searches many IndexFiles for one key, newest first, and compares hits with their messages."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ __all__ = ["Hit", "search"]
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """An entry whose key hash is the one asked for.
+    """An entry with the searched key hash.
 
     Attributes:
-        path: The IndexFile it stands in.
+        path: Its IndexFile.
         name: The name of that file.
         position: Its number in the file, from 1.
         phy_offset: CommitLog offset at which the message starts, bytes.
         store_timestamp: Store time, epoch milliseconds; exact where ``state`` is ``verified``,
             else cut to whole seconds after the file's first entry.
-        state: ``verified``: the message has the key; ``unverified``: it is not in the CommitLog
-            any more; ``beyond_end``, ``missing``, ``not_a_record``: no message starts there;
-            ``no_log``: there was no log to ask.
+        state: ``verified``: the message has the key; ``unverified``: it is no longer in the
+            CommitLog; ``beyond_end``, ``missing``, ``not_a_record``: no message starts there;
+            ``no_log``: there was no log to compare with.
     """
 
     path: str
@@ -49,21 +49,21 @@ def search(
 ) -> Iterator[Hit]:
     """Find the entries of one key hash in every file.
 
-    Unlike the broker, it stops neither at a number of entries nor at the first one that is too
-    old, and it answers the first entry of a rolled file with its true time.
+    Unlike the broker, it stops neither at a number of entries nor at the first one that is too old,
+    and it returns the first entry of a rolled file with its true time.
 
     Args:
         files: The files, oldest first.
         key_hash: The hash of the whole ``topic#key``.
-        begin: The earliest store time wanted, epoch milliseconds.
-        end: The latest store time wanted, epoch milliseconds.
-        judge: Says whose the messages are; without it, hits are candidates.
+        begin: The earliest store time, epoch milliseconds, inclusive.
+        end: The latest store time, epoch milliseconds, inclusive.
+        judge: Compares entries with their messages; without it, hits are candidates.
 
     Yields:
         The newest file's entries first, and in each file the newest first.
 
     Raises:
-        RmqIndexError: A file that cannot be used, or that was changed since it was listed.
+        RmqIndexError: A file cannot be used, or was changed since it was listed.
     """
     judge = judge or Judge(None, "", "")
     for each in reversed(files):

@@ -1,4 +1,4 @@
-"""What a CommitLog says of the entries that a search finds for one key."""
+"""Compares the entries found for one key with their messages in a CommitLog."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = ["Judge", "Verdict"]
 
 
 class Verdict(NamedTuple):
-    """What the CommitLog says of an entry.
+    """The result of comparing an entry with its message.
 
     Attributes:
-        state: ``verified``: the message has the key; ``mismatch``: it has others of the same
-            hash; ``unverified``: it is not in the log any more; ``beyond_end``, ``missing``,
+        state: ``verified``: the message has the key; ``mismatch``: it has another key of the same
+            hash; ``unverified``: it is no longer in the log; ``beyond_end``, ``missing``,
             ``not_a_record``: no message starts there, as in ``MATCH_STATES``; ``no_log``: there is
-            no log to ask.
-        message: Topic and keys of the message, where there is one.
-        store_timestamp: Its store time, epoch milliseconds, where there is one.
+            no log to compare with.
+        message: The topic and keys of the message, if any.
+        store_timestamp: Its store time, epoch milliseconds, if any.
     """
 
     state: str
@@ -36,15 +36,15 @@ class Verdict(NamedTuple):
 
 
 class Judge:
-    """Says by a CommitLog which entries are one key's."""
+    """Decides by a CommitLog which entries belong to one key."""
 
     def __init__(self, log: CommitLog | None, topic: str, key: str) -> None:
-        """Take what to judge by.
+        """Set the log and the key.
 
         Args:
             log: The CommitLog, or None.
-            topic: The topic asked for.
-            key: The key asked for: a unique key, one of ``KEYS``, or ``T#`` and the tags.
+            topic: The topic.
+            key: The key: a unique key, one of ``KEYS``, or ``T#`` with the tags.
         """
         self._log = log
         self._topic = topic

@@ -1,11 +1,11 @@
-"""Whether an entry is its message's: the one rule, and the engine that applies it to batches.
+"""The rule of which key of its message an entry belongs to, and the engine that applies it.
 
 An entry holds a hash and an offset, and is verified if the message at that offset has a key of that
 hash.
 Where several of its keys have the hash, which is rare, the n-th entry of one hash and offset
 belongs to the n-th such key in the message's own order.
-Brokers from 5.4.0 on write an entry of a message's tags behind those of its keys; messages are
-asked for their tags once an entry matches none of their keys.
+Brokers from 5.4.0 on write an entry for a message's tags behind those for its keys; tags are read
+only once an entry matches none of its message's keys.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rmqindex.query.key_match import KeyMatches
     from rmqindex.query.ranks import Shares
 
-    # Returns the rank of the n-th entry among those of its hash and message, or None.
+    # Returns the rank of entry number n among those of its hash and message, or None.
     Rank = Callable[[int, Shares], int | None]
 
 __all__ = [
@@ -67,12 +67,12 @@ MatchState = Literal[
 VERIFIED: MatchState = "verified"
 EXPIRED: MatchState = "unverified"
 NO_LOG: MatchState = "no_log"
-# What an entry's state is called where ``CommitLog.read_at`` has another word for its offset's.
+# The states of entries whose name differs from that of ``CommitLog.read_at``.
 _STATE_OF_LOG: dict[str, MatchState] = {"record": VERIFIED, "expired": EXPIRED}
 #: The values of ``match_state``. ``verified``: the message has the key; ``unverified``: it lies
 #: before the log; ``mismatch``: no key of it has the entry's hash; ``ambiguous``: several do, and
-#: which one is the entry's cannot be known; ``no_log``: there is no log. The rest is as in
-#: ``MATCH_STATES``, and each of those stands at the place of its state there.
+#: and the entry's cannot be determined; ``no_log``: there is no log. The others are those of
+#: ``MATCH_STATES``, each at the same place.
 MATCH_CODES: tuple[str, ...] = (
     *(_STATE_OF_LOG.get(state, state) for state in MATCH_STATES),
     "mismatch",
@@ -96,17 +96,17 @@ _MESSAGE_COLUMNS = (*KEY_COLUMNS, "phy_offset", "sys_flag", "store_timestamp")
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Entries beside their messages.
+    """Entries with their messages.
 
     Attributes:
-        states: Of each entry, the place of its state in ``MATCH_CODES``.
-        rows: Of each entry, the row of its message; negative for none.
-        messages: The messages that are there, each once, with the columns asked for.
+        states: The place in ``MATCH_CODES`` of each entry's state.
+        rows: The row of each entry's message; negative without one.
+        messages: The messages found, each once, with the requested columns.
         keys: The keys that entries of these messages may have.
-        key_rows: ``rows``, negative as well where the message has no keys in the scope.
-        places: Of each verified entry, the place of its key in ``keys``; where several keys have
-            its hash and ranks were not asked for, that of the first.
-        matches: Which keys have the hashes of the entries.
+        key_rows: ``rows``, but also negative where the message has no keys in the scope.
+        places: The place in ``keys`` of each verified entry's key; without ranks, the first of
+            several keys with its hash.
+        matches: The keys with the hash of each entry.
         members: The row of each key of a batch's members, and these keys.
     """
 
@@ -121,12 +121,12 @@ class Comparison:
 
     @property
     def verified(self) -> NDArray[np.bool_]:
-        """Which entries are verified."""
+        """Whether each entry is verified."""
         verified: NDArray[np.bool_] = self.states == _VERIFIED
         return verified
 
     def hashes_of(self, entry: int) -> list[int]:
-        """Return the hashes that an entry of the same message may have; ascending, each once."""
+        """Return the distinct hashes that entries of the same message may have, ascending."""
         return sorted(set(self.keys.hashes[self.keys.rows == self.key_rows[entry]].tolist()))
 
     def texts_of(self, entry: int) -> list[str]:
@@ -136,7 +136,7 @@ class Comparison:
 
 
 class EntryVerifier:
-    """Compares entries with their messages, many at a time."""
+    """Compares many entries with their messages at a time."""
 
     def __init__(
         self,
@@ -147,13 +147,13 @@ class EntryVerifier:
         strict: bool = True,
         max_body_size: int = MAX_BODY_SIZE,
     ) -> None:
-        """Take what is asked of messages.
+        """Set what is read of messages.
 
         Args:
             scope: Which keys of a message count.
             columns: Further columns of ``COMMITLOG_SCHEMA`` to read.
-            check_crc: Whether the CRCs of messages are checked.
-            strict: Whether an inner batch that cannot be unpacked is an error; else it has no
+            check_crc: Whether to check the CRCs of messages.
+            strict: Whether an inner batch that cannot be unpacked is an error; otherwise it has no
                 members.
             max_body_size: The most bytes that a body may unpack to.
         """
@@ -175,13 +175,14 @@ class EntryVerifier:
 
         Args:
             log: The log.
-            key_hashes: Of each entry its hash.
-            phy_offsets: Of each entry the offset of its message, bytes.
-            rank: Ranks an entry, given by its number, of whose message several keys have the hash.
-                Without it, such an entry is verified, and any of these keys may be its own.
+            key_hashes: The hash of each entry.
+            phy_offsets: The offset of each entry's message, bytes.
+            rank: Returns the rank of an entry, given by its number; called where several keys of
+                its message have the hash. Without it, such an entry is verified, and any of these
+                keys may be its own.
 
         Raises:
-            BadInnerBatchError: An inner batch cannot be unpacked, where that is an error.
+            BadInnerBatchError: An inner batch cannot be unpacked, and ``strict`` is set.
             RmqIndexError: The storage failed.
         """
         offsets, of_entry = np.unique(phy_offsets, return_inverse=True)
@@ -219,7 +220,7 @@ class EntryVerifier:
         return Comparison(states, rows, messages, keys, key_rows, places, matches, members)
 
     def _key_rows(self, messages: pa.RecordBatch, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the row of the message that has an entry's key, if any may."""
+        """Return the row of each entry's message; negative where it has no keys in the scope."""
         if self._scope != "indexed" or not messages.num_rows:
             return rows
         rolled_back = is_rolled_back(messages.column("sys_flag"))
@@ -246,19 +247,18 @@ class EntryVerifier:
 
 
 def only_key(topic: str, keys: Sequence[str], hash_: int, asked: tuple[str, str]) -> str | None:
-    """Return the key of one message that an entry has, where no other can be meant.
+    """Return the key of a message that an entry belongs to, where only one has its hash.
 
-    This is what :class:`EntryVerifier` decides, for one message and without arrays.
+    It decides as :class:`EntryVerifier`, but for one message, without arrays.
 
     Args:
         topic: The message's topic.
-        keys: The keys that a broker indexes of it, without tags.
+        keys: Its keys that a broker indexes, without tags.
         hash_: The entry's hash.
-        asked: A topic and a key that have this hash, which are then not hashed again.
+        asked: A topic and key known to have this hash, which need not be hashed again.
 
     Returns:
-        The key; None where none of these has the hash or several have, so that tags, members or
-        ranks decide.
+        The key; None where none or several have the hash, so that tags, members or ranks decide.
     """
     fitting = {
         key for key in keys if (topic, key) == asked or key_hash(index_key(topic, key)) == hash_
@@ -275,21 +275,21 @@ def pairs_kept(
 
     Args:
         states: ``match_state`` of each entry.
-        found: The topic and the key of each; null where it is not verified.
-        asked: The topic and the key that it was looked up for.
+        found: The topic and key of each; null where it is not verified.
+        asked: The topic and key that each was looked up for.
 
     Returns:
-        Booleans: an entry that is not verified is kept, since it may be the one asked for.
+        Booleans. An entry that is not verified is kept, since it may belong to the key.
     """
     same = pc.and_(pc.equal(found[0], asked[0]), pc.equal(found[1], asked[1])).fill_null(False)
     return pc.or_(pc.not_equal(states, VERIFIED), same)
 
 
 def may_hold(entries: pa.RecordBatch, earliest: int | None, latest: int | None) -> pa.RecordBatch:
-    """Leave out entries whose messages cannot be of the times asked for.
+    """Leave out entries whose messages cannot lie in a range of times.
 
-    Entries say whole seconds, 0 where the broker's clock stepped back behind the file's start or
-    while that start is not after 1970, and no more than 31 bits.
+    An entry's ``time_diff`` is in whole seconds of at most 31 bits, and 0 where the clock stepped
+    back behind the file's start, or where that start is not after 1970.
 
     Args:
         entries: At least ``store_timestamp`` and ``time_diff``.
@@ -309,5 +309,5 @@ def may_hold(entries: pa.RecordBatch, earliest: int | None, latest: int | None) 
 
 
 def _in_64_bits(number: int) -> int:
-    """Return the nearest number that NumPy can compare with."""
+    """Return the nearest 64-bit number, which NumPy can compare."""
     return min(max(number, INT64_MIN), INT64_MAX)
