@@ -1,4 +1,4 @@
-"""Records at given places of one CommitLog file."""
+"""Reads records at given positions of one CommitLog file."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["records_at"]
 
-# From a store elsewhere so much is read of a record at first, which holds most of them whole;
-# places nearer to each other than that are read together, up to a bound.
+# Bytes of the first read of a record from a remote store, enough for most; records nearer to each
+# other than that are read together, up to a bound.
 _FIRST_READ = 4 * 1024
 _MAX_REQUEST = 4 * 1024 * 1024
 _THREADS = 8
@@ -31,15 +31,15 @@ _THREADS = 8
 def records_at(
     source: ByteSource, file: LogFile, positions: NDArray[np.int64]
 ) -> tuple[Records, NDArray[np.bool_]]:
-    """Return the sound records at given places.
+    """Return the sound records at given positions.
 
     Args:
         source: The open file.
-        file: What file it is.
-        positions: Bytes from the start of the file, ascending, each once.
+        file: Its place in the log.
+        positions: Bytes from the start of the file, ascending, without duplicates.
 
     Returns:
-        The sound records, by position, and at which positions they are.
+        The sound records, and their positions, ascending.
     """
     size = min(source.size, file.size)
     sound = positions + MIN_RECORD_SIZE <= size
@@ -53,7 +53,7 @@ def records_at(
         ends = records.starts + records.size
         if (ends[:-1] <= records.starts[1:]).all():
             return records, sound
-        # Records inside the bodies of others: real ones do not lie so, but each is answered.
+        # Some lie inside the bodies of others: not real records, but each offset gets its answer.
         inside = positions[sound]
     reads = _reads(source, inside, size)
     copies: list[bytes] = []
@@ -77,7 +77,7 @@ def records_at(
 def _reads(
     source: ByteSource, positions: NDArray[np.int64], size: int
 ) -> list[Callable[[int, int], bytes | memoryview]]:
-    """Return how to read each record: from what was read for several, or from the file."""
+    """Return a reader for each record: of bytes shared by several, or of the file."""
     if not source.remote:
         return [source.read] * len(positions)
     spans = _spans(positions.tolist(), size)

@@ -46,7 +46,7 @@ class LogFile:
         start: The log's offset of its first byte, which is its name.
         size: Its size in bytes.
         path: A local path or a URI.
-        mark: What it is recognised by when it is opened; None where only its size is known.
+        mark: Its mark, checked on opening; None where only its size is known.
     """
 
     start: int
@@ -68,15 +68,15 @@ def find_files(
     Args:
         path: A store root that has ``commitlog/``, a directory of log files, one such file, or
             several of them: a sequence, or one text with commas as RocketMQ writes it.
-            Files that were found before are taken as they are.
-        filesystem: Where the paths lie, instead of what they say themselves.
+            Files found before are used without listing them again.
+        filesystem: The file system of the paths; None to find it by their URIs.
 
     Returns:
         The files by offset; one that several paths name counts once, and empty ones, which the
         broker deletes, are left out.
 
     Raises:
-        RmqIndexError: Nothing is there, a store of another kind, files that overlap.
+        RmqIndexError: No files, a store of another kind, or files that overlap.
     """
     found: dict[str, LogFile] = {}
     for one in _paths(path, filesystem):
@@ -93,17 +93,17 @@ def find_files(
 
 
 def _whole_path(path: str, filesystem: pafs.FileSystem | None) -> str:
-    """Return what tells files apart: the path, whole; links are not followed."""
+    """Return the absolute path, which identifies a file; links are not followed."""
     if filesystem is not None or is_remote(path):
         return path
     return os.path.abspath(local_path(path))  # noqa: PTH100
 
 
 def mapped_file_size_of(files: Sequence[LogFile]) -> int | None:
-    """Return the size that the broker gives to files (``mappedFileSizeCommitLog``), in bytes.
+    """Return the size of the broker's files (``mappedFileSizeCommitLog``), in bytes.
 
-    It is learned from the distances of the names, or from the size of the only file; None
-    without files.
+    It follows from the distances of the names, or from the size of the only file; None without
+    files.
     """
     if not files:
         return None
@@ -183,7 +183,7 @@ def _log_files(entries: list[FileEntry]) -> list[LogFile]:
 def _look_at(
     path: PathLike, filesystem: pafs.FileSystem | None
 ) -> tuple[pafs.FileType, int, str, FileIdentity | None]:
-    """Return what a path is, its size in bytes, the path as text, and which local file it is."""
+    """Return the kind of a path, its size in bytes, its text, and a local file's identity."""
     if filesystem is None and not is_remote(path):
         place = local_path(path)
         if place.is_dir():

@@ -1,9 +1,9 @@
-"""From record to record: the boundaries of a CommitLog file, found many at a time.
+"""Finds the record boundaries of a CommitLog file, many at a time.
 
-Each record says only its own size, so that finding them all is one long chain.
-To walk it with NumPy, likely record starts are searched for at even distances, and the chains from
-all of them are followed in step; a chain counts only if the one before it ends exactly where it
-starts, which proves its start.
+Each record holds only its own size, so finding them all means following one long chain.
+To do that with NumPy, likely record starts are searched for at even distances, and the chains from
+all of them are followed in step; a chain counts only if the one before it ends exactly at its
+start.
 """
 
 from __future__ import annotations
@@ -32,36 +32,34 @@ __all__ = ["candidates", "hop"]
 _SIZE_AND_MAGIC = struct.Struct(">ii")
 _INT64 = struct.Struct(">q")
 _MAGIC_CODES = [struct.pack(">i", code) for code in (MAGIC_CODE_V1, MAGIC_CODE_V2)]
-# Both begin alike, which the regular expression engine makes good use of.
+# Both have a common prefix, which makes the regular expression fast.
 _MAGIC = re.compile(
     re.escape(_MAGIC_CODES[0][:3]) + b"[" + re.escape(b"".join(c[3:] for c in _MAGIC_CODES)) + b"]"
 )
-# So many records are walked one by one first, to learn how large they are.
+# Records walked one by one first, to learn their average size.
 _PROBE = 64
-# How many records a chain has on average, and how many chains are followed in step.
+# The average number of records of a chain, and the number of chains followed in step.
 _CHAIN_RECORDS = 64
 _MAX_CHAINS = 1024
 _MIN_CHAINS = 16
-# How far a record start is searched for, in records of average size.
+# How far to search for a record start, in records of average size.
 _SEARCH_RECORDS = 8
 
 
 def hop(data: memoryview, start: int, stop: int, base: int) -> tuple[NDArray[np.int64], int]:
     """Return where consecutive records start.
 
-    Sizes and magic codes are all that is looked at; what else is wrong with a record is the
-    caller's to find.
+    Only sizes and magic codes are checked; the caller must check the rest of each record.
 
     Args:
         data: Bytes of a file.
-        start: Where the first record starts in ``data``.
+        start: The position of the first record in ``data``.
         stop: No record at or beyond this is returned; at most ``len(data)``.
         base: The log's offset of the first byte of ``data``.
 
     Returns:
-        The starts (int64, ascending), and where the last of them ends: the next record, unless
-        none is there.
-        Not all records up to ``stop`` need to be returned, but at least one if there is one.
+        The starts (int64, ascending), and the end of the last record, where the next one may start.
+        Records before ``stop`` may be missing, but at least one is returned if there is one.
     """
     first, at = _walk(data, start, stop, _PROBE)
     if len(first) < _PROBE or at >= stop:
@@ -86,7 +84,7 @@ def hop(data: memoryview, start: int, stop: int, base: int) -> tuple[NDArray[np.
 def candidates(data: memoryview, start: int, stop: int, base: int) -> Iterator[int]:
     """Yield the places at ``start`` or later, before ``stop``, where a record may start.
 
-    There, a magic code and the record's own offset stand where a record has them.
+    Such a place has a magic code and its own offset where a record has them.
     """
     last = len(data) - MIN_RECORD_SIZE
     behind = max(start, stop) + _SIZE_AND_MAGIC.size - 1
@@ -124,7 +122,7 @@ def _follow(data: memoryview, heads: NDArray[np.int64]) -> tuple[NDArray[np.int6
         The starts in all chains up to the first that does not end at the next head, and its end.
     """
     end = len(data)
-    words = np.ndarray((end - 7,), ">i8", data, 0, (1,))  # size and magic code in one
+    words = np.ndarray((end - 7,), ">i8", data, 0, (1,))  # size and magic code as one number
     limits = heads[1:]
     ends = heads[:-1].copy()
     alive = np.arange(len(ends))
@@ -151,6 +149,6 @@ def _follow(data: memoryview, heads: NDArray[np.int64]) -> tuple[NDArray[np.int6
     if used < len(ends):
         kept = chain < used
         chain, starts = chain[kept], starts[kept]
-    # Chains lie one behind the other, so that sorting the starts puts each behind the last.
+    # Chains do not overlap, so sorting the starts puts the chains in order.
     starts.sort()
     return starts, int(ends[used - 1])

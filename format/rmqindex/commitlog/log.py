@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
 __all__ = ["MATCH_STATES", "CommitLog", "LogFile"]
 
-#: What :meth:`CommitLog.read_at` says of an offset.
+#: The states of offsets that :meth:`CommitLog.read_at` returns.
 MATCH_STATES = ("record", "expired", "beyond_end", "missing", "not_a_record", "bad_crc")
 _RECORD, _EXPIRED, _BEYOND_END, _MISSING, _NOT_A_RECORD, _BAD_CRC = range(len(MATCH_STATES))
 _STATE_TYPE = pa.dictionary(pa.int8(), pa.string())
 
 _MODES = ("FAILFAST", "DROPMALFORMED")
 _DEFAULT_CHUNK = 128 * 1024 * 1024
-# A record start is searched for no further than two of the largest messages are long.
+# A record start is searched for within the length of two of the largest messages.
 _BOUNDARY_SEARCH = 8 * 1024 * 1024
 
 Mode = Literal["FAILFAST", "DROPMALFORMED"]
@@ -58,9 +58,9 @@ class CommitLog:
 
     The log ends where the broker's recovery lets it end: at the first place without a sound record
     in the last file that holds any.
-    Zeros, a torn record or what an earlier life of the log left may stand there.
-    If a sound record follows that is not older than the last one before, the place is damage
-    instead, as is any such place in an earlier file.
+    That place may hold zeros, a torn record or remains of an earlier life of the log.
+    It is damage instead if a sound record follows that is not older than the last one before it, or
+    if it lies in an earlier file.
 
     Attributes:
         files: The files by offset.
@@ -82,8 +82,8 @@ class CommitLog:
                 ``storePathCommitLog``.
                 A file that several of them name counts once.
                 Local, ``file:`` URIs, or other URIs that ``pyarrow.fs`` knows.
-                Files that were found before (:attr:`files`) are taken as they are, so that another
-                process need not list them again.
+                Files found before (:attr:`files`) are used as given, so that another process need
+                not list them again.
             filesystem: Where the paths lie, instead of what they say themselves.
 
         Raises:
@@ -107,12 +107,12 @@ class CommitLog:
         self.close()
 
     def close(self) -> None:
-        """Close all files; the log opens them again when they are needed."""
+        """Close all files; the log reopens them when needed."""
         self._open_files.close()
 
     @property
     def mapped_file_size(self) -> int | None:
-        """The size in bytes that the broker gives to files, learned from names and sizes.
+        """The size of the broker's files in bytes, inferred from names and sizes.
 
         None without files.
         """
@@ -125,14 +125,14 @@ class CommitLog:
 
     @property
     def min_offset(self) -> int:
-        """The offset of the first byte that is there; 0 without files."""
+        """The offset of the first byte of the log; 0 without files."""
         return self.files[0].start if self.files else 0
 
     @property
     def max_offset(self) -> int:
         """The offset behind the last sound record: where the next message would start.
 
-        Found by walking the last file that holds anything, once.
+        Found by walking the last file with data, once.
         """
         if self._max_offset is None:
             self._max_offset = self._find_end()
@@ -141,8 +141,8 @@ class CommitLog:
     def first_store_timestamp(self, file: LogFile) -> int | None:
         """Return the store timestamp, epoch milliseconds, of the first record of a file.
 
-        None where no sound record starts the file.
-        Later records are usually, not always, later: clocks step back.
+        None where the file does not begin with a sound record.
+        Store times usually, but not always, ascend: clocks step back.
         """
         source = self.source(file)
         if is_record(source, file, 0, crc=False) is None:
@@ -153,11 +153,10 @@ class CommitLog:
         """Return offsets that split a file into parts of about one size, at record boundaries.
 
         They are searched for, not walked to, so that a file of any size takes a few reads.
-        What is found has the head, the offset, the size and the CRC of a record; that it is one,
-        and no copy of one in a message's body, shows when the part before it is read with
-        ``at_boundaries=True``.
-        The last file that holds anything is walked: what an earlier life of the log left behind
-        its end looks like records, too.
+        Each has the head, the offset, the size and the CRC of a record; reading the part before it
+        with ``at_boundaries=True`` proves that it is not a copy of a record in a message's body.
+        The last file with data is walked, since remains of an earlier life of the log look like
+        records too.
 
         Args:
             file: One of :attr:`files`.
@@ -210,14 +209,14 @@ class CommitLog:
         """Read messages in the order of their offsets.
 
         Args:
-            start: The first offset, bytes; messages that start before it are left out.
-                None for the log's start.
-            stop: Messages that start here or later are left out; None for all.
-            columns: Names of ``COMMITLOG_SCHEMA``, in any order; what is not named costs nothing.
+            start: The first offset, bytes; messages that start before it are left out. None for the
+                log's start.
+            stop: The offset from which on messages are left out; None for the log's end.
+            columns: Names of ``COMMITLOG_SCHEMA``, in any order; other columns cost nothing.
                 None for all.
-            check_crc: Check the CRC of every body, and that of the properties where it is there.
-            mode: ``FAILFAST`` raises at damage; ``DROPMALFORMED`` goes on at the next record that
-                its own offset, its parts and its CRCs prove.
+            check_crc: Check the CRC of every body, and that of the properties where there is one.
+            mode: ``FAILFAST`` raises at damage; ``DROPMALFORMED`` continues at the next record that
+                is proved by its offset, parts and CRCs.
             at_boundaries: Whether ``start`` and ``stop`` come from :meth:`record_boundaries`.
                 Reading then begins at ``start`` at once, and records that pass over ``stop`` are
                 damage.
@@ -225,7 +224,7 @@ class CommitLog:
             max_records: The most messages in a batch.
 
         Yields:
-            Batches of at least one message, with the fields of ``COMMITLOG_SCHEMA`` asked for.
+            Batches of at least one message, with the requested fields of ``COMMITLOG_SCHEMA``.
 
         Raises:
             ValueError: An unknown column or mode, a negative offset.
@@ -261,17 +260,17 @@ class CommitLog:
         """Read the messages at given offsets.
 
         Args:
-            offsets: int64, bytes, in any order; repeated ones are answered each time.
+            offsets: int64, bytes, in any order; duplicates are answered each time.
             columns: As in :meth:`scan`.
             check_crc: As in :meth:`scan`.
 
         Returns:
-            One row an offset, in their order: ``state`` (one of ``MATCH_STATES``, as a dictionary)
-            and the columns asked for, null where ``state`` is not ``record``.
+            One row per offset, in their order: ``state`` (one of ``MATCH_STATES``, as a dictionary)
+            and the requested columns, null where ``state`` is not ``record``.
             ``record``: a sound record starts there; ``expired``: before the first file;
             ``beyond_end``: none starts there, at or behind :attr:`max_offset`; ``missing``: in a
-            gap between files; ``not_a_record``: other bytes; ``bad_crc``: a record whose CRC does
-            not agree (only with ``check_crc``).
+            gap between files; ``not_a_record``: other bytes; ``bad_crc``: a record with a wrong CRC
+            (only with ``check_crc``).
 
         Raises:
             ValueError: An unknown column, a null, or more than 2 GiB of a column.
@@ -345,16 +344,16 @@ class CommitLog:
         return self._open_files.open_file(file)
 
     def ensure_same(self) -> None:
-        """Raise if a file that stayed open was changed since it was opened.
+        """Raise if an open file was changed since it was opened.
 
         Raises:
-            FileChangedError: One was cut, replaced or rewritten.
+            FileChangedError: One was truncated, replaced or rewritten.
             RmqIndexError: The storage failed.
         """
         self._open_files.ensure_same()
 
     def last_with_data(self) -> int:
-        """Return the place in :attr:`files` of the last that holds anything; -1 for none."""
+        """Return the place in :attr:`files` of the last file with data; -1 without any."""
         return self._open_files.last_with_data()
 
     def _find_end(self) -> int:

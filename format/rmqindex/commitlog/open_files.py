@@ -1,4 +1,4 @@
-"""The files of one CommitLog, opened when they are needed."""
+"""The files of one CommitLog, opened on first use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenFiles"]
 
-# Enough for the size and the magic code, which are never both 0 where something was written.
+# Bytes of the size and the magic code, which are not both 0 in a written record.
 _MARK_SIZE = 8
 
 
@@ -28,11 +28,11 @@ class OpenFiles:
     """
 
     def __init__(self, files: tuple[LogFile, ...], filesystem: pafs.FileSystem | None) -> None:
-        """Take the files; none is opened yet.
+        """Set the files, without opening any.
 
         Args:
             files: By offset.
-            filesystem: Where they lie, instead of what their paths say.
+            filesystem: Their file system; None to find it by their URIs.
         """
         self.files = files
         self._filesystem = filesystem
@@ -60,19 +60,19 @@ class OpenFiles:
         return open_found(file.path, file.size, file.mark, self._filesystem)
 
     def ensure_same(self) -> None:
-        """Raise if a file that stayed open was changed since it was opened."""
+        """Raise if an open file was changed since it was opened."""
         for file in self.files:
             if file.start in self._sources:
                 ensure_same(self._sources[file.start], file.mark)
 
     def close(self) -> None:
-        """Close all files; they are opened again when they are needed."""
+        """Close all files; they are reopened when needed."""
         for source in self._sources.values():
             source.close()
         self._sources.clear()
 
     def last_with_data(self) -> int:
-        """Return the place in :attr:`files` of the last that holds anything; -1 for none."""
+        """Return the place in :attr:`files` of the last file with data; -1 without any."""
         for number in range(len(self.files) - 1, -1, -1):
             if self._holds_data(self.files[number]):
                 return number

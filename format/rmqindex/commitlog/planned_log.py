@@ -1,7 +1,7 @@
-"""A CommitLog that one process plans to read and others read: which files it had.
+"""The plan of reading a CommitLog: the files it had, for other processes to read.
 
-Until it is read, a broker may append to it, begin new files, and delete the oldest, expired ones.
-Whatever else becomes of the files is refused, since their messages may be others.
+Until then, a broker may append to it, begin new files, and delete the oldest, expired ones.
+Any other change of the files is refused, since their messages may differ.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 __all__ = ["PlannedLog", "PlannedLogs", "marked_file", "marked_files"]
 
-# Requests to a remote store wait more than they work.
+# Requests in flight at once: they mostly wait.
 _REMOTE_THREADS = 16
-# A file begins with a message, whose fixed fields are no other message's.
+# A file begins with a message, whose fixed fields are unique.
 _HEAD_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedLog:
-    """A CommitLog as it was when a query was planned; picklable.
+    """A CommitLog as of the planning of a query; picklable.
 
     Attributes:
         path: What :class:`CommitLog` takes.
-        files: The files that there were, marked.
+        files: Its files, with their marks.
     """
 
     path: str
@@ -55,7 +55,7 @@ class PlannedLog:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> PlannedLog:
-        """Read what JSON made of ``dataclasses.asdict``, with bytes as hexadecimal digits."""
+        """Rebuild a plan from its JSON, where bytes are hexadecimal digits."""
         files = (
             LogFile(**{**each, "mark": each["mark"] and FileMark.from_dict(each["mark"])})
             for each in data["files"]
@@ -63,17 +63,17 @@ class PlannedLog:
         return cls(data["path"], tuple(files))
 
     def files_now(self) -> tuple[LogFile, ...]:
-        """Find the files anew; those that were planned are refused on opening if they are others.
+        """List the files again; opening a planned one raises if it is another file now.
 
         Raises:
-            FileChangedError: A file is gone and older ones are not, or is there and was not.
-            RmqIndexError: Nothing is there any more.
+            FileChangedError: A file is gone though older ones remain, or an unplanned one appeared.
+                        RmqIndexError: The log no longer exists.
         """
         found = find_files(self.path)
         names = {file.start for file in found}
         oldest = min(names, default=0)
         for file in self.files:
-            # A broker deletes expired files from the oldest on, and never the one it writes.
+            # A broker deletes expired files, oldest first, and never the one it writes to.
             if file.start not in names and (not found or file.start > oldest):
                 raise FileChangedError(file.path, "removed")
         planned = {file.start: file for file in self.files}
@@ -90,19 +90,19 @@ class PlannedLog:
 class PlannedLogs:
     """Planned logs, each opened once; a context manager.
 
-    On leaving it, the logs must still be those that were planned.
+    Its exit raises unless the logs are still the planned ones.
     """
 
     def __init__(self) -> None:
-        """Start without any."""
+        """Begin without logs."""
         self._logs: dict[str, CommitLog] = {}
 
     def open(self, planned: PlannedLog) -> CommitLog:
         """Return a log, which stays open.
 
         Raises:
-            FileChangedError: A file is gone, or was added, against the plan.
-            RmqIndexError: Nothing is there any more.
+            FileChangedError: A file is gone or was added, against the plan.
+            RmqIndexError: The log no longer exists.
         """
         log = self._logs.get(planned.path)
         if log is None:
@@ -114,10 +114,10 @@ class PlannedLogs:
         return self
 
     def __exit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
-        """Check the logs again where nothing failed, and close them.
+        """Check the logs again unless an error was raised, and close them.
 
         Raises:
-            FileChangedError: A file of a log was cut, replaced or rewritten.
+            FileChangedError: A file of a log was truncated, replaced or rewritten.
         """
         try:
             if exc_type is None:
@@ -129,7 +129,7 @@ class PlannedLogs:
 
 
 def marked_files(log: CommitLog) -> tuple[LogFile, ...]:
-    """Return the files of a log, each with what it is recognised by later.
+    """Return the files of a log, each with its mark.
 
     A local file is opened for its first bytes; a remote one costs one request.
 
@@ -144,7 +144,7 @@ def marked_files(log: CommitLog) -> tuple[LogFile, ...]:
         except FileChangedError:
             raise
         except RmqIndexError:
-            return file  # it expired meanwhile, or whoever needs it will say what is wrong
+            return file  # it expired meanwhile, or opening it later will raise
 
     if any(is_remote(file.path) for file in log.files):
         with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
@@ -155,12 +155,12 @@ def marked_files(log: CommitLog) -> tuple[LogFile, ...]:
 def marked_file(
     file: LogFile, source: ByteSource, ranges: Iterable[tuple[int, int]] = ()
 ) -> LogFile:
-    """Return a file with what it is recognised by later.
+    """Return a file with its mark.
 
     Args:
         file: The file.
         source: Its bytes.
-        ranges: Offsets of the log between which messages will be read.
+        ranges: The ranges of offsets in which messages will be read.
     """
     stretches = [(0, min(file.size, _HEAD_BYTES))]
     stretches += [(start - file.start, stop - file.start) for start, stop in ranges]

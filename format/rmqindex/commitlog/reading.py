@@ -1,4 +1,4 @@
-"""One pass over a range of a CommitLog: its records, and what is damaged between them."""
+"""One pass over a range of a CommitLog: its records, and the damage between them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_MAX_RECORDS", "Reading"]
 
-# So many records' properties stay in a core's cache while they are split.
+# Records whose properties stay in a core's cache while they are split.
 DEFAULT_MAX_RECORDS = 8 * 1024
 
 
@@ -55,10 +55,10 @@ class Reading:
             files: The files of the log.
             start: The first offset, bytes.
             stop: The offset before which it ends.
-            check_crc: Whether CRCs are checked.
-            drop: Whether damage is passed over.
+            check_crc: Whether to check CRCs.
+            drop: Whether to skip damage.
             at_boundaries: Whether records start at ``start`` and at ``stop``.
-            on_malformed: Called with each error that is passed over.
+            on_malformed: Called with each skipped error.
             max_records: The most records in a block.
         """
         self._files = files
@@ -69,7 +69,7 @@ class Reading:
         self._at_boundaries = at_boundaries
         self._on_malformed = on_malformed
         self._max_records = max_records
-        #: Where the records of the last file that was read ended.
+        #: The end of the records of the last file read.
         self.end: End | None = None
 
     def records(self) -> Iterator[Records]:
@@ -82,7 +82,7 @@ class Reading:
                 last = self._files.last_with_data()
             if number > last:
                 return
-            # Its own source: a log may be scanned twice at a time.
+            # Use an own source: two scans of a log may run at once.
             with self._files.open_file(file) as source:
                 yield from self._records_of(source, file, is_last=number == last)
                 ensure_same(source, file.mark)
@@ -108,7 +108,7 @@ class Reading:
             if is_last and resume is None:
                 break  # a torn or stale tail: the end of the log
             if is_last and is_record(source, file, at, crc=False) is not None:
-                continue  # a broker was writing it when the walk came by
+                continue  # a broker was writing it during the walk
             self._malformed(file, at, fault)
             at = resume
         if self._at_boundaries and at is not None and at != stop < file.size:
@@ -116,10 +116,10 @@ class Reading:
             self._malformed(file, stop, Fault("phy_offset", 0, expected, at))
 
     def _first(self, source: ByteSource, file: LogFile, *, is_last: bool) -> int:
-        """Return where to begin: where the range does, if a record is known to start there.
+        """Return where to begin: at the range's start, if a record is known to start there.
 
-        In the last file it might be a left-over behind the log's end, so that only walking there
-        tells.
+        In the last file it might be a remnant behind the log's end, which only a walk from the
+        file's start can tell.
         """
         first = self._start - file.start
         if first <= 0:
@@ -131,7 +131,7 @@ class Reading:
         return first
 
     def _fault_of(self, file: LogFile, end: End, *, is_last: bool) -> Fault | None:
-        """Return what is wrong with where a file's records end, if anything is."""
+        """Return the fault at the end of a file's records, if any."""
         if end.kind is EndKind.FAULT:
             return end.fault
         if is_last or end.kind is EndKind.BLANK:
@@ -144,7 +144,7 @@ class Reading:
         return None
 
     def _resume(self, source: ByteSource, file: LogFile, at: int, newest: int | None) -> int | None:
-        """Return where the records go on behind a place without one, if anywhere."""
+        """Return where the records continue behind a place without one, if anywhere."""
         left = file.size - at
         if left >= MIN_RECORD_SIZE:
             claimed = int.from_bytes(bytes(source.read(at, SIZE_WIDTH)), "big", signed=True)
@@ -166,7 +166,7 @@ class Reading:
             self._on_malformed(error)
 
     def _wanted(self, file: LogFile, records: Records) -> Iterator[Records]:
-        """Yield what is asked for of a block."""
+        """Yield the records of a block that lie in the range."""
         if records.phy_offset[0] < self._start:
             first = int(np.searchsorted(records.phy_offset, self._start))
             records = records.taken(slice(first, None))

@@ -1,4 +1,4 @@
-"""The CommitLog that belongs to an index: named, or beside it."""
+"""Finds the CommitLog of an index: given by the caller, or beside the index."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["beside_index", "commit_log_of", "refuse_sibling_dledger", "sibling_l
 
 
 def sibling_log(path: PathLike) -> str | None:
-    """Return the ``commitlog`` beside the ``index`` that a path stands for, if it can be read.
+    """Return the ``commitlog`` beside the ``index`` of a path, if it can be read.
 
-    None where it is missing, or goes on in DLedger.
+    None where it is missing, or continues in DLedger.
 
     Raises:
         RmqIndexError: The path is not there.
@@ -42,7 +42,7 @@ def refuse_sibling_dledger(path: PathLike) -> None:
 
 
 def beside_index(path: PathLike, name: str) -> str:
-    """Return where a folder lies, if it is there, beside the ``index`` that a path stands for.
+    """Return the path of a folder beside the ``index`` of a path, if it exists.
 
     Args:
         path: An IndexFile, an index directory, or a store root.
@@ -60,7 +60,7 @@ def commit_log_of(
     """Return the CommitLog that an argument means.
 
     Args:
-        path: What the index is.
+        path: The path of the index.
         commit_log: As :func:`verify` takes it.
     """
     if commit_log is None or isinstance(commit_log, CommitLog):

@@ -1,15 +1,16 @@
-"""Following a CommitLog that a broker is writing: how far its records are certainly whole.
+"""Follows a CommitLog that a broker is writing, up to where its records are certainly whole.
 
 A broker appends a record, or several of one batch, with one copy into a shared mapping of zeros
 (RocketMQ: ``CommitLog.DefaultAppendMessageCallback``); no order of the bytes of a copy is promised.
 So a record may be visible in part: its size and magic code before its body or its properties.
-It is taken when its parts agree with its size, and, near the end of the log, when its body agrees
+It is accepted when its parts agree with its size, and, near the end of the log, when its body
+agrees
 with its CRC, its properties with theirs where they have one, neither its topic nor its properties
 hold a zero byte, which is what an unwritten place holds, and it has a store time.
-A record that is older than a minute by this host's clock is taken anyhow: nobody copies for that
-long, so that its zeros, or its wrong CRC, are its own.
-So whichever end a copy begins at, no record is taken before it is whole; what nothing in the format
-covers is a hole within the 84 bytes of the head, which no copy leaves.
+A record older than a minute by this host's clock is accepted anyhow: no copy takes that long, so
+its zeros, or its wrong CRC, are its own.
+So at whichever end a copy begins, no record is accepted before it is whole; only a hole within the
+84 bytes of the head would go unnoticed, and no copy leaves one.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ if TYPE_CHECKING:
 
 __all__ = ["LastRecord", "Progress", "ends_with", "follow"]
 
-# Records of a block of a walk, so that a limit does not cost much more than it allows.
+# Records per block of a walk, so that a small limit does not read much more than it allows.
 _BLOCK_RECORDS = 8 * 1024
-# What a broker may be copying at once is no larger than a message may be (maxMessageSize), and one
-# batch of more messages than this would have to be of tiny ones.
+# A broker copies no more at once than one largest message (maxMessageSize), and a batch with more
+# messages than this would consist of tiny ones.
 _UNSURE_BYTES = 4 * 1024 * 1024
 _UNSURE_RECORDS = 1024
 # A sound record behind a place without one is searched for within two of the largest messages.
@@ -53,12 +54,13 @@ _SETTLED_MILLISECONDS = 60_000
 
 
 class LastRecord(NamedTuple):
-    """A record, by which a log is known to be still the same.
+    """A record that shows whether a log is still the same.
 
     Attributes:
         phy_offset: Where it starts, bytes.
         store_timestamp: Epoch milliseconds.
-        checksum: CRC-32 of its first and its last bytes; None where an earlier release took none.
+        checksum: CRC-32 of its first and its last bytes; None where an earlier release recorded
+            none.
     """
 
     phy_offset: int
@@ -72,8 +74,8 @@ class Progress:
 
     Attributes:
         end: Where the next record will start, bytes.
-        last: The last record before; the first of its file where that was passed over unread;
-            None where none was passed.
+        last: The last record before; the first of its file where the file was skipped unread; None
+            where there was no record.
     """
 
     end: int
@@ -90,25 +92,25 @@ def follow(
     max_bytes: int | None = None,
     mode: Literal["FAILFAST", "DROPMALFORMED"] = "FAILFAST",
 ) -> Progress:
-    """Find out how far the records behind an offset are whole.
+    """Determine how far the records behind an offset are whole.
 
-    Files that later ones follow are only walked where there is a limit.
+    Files before the last one are only walked where there is a limit.
 
     Args:
         log: The log, listed just now.
         start: Where a record starts or will start: in one of the files, or behind the last.
         last: The record before, if known.
-        stop: Records that start here or later are left out; None for all.
-        max_records: How many records to pass at most, at least 1; None for all.
-        max_bytes: How many bytes to pass at most; one record is passed in any case. None for all.
-        mode: ``FAILFAST`` raises at damage; ``DROPMALFORMED`` passes over it.
+        stop: The offset from which on records are left out; None for the log's end.
+        max_records: The most records to read, at least 1; None for no limit.
+        max_bytes: The most bytes to read, but at least one record; None for no limit.
+        mode: ``FAILFAST`` raises at damage; ``DROPMALFORMED`` skips it.
 
     Returns:
-        Where the records end: at a place where none starts yet, at a limit, or at a gap between
-        files.
+        The end of the records: where none starts yet, at a limit, or at a gap between files.
 
     Raises:
-        CorruptCommitLogError: Damage, that is no record before the log's end, in ``FAILFAST``.
+        CorruptCommitLogError: In ``FAILFAST``, damage: a place without a record before the log's
+            end.
         RmqIndexError: The storage failed.
     """
     following = _Following(log, start, last, stop, max_records, max_bytes, drop=mode != "FAILFAST")
@@ -117,7 +119,7 @@ def follow(
 
 
 def ends_with(log: CommitLog, last: LastRecord, end: int) -> bool:
-    """Tell whether a record that was read before is still there, and ends where it did.
+    """Return whether a record that was read before still exists, and ends where it did.
 
     Args:
         log: The log.
@@ -125,8 +127,8 @@ def ends_with(log: CommitLog, last: LastRecord, end: int) -> bool:
         end: What :func:`follow` returned with it.
 
     Returns:
-        False where another record, none, or another file has its place; True where the files of
-        that place are gone, since nothing can be told then.
+        False where its place has another record, none, or another file; True where the files of
+        that place are gone, since that proves nothing.
 
     Raises:
         RmqIndexError: The storage failed.
@@ -142,13 +144,13 @@ def ends_with(log: CommitLog, last: LastRecord, end: int) -> bool:
                 if found[:2] != last[:2] or last.checksum not in {None, found.checksum}:
                     return False
             behind = last.phy_offset + size
-            # A blank record, or damage that was passed over, may lie between.
+            # A blank record, or skipped damage, may lie between.
             return behind == end or (behind < end and end >= file.stop)
     return not log.files or last.phy_offset < log.files[0].start
 
 
 def _remembered(source: ByteSource, file: LogFile, position: int, size: int) -> LastRecord:
-    """Return what a record is known again by."""
+    """Return the checksum by which a record is recognized."""
     return LastRecord(
         file.start + position,
         store_timestamp_of(source.read, position),
@@ -193,7 +195,7 @@ class _Following:
                 self.last = _remembered(source, unread, 0, size)
 
     def _go_on(self) -> LogFile | None:
-        """Follow the log; return the last file that was passed over unread."""
+        """Follow the log; return the last file that was skipped unread."""
         unread: LogFile | None = None
         last_with_data = self._log.last_with_data()
         for number, file in enumerate(self._log.files[: last_with_data + 1]):
@@ -221,7 +223,7 @@ class _Following:
         )
 
     def _follow_file(self, source: ByteSource, file: LogFile, *, is_last: bool) -> bool:
-        """Pass over the records of a file; say whether the log goes on in the next."""
+        """Follow the records of a file; return whether the log continues in the next."""
         stop = file.size if self._stop is None else min(file.size, self._stop - file.start)
         tried = -1
         while True:
@@ -236,14 +238,14 @@ class _Following:
                 return True
             resume = self._resume(source, file, end, is_last=is_last)
             if resume is None or resume == tried:
-                # Of a file that others follow, nothing is left; of the last, this is the log's end,
-                # as is a record that was found where the walk finds none again.
+                # A file before the last is done; in the last, this is the log's end, as is a place
+                # where a record was found once but not again.
                 return not is_last
             tried = resume
             self.at = file.start + resume
 
     def _pass(self, records: Records, source: ByteSource, file: LogFile, *, is_last: bool) -> bool:
-        """Take as many records as the limits allow and are whole; say whether it was all."""
+        """Accept as many whole records as the limits allow; return whether these were all."""
         count = len(records)
         if self._records_left is not None:
             count = min(count, self._records_left)
@@ -265,18 +267,18 @@ class _Following:
         return count == len(records)
 
     def _resume(self, source: ByteSource, file: LogFile, end: End, *, is_last: bool) -> int | None:
-        """Return where the records go on behind a place without one; None where they do not."""
+        """Return where the records continue behind a place without one, if anywhere."""
         at = end.position
         if is_last:
             if end.kind is EndKind.ZERO:
                 return None
-            # What an earlier life of the log left is older than what was read.
+            # Remains of an earlier life of the log are older than the records read.
             newest = None if self.last is None else self.last.store_timestamp
             resume = find_record(source, file, at + 1, at + _REACH, not_before=newest)
             if resume is None:
                 return None  # a torn tail, which a broker may still be writing
             if is_record(source, file, at, crc=False) is not None:
-                return at  # a broker was writing it when the walk came by
+                return at  # a broker was writing it during the walk
         else:
             resume = find_record(source, file, at + 1, file.size)
         if not self._drop:
@@ -292,7 +294,7 @@ class _Following:
 
 
 def _whole(records: Records, source: ByteSource, file: LogFile) -> int:
-    """Return how many of a block's first records a broker is certainly not writing any more."""
+    """Return how many of a block's first records are certainly whole."""
     count = len(records)
     end = int(records.phy_offset[-1] + records.size[-1]) - file.start
     settled = time.time_ns() // 1_000_000 - _SETTLED_MILLISECONDS

@@ -1,4 +1,4 @@
-"""Sound records of one CommitLog file in blocks, and what stands where they end.
+"""Walks the sound records of one CommitLog file in blocks, and classifies where they end.
 
 RocketMQ: ``CommitLog.recoverNormally`` and ``checkMessageAndReturnSize``.
 """
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
 __all__ = ["End", "EndKind", "end_at", "find_record", "is_record", "record_crc_fault", "walk"]
 
 _SIZE_AND_MAGIC = struct.Struct(">ii")
-# What is read at once of a file that is not mapped.
+# Bytes read at once of a remote file.
 _WINDOW = 16 * 1024 * 1024
-# Within how many bytes boundaries are searched for at once: more is faster, up to a point.
+# Bytes in which boundaries are searched for at once: more is faster, up to a point.
 _HOP_SPAN = 64 * 1024 * 1024
-# How many bytes of records a block holds, so that a batch of large bodies stays bounded.
+# The bytes of records per block, so that a batch of large bodies stays bounded.
 _BLOCK_SPAN = 32 * 1024 * 1024
-# What a search for a record looks at at once.
+# Bytes that a search for a record reads at once.
 _SEARCH_WINDOW = 1024 * 1024
 
 
 class EndKind(enum.Enum):
-    """What stands where a file's records end."""
+    """What a file has where its records end."""
 
-    #: A blank record: the log goes on in the next file.
+    #: A blank record: the log continues in the next file.
     BLANK = "blank"
     #: The file's own end.
     FULL = "full"
-    #: Zeros: nothing was written here yet.
+    #: Zeros: not written yet.
     ZERO = "zero"
-    #: Something else: a torn or damaged record, or what an earlier life of the log left.
+    #: Anything else: a torn or damaged record, or remains of an earlier life of the log.
     FAULT = "fault"
 
 
@@ -60,9 +60,9 @@ class End(NamedTuple):
     """Where a file's records end.
 
     Attributes:
-        kind: What stands there.
+        kind: What the file has there.
         position: Bytes from the start of the file.
-        fault: What is wrong there, if anything.
+        fault: The error there, if any.
     """
 
     kind: EndKind
@@ -123,7 +123,7 @@ def _parts(starts: NDArray[np.int64], max_records: int) -> Iterator[NDArray[np.i
 
 
 def _window_stop(source: ByteSource, file: LogFile, at: int, size: int) -> int:
-    """Return how far to read: a mapped file whole, another by windows that hold a record."""
+    """Return how far to read: to the end of a mapped file, else a window that holds a record."""
     if not source.remote:
         return size
     stop = min(size, at + _WINDOW)
@@ -136,7 +136,7 @@ def _window_stop(source: ByteSource, file: LogFile, at: int, size: int) -> int:
 
 
 def end_at(source: ByteSource, file: LogFile, position: int) -> End:
-    """Say what stands at a place where no sound record starts.
+    """Classify a place where no sound record starts.
 
     Args:
         source: The open file.
@@ -160,7 +160,7 @@ def end_at(source: ByteSource, file: LogFile, position: int) -> End:
     checked = check_record(source.read, position, size, file.start + position)
     if isinstance(checked, Fault):
         return End(EndKind.FAULT, position, checked)
-    # A broker has written a record since the walk came by.
+    # A broker has written a record here since the walk.
     return End(EndKind.ZERO, position)
 
 
@@ -210,7 +210,7 @@ def find_record(
         file: What file it is.
         start: Where to search from, bytes from the start of the file.
         stop: Where to search to.
-        not_before: Pass over records stored before this, epoch milliseconds.
+        not_before: Skip records stored before this, epoch milliseconds.
 
     Returns:
         The first place, or None.
@@ -220,7 +220,7 @@ def find_record(
     at = start
     while at < stop:
         window_stop = min(stop, at + _SEARCH_WINDOW)
-        # The last record that may start in the window reaches beyond it.
+        # Read beyond the window, for the last record that starts in it.
         data = memoryview(source.read(at, min(size, window_stop + MIN_RECORD_SIZE) - at))
         for found in candidates(data, 0, window_stop - at, file.start + at):
             place = at + found

@@ -1,9 +1,9 @@
-"""Appending to an IndexFile where it stands (spec: put; RocketMQ: ``IndexFile.putKey``).
+"""Appends to an IndexFile in place (spec: put; RocketMQ: ``IndexFile.putKey``).
 
-Continuing a file in a copy costs as much as the file is long, however few entries come.
-Here only what changes is touched: the pages of the slots that the entries hang in, the places
-behind the last entry, and the header, in the order of the broker.
-What is needed to undo it is known before anything changes; the journal keeps it.
+Continuing a copy of a file costs as much as the file is long, however few the entries.
+An append in place writes only the pages of the entries' slots, the places behind the last entry,
+and the header, in the broker's order.
+Its undo is known before anything changes, and kept in the journal.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ Entries = tuple["NDArray[np.int32]", "NDArray[np.int64]", "NDArray[np.int64]"]
 
 
 class InPlaceAppend:
-    """An append that is planned; nothing changes before :meth:`apply`.
+    """A planned append; nothing changes before :meth:`apply`.
 
     Attributes:
-        undo: How it is taken back.
+        undo: Its undo.
     """
 
     undo: AppendUndo
@@ -52,19 +52,19 @@ class InPlaceAppend:
         *,
         trusted: bool = False,
     ) -> None:
-        """Find out what an append will change.
+        """Plan an append.
 
-        Nobody else may write to the file meanwhile.
+        No other process may write to the file meanwhile.
 
         Args:
             path: A file of the layout's size.
             layout: Its geometry.
             key_hashes: The hashes of all entries, in any order: int32, none negative.
-            entries: Gives the entries in order, in batches of any size.
+            entries: Returns the entries in order, in batches of any size.
             end: Offset and store time of the last one.
             trusted: Whether every slot is known to be sound.
-                Otherwise all of them are read, and those that an unfinished write left pointing
-                beyond the count are mended along the way.
+                Otherwise all are read, and those that an unfinished write left pointing beyond the
+                count are repaired.
 
         Raises:
             ValueError: More entries than fit.
@@ -90,7 +90,7 @@ class InPlaceAppend:
         self.undo = AppendUndo.planned(path.name, layout, header, total, end, changed, values)
 
     def apply(self) -> IndexHeader:
-        """Append the entries, and wait until they are on the disk.
+        """Append the entries, and sync them to disk.
 
         Returns:
             The header as it is now.
@@ -116,25 +116,25 @@ class InPlaceAppend:
             self.close()
 
     def close(self) -> None:
-        """Let go of the file; what was not applied is dropped."""
+        """Close the file; an append that was not applied is dropped."""
         self._appender.close()
 
 
 class InPlaceFlush:
-    """A flush of entries that stand in a file behind those that its header counts.
+    """A flush of the entries that a file holds behind the counted ones.
 
     Attributes:
-        undo: How it is taken back.
+        undo: Its undo.
     """
 
     undo: AppendUndo
 
     def __init__(self, name: str, appender: EntryAppender) -> None:
-        """Find out what the flush will change.
+        """Plan the flush.
 
         Args:
             name: The file's name in its directory.
-            appender: What has put the entries.
+            appender: The appender that put the entries.
 
         Raises:
             OSError: The file cannot be read.
@@ -151,7 +151,7 @@ class InPlaceFlush:
         )
 
     def apply(self) -> IndexHeader:
-        """Flush, and wait until everything is on the disk.
+        """Flush, and sync to disk.
 
         Returns:
             The header as it is now.
@@ -173,7 +173,7 @@ def _touched(
     for hashes in key_hashes:
         total += len(hashes)
         parts.append(slot_numbers(np.ascontiguousarray(hashes), hash_slot_num))
-        if len(parts) > 1 or is_touched is not None:  # so that the slots bound the memory
+        if len(parts) > 1 or is_touched is not None:  # so that the number of slots bounds memory
             if is_touched is None:
                 is_touched = np.zeros(hash_slot_num, dtype=np.bool_)
             for part in parts:

@@ -1,12 +1,11 @@
 """Appending entries to one open IndexFile (spec: put; RocketMQ: ``IndexFile.putKey``).
 
-This is the mechanism alone: it trusts what it is given.
-:class:`~rmqindex.IndexFileWriter` checks arguments and files before it, and
-:class:`~rmqindex.IndexDirectory` does with it what the broker does.
+It trusts its arguments: :class:`~rmqindex.IndexFileWriter` and :class:`~rmqindex.IndexDirectory`
+check them, and the files, beforehand.
 
 Entries go into the file as they come, beyond the header's count, where nothing reads them.
 Slots stay in memory, and a flush writes the entries, then the slots that changed, then the header,
-each on the disk before the next, so that a count never stands for an entry that is not there.
+each on disk before the next, so that the header never counts a missing entry.
 Plain writes are used, not a writable mapping: a full disk is then an ``OSError``, not a signal.
 """
 
@@ -48,8 +47,8 @@ _ENTRY_STRUCT = struct.Struct(">iqii")
 assert _ENTRY_STRUCT.size == ENTRY_SIZE
 
 _MILLIS_PER_SECOND = 1000
-# A page of the file is the unit in which slots are marked as changed and written back, so that a
-# file with few entries stays sparse.
+# Slots are marked as changed and written back by pages of the file, so that a file with few entries
+# stays sparse.
 _PAGE_SIZE = 4096
 _PAGE_SLOTS = _PAGE_SIZE // SLOT_SIZE
 _HEADER_SLOTS = HEADER_SIZE // SLOT_SIZE
@@ -92,13 +91,14 @@ class EntryAppender:
         """Make a sparse IndexFile without entries, ``index_count`` 0 on disk.
 
         Args:
-            path: A local path at which nothing is, or an empty file.
+            path: A local path that does not exist, or an empty file.
             layout: The geometry.
-            prev_end_phy_offset: What the file inherits, bytes; ignored unless positive.
-            prev_end_timestamp: What the file inherits, epoch milliseconds; ignored unless positive.
+            prev_end_phy_offset: The ``end_phy_offset`` to inherit, bytes; ignored unless positive.
+            prev_end_timestamp: The ``end_timestamp`` to inherit, epoch milliseconds; ignored unless
+                positive.
 
         Raises:
-            FileExistsError: A file with content is there.
+            FileExistsError: The file exists and is not empty.
             OSError: The file cannot be made.
         """
         offset, timestamp = max(prev_end_phy_offset, 0), max(prev_end_timestamp, 0)
@@ -161,7 +161,7 @@ class EntryAppender:
         return self._written_header
 
     def overwritten_slots(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Return the slots that the next flush writes, and what the file holds there.
+        """Return the slots that the next flush writes, and their values in the file.
 
         Returns:
             Their numbers, ascending, and their values in the file, both int32.
@@ -236,7 +236,7 @@ class EntryAppender:
         count = min(len(key_hashes), self.free)
         done = 0
         if count and self._index_count == FIRST_POSITION:
-            # Only the first entry is timed against what the file inherited.
+            # Only the first entry's seconds are counted from the inherited time.
             self.put(int(key_hashes[0]), int(phy_offsets[0]), int(store_timestamps[0]))
             done = 1
         self._write_pending()
@@ -244,7 +244,7 @@ class EntryAppender:
             for start in range(done, count, LINK_BATCH):
                 batch = slice(start, min(start + LINK_BATCH, count))
                 self._put_batch(key_hashes[batch], phy_offsets[batch], store_timestamps[batch])
-        except BaseException:  # an interrupted batch may be linked and not written
+        except BaseException:  # an interrupted batch may be linked but not written
             self.close()
             raise
         return count
@@ -305,7 +305,7 @@ class EntryAppender:
         """Make everything that was put visible to readers.
 
         Args:
-            durable: Also wait for the disk, so that a power failure cannot undo or mix it.
+            durable: Also sync to disk, so that a power failure cannot undo or reorder the writes.
 
         Raises:
             OSError: The disk is full or broken; the header still counts what it counted before.
@@ -333,7 +333,7 @@ class EntryAppender:
         self._changed_pages[self._slot_page(numbers)] = True
 
     def _write_slots(self) -> bool:
-        """Write the changed pages of slots; say whether there were any."""
+        """Write the changed pages of slots; return whether there were any."""
         is_changed = bool(self._changed_pages.any())
         for start, stop in self._slot_ranges(self._changed_pages):
             data = self.slots[start:stop].astype(SLOT_DTYPE).view(np.uint8).data
@@ -385,7 +385,7 @@ class EntryAppender:
 
     @staticmethod
     def _slot_page(number: NDArray[np.integer] | int) -> NDArray[np.integer] | int:
-        """Return the page of the file, from 0, on which a slot stands."""
+        """Return the page of the file, from 0, that contains a slot."""
         return (number + _HEADER_SLOTS) // _PAGE_SLOTS
 
 
@@ -403,13 +403,13 @@ def _closed_on_error(file: io.FileIO) -> Iterator[io.FileIO]:
 
 
 def _wrap(value: int, bits: int) -> int:
-    """Return a value as Java's signed integers of so many bits hold it."""
+    """Wrap a value around like Java's signed integers of so many bits."""
     half = 1 << (bits - 1)
     return (value + half) % (2 * half) - half
 
 
 def _read_all(file: io.FileIO, size: int, offset: int) -> bytes:
-    """Read exactly ``size`` bytes, zeros where the file ends."""
+    """Read exactly ``size`` bytes, with zeros behind the end of the file."""
     parts = []
     while size:
         part = os.pread(file.fileno(), size, offset) or bytes(size)

@@ -1,6 +1,6 @@
 """Walking the chains of many hashes at once (spec: lookup).
 
-All hashes advance together, one entry a step: gather, check, compare, follow.
+All hashes advance together, one entry per step: gather, check, compare, follow.
 A chain leads from its slot to ever older entries, so a sound one always ends.
 """
 
@@ -31,10 +31,10 @@ MAX_STEPS = 2000
 
 
 class Found(NamedTuple):
-    """What a walk found, and what it left to a scan.
+    """The entries that a walk found, and the hashes that it left to a scan.
 
     Attributes:
-        queries: Of each entry found, the place of its hash in the input; ascending.
+        queries: The place in the input of each found entry's hash; ascending.
         positions: The entries' positions, int32; descending within a query.
         entries: The entries as ``ENTRY_DTYPE``.
         unfinished: Places of the hashes whose walk was given up; nothing is returned for them.
@@ -64,10 +64,9 @@ def find(
         hashes: int32, none negative; repeated ones are each answered.
         limit: Entries at this position and beyond are walked through but not returned.
         header: The header when the file was opened.
-        index_count: Says how far entries reach by now: a writer stores the entry, then the slot,
-            then the header, so a slot that is ahead of ``header`` is judged by what is found out
-            after it was read.
-        max_steps: After so many entries a hash is left to a scan.
+        index_count: Returns how far entries reach by now: a writer stores the entry, then the slot,
+            then the header, so a slot ahead of ``header`` is judged by a count read after it.
+        max_steps: The number of entries after which a hash is left to a scan.
 
     Returns:
         The entries found.
@@ -80,7 +79,7 @@ def find(
     highest = header.index_count
     if len(heads) and int(heads.max()) > highest:
         highest = index_count()
-        if int(heads.max()) > highest:  # unless an append of ours was undone in between
+        if int(heads.max()) > highest:  # unless an append in place was undone in between
             heads = source.slots(layout, slots)
     _check_heads(source, layout, slots, heads, min(highest, layout.index_num - 1))
     walk = _Walk(np.arange(len(hashes)), heads, hashes, slots).taken(np.flatnonzero(heads))
@@ -110,7 +109,7 @@ def find(
 
 
 class _Walk(NamedTuple):
-    """Where each hash is on its chain."""
+    """The position of each hash on its chain."""
 
     queries: NDArray[np.int64]
     positions: NDArray[np.int32]
@@ -118,12 +117,12 @@ class _Walk(NamedTuple):
     slots: NDArray[np.int32]
 
     def taken(self, places: NDArray[np.int64]) -> _Walk:
-        """Go on with some of the hashes."""
+        """Return the walk of some of the hashes."""
         return _Walk(*(values.take(places) for values in self))  # type: ignore[arg-type]
 
 
 class _Hits:
-    """Entries found step by step, to be brought into the order of their queries.
+    """Entries found step by step, to put in the order of their queries.
 
     Each hit knows how many its query had before, so its place is known without sorting.
     """
@@ -206,7 +205,7 @@ def _check_entries(
 
 
 def _never_written(entries: NDArray[Any], positions: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Return which entries are all zeros though others stand before them.
+    """Return which entries are all zeros although others precede them.
 
     A crash can leave a slot that points to an entry which never reached the disk.
     """

@@ -1,4 +1,4 @@
-"""The bytes of an IndexFile as its last finished commit left them (spec: reading a file).
+"""Reads an IndexFile as its last finished commit left it (spec: reading a file).
 
 While a commit appends to a file in place, or after one died doing that, a source returns the header
 and the slots that the file had before.
@@ -40,18 +40,18 @@ __all__ = ["open_found_index", "open_index_source"]
 
 
 class _CommittedSource(LocalSource):
-    """A mapped IndexFile that no unfinished append has changed."""
+    """A mapped IndexFile without an unfinished append."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._header: bytes | None = None
 
     def keep_header(self) -> int:
-        """Read the header, to hand out this one from now on; returns its ``index_count``."""
+        """Read and keep the header; return its ``index_count``."""
         if self.size < HEADER_SIZE:
             return 0
         header = bytearray(self.read(0, HEADER_SIZE))
-        # A broker sets these before it counts the first entry: they may be older than the count.
+        # A broker sets these before it counts the first entry, so they may be older than the count.
         for offset in (BEGIN_TIMESTAMP_OFFSET, BEGIN_PHY_OFFSET_OFFSET):
             header[offset : offset + 8] = self.read(offset, 8)
         self._header = bytes(header)
@@ -61,7 +61,7 @@ class _CommittedSource(LocalSource):
         return self.read(0, HEADER_SIZE) if self._header is None else self._header
 
     def latest_index_count(self) -> int:
-        # The journal before the header: a commit that ends in between has written its header.
+        # Read the journal before the header: a commit that ends in between has written its header.
         undo = unfinished_append(self.path)
         if self.size < HEADER_SIZE:
             return 0
@@ -70,10 +70,10 @@ class _CommittedSource(LocalSource):
 
 
 class _UndoneSource(IndexSource):
-    """A local file as it was before an append that is not finished.
+    """A local file as of before an unfinished append.
 
-    Chains may begin at what is appended, once the append has finished and others have followed;
-    so :meth:`entries` does not hide it, other than :meth:`read`.
+    Once that append has finished and others have followed, chains may begin at its entries; so
+    :meth:`entries` does not hide these, unlike :meth:`read`.
     """
 
     def __init__(self, source: IndexSource, undo: AppendUndo) -> None:
@@ -97,7 +97,7 @@ class _UndoneSource(IndexSource):
         start = max(start, offset)
         if start < stop:
             patched[start - offset : stop - offset] = bytes(stop - start)
-        # The slots that lie wholly or partly in the range; a part is cut out of the whole.
+        # The slots that overlap the range, to be clipped to it.
         starts = self._undo.numbers.astype(np.int64) * SLOT_SIZE + first_slot
         inside = slice(*np.searchsorted(starts, [offset - SLOT_SIZE + 1, offset + length]).tolist())
         values = self._undo.values[inside].tolist()
@@ -136,7 +136,7 @@ class _UndoneSource(IndexSource):
 
 
 def _open_local(path: Path) -> IndexSource:
-    """Open a file; its header is not that of an append which is not finished, or was undone."""
+    """Open a file with a header that does not come from an unfinished or undone append."""
     return read_steady(path, lambda: _open_once(path))
 
 
@@ -225,8 +225,8 @@ def open_index_source(
     Args:
         path: As ``open_source`` takes it.
         filesystem: Likewise.
-        zero_extend_to: Read a shorter file as if it were filled up with zeros to this size in
-            bytes, as the broker does on loading; nothing on disk changes.
+        zero_extend_to: Read a shorter file as if it were extended with zeros to this size in bytes,
+            as the broker does on loading; nothing on disk changes.
 
     Raises:
         RmqIndexError: No such file, not a file, or not readable.

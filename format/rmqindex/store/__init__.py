@@ -1,4 +1,4 @@
-"""A store root on disk: what a path stands for, its files, names, checkpoint and lock."""
+"""A broker's store: how paths resolve, its files, their names, its checkpoint and its lock."""
 
 from rmqindex.store.checkpoint import StoreCheckpoint
 from rmqindex.store.contents import dledger_data, refuse_rocksdb_index, refuse_target

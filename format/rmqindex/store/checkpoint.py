@@ -24,13 +24,13 @@ _FILE_SIZE = 4096
 _SAFETY_MARGIN_MS = 3000
 _MODE = 0o644
 
-# What stands behind the fields belongs to newer brokers.
+# The bytes behind these fields belong to newer brokers.
 _FIELDS_END = _FIELDS.size
 
 
 @dataclass(frozen=True, slots=True)
 class StoreCheckpoint:
-    """Up to where a store is known to be on the disk.
+    """How far a store is known to be flushed to disk.
 
     All times are epoch milliseconds, 0 for never.
 
@@ -52,7 +52,7 @@ class StoreCheckpoint:
     confirm_phy_offset: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what the file cannot hold."""
+        """Refuse values that the file cannot hold."""
         for name in self.__slots__:
             value = getattr(self, name)
             if not INT64_MIN <= value <= INT64_MAX:
@@ -71,7 +71,7 @@ class StoreCheckpoint:
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> StoreCheckpoint:
-        """Decode a checkpoint; as for the broker, what is missing of 4,096 bytes is zero."""
+        """Decode a checkpoint; as in the broker, bytes missing of the 4,096 are zero."""
         return cls(*_FIELDS.unpack(bytes(data[: _FIELDS.size]).ljust(_FIELDS.size, b"\0")))
 
     def to_bytes(self) -> bytes:
@@ -86,8 +86,8 @@ class StoreCheckpoint:
             path: A local file, such as ``<store root>/checkpoint``.
 
         Raises:
-            RmqIndexError: Something is there that is no file.
-            OSError: The file is not there or cannot be read.
+            RmqIndexError: It is not a regular file.
+            OSError: The file is absent or cannot be read.
         """
         with open(path, "rb", opener=open_to_read) as file:
             return cls.from_bytes(file.read(_FIELDS.size))
@@ -96,11 +96,11 @@ class StoreCheckpoint:
         """Write a checkpoint file; a crash leaves the old one or the new one.
 
         Args:
-            path: A local file; one that is there is replaced, and keeps its permissions and what
-                stands behind the fields: brokers from 5.5.0 on have a field of their own there.
+            path: A local file; one that exists is replaced, but its permissions and the bytes
+                behind the fields are kept: brokers from 5.5.0 on have another field there.
 
         Raises:
-            RmqIndexError: A symbolic link is there, or something else that is no file.
+            RmqIndexError: It is a symbolic link, or not a regular file.
             OSError: The file cannot be written.
         """
         target = Path(path)

@@ -1,8 +1,8 @@
-"""What a store holds, and what of it cannot be read: every reader and writer asks here.
+"""Detects what a store holds, and refuses what rmqindex cannot read or must not write.
 
 A broker keeps its index in IndexFiles, in RocksDB or in both, its ConsumeQueues in files, in
-RocksDB or in both, and its CommitLog plain or in DLedger. Files and their bytes tell which;
-names of folders do not, since every broker from 5.4.0 on makes an empty ``rocksdbstore``.
+RocksDB or in both, and its CommitLog plain or in DLedger. Only files and their bytes show which,
+not names of folders: every broker from 5.4.0 on makes an empty ``rocksdbstore``.
 
 RocketMQ: ``MessageRocksDBStorage``, ``ConsumeQueueRocksDBStorage``, ``DLedgerCommitLog``,
 ``IndexStoreFile``, ``StorePathConfigHelper``.
@@ -71,10 +71,10 @@ _CURRENT = "CURRENT"
 _MANIFEST_PREFIX = "MANIFEST-"
 _SST_SUFFIX = ".sst"
 _WAL_SUFFIX = ".log"
-# The end of a table says which column family it is of, after a key that may be shortened.
+# The end of a table names its column family, after a key that may be shortened.
 _DEFAULT_FAMILY = b"namedefault"
 _TABLE_END_SIZE = 1 << 16
-# IndexRocksDBRecord: a record of each message has its unique key.
+# IndexRocksDBRecord: each message has a record with its unique key.
 _UNIQUE_KEY_MARK = b"@U@"
 _WAL_BEGIN_SIZE = 1 << 20
 
@@ -91,10 +91,10 @@ _WHY_NOT_DLEDGER = (
 
 
 def refuse_other_file(given: str, file: str, folder: str) -> None:
-    """Refuse a file with a numeric name that is not an IndexFile, told by its place or its bytes.
+    """Refuse a file with a numeric name that, by its place or its bytes, is not an IndexFile.
 
     Args:
-        given: What the user named.
+        given: The path that the user gave.
         file: A file with a numeric name.
         folder: Its directory.
 
@@ -141,13 +141,13 @@ def _begins_like_a_log(file: str) -> bool:
 
 
 def refuse_tiered_folder(directory: str) -> None:
-    """Refuse a directory in or below which the tiered storage keeps index files.
+    """Refuse a directory that has index files of the tiered storage in or below it.
 
     Args:
         directory: A store root, or a folder of the tiered storage.
 
     Raises:
-        RmqIndexError: A file of it is an index file of the tiered storage.
+        RmqIndexError: It has such a file.
     """
     for entry in entries_or_none(directory):
         if entry.is_directory and entry.name in TIERED_FOLDERS:
@@ -164,11 +164,11 @@ def refuse_database(path: str, entries: Iterable[FileEntry]) -> None:
     """Refuse a directory that is a RocksDB database.
 
     Args:
-        path: A directory in which no files of a ConsumeQueue or of an index are.
-        entries: What is in it.
+        path: A directory without files of a ConsumeQueue or of an index.
+        entries: Its entries.
 
     Raises:
-        RmqIndexError: RocksDB's own files are there.
+        RmqIndexError: It has RocksDB's own files.
     """
     found = _database(entries)
     if found is None:
@@ -182,14 +182,14 @@ def refuse_database(path: str, entries: Iterable[FileEntry]) -> None:
 
 
 def _database(entries: Iterable[FileEntry]) -> str | None:
-    """Return the name of the manifest where a directory is a database."""
+    """Return the name of the manifest if a directory is a database."""
     names = {entry.name for entry in entries if not entry.is_directory}
     manifests = sorted(name for name in names if name.startswith(_MANIFEST_PREFIX))
     return manifests[-1] if _CURRENT in names and manifests else None
 
 
 def rocksdb_queues(store: str) -> tuple[str, str] | None:
-    """Return where a store has ConsumeQueues in RocksDB, and the files that tell.
+    """Return where a store has ConsumeQueues in RocksDB, and the files that show it.
 
     Args:
         store: A store root.
@@ -206,7 +206,7 @@ def refuse_rocksdb_queues(store: str) -> None:
     """Refuse a store whose ConsumeQueues are in RocksDB.
 
     Args:
-        store: A store root without files of ConsumeQueues, or one into which they are to go.
+        store: A store root without files of ConsumeQueues, or one to write them into.
 
     Raises:
         RmqIndexError: They are in RocksDB.
@@ -226,13 +226,13 @@ def _rocksdb_queue_error(folder: str, files: str, store: str) -> RmqIndexError:
 
 
 def refuse_rocksdb_index(store: str) -> None:
-    """Refuse a store that has its index in RocksDB.
+    """Refuse a store whose index is in RocksDB.
 
     Args:
         store: A store root without IndexFiles.
 
     Raises:
-        RmqIndexError: There is an index in RocksDB.
+        RmqIndexError: Its index is in RocksDB.
     """
     proof = _rocksdb_index(place_in(store, ROCKSDB_STORE_FOLDER))
     if proof is not None:
@@ -244,7 +244,7 @@ def refuse_rocksdb_index(store: str) -> None:
 
 
 def _rocksdb_index(folder: str) -> str | None:
-    """Return the file of a database that has records of the index; None without any.
+    """Return a file of a database that has records of the index, if any.
 
     The index is in the default column family; timers and transactions have others.
     """
@@ -269,7 +269,7 @@ def _rocksdb_index(folder: str) -> str | None:
 def dledger_data(
     store: str, entries_of: Callable[[str], list[FileEntry]] = entries_or_none
 ) -> str | None:
-    """Return the folder of a store in which DLedger keeps its CommitLog; None without one.
+    """Return the folder of a store in which DLedger keeps the CommitLog, if any.
 
     Args:
         store: A store root.
@@ -289,7 +289,7 @@ def dledger_data(
 def refuse_dledger_log(
     store: str, entries_of: Callable[[str], list[FileEntry]] = entries_or_none
 ) -> None:
-    """Refuse a store whose CommitLog is in DLedger, all of it or its newer part.
+    """Refuse a store whose CommitLog, or the newer part of it, is in DLedger.
 
     Args:
         store: A store root.
@@ -321,7 +321,7 @@ def refuse_dledger_file(file: str, filesystem: pafs.FileSystem | None = None) ->
 
     Args:
         file: A file named by 20 digits.
-        filesystem: Where it lies, instead of what its path says.
+        filesystem: Its file system; None to find it by the URI.
 
     Raises:
         RmqIndexError: It does.
@@ -349,7 +349,7 @@ def _begins_like_dledger(file: str, filesystem: pafs.FileSystem | None = None) -
             if source.size < _DLEDGER_HEAD.size:
                 return False
             head = bytes(source.read(0, _DLEDGER_HEAD.size))
-    except RmqIndexError:  # a broker's expiry may have deleted it; who reads it will say so
+    except RmqIndexError:  # a broker's expiry may have deleted it; reading it will raise
         return False
     magic, size, _, _, pos, _, _, _, body = _DLEDGER_HEAD.unpack(head)
     if magic not in _DLEDGER_MAGICS:
@@ -364,10 +364,10 @@ def _begins_like_dledger(file: str, filesystem: pafs.FileSystem | None = None) -
 
 
 def ensure_writable(directory: Path, *, allow_live_store: bool) -> None:
-    """Refuse a local directory into which nothing may be written.
+    """Refuse a local directory that must not be written to.
 
     Args:
-        directory: A folder of a store root, or any other directory; there or not.
+        directory: A folder of a store root, or any other directory; it may be absent.
         allow_live_store: Whether a broker may hold the store.
 
     Raises:
@@ -383,7 +383,7 @@ def refuse_target(directory: str, store: str | None = None) -> None:
     """Refuse to write into a DLedger store, or among files that are not IndexFiles.
 
     Args:
-        directory: The directory, there or not; a local path or a URI.
+        directory: The directory, which may be absent; a local path or a URI.
         store: The root of its store; by default its parent.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Making a broker keep an index that it did not write (RocketMQ: ``IndexService.load``).
+"""Raises the checkpoint so that a broker keeps an index (RocketMQ: ``IndexService.load``).
 
 A broker that starts after a crash deletes the IndexFiles that end later than the checkpoint's
 ``indexMsgTimestamp``, which it sets when it flushes a full file.
@@ -25,19 +25,18 @@ __all__ = ["cover_index", "ensure_coverable", "raise_checkpoint"]
 def cover_index(path: str | os.PathLike[str]) -> StoreCheckpoint:
     """Raise a store's checkpoint so that a broker that starts after a crash keeps the index.
 
-    ``index_msg_timestamp`` becomes the latest ``end_timestamp`` of the files; a checkpoint that is
-    later already stays as it is, and so do its other fields.
-    A store without a checkpoint gets one whose other fields are 0, as a broker's new one.
+    ``index_msg_timestamp`` becomes the latest ``end_timestamp`` of the files, unless it is later
+    already; the other fields do not change.
+    A store without a checkpoint gets one whose other fields are 0, like a broker's new one.
 
     Args:
         path: A local store root that has ``index/``, or that directory.
 
     Returns:
-        The checkpoint that is there now.
+        The present checkpoint.
 
     Raises:
-        RmqIndexError: No store, or a broker runs on it, which would write its own checkpoint over
-            this one.
+        RmqIndexError: Not a store, or a broker runs on it, which would overwrite the checkpoint.
         OSError: The checkpoint cannot be written.
     """
     given = Path(os.path.abspath(path))  # noqa: PTH100  (resolve would follow links)
@@ -49,13 +48,13 @@ def cover_index(path: str | os.PathLike[str]) -> StoreCheckpoint:
 
 
 def ensure_coverable(index: Path) -> None:
-    """Refuse an index directory whose store has no checkpoint that could be raised.
+    """Refuse an index directory whose store's checkpoint cannot be raised.
 
     Args:
-        index: The directory, there or not.
+        index: The directory, which may be absent.
 
     Raises:
-        RmqIndexError: It is no part of a store, or of one of DLedger, or a broker runs on it.
+        RmqIndexError: It is not part of a store, the store uses DLedger, or a broker runs on it.
     """
     store = index.parent
     if not (store / CHECKPOINT_NAME).exists() and not (store / COMMITLOG_FOLDER).is_dir():
@@ -67,13 +66,13 @@ def ensure_coverable(index: Path) -> None:
 
 
 def raise_checkpoint(index: Path) -> StoreCheckpoint:
-    """Do what :func:`cover_index` does, for a caller that keeps brokers away.
+    """As :func:`cover_index`, for a caller that keeps brokers from starting.
 
     Args:
         index: A local index directory.
 
     Returns:
-        The checkpoint that is there now.
+        The present checkpoint.
 
     Raises:
         OSError: The checkpoint cannot be written.

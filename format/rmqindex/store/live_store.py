@@ -1,4 +1,4 @@
-"""Telling whether a broker holds a store (RocketMQ: ``DefaultMessageStore.start``).
+"""Detects whether a broker holds a store (RocketMQ: ``DefaultMessageStore.start``).
 
 A running broker holds a POSIX record lock on the first byte of ``<store root>/lock``, and keeps
 ``<store root>/abort`` from start to clean stop.
@@ -41,17 +41,17 @@ _FLOCK = struct.Struct("hhqqi")
 
 
 def ensure_not_live(index_directory: str | os.PathLike[str]) -> None:
-    """Refuse to go on when a broker holds the store that an index directory belongs to.
+    """Raise if a broker holds the store that an index directory belongs to.
 
-    Nothing is locked or changed: the kernel is only asked who would be in the way.
-    A lock that this very process holds is not seen.
+    Nothing is locked or changed: the kernel is only asked which process holds a lock.
+    A lock of this process itself is invisible.
 
     Args:
-        index_directory: An index directory, there or not; the store root is its parent.
-            Where it is a symbolic link, both the link's parent and the target's are looked at.
+        index_directory: An index directory, which may be absent; the store root is its parent. For
+            a symbolic link, both the link's parent and the target's are checked.
 
     Raises:
-        RmqIndexError: The lock is held, or ``abort`` is there.
+        RmqIndexError: The lock is held, or ``abort`` exists.
     """
     ensure_not_locked(index_directory)
     for root in store_roots(index_directory):
@@ -64,7 +64,7 @@ def ensure_not_live(index_directory: str | os.PathLike[str]) -> None:
 
 
 def ensure_not_locked(index_directory: str | os.PathLike[str]) -> None:
-    """Refuse to go on when a broker runs on the store; one that crashed is no hindrance.
+    """Raise if a broker runs on the store; one that crashed is no obstacle.
 
     Args:
         index_directory: As in :func:`ensure_not_live`.
@@ -82,9 +82,9 @@ def ensure_not_locked(index_directory: str | os.PathLike[str]) -> None:
 
 
 def store_roots(index_directory: str | os.PathLike[str]) -> list[Path]:
-    """Return the parents of a directory: where it is, and where a symbolic link leads.
+    """Return the parents of a directory: its own, and that of a symbolic link's target.
 
-    One in an object store has none, since no broker writes there.
+    An object store has none, since brokers do not write there.
     """
     if is_remote(index_directory):
         return []
@@ -94,23 +94,23 @@ def store_roots(index_directory: str | os.PathLike[str]) -> list[Path]:
 
 
 def lock_holder(path: Path) -> int | None:
-    """Return the process that holds a record lock on the first byte of a file, if one does."""
+    """Return the process that holds a record lock on the first byte of a file, if any."""
     try:
         with open(path, "rb", opener=open_to_read) as file:
             wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
             answer = fcntl.fcntl(file, fcntl.F_GETLK, wanted)
-    except (FileNotFoundError, RmqIndexError):  # nothing, or no file
+    except (FileNotFoundError, RmqIndexError):  # absent, or not a file
         return None
     except OSError as error:
         if error.errno in (errno.ENOLCK, errno.EINVAL, errno.ENOTDIR, errno.EISDIR):
-            return None  # no file, or a file system without record locks
+            return None  # not a file, or a file system without record locks
         raise
     kind, _, _, _, pid = _FLOCK.unpack(answer)
     return None if kind == fcntl.F_UNLCK else int(pid)
 
 
 def is_live(index_directory: str | os.PathLike[str]) -> bool:
-    """Tell whether a broker holds the store of an index directory, or did not stop cleanly."""
+    """Return whether a broker holds the store of an index directory, or did not stop cleanly."""
     try:
         ensure_not_live(index_directory)
     except RmqIndexError:
@@ -120,11 +120,11 @@ def is_live(index_directory: str | os.PathLike[str]) -> bool:
 
 @contextlib.contextmanager
 def hold_store(index_directory: str | os.PathLike[str], *, allow_live: bool) -> Iterator[bool]:
-    """Keep a broker from starting on the store meanwhile; yields whether one holds it already.
+    """Keep a broker from starting on the store; yields whether one holds it already.
 
     Args:
         index_directory: As in :func:`ensure_not_live`.
-        allow_live: Whether to go on where a broker holds the store.
+        allow_live: Whether to continue if a broker holds the store.
 
     Raises:
         RmqIndexError: A broker holds it, and that is not allowed.
@@ -144,7 +144,7 @@ def hold_store(index_directory: str | os.PathLike[str], *, allow_live: bool) -> 
 
 @contextlib.contextmanager
 def _hold_lock(path: Path) -> Iterator[None]:
-    """Hold the lock of a broker; none where there is no store, or where it is not ours to take."""
+    """Hold a broker's lock; without one if there is no store, or if its lock cannot be taken."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

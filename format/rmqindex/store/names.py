@@ -1,8 +1,8 @@
 """Names of IndexFiles (spec: file names; RocketMQ: ``UtilAll.timeMillisToHumanString``).
 
 A name is a time in the broker's own time zone with 17 digits, ``yyyyMMddHHmmssSSS``.
-The broker loads files in the order of their names, so a new name must come after the last one, and
-not after the present moment, when the broker's own next file may be made.
+The broker loads files in the order of their names, so a new name must come after the last one, but
+not after the present moment, since the broker's own next file is named after that.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (local times are counted as if th
 _MILLISECOND = timedelta(milliseconds=1)
 _FIRST_LOCAL = (datetime.min - _EPOCH) // _MILLISECOND  # noqa: DTZ901
 _LAST_LOCAL = (datetime.max - _EPOCH) // _MILLISECOND  # noqa: DTZ901
-# How long to wait for the clock to pass the last name: a few files may be made in one millisecond.
+# How long to wait for the clock to pass the last name: one millisecond may see several files.
 _PATIENCE_MS = 1000
 
 
 def timestamp_name(timestamp: int, zone: tzinfo | None = None) -> str:
-    """Return the file name that stands for a time.
+    """Return the file name of a time.
 
     Args:
         timestamp: Epoch milliseconds; times outside the years 1 to 9999 are clipped to them.
@@ -42,7 +42,7 @@ def next_names(
     now: int | None = None,
     zone: tzinfo | None = None,
 ) -> list[str]:
-    """Return names for new files that come after the files that are there.
+    """Return names for new files that come after the present ones.
 
     Each is the time of the file's first entry, raised past the name before it, and lowered where
     it would lie after now.
@@ -50,8 +50,7 @@ def next_names(
     Args:
         first_timestamps: The store time of each new file's first entry, in the order of the files,
             epoch milliseconds.
-        last_name: The greatest name that the directory has or had, by string order; ``None`` for
-            none.
+        last_name: The greatest name that the directory has or had, by string order, if any.
         now: The present moment, epoch milliseconds.
             ``None`` asks the clock, and waits up to a second for it to pass ``last_name``.
         zone: The broker's time zone; ``None`` is the system's.
@@ -88,7 +87,7 @@ def next_names(
 
 
 def _lacking(count: int, last_name: str | None, now: int, zone: tzinfo | None) -> int:
-    """Return how many milliseconds are missing for so many names after the last one."""
+    """Return how many milliseconds must pass before ``count`` names fit after the last one."""
     return _after(last_name) + count - 1 - _local(now, zone)
 
 

@@ -1,4 +1,4 @@
-"""What a path stands for: an IndexFile, an index directory or a store root (spec: file names).
+"""Resolves paths of IndexFiles, index directories and store roots (spec: file names).
 
 The broker reads the files of ``<store root>/index`` in the order of their paths, and only those
 whose name ``Long.parseLong`` accepts (RocketMQ: ``IndexService.load``, ``DefaultMappedFile``).
@@ -44,7 +44,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPath:
-    """What a user's path stands for.
+    """A user's path, resolved.
 
     Attributes:
         path: An IndexFile or an index directory, as a local path or a URI.
@@ -63,9 +63,9 @@ class ResolvedPath:
 
 
 def is_index_name(name: str) -> bool:
-    """Return whether the broker loads a file of this name: what ``Long.parseLong`` accepts.
+    """Return whether the broker loads a file of this name, that is, ``Long.parseLong`` accepts it.
 
-    That is an optional sign and decimal digits of any script of the basic plane, within 64 bits.
+    It accepts an optional sign and decimal digits of any script of the basic plane, within 64 bits.
     """
     digits = name[1:] if name[:1] in ("+", "-") else name
     value = 0
@@ -80,20 +80,20 @@ def is_index_name(name: str) -> bool:
 
 
 def resolve(path: PathLike, *, to_write: bool = False) -> ResolvedPath:
-    """Find out what a path stands for.
+    """Resolve a path.
 
     Args:
         path: An IndexFile, an index directory, or a store root that has ``index/``; local, a
             ``file:`` URI, or another URI that ``pyarrow.fs`` knows.
-        to_write: Whether IndexFiles are to be written, for which it does not matter that the
-            store has its index in RocksDB alone.
+        to_write: Whether to accept a store whose index is in RocksDB alone, since IndexFiles are to
+            be written to it.
 
     Returns:
         The file or the index directory.
 
     Raises:
-        RmqIndexError: Nothing is there, a store that has its index elsewhere than in IndexFiles,
-            or a CommitLog, a ConsumeQueue or a database.
+        RmqIndexError: The path is absent, the store's index is not in IndexFiles, or the path is a
+            CommitLog, a ConsumeQueue or a database.
     """
     text = os.fspath(path) if is_remote(path) else str(local_path(path))
     kind = kind_of(text)
@@ -106,7 +106,7 @@ def resolve(path: PathLike, *, to_write: bool = False) -> ResolvedPath:
 
 
 def _resolve_directory(path: str, *, to_write: bool) -> str:
-    """Return the index directory that a directory stands for."""
+    """Return the index directory of a directory."""
     entries = directory_entries(path)
     refuse_database(path, entries)
     numbered = [entry for entry in entries if is_index_name(entry.name)]
@@ -120,7 +120,7 @@ def _resolve_directory(path: str, *, to_write: bool) -> str:
     if not to_write:
         _refuse_rocksdb_index(path, index, folders)
     if index is not None:
-        # DLedger has a folder of this name, too, and other files in it.
+        # DLedger has a folder of this name too, with other files.
         is_dledger = last_name(path).startswith(DLEDGER_PREFIX)
         return _resolve_directory(index, to_write=to_write) if is_dledger else index
     refuse_tiered_folder(path)
@@ -139,7 +139,7 @@ def _refuse_rocksdb_index(path: str, index: str | None, folders: Container[str])
 
 
 def index_files(path: PathLike) -> list[FileEntry]:
-    """Return the IndexFiles that a path stands for, oldest first.
+    """Return the IndexFiles of a path, oldest first.
 
     Raises:
         RmqIndexError: As :func:`resolve` and :func:`list_index_files`.
@@ -158,7 +158,7 @@ def index_files(path: PathLike) -> list[FileEntry]:
 def list_index_files(directory: PathLike) -> list[FileEntry]:
     """Return the IndexFiles of an index directory in the broker's order, oldest first.
 
-    Hidden names and others that are no numbers are skipped, as the broker skips them.
+    Names that are not numbers are skipped, as in the broker.
 
     Raises:
         RmqIndexError: No such directory, or a numeric name that is a directory.
@@ -171,7 +171,7 @@ def list_index_files(directory: PathLike) -> list[FileEntry]:
 
 
 def index_entries(directory: PathLike) -> list[FileEntry]:
-    """Return everything with a numeric name, directories too, in the broker's order.
+    """Return all entries with a numeric name, directories too, in the broker's order.
 
     Raises:
         RmqIndexError: No such directory.

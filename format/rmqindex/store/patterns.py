@@ -1,4 +1,4 @@
-"""Patterns in paths: Hadoop's globs, as Spark's own sources take them."""
+"""Patterns in paths: Hadoop's globs, as in Spark's own sources."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ _REMOTE_PATTERN = re.compile(r"[*\[{]")  # a question mark begins the query of a
 
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
-# Each pair of braces multiplies them.
+# The most alternatives, which each pair of braces multiplies.
 _MOST_ALTERNATIVES = 1000
 
 
 class Hit(NamedTuple):
-    """What fits a pattern; ``entry`` where it was seen in its directory."""
+    """A path that matches a pattern, with its ``entry`` if it was listed."""
 
     path: str
     entry: FileEntry | None = None
 
 
 def has_pattern(path: str) -> bool:
-    """Tell whether a path has any of ``*``, ``?``, ``[`` and ``{`` that makes it a pattern."""
+    """Return whether a path is a pattern: whether it has ``*``, ``?``, ``[`` or ``{``."""
     return (_REMOTE_PATTERN if is_remote(path) else _PATTERN).search(path) is not None
 
 
 def expand(path: str) -> Iterator[Hit]:
-    """Find what a pattern stands for, in the order of names.
+    """Expand a pattern, in the order of names.
 
     Args:
         path: An absolute path or a URI.
 
     Yields:
-        What is there; hidden names only where the pattern's own part begins as they do.
+        The matching paths; hidden names only where the pattern's own part begins as they do.
 
     Raises:
         ValueError: As :func:`matcher`.
@@ -86,18 +86,18 @@ def matcher(pattern: str) -> Callable[[str], object]:
 
 
 def listed(directory: str, entry: FileEntry) -> str:
-    """Return the path by which a file is known, wherever its bytes are for the moment."""
+    """Return a file's path by its name, wherever a commit keeps its bytes for the moment."""
     child = child_uri if is_remote(directory) else _child
     return child(directory, entry.name)
 
 
 def broker_order(entry: FileEntry) -> bytes:
-    """Return what sorts names as Java compares strings."""
+    """Return a sort key that orders names as Java compares strings."""
     return entry.name.encode("utf-16-be", "surrogatepass")
 
 
 def is_hidden(name: str) -> bool:
-    """Tell whether Spark's sources pass over a name."""
+    """Return whether Spark's sources skip a name."""
     return name.startswith((".", "_"))
 
 
@@ -109,9 +109,9 @@ def _child(directory: str, name: str) -> str:
 
 
 def _braces(pattern: str) -> list[str]:
-    """Write out the alternatives in braces."""
+    """Expand the alternatives in braces."""
     written = [pattern]
-    # No part has braces of its own, so that all are written out after the same number of rounds.
+    # Parts have no nested braces, so all are expanded after the same number of rounds.
     while (match := _BRACES.search(written[0])) is not None:
         if len(written) * (match[1].count(",") + 1) > _MOST_ALTERNATIVES:
             raise ValueError(

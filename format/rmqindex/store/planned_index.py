@@ -1,7 +1,7 @@
-"""An index that is read one file after the other: which files it had, and what they held.
+"""The plan of reading an index: its files, and how many entries each had.
 
-A writer may commit while they are read: every file is proved on opening to be the listed one, and
-read as far as it was counted then, so that all answers are of one state or refused.
+A writer may commit meanwhile: opening a file checks that it is the listed one, and only the entries
+counted then are read, so an answer reflects one state, or is refused.
 """
 
 from __future__ import annotations
@@ -38,17 +38,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """An IndexFile as it was when its directory was listed.
+    """An IndexFile as of the listing of its directory.
 
     Attributes:
-        entry: The file of the listing.
-        name_path: As what it is known; while a commit is under way, its bytes may be elsewhere.
+        entry: Its entry in the listing.
+        name_path: Its path by its name; while a commit is under way, its bytes may be elsewhere.
         mode: As :class:`IndexFile` takes it.
-        layout: Its geometry; None where none was given and it has no entries to tell it.
+        layout: Its geometry; None where none was given and it has no entries to infer it from.
         header: Its header.
         entry_count: How many entries it had.
-        fingerprint: What it is recognised by; None without entries.
-        error: Why it cannot be used, which :meth:`open` raises; the fields before are empty then.
+        fingerprint: Its fingerprint; None without entries.
+        error: Why it cannot be used, which :meth:`open` raises; the preceding fields are then
+            empty.
     """
 
     entry: FileEntry
@@ -79,20 +80,20 @@ class PlannedFile:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to open the file for: it can be used, and has no entries."""
+        """Whether the file is usable but has no entries."""
         return self.error is None and self.fingerprint is None
 
     @property
     def stop(self) -> int:
-        """The position behind the last entry that was counted."""
+        """The position behind the last counted entry."""
         return self.entry_count + FIRST_POSITION
 
     @contextlib.contextmanager
     def open(self) -> Iterator[IndexFile]:
-        """Open the file, which is not empty; before and after, check that it is the listed one.
+        """Open the file, which must not be empty; check before and after that it is the listed one.
 
         Yields:
-            The file, with its header as it was; to be read below :attr:`stop`.
+            The file with its header of the listing; read it below :attr:`stop` only.
 
         Raises:
             FileChangedError: The file is gone, or another one has its name.
@@ -102,18 +103,18 @@ class PlannedFile:
             raise self.error
         assert self.fingerprint is not None
         with self._found(self.fingerprint) as file:
-            # What a broker or a commit has put since is not told apart by its own search.
+            # The broker's own search would not tell later entries apart.
             file.header = self.header
             yield file
             if not file.matches(self.fingerprint, again=True):
                 raise self.changed("written anew")
 
     def changed(self, what: str) -> FileChangedError:
-        """Return the error of a file to which something was done since it was listed."""
+        """Return the error of a file that was changed since it was listed."""
         return FileChangedError(self.name_path, what, "run this again")
 
     def _found(self, fingerprint: Fingerprint) -> IndexFile:
-        """Open the listed file; while a commit replaces it, it is elsewhere for a moment."""
+        """Open the listed file, which a commit may have moved for the moment."""
         problem: RmqIndexError | None = None
         is_replaced = False
         for path in self._whereabouts():
@@ -150,19 +151,19 @@ class PlannedFile:
 
 
 def plan_index(path: PathLike, layout: Layout | None, mode: Mode) -> tuple[PlannedFile, ...]:
-    """List the IndexFiles that a path stands for and read their headers, as of one moment.
+    """List the IndexFiles of a path and read their headers, as of one moment.
 
     Args:
         path: An IndexFile, an index directory, or a store root that has ``index/``.
-        layout: The geometry of every file, or None to find it.
+        layout: The geometry of every file; None to infer it.
         mode: ``FAILFAST`` or ``DROPMALFORMED``, as :class:`IndexFile` takes it.
 
     Returns:
         The files, oldest first; those that cannot be used have their ``error`` set.
 
     Raises:
-        RmqIndexError: Nothing is there, a store of another kind, or files came and went during
-            every listing of ten seconds.
+        RmqIndexError: The path is absent, the store is of another kind, or files came and went
+            during every listing for ten seconds.
     """
     resolved = resolve(path)
     directory = resolved.path
@@ -184,15 +185,15 @@ def read_listed(
     list_files: Callable[[], Sequence[FileEntry]],
     read: Callable[[Sequence[FileEntry]], T],
 ) -> T:
-    """List files, read them, and list them again, until they are the same.
+    """List files, read them and list them again, until both listings agree.
 
     Args:
-        where: What is listed, for the error.
+        where: The path that the error names.
         list_files: Lists the files.
-        read: Reads the listed files; what it returns or raises counts once they are the same.
+        read: Reads the listed files; its result or error counts once the listings agree.
 
     Raises:
-        RmqIndexError: Files came and went during every listing of ten seconds.
+        RmqIndexError: Files came and went during every listing for ten seconds.
     """
 
     def read_once() -> T:
@@ -212,7 +213,7 @@ def read_listed(
 
 
 def layout_of_fullest(paths: Sequence[str]) -> Layout | None:
-    """Return the geometry that the file with the most entries tells; None without entries."""
+    """Return the geometry of the file with the most entries; None without entries."""
     fullest: IndexFile | None = None
     for path in paths:
         with IndexFile(path, Layout(), mode="DROPMALFORMED", zero_extend=True) as file:

@@ -1,4 +1,4 @@
-"""The sample store that the wheel carries (provenance: ``sample/PROVENANCE.md``)."""
+"""The sample store in the wheel (provenance: ``sample/PROVENANCE.md``)."""
 
 from __future__ import annotations
 

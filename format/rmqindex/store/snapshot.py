@@ -1,4 +1,4 @@
-"""What an index directory holds at one moment, so that a long job notices another writer."""
+"""A snapshot of an index directory, by which a long job notices another writer."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["Snapshot"]
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The IndexFiles of a directory.
+    """The IndexFiles of a directory at one moment.
 
     Attributes:
-        files: They, oldest first.
-        headers: Name, size in bytes and header of each.
-        identities: Which files they are, but for the times at which a link was made.
+        files: The files, oldest first.
+        headers: The name, size in bytes and header of each.
+        identities: The identity of each, without the time that linking changes.
     """
 
     files: tuple[FileEntry, ...]
@@ -33,7 +33,7 @@ class Snapshot:
 
     @classmethod
     def of(cls, directory: str | os.PathLike[str]) -> Snapshot:
-        """Read the headers; a directory that is not there has no files.
+        """Read the headers; an absent directory has no files.
 
         Raises:
             RmqIndexError: A file cannot be read.
@@ -53,12 +53,12 @@ class Snapshot:
         return [entry.name for entry in self.files]
 
     def ensure_unchanged(self, directory: str | os.PathLike[str]) -> None:
-        """Refuse to go on where another writer has changed the directory.
+        """Raise if another writer has changed the directory.
 
-        To be called within :meth:`rmqindex.transaction.Staging.exclusive`.
+        Call it within :meth:`rmqindex.transaction.Staging.exclusive`.
 
         Raises:
-            RmqIndexError: It holds other files, or what they hold was written to.
+            RmqIndexError: It has other files, or one was written to.
         """
         if Snapshot.of(directory) != self:
             raise RmqIndexError(
