@@ -48,17 +48,17 @@ CLASSES = (STRICT_WRITER, STRICT_READER, LENIENT_READER, BROKER_FAITHFUL)
 _Answer = TypeVar("_Answer")
 
 _REJECT = "reject"
-# Any name the loader takes; what it says is looked at nowhere.
+# Any name that the loader accepts; its value does not matter.
 _FILE_NAME = "20260101000000000"
 
 
 @dataclass(slots=True)
 class Report:
-    """What one vector showed.
+    """The result of one vector.
 
     Attributes:
         name: The vector's name.
-        problems: For each conformance class that was tried, what was not as the vector says.
+        problems: The deviations from the vector, for each conformance class that was tried.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Report:
         return not any(self.problems.values())
 
     def check(self, conformance_class: str, what: str, expected: object, got: object) -> None:
-        """Note that a class was tried, and what it did if that was wrong."""
+        """Note that a class was tried, and its result if that was wrong."""
         problems = self.problems.setdefault(conformance_class, [])
         if expected != got:
             problems.append(f"{what}: expected {expected}, got {got}")
@@ -78,7 +78,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class _Vector:
-    """A vector, with where its bytes lie."""
+    """A vector, with the directory of its files."""
 
     path: Path
     fields: dict[str, Any]
@@ -150,7 +150,7 @@ def _write(vector: _Vector, report: Report, path: Path) -> None:
     path.parent.mkdir()
     writer = vector["writer"]
     if "resume_hex" in writer:
-        # The broker goes on with a broken slot as it is; IndexFileWriter would mend it first.
+        # The broker keeps a broken slot; IndexFileWriter would repair it first.
         path.write_bytes(bytes.fromhex(writer["resume_hex"]))
         with IndexDirectory(path.parent, vector.layout, writable=True) as index:
             for put in writer["puts"]:
@@ -220,7 +220,7 @@ def _looked_up(file: IndexFile, hashed: int) -> list[int]:
 
 
 def _geometry(vector: _Vector) -> Layout | None:
-    """Find the geometry without being told it; None where it cannot be known."""
+    """Infer the geometry; None where that is impossible."""
     try:
         with IndexFile(vector.file) as file:
             return file.layout
@@ -420,7 +420,7 @@ _KINDS: dict[str, Callable[[_Vector, Report, Path], None]] = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the vectors of a directory and print what they showed.
+    """Run the vectors of a directory and print the results.
 
     Args:
         arguments: The directory, and nothing else.

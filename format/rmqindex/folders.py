@@ -26,7 +26,7 @@ BATCH_FOLDER = "batchconsumequeue"
 COMMITLOG_FOLDER = "commitlog"
 #: Where the broker keeps the state of topics and consumers.
 CONFIG_FOLDER = "config"
-#: What only a store root has beside ``index``; none of it holds IndexFiles.
+#: The names that only a store root has beside ``index``; none of them holds IndexFiles.
 STORE_FOLDERS = frozenset({COMMITLOG_FOLDER, QUEUE_FOLDER, CONFIG_FOLDER})
 #: How the folder begins that holds the log of a DLedger store.
 DLEDGER_PREFIX = "dledger-"

@@ -111,7 +111,7 @@ class Geometry:
     index_num: int = DEFAULT_INDEX_NUM
 
     def __post_init__(self) -> None:
-        """Refuse what the broker itself could not open."""
+        """Refuse a geometry that the broker itself could not open."""
         for name in ("hash_slot_num", "index_num"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)):

@@ -49,9 +49,9 @@ _SEPARATOR = ","
 _NAMES = (_DELAY, _DISPATCH_QUEUES, _DISPATCH_OFFSETS, _INNER_NUM, _INNER_BASE)
 _DELAY_LEVEL = re.compile(r"([0-9]+)([smhd])")
 _UNIT_MILLIS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-# DefaultMessageStore.computeDeliverTimestamp: what a level that is not configured waits.
+# DefaultMessageStore.computeDeliverTimestamp: the delay of a level that is not configured.
 _UNKNOWN_LEVEL_MILLIS = 1000
-# DispatchRequest: what a message that is no batch has.
+# DispatchRequest: the value of a message that is not a batch.
 _NO_BATCH = (-1, 1)
 
 
@@ -109,7 +109,7 @@ class Dispatcher:
     def __init__(
         self, delay_levels: Sequence[int], batch_topics: Sequence[str], *, multi_dispatch: bool
     ) -> None:
-        """Take what the broker has from its configuration.
+        """Set the broker's configuration.
 
         Args:
             delay_levels: The delay of each level from 1 on, milliseconds.
@@ -246,7 +246,7 @@ def _split(text: str) -> list[str]:
 
 
 def _tags_codes(tags: pa.Array) -> NDArray[np.int64]:
-    # Of an empty text it is 0, as of none.
+    # The hash code of an empty text is 0, as of none.
     return string_hash_codes(tags.fill_null("").dictionary_encode()).astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""Where ConsumeQueues lie: ``consumequeue/<topic>/<queue id>/<20 digits>``."""
+"""Finds ConsumeQueues by their paths: ``consumequeue/<topic>/<queue id>/<20 digits>``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class QueueFile:
         path: A local path or a URI.
         start: Where it begins in the queue, bytes; its name.
         size: Its size, bytes.
-        mark: What it is recognised by when it is opened; None where only its size is known.
+        mark: Its mark, checked on opening; None where only its size is known.
     """
 
     path: str
@@ -69,7 +69,7 @@ class FoundQueue:
 
 
 def find_queues(path: PathLike) -> list[FoundQueue]:
-    """Find the queues that a path stands for, by topic and number.
+    """Find the queues of a path, by topic and number.
 
     Args:
         path: As :meth:`ConsumeQueue.find` takes it.
@@ -88,7 +88,7 @@ def _unexchanged(root: Path, read: Callable[[], T]) -> T:
     """Read a store while no folder of its queues is exchanged for a new one.
 
     Raises:
-        RmqIndexError: A rebuild exchanges them, or died while it did; or what the reading raises.
+        RmqIndexError: A rebuild is exchanging them, or died meanwhile; or the reading failed.
     """
 
     def read_once() -> T:
@@ -114,7 +114,7 @@ def _unexchanged(root: Path, read: Callable[[], T]) -> T:
 
 
 def _store_root(path: Path) -> Path:
-    """Return the store of a path that is a store, or lies in one."""
+    """Return the store that a path is, or lies in."""
     for folder in (path, *path.parents):
         if folder.name in (QUEUE_FOLDER, BATCH_FOLDER):
             return folder.parent
@@ -122,7 +122,7 @@ def _store_root(path: Path) -> Path:
 
 
 def _folder_ids(root: Path) -> list[tuple[int, int] | None]:
-    """Return what tells the folders of queues from others of the same names."""
+    """Return the identities of the folders of queues, which show whether they were exchanged."""
     ids: list[tuple[int, int] | None] = []
     for name in (QUEUE_FOLDER, BATCH_FOLDER):
         try:
@@ -214,7 +214,7 @@ def _queues_of_topic(topic: str, entries: list[FileEntry], *, is_batch: bool) ->
 
 
 def _is_queue_id(name: str) -> bool:
-    """Tell whether a folder's name is an int, as the broker's ``Integer.parseInt`` does."""
+    """Return whether a folder's name is an int, by the broker's ``Integer.parseInt``."""
     return _QUEUE_ID.fullmatch(name) is not None and int(name) <= INT32_MAX
 
 
@@ -247,7 +247,7 @@ def _files(entries: list[FileEntry]) -> tuple[QueueFile, ...]:
 
 
 def _parts(path: str) -> list[str]:
-    """Return the names on a path; those of a URI as they are there."""
+    """Return the names on a path; those of a URI are not unescaped."""
     text = path.partition("?")[0] if is_remote(path) else path
     parts = [part for part in text.split("/") if part]
     return [unquote(part) for part in parts] if is_remote(path) else parts

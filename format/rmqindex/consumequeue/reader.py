@@ -1,4 +1,4 @@
-"""Reading ConsumeQueues: where each queue's messages are in the CommitLog.
+"""Reads ConsumeQueues: the CommitLog offsets of each queue's messages.
 
 RocketMQ: ``ConsumeQueue``, ``BatchConsumeQueue``.
 """
@@ -39,14 +39,14 @@ class ConsumeQueue:
     Attributes:
         topic: The topic; of a light queue, its own name (``%LMQ%..``).
         queue_id: The number of the queue in the topic.
-        is_batch: Whether its units are those of a batch queue, 46 bytes each and a batch a unit.
+        is_batch: Whether it is a batch queue, with one unit of 46 bytes per batch.
         files: Its files, oldest first.
     """
 
     def __init__(
         self, topic: str, queue_id: int, files: Sequence[QueueFile], *, is_batch: bool = False
     ) -> None:
-        """Take the files of a queue; see :meth:`find`.
+        """Set the files of a queue; see :meth:`find`.
 
         Args:
             topic: The topic.
@@ -61,7 +61,7 @@ class ConsumeQueue:
 
     @classmethod
     def find(cls, path: PathLike) -> list[ConsumeQueue]:
-        """Find the queues that a path stands for.
+        """Find the queues of a path.
 
         Args:
             path: A store root, its ``consumequeue`` or ``batchconsumequeue`` directory, that of a
@@ -86,7 +86,7 @@ class ConsumeQueue:
 
     @property
     def min_offset(self) -> int | None:
-        """The queue offset of the first message that is there; None without any."""
+        """The queue offset of the first message; None without any."""
         for batch in self.scan():
             return int(batch["queue_offset"][0].as_py())
         return None
@@ -129,7 +129,7 @@ class ConsumeQueue:
 
 
 def unit_dtype(*, is_batch: bool) -> np.dtype[Any]:
-    """Return how a unit lies in a file."""
+    """Return the dtype of a unit."""
     return BATCH_UNIT_DTYPE if is_batch else UNIT_DTYPE
 
 
@@ -161,7 +161,7 @@ def read_units(
 
 
 def marked_queue_file(file: QueueFile, *, is_batch: bool) -> QueueFile:
-    """Return a file with what it is recognised by later: its first and its last written unit.
+    """Return a file with its mark: its first and its last written unit.
 
     Args:
         file: The file.
@@ -188,9 +188,9 @@ def _is_real(units: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _written_blocks(file: QueueFile, *, is_batch: bool) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Yield the units of a file up to the first place without one, and where each block begins.
+    """Yield the units of a file up to the first blank place, in blocks, with each block's start.
 
-    The file is opened for each block: it may be cut while the caller is busy.
+    The file is reopened for each block: it may be truncated while the caller is busy.
     """
     dtype = unit_dtype(is_batch=is_batch)
     first, total = 0, 1
@@ -209,7 +209,7 @@ def _written_blocks(file: QueueFile, *, is_batch: bool) -> Iterator[tuple[int, N
 
 
 def _written(units: NDArray[Any], *, is_batch: bool) -> NDArray[Any]:
-    """Cut a file's units where the first place is that holds none (``ConsumeQueue.recover``)."""
+    """Cut a file's units at the first place without one (``ConsumeQueue.recover``)."""
     there = (units["phy_offset"] >= 0) & (units["size"] > 0)
     if is_batch:
         there &= (units["msg_base_offset"] >= 0) & (units["batch_size"] > 0)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["QueueRebuildResult", "rebuild_consume_queues"]
 
-# What Linux's file systems take as a name.
+# The longest name in Linux's file systems, bytes.
 _MAX_NAME_BYTES = 255
 # So many blank units are written at once.
 _BLANK_UNITS = 1 << 16
@@ -53,7 +53,7 @@ _MAX_QUEUE_OFFSET = INT64_MAX // UNIT_DTYPE.itemsize - 1
 
 @dataclass(frozen=True, slots=True)
 class QueueRebuildResult:
-    """What a rebuild of ConsumeQueues did.
+    """The result of a rebuild of ConsumeQueues.
 
     Attributes:
         queue_count: How many queues were written.
@@ -89,11 +89,12 @@ def rebuild_consume_queues(
     """Write the ConsumeQueues of a CommitLog's messages, into the broker's folders and files.
 
     They are built aside and put into their place when they are complete.
-    A rebuild that died is begun anew by the next one, which first puts back what was there.
+    A rebuild after an interrupted one first restores the old queues, then starts from the
+    beginning.
     As in the broker, files have one fixed size and are named by where they begin, units before a
     queue's first message are blank, delayed messages have the time at which they are due in the
     place of their tags, and prepared and rolled back messages have no unit.
-    Of a log whose head is gone, the units are the broker's, and what lies before them is blank.
+    For a log whose head is gone, the units are the broker's, and the places before them are blank.
 
     Args:
         commit_log: What :class:`CommitLog` takes, or one.
@@ -107,17 +108,17 @@ def rebuild_consume_queues(
         batch_topics: Topics whose queues are batch queues; those with inner batches are, anyway.
         multi_dispatch: The broker's ``enableMultiDispatch``: messages also go into the light
             queues that they name.
-        replace: Put the new queues into the place of all that are there.
+        replace: Replace all present queues by the new ones.
         allow_live_store: Write even if a broker seems to hold the store.
-        mode: ``FAILFAST`` stops at damage in the log, ``DROPMALFORMED`` goes on behind it.
+        mode: ``FAILFAST`` stops at damage in the log, ``DROPMALFORMED`` continues behind it.
         on_malformed: Called with each error that ``DROPMALFORMED`` does not raise.
         progress: Called with the offset reached and the log's end, bytes.
 
     Returns:
-        What was done.
+        The result.
 
     Raises:
-        RmqIndexError: ConsumeQueues are there and ``replace`` is not asked for, the store has
+        RmqIndexError: There are ConsumeQueues and ``replace`` is not given, the store has
             them in RocksDB or is one of DLedger, a broker holds it, another rebuild is under way,
             or the log is damaged: a message's topic cannot name a folder, or its queue offset is
             beyond what the log has room for.
@@ -160,7 +161,7 @@ def _check_size(name: str, size: int, dtype: np.dtype[Any]) -> None:
 
 
 class _Refusal:
-    """What happens to messages whose fields no ConsumeQueue can take."""
+    """Raises or reports messages whose fields do not fit into a ConsumeQueue."""
 
     def __init__(
         self,
@@ -251,7 +252,7 @@ class _QueueWriter:
         self.gaps: list[tuple[int, int]] = []
 
     def append(self, units: QueueUnits) -> None:
-        """Append units, each at the place that its queue offset names."""
+        """Append units, each at the place of its queue offset."""
         fresh = units.phy_offset > self._newest
         offsets = units.queue_offset[fresh]
         if not len(offsets):
@@ -278,7 +279,7 @@ class _QueueWriter:
         return min(self._end // UNIT_DTYPE.itemsize + between, _MAX_QUEUE_OFFSET)
 
     def _place(self, offset: int, data: NDArray[Any]) -> None:
-        """Write a run of units whose queue offsets follow each other."""
+        """Write a run of units with consecutive queue offsets."""
         at = offset * UNIT_DTYPE.itemsize
         if self._end is None:
             self._blank(at - at % self._file_size, at)

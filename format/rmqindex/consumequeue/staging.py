@@ -1,4 +1,4 @@
-"""Where new ConsumeQueues are built, and their exchange with those that are there, all or none."""
+"""Builds new ConsumeQueues aside, and exchanges them with the present ones, all or none."""
 
 from __future__ import annotations
 
@@ -87,8 +87,7 @@ class QueueStaging:
 
         Raises:
             RmqIndexError: Another rebuild is under way; an old one set ConsumeQueues of RocksDB
-                aside; or what stands in the place of our directory, or of the note in it, is none
-                of ours.
+                aside; or the staging directory, or the note in it, is not one of this project.
             OSError: The disk is full or broken.
         """
         self._root.mkdir(parents=True, exist_ok=True)
@@ -135,7 +134,7 @@ class QueueStaging:
         return [folder for folder in folders if folder.is_dir() and any(folder.iterdir())]
 
     def exchange(self) -> None:
-        """Put the new folders into the place of those that are there, once they are on the disk.
+        """Sync the new folders to disk, and exchange them with the present ones.
 
         Raises:
             RmqIndexError: A broker has begun to keep ConsumeQueues in RocksDB meanwhile.
@@ -160,7 +159,7 @@ class QueueStaging:
         self._forget()
 
     def _clear(self) -> None:
-        """Remove what a rebuild that died had half built."""
+        """Remove the unfinished queues of a dead rebuild."""
         if os.path.lexists(self._home):
             refuse_rocksdb_queues(str(self._old))
             try:
@@ -169,7 +168,7 @@ class QueueStaging:
                 raise OSError(error.errno, error.strerror, str(self._home)) from error
 
     def _undo(self) -> None:
-        """Go back to what was there; each step may have been done before."""
+        """Restore the old queues; safe to repeat if it dies at any point."""
         for place in (self._home, self._old, self.path):
             ensure_directory(place)
         note = self._home / _UNDO
@@ -186,12 +185,12 @@ class QueueStaging:
         self._forget()
 
     def _sync_moves(self) -> None:
-        """Wait until what was moved is on the disk where it is now."""
+        """Sync the moves to disk."""
         for folder in (self._root, self._old, self.path):
             if folder.exists():
                 sync_directory(folder)
 
     def _forget(self) -> None:
-        """Remove the note; what is in the root now stays."""
+        """Remove the note, which makes the present queues final."""
         (self._home / _UNDO).unlink()
         sync_directory(self._home)

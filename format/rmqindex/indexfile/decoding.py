@@ -45,7 +45,7 @@ ENTRY_SCHEMA = pa.schema(
 )
 LOOKUP_SCHEMA = pa.schema([pa.field("query", pa.int64(), nullable=False), *ENTRY_SCHEMA])
 
-# What Arrow recommends for its buffers, in bytes.
+# Arrow's recommended alignment of buffers, in bytes.
 _ALIGNMENT = 64
 # By the name, which both have: to_pandas_dtype() of PyArrow 18 imports pandas.
 _DTYPES = {field.name: np.dtype(str(field.type)) for field in LOOKUP_SCHEMA}
@@ -56,7 +56,7 @@ _LATEST_ALWAYS_SOUND = INT64_MAX - INT32_MAX * MILLISECONDS
 
 
 class Links(NamedTuple):
-    """What decides whether entries are sound, in native byte order."""
+    """The fields that decide whether entries are sound, in native byte order."""
 
     key_hash: NDArray[np.int32]
     time_diff: NDArray[np.int32]
@@ -141,11 +141,11 @@ class BatchBuilder:
     def __init__(
         self, schema: pa.Schema, capacity: int, layout: Layout, begin_timestamp: int
     ) -> None:
-        """Make room.
+        """Allocate the columns.
 
         Args:
             schema: Fields of ``LOOKUP_SCHEMA``, in any order.
-            capacity: How many entries there is room for.
+            capacity: The most entries of the batch.
             layout: The geometry.
             begin_timestamp: The header's, epoch milliseconds.
         """
@@ -153,7 +153,8 @@ class BatchBuilder:
         self._layout = layout
         self._begin_timestamp = begin_timestamp
         self._filled = 0
-        # Arrow's memory is kept for the next batch; the C library would hand it back each time.
+        # Arrow's memory is kept for the next batch; the C library would return it to the system
+        # each time.
         sizes = [capacity * _DTYPES[name].itemsize for name in schema.names]
         starts = [0, *accumulate(-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes)]
         memory = pa.allocate_buffer(starts[-1])
@@ -166,7 +167,7 @@ class BatchBuilder:
         }
 
     def links_of(self, entries: NDArray[Any]) -> Links:
-        """Decode the checked fields of the entries to be added next, where they will stand."""
+        """Decode the checked fields of the next entries, directly into the columns."""
         decoded = []
         for name in Links._fields:
             column = self._columns.get(name)

@@ -34,25 +34,25 @@ __all__ = ["EntryReader", "Mode"]
 
 Mode = Literal["FAILFAST", "DROPMALFORMED"]
 
-# Entries a batch of a scan holds at most.
+# The most entries in a batch of a scan.
 _BATCH_ENTRIES = 65_536
 # Hashes that walk their chains together: their entries of one step stay in the processor's cache.
 _BATCH_HASHES = 65_536
-# After so many steps, hashes are looked at for being asked several times before they walk on.
+# After this many steps, hashes are deduplicated before they walk on.
 _COMMON_STEPS = 64
-# More hashes than this in crowded slots are faster found by one scan than by their chains.
+# More hashes than this in crowded slots are found faster by one scan than by their chains.
 _MAX_LONG_WALKS = 64
 # Hashes of a search that walk together: their entries, `_COMMON_STEPS` each at most, are one batch.
 _SEARCH_HASHES = 16_384
 
 
 class EntryReader:
-    """Reads the entries of one open file, and finds those of hashes."""
+    """Reads the entries of one open file, and looks up hashes."""
 
     def __init__(
         self, source: IndexSource, layout: Layout | None, header: IndexHeader, mode: Mode
     ) -> None:
-        """Take an open file.
+        """Set the open file.
 
         Args:
             source: The file; the reader closes it.
@@ -75,7 +75,7 @@ class EntryReader:
         """Raise if the file was closed.
 
         Raises:
-            ValueError: It was.
+            ValueError: It was closed.
         """
         if self._closed:
             raise ValueError(f"{self._source.path}: the IndexFile is closed")
@@ -98,7 +98,7 @@ class EntryReader:
         if layout is None or limit <= FIRST_POSITION or not len(hashes):
             return _lookup_batch([_NO_HITS], Layout(1, 1), self._header)
         if self._mode == "DROPMALFORMED":
-            # Only the entries themselves say what was lost where a slot or a link was damaged.
+            # Where a slot or a link was damaged, only the entries themselves show what it hides.
             distinct, places = np.unique(hashes, return_inverse=True)
             hits = _repeated(np.arange(len(hashes)), places, self._scan_for(distinct, limit))
             return self._answer([hits], layout)
@@ -142,7 +142,7 @@ class EntryReader:
             yield entries, positions, links
 
     def _answer(self, parts: list[_Hits], layout: Layout) -> pa.RecordBatch:
-        """Return what was found, if the file was whole all the while."""
+        """Return the entries found, if the file was not truncated meanwhile."""
         batch = _lookup_batch(parts, layout, self._header)
         self._source.ensure_uncut()
         return batch
@@ -213,7 +213,7 @@ class EntryReader:
 
 
 class _Hits(NamedTuple):
-    """Entries found: for which query, where, and what."""
+    """Entries found: their queries, positions and fields."""
 
     queries: NDArray[np.int64]
     positions: NDArray[np.int32]
@@ -228,7 +228,7 @@ _NO_HITS = _Hits(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, ENTRY
 
 
 def _gathered(hits: Iterable[_Hits]) -> Iterator[list[_Hits]]:
-    """Put small finds together, so that each batch is worth its while."""
+    """Join small results, so that batches are not too small."""
     pending: list[_Hits] = []
     count = 0
     for each in hits:
@@ -252,7 +252,7 @@ def _by_query(parts: list[_Hits]) -> _Hits:
 
 
 def _repeated(queries: NDArray[np.int64], places: NDArray[np.int64], hits: _Hits) -> _Hits:
-    """Give every query the hits of its distinct hash.
+    """Repeat the hits of each distinct hash for all its queries.
 
     Args:
         queries: The queries, ascending.

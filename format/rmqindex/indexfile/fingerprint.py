@@ -1,4 +1,4 @@
-"""What an IndexFile is recognised by, so that another one under its name is noticed."""
+"""The fingerprint of an IndexFile, which shows whether another one has taken its name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rmqindex.storage.identity import FileIdentity
 __all__ = ["SAMPLED_ENTRY_BYTES", "Fingerprint", "checksum_of", "entries_checksum"]
 
 
-# Entries that are compared at either end: a page of each.
+# Entries compared at either end: a page of each.
 _SAMPLED_ENTRIES = 64
 
 SAMPLED_ENTRY_BYTES = _SAMPLED_ENTRIES * ENTRY_SIZE
@@ -34,13 +34,14 @@ _FINAL_FIELDS = (BEGIN_TIMESTAMP_OFFSET, BEGIN_PHY_OFFSET_OFFSET)
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What an IndexFile is recognised by; picklable, since planning and tasks are other processes.
+    """The fingerprint of an IndexFile; picklable, since planning and tasks are different processes.
 
     Attributes:
         identity: The file.
         stop: The position behind the last entry that was counted.
-        checksum: CRC-32 of what no append changes: the header's ``begin_*`` fields and the first
-            and the last entries below ``stop``. None where the store's own version is proof.
+        checksum: CRC-32 of the bytes that no append changes: the header's ``begin_*`` fields and
+            the first and the last entries below ``stop``. None where the store's own version
+            suffices.
     """
 
     identity: FileIdentity
@@ -66,11 +67,11 @@ class Fingerprint:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Fingerprint:
-        """Read what ``dataclasses.asdict`` made of one."""
+        """Rebuild a fingerprint from ``dataclasses.asdict``."""
         return cls(**{**data, "identity": FileIdentity(**data["identity"])})
 
     def matches(self, source: IndexSource, layout: Layout) -> bool:
-        """Return whether an open file holds what was counted, below ``stop``.
+        """Return whether an open file holds the same entries below ``stop``.
 
         Raises:
             RmqIndexError: The storage failed.
@@ -96,7 +97,7 @@ def checksum_of(read: Callable[[int, int], bytes | memoryview], start: int, stop
 
 
 def entries_checksum(source: IndexSource, layout: Layout, stop: int) -> int:
-    """Return the CRC-32 of what no append changes, as :class:`Fingerprint` keeps it.
+    """Return the CRC-32 of the bytes that no append changes, as in :class:`Fingerprint`.
 
     Args:
         source: The file.

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["Layout", "fits_layout", "infer_layout"]
 
 _WORDS_PER_ENTRY = ENTRY_SIZE // SLOT_SIZE
-# The shape of the default geometry and of most others: four entries a slot.
+# The ratio of the default geometry and of most others: four entries per slot.
 _USUAL_RATIO = DEFAULT_INDEX_NUM // DEFAULT_HASH_SLOT_NUM
 # How many of the newest entries must hang in their chains.
 _EVIDENCE = 2_000
@@ -54,11 +54,11 @@ _EVIDENCE = 2_000
 _LARGE_EVIDENCE = 5
 # Slots from which on a file is large: they fill far more pages than a few lookups touch.
 _LARGE_SLOT_NUM = 1 << 18
-# With so many entries in their chains, another geometry that fits as well is out of the question.
+# With this many entries in their chains, no second geometry can fit as well.
 _CONCLUSIVE = 8
 # Rows a step of the search reads.
 _SEARCH_ROWS = 1 << 18
-# So many geometries that pass the first look, and still none found, are not worth more work.
+# Give up once this many geometries have passed the first check, and none the others.
 _MOST_CANDIDATES = 10_000
 # How many candidates an error names.
 _NAMED = 4
@@ -83,9 +83,9 @@ class Layout(Geometry):
 
     @classmethod
     def infer(cls, path: str | os.PathLike[str]) -> Layout:
-        """Find the geometry of a file from its size and from how its entries hang in its slots.
+        """Infer the geometry of a file from its size and the chains of its entries.
 
-        Nothing is guessed: a geometry is returned only when it is the one that fits.
+        There is no guess: a geometry is returned only if no other fits.
 
         Args:
             path: An IndexFile.
@@ -148,9 +148,9 @@ def infer_layout(file: PathLike | IndexSource) -> Layout:
 
 
 def fits_layout(source: IndexSource, layout: Layout) -> bool:
-    """Return whether a geometry that is known from other files fits a file, too.
+    """Return whether a geometry known from other files fits a file too.
 
-    A few entries fit many geometries, so that this is no proof on its own.
+    A few entries fit many geometries, so this alone is not proof.
 
     Args:
         source: The open file.
@@ -168,7 +168,7 @@ def fits_layout(source: IndexSource, layout: Layout) -> bool:
 
 
 def _slot_use(source: IndexSource, header: IndexHeader, layout: Layout) -> _SlotUse | None:
-    """Return what counts all slots of a file, or None where reading them would take long."""
+    """Return a counter of a file's slots; None where reading all of them would take long."""
     if source.remote or layout.hash_slot_num >= _LARGE_SLOT_NUM:
         return None
     return _SlotUse(source, header)
@@ -211,7 +211,7 @@ def _fits(
 ) -> bool:
     """Return whether the evidence speaks for a geometry.
 
-    Without ``slot_use`` the newest few entries alone are asked.
+    Without ``slot_use``, only the newest few entries are checked.
     """
     newest = header.entry_count
     if header.index_count > layout.index_num:
@@ -238,7 +238,7 @@ def _agrees_with_header(header: IndexHeader, first: NDArray[Any], newest: NDArra
 
 
 def _chained(source: IndexSource, layout: Layout, newest: int, entries: NDArray[Any]) -> bool:
-    """Return whether the newest entries are what their chains lead to, newest to oldest."""
+    """Return whether the chains lead to the newest entries, newest to oldest."""
     hashes = entries["key_hash"].astype(np.int64)
     if hashes.min() < 0 or entries["time_diff"].min() < 0:
         return False
@@ -266,7 +266,7 @@ def _chained(source: IndexSource, layout: Layout, newest: int, entries: NDArray[
 
 
 def _counted(source: IndexSource, layout: Layout, head: int, newest: int) -> int | None:
-    """Follow a chain down to the entries that the header counts; None where it is lost.
+    """Follow a chain down to the entries that the header counts; None where it breaks.
 
     A broker that is writing, or a crash, leaves entries in slots that the header does not count;
     after a crash such an entry may never have reached the disk.
@@ -287,7 +287,7 @@ def _counted(source: IndexSource, layout: Layout, head: int, newest: int) -> int
 
 
 class _SlotUse:
-    """Slots read so far, for candidates of ever more slots: all are read only once."""
+    """The slots read so far, so that candidates with ever more slots read each only once."""
 
     def __init__(self, source: IndexSource, header: IndexHeader) -> None:
         self._source = source

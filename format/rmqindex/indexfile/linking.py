@@ -43,10 +43,10 @@ def slot_numbers(key_hashes: NDArray[np.int32], hash_slot_num: int) -> NDArray[n
 def link(
     slots: NDArray[np.int32], numbers: NDArray[np.int32], first_position: int
 ) -> tuple[NDArray[np.int32], int]:
-    """Hang a batch of new entries into their slots.
+    """Link a batch of new entries into their slots.
 
-    Like the broker, it takes a slot value that is not positive, or greater than the position the
-    entry itself gets, for an empty slot.
+    Like the broker, it treats a slot value that is not positive, or greater than the entry's own
+    position, as empty.
 
     Args:
         slots: int32, native byte order, the newest position of every slot; updated in place.
@@ -66,7 +66,8 @@ def link(
     is_member = newest != positions
     overtaken = np.flatnonzero(is_member)
     if overtaken.size:
-        is_member[newest[overtaken] - np.int32(first_position)] = True  # who overtook them
+        is_member[newest[overtaken] - np.int32(first_position)] = True  # the entries that overtook
+        # them
         members = np.flatnonzero(is_member).astype(np.uint64)
         order = np.sort((numbers[members].astype(np.uint64) << _SLOT_SHIFT) | members)
         places = order.astype(np.uint32)  # keeps the lower half: the place in the batch

@@ -72,13 +72,13 @@ class IndexFile:
 
         Args:
             path: A local path, a ``file:`` URI, or a URI that ``pyarrow.fs`` knows.
-            layout: The geometry; without it, it is inferred as :meth:`Layout.infer` does, unless
-                the file has no entries and so needs none.
-            mode: ``FAILFAST`` raises on the first malformed bytes that are met;
+            layout: The geometry; None to infer it as :meth:`Layout.infer`, unless the file has no
+                entries.
+            mode: ``FAILFAST`` raises at the first malformed bytes;
                 ``DROPMALFORMED`` reads the sound entries and ignores the others, and its lookups
                 read all entries instead of trusting slots and links.
-            filesystem: Where ``path`` lies, instead of what the path itself says.
-            zero_extend: Read a short file as if it were filled up with zeros, as the broker does
+            filesystem: The file system of ``path``; None to find it by the URI.
+            zero_extend: Read a short file as if it were extended with zeros, as the broker does
                 (it needs ``layout``); nothing on disk changes.
 
         Raises:
@@ -157,14 +157,14 @@ class IndexFile:
 
     @property
     def entry_count(self) -> int:
-        """How many entries are read, which are those the header counted when the file was opened.
+        """The number of readable entries: those that the header counted when the file was opened.
 
-        With ``DROPMALFORMED`` a count beyond what the file can hold is cut to that.
+        With ``DROPMALFORMED``, a count beyond the file's capacity is capped.
         """
         return self._entry_count
 
     def fingerprint(self) -> Fingerprint | None:
-        """Return what the file is recognised by later; None for one without entries.
+        """Return the fingerprint of the file; None for one without entries.
 
         Raises:
             CorruptIndexError: The file ends before its last entry.
@@ -177,10 +177,10 @@ class IndexFile:
         return Fingerprint.of(self._source, self._layout, stop)
 
     def checksum(self, stop: int) -> int:
-        """Return the CRC-32 of what no append changes of the entries before a position.
+        """Return a CRC-32 of the entries before a position, which no append changes.
 
-        It is that of the header's ``begin_*`` fields and of the first and the last of the entries,
-        and so the same for a copy of the file.
+        It covers the header's ``begin_*`` fields and the first and the last of the entries, so it
+        is the same for a copy of the file.
 
         Args:
             stop: The position behind the last of them, at most that behind those counted.
@@ -199,8 +199,9 @@ class IndexFile:
         """Return whether this is the file of a fingerprint, with at least as many entries.
 
         Args:
-            fingerprint: Taken of this file, or of another one, maybe in another process.
-            again: Ask the storage once more, to prove that what was read meanwhile is of one file.
+            fingerprint: A fingerprint, also one from another process.
+            again: Request the file's identity from the storage again, to prove that all reads were
+                of one file.
 
         Raises:
             RmqIndexError: The storage failed.
@@ -224,7 +225,7 @@ class IndexFile:
             start: The first position, at least 1.
             stop: The position before which reading ends; by default, and at most, the position
                 after the last entry counted when the file was opened.
-            columns: Names of ``ENTRY_SCHEMA`` to decode, in the order wanted; by default all.
+            columns: The names of ``ENTRY_SCHEMA`` to decode, in any order; by default all.
 
         Returns:
             An iterator of batches with those columns, each of at most 65,536 entries.
@@ -259,13 +260,14 @@ class IndexFile:
         """Find the entries of key hashes, without a time filter.
 
         Every slot and entry on the way is checked.
-        Only a slot or link that was damaged into another position of its own chain, or into 0,
-        looks sound, and hides what it skips from a lookup in ``FAILFAST`` as it does from the
-        broker; ``DROPMALFORMED`` asks the entries themselves and misses none.
+        A slot or link that was damaged into another position of its own chain, or into 0, still
+        looks sound: it hides the skipped entries from a lookup in ``FAILFAST``, as
+        from the broker.
+        ``DROPMALFORMED`` reads all entries and misses none.
 
         Args:
-            hashes: Key hashes, 0 to 2**31 - 1, as a list, a NumPy array or an Arrow array; a
-                repeated one is answered each time.
+            hashes: Key hashes, 0 to 2**31 - 1, as a list, a NumPy array or an Arrow array;
+                duplicates are answered each time.
             limit: Only entries at positions below this one are returned; by default, and at most,
                 those counted when the file was opened.
 
@@ -276,7 +278,7 @@ class IndexFile:
         Raises:
             ValueError: A negative or too large hash, a null, or a closed file.
             TypeError: Not integers.
-            CorruptIndexError: In ``FAILFAST``, a broken slot or chain was met; the file was cut
+            CorruptIndexError: In ``FAILFAST``, a slot or chain is broken; the file was truncated
                 meanwhile.
         """
         self._entries.check_open()
@@ -290,7 +292,7 @@ class IndexFile:
     ) -> Iterator[pa.RecordBatch]:
         """Find the entries of many hashes in bounded memory, however many entries there are.
 
-        It finds what :meth:`lookup` finds, and checks what that checks; a scan checks all entries.
+        It finds and checks the same as :meth:`lookup`; a scan checks all entries.
 
         Args:
             wanted: The hashes.
@@ -306,8 +308,8 @@ class IndexFile:
 
         Raises:
             ValueError: A closed file.
-            CorruptIndexError: While iterating: in ``FAILFAST``, malformed bytes were met; the
-                file was cut meanwhile.
+            CorruptIndexError: While iterating: in ``FAILFAST``, malformed bytes; the file was
+                truncated meanwhile.
         """
         self._entries.check_open()
         end = self._entry_count + FIRST_POSITION
@@ -324,7 +326,7 @@ class IndexFile:
 
         Args:
             key: The whole ``topic#key``.
-            max_num: How many offsets at most; 0 or less gives none.
+            max_num: The most offsets to return; 0 or less for an empty result.
             begin: The earliest store time, epoch milliseconds, inclusive.
             end: The latest store time, epoch milliseconds, inclusive.
 
@@ -332,8 +334,8 @@ class IndexFile:
             CommitLog offsets in bytes, newest entry first.
 
         Raises:
-            CorruptIndexError: A cycle of entries that all do not match, where the broker hangs; the
-                file was cut meanwhile.
+            CorruptIndexError: A cycle without a matching entry, in which the broker hangs; the file
+                was truncated meanwhile.
             ValueError: A closed file.
         """
         self._entries.check_open()
@@ -392,5 +394,5 @@ class IndexFile:
         return str(self.path)
 
     def __repr__(self) -> str:
-        """Show the path, the geometry and how many entries there are."""
+        """Return the path, the geometry and the number of entries."""
         return f"IndexFile({str(self.path)!r}, {self._layout}, entries={self._entry_count})"

@@ -1,7 +1,6 @@
 """The broker's own search of one file, quirks included (spec: the broker's search).
 
-It mirrors ``IndexFile.selectPhyOffset`` step by step; the module ``chains``
-is the sound way.
+It mirrors ``IndexFile.selectPhyOffset`` step by step; the module ``chains`` finds all entries.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["select_phy_offset"]
 
-# A broker that meets a cycle repeats it until its caller has enough; no caller has use for more.
+# A broker that meets a cycle repeats it until its caller has enough; no caller needs more.
 _MAX_CYCLE_RESULTS = 1 << 20
 
 # After so many steps that were all this short, a crowded chain is read by whole stretches.
@@ -55,9 +54,9 @@ def select_phy_offset(
     Args:
         source: The file.
         layout: Its geometry.
-        header: Its header; the counts are believed, as the broker believes them.
+        header: Its header; its counts are trusted, as in the broker.
         key_hash: The hash of the whole ``topic#key``.
-        max_num: How many offsets at most; 0 or less gives none.
+        max_num: The most offsets to return; 0 or less for an empty result.
         begin: The earliest store time, epoch milliseconds, inclusive.
         end: The latest store time, epoch milliseconds, inclusive.
 
@@ -65,7 +64,7 @@ def select_phy_offset(
         CommitLog offsets in bytes, newest entry first.
 
     Raises:
-        CorruptIndexError: A cycle of entries that all do not match, where the broker hangs.
+        CorruptIndexError: A cycle without a matching entry, in which the broker hangs.
     """
     found: list[int] = []
     count = header.index_count
@@ -100,7 +99,7 @@ def select_phy_offset(
 
 
 def _counted(source: IndexSource, entries: _Entries, position: int, count: int) -> int:
-    """Walk past the entries that a writer has added since the header was read.
+    """Skip the entries that a writer has added since the header was read.
 
     A broker reads its header anew for each search, so for it these entries would count.
     """
@@ -135,7 +134,7 @@ class _Entries:
     def at(self, position: int) -> tuple[int, int, int, int] | None:
         """Return an entry's four fields, None where the broker's read would fail.
 
-        The broker multiplies in 32 bits, so that high positions come out anywhere.
+        The broker multiplies in 32 bits, so high positions wrap around.
         """
         place = position - self._start
         fields: tuple[int, int, int, int]

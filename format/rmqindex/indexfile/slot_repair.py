@@ -1,8 +1,7 @@
-"""Slots that an unfinished flush left beyond the count (spec: put, writer rules).
+"""Repairs slots that an unfinished flush left beyond the count (spec: put, writer rules).
 
-A writer that died between its slots and its header leaves slots that point at entries which nobody
-counts.
-The broker takes them for empty, and so loses the older entries of their chains.
+A writer that died between its slots and its header leaves slots that point at uncounted entries.
+The broker treats them as empty, and so loses the older entries of their chains.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def stale_slots(appender: EntryAppender) -> NDArray[np.int64]:
 def repair_slots(appender: EntryAppender, numbers: NDArray[np.int64]) -> None:
     """Point stale slots at their newest counted entry; the next flush writes them.
 
-    The entries themselves say where it is, whatever became of those that were not counted.
+    The counted entries' hashes determine it, whatever became of the uncounted ones.
 
     Args:
         appender: A file to which nothing was appended since it was opened.

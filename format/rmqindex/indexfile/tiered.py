@@ -1,4 +1,4 @@
-"""Index files of the tiered storage, which are of another format."""
+"""Detects index files of the tiered storage, which have another format."""
 
 from __future__ import annotations
 

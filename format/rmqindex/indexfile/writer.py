@@ -1,4 +1,4 @@
-"""Writing one IndexFile (spec: put, header, writer rules; RocketMQ: ``IndexFile``)."""
+"""Writes one IndexFile (spec: put, header, writer rules; RocketMQ: ``IndexFile``)."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class IndexFileWriter:
     """Writes one IndexFile, byte for byte as the broker does.
 
     A path that does not exist, or is an empty file, becomes a sparse file of the layout's size.
-    A file that is there is resumed where its header says it ended.
+    An existing file is continued at the end that its header gives.
 
-    What was put becomes visible with :meth:`flush` or :meth:`close`: the entries are written
+    New entries become visible with :meth:`flush` or :meth:`close`: the entries are written
     first, then the slots, the header last.
-    After an exception in the ``with`` block, or a kill, the header counts what it counted at the
-    last flush.
+    After an exception in the ``with`` block, or a kill, the header counts the same entries as at
+    the last flush.
     A kill between slots and header can leave slots that point beyond the count, which the broker
-    takes for empty; resuming the file finds their entries again.
+    treats as empty; opening the file again by a writer repairs them.
 
     One writer at a time may have a file open.
 
@@ -62,11 +62,11 @@ class IndexFileWriter:
         prev_end_phy_offset: int = 0,
         prev_end_timestamp: int = 0,
     ) -> None:
-        """Create the file, or open it to go on.
+        """Create the file, or open it to continue.
 
         Args:
             path: A local path or a ``file:`` URI.
-            layout: The geometry; ``None`` infers that of a file that is there.
+            layout: The geometry; ``None`` infers that of an existing file.
             prev_end_phy_offset: For a new file: where the last message of the file before it
                 starts, bytes.
                 It becomes the header's offsets until the first put; values below 1 are ignored.
@@ -80,7 +80,7 @@ class IndexFileWriter:
                 there, no layout for one that is not, or a path that is not local.
             CorruptIndexError: A file that is there has not the layout's size, or counts more
                 entries than fit.
-            RmqIndexError: The geometry of a file that is there cannot be inferred.
+            RmqIndexError: The geometry of an existing file cannot be inferred.
             OSError: The file cannot be opened or made.
         """
         prev_end_phy_offset = _check_int64("prev_end_phy_offset", prev_end_phy_offset)
@@ -149,7 +149,7 @@ class IndexFileWriter:
             store_timestamps: Epoch milliseconds, int64.
 
         Returns:
-            How many fitted; the others are for the next file.
+            How many fitted; the others belong in the next file.
 
         Raises:
             ValueError: A null or a number out of range, with its place; other lengths; or the
@@ -169,7 +169,7 @@ class IndexFileWriter:
         return self._appender.put_many(hashes, offsets, timestamps)
 
     def flush(self) -> None:
-        """Make everything put so far visible, and wait until it is on the disk.
+        """Make everything put so far visible, and sync it to disk.
 
         Raises:
             ValueError: The writer is closed.
@@ -217,7 +217,7 @@ def open_appender(
     prev_end_phy_offset: int = 0,
     prev_end_timestamp: int = 0,
 ) -> EntryAppender:
-    """Create a file, or open it to go on and mend its slots, as :class:`IndexFileWriter` does.
+    """Create a file, or open one and repair its slots, as :class:`IndexFileWriter`.
 
     Raises:
         ValueError, CorruptIndexError, RmqIndexError, OSError: As there.
@@ -241,7 +241,7 @@ def open_appender(
 
 
 def _check_resumable(path: Path, layout: Layout) -> None:
-    """Refuse a file that is not what the layout says, before anything is read by it."""
+    """Refuse a file that does not fit the layout, before reading by it."""
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size != layout.file_size:

@@ -1,7 +1,7 @@
 """Many key hashes at once, to be found among the entries of a scan.
 
-A filter that fits into the processor's cache tells most strangers apart in one look; what passes
-is searched in a small bucket of neighbours.
+A filter that fits into the processor's cache rejects most other hashes in one step; the rest is
+searched for in a small bucket of the sorted hashes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["HashSet"]
 
 # Key hashes have 31 bits: they are never negative.
 _HASH_BITS = 31
-# Filter places for each hash, as a power of two: of 16 strangers about one passes.
+# Filter places per hash, as a power of two: about one in 16 other hashes passes.
 _FILTER_SHARE = 4
 _FILTER_BITS = (16, 26)
 _BUCKET_BITS = (1, 23)

@@ -1,4 +1,4 @@
-"""Arrow strings that are no text: Spark's STRING holds any bytes, and Arrow does not look.
+"""Checks Arrow strings for UTF-8: Spark's STRING holds any bytes, and Arrow does not check.
 
 No broker stores such a key: Java replaces what is not UTF-8 when it reads a message.
 """
@@ -17,11 +17,11 @@ __all__ = ["NotUtf8Error", "bytes_at", "check_utf8", "is_utf8", "not_utf8"]
 
 
 class NotUtf8Error(ValueError):
-    """A string of other bytes than UTF-8."""
+    """A string is not UTF-8."""
 
 
 def is_utf8(text: str) -> bool:
-    """Tell whether UTF-8 can hold a text: it has no lone surrogates."""
+    """Return whether UTF-8 can encode a text: it has no lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:

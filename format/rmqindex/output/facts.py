@@ -1,4 +1,4 @@
-"""What one can say of IndexFiles from their headers, sizes and geometry, without a scan."""
+"""Facts about IndexFiles from their headers, sizes and geometry, without a scan."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class FileFacts:
     """One IndexFile.
 
     Attributes:
-        path: Where it lies.
+        path: Its path.
         name: Its name, the broker's local time when it was made.
         size: Its size in bytes.
-        disk_size: What it takes on disk in bytes, less than ``size`` where it is sparse; ``None``
+        disk_size: Its size on disk in bytes, less than ``size`` where it is sparse; ``None``
             on remote storage and where no file is behind the name.
         hash_slot_num: Hash slots it has; ``None`` if it has no entries and no geometry was given.
         index_num: Entry places it has; likewise.
@@ -84,7 +84,7 @@ class Totals:
 
 
 def describe(each: PlannedFile) -> FileFacts:
-    """Say what a file was when it was listed; one that cannot be used has its ``error`` set.
+    """Describe a file as of its listing; one that cannot be used has its ``error`` set.
 
     Raises:
         FileChangedError: It is gone, or another one has its name.

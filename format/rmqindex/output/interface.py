@@ -1,4 +1,4 @@
-"""What a command hands over to be shown."""
+"""The interface by which commands write their answers."""
 
 from __future__ import annotations
 

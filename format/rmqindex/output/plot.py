@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IMAGE_TYPES", "plot_counts"]
 
-#: What the name of a picture may end in.
+#: The suffixes that the name of a picture may have.
 IMAGE_TYPES = (".png", ".svg", ".pdf")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -37,12 +37,12 @@ def plot_counts(
     Args:
         counts: What to draw.
         path: The picture; its suffix says which kind.
-        title: What stands above.
+        title: The title above the plots.
         zone: The time zone of the times shown.
-        zone_name: What to call it.
+        zone_name: The name of that zone.
 
     Raises:
-        RmqIndexError: matplotlib is not there.
+        RmqIndexError: matplotlib is not installed.
         OSError: The picture cannot be written.
     """
     figure_class = _matplotlib()

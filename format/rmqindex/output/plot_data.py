@@ -1,4 +1,4 @@
-"""What is counted for a plot: slots by how many entries they have, entries by store time."""
+"""Counts for a plot: slots by their number of entries, and entries by store time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A terminal of any width, or a pipe: what rich needs to know to write to it."""
+"""Sets up rich for a terminal of any width, or a pipe."""
 
 from __future__ import annotations
 

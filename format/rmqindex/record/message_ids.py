@@ -104,7 +104,7 @@ class GrpcMessageId:
 def decode_message_id(
     text: str, *, near: int | None = None, zone: tzinfo = UTC
 ) -> OffsetMessageId | RemotingMessageId | GrpcMessageId | None:
-    """Tell what kind an id is, and decode it.
+    """Detect the kind of an id, and decode it.
 
     An id of 32 or 56 digits is an offsetMsgId if its port can be one, else a ``UNIQ_KEY``; a
     client whose process id ends in 16 zero bits is mistaken, about one in 65,536.
