@@ -1,8 +1,8 @@
 """Apache RocketMQ IndexFiles as a Spark data source.
 
-Spark imports every top-level module whose name begins with ``pyspark_`` to find data sources, and
-one that fails hides all the others; so this module imports nothing of Spark until a name is asked
-for.
+To find data sources, Spark imports every top-level module whose name begins with ``pyspark_``; one
+that fails to import hides all the others.
+So this module imports nothing from Spark until a name is used.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  (a module attribute can be anything)
-    """Import a public name when it is first asked for.
+    """Import a public name on first use.
 
     Raises:
-        ImportError: PySpark is older than 4.1, or not there.
+        ImportError: PySpark is older than 4.1, or not installed.
     """
     if name == "DefaultSource":
         return source_class(_HOMES[name], name)
@@ -55,10 +55,10 @@ def __dir__() -> list[str]:
 
 
 def _choose_worker_python() -> None:
-    """Make Spark's workers run this interpreter, unless the user chose one or a session runs.
+    """Make Spark's workers run this interpreter, unless the user chose one or a session is running.
 
-    Otherwise they run the ``python3`` of the PATH, which is not that of a virtual environment
-    that is not activated.
+    Otherwise they run the ``python3`` on the PATH, which is the wrong one if a virtual environment
+    is used without being activated.
     """
     context = getattr(sys.modules.get("pyspark.core.context"), "SparkContext", None)
     if sys.executable and getattr(context, "_active_spark_context", None) is None:

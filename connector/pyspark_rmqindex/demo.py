@@ -1,7 +1,7 @@
 """``python -m pyspark_rmqindex.demo``: Spark on the sample store, step by step.
 
-It scans, looks a key up in SQL, writes an index and reads it back, and prints each step with what
-it gave.
+It scans, looks a key up in SQL, writes an index and reads it back, and prints each step with its
+result.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _console = Console(highlight=False)
 
 
 def main() -> None:
-    """Run every step, or show Spark's log and fail."""
+    """Run every step; on failure, show Spark's log."""
     told = refusal()
     if told is not None:
         sys.exit(told)
@@ -60,10 +60,10 @@ def main() -> None:
 
 
 def run_steps(spark: SparkSession, directory: Path) -> None:
-    """Scan and look up the sample store, then write an index into ``directory`` and read it.
+    """Scan the sample store, look a key up, then write an index to ``directory`` and read it.
 
     Raises:
-        RuntimeError: What was read back is not what was written.
+        RuntimeError: The rows read back are not those that were written.
     """
     store = rmqindex.sample_store()
     _say(f"The store is one that RocketMQ 5.3.3 wrote: {store}")
@@ -145,7 +145,7 @@ def _start_spark(directory: Path, log: IO[bytes]) -> SparkSession:
 
     _say("rmqindex: Apache RocketMQ's message index in Spark", style="bold")
     _say("Starting Spark ..")
-    # A host name that does not resolve is no reason to fail.
+    # The demo must not fail because the host name does not resolve.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     with _standard_error_to(log):
         spark = (
@@ -164,7 +164,7 @@ def _start_spark(directory: Path, log: IO[bytes]) -> SparkSession:
 
 @contextmanager
 def _standard_error_to(log: IO[bytes]) -> Iterator[None]:
-    """Let processes that start meanwhile write their standard error into ``log``."""
+    """Redirect the standard error of processes started meanwhile to ``log``."""
     kept = os.dup(2)
     os.dup2(log.fileno(), 2)
     try:

@@ -1,4 +1,4 @@
-"""``register()``: data sources and SQL functions of a session."""
+"""``register()``: adds the data sources and SQL functions to a session."""
 
 from __future__ import annotations
 
@@ -20,31 +20,32 @@ _FOUND = "DATA_SOURCE_ALREADY_EXISTS"
 
 
 def register(spark: SparkSession) -> None:
-    """Make the functions ``rmq_lookup``, ``rmq_key_hash`` and ``rmq_key_hashes`` known to SQL.
+    """Register the SQL functions ``rmq_lookup``, ``rmq_key_hash`` and ``rmq_key_hashes``.
 
-    They are temporary: each session registers them for itself, and again at will.
-    The data sources are registered as well where Spark has not found them by itself, as with
-    ``--py-files``.
+    They are temporary functions, so every session must register them; doing so again is harmless.
+    The data sources are registered too if Spark has not found them by itself, which is the case
+    with ``--py-files``.
 
-    ``rmq_lookup(path, topic, key [, begin] [, end] [, option => ..])`` is a table function: the
-    rows that ``table()`` gives for the key, stored at ``begin`` or later and at ``end`` or earlier
-    (TIMESTAMP, or BIGINT epoch milliseconds; NULL is no bound).
-    ``topic``, ``key`` and the times may come from another table by LATERAL; a NULL topic or key has
-    no rows.
-    ``how => 'left'`` gives a key without rows one row, with NULL in the columns of entries.
-    ``LEFT JOIN LATERAL rmq_lookup(..) r ON true`` does so as well, but not without the ``ON``:
-    Spark 4.1 to 4.3 then run it as an inner join with every Python function, also in a subquery.
-    Options are those of a load by their names, and constants: ``commitLog => 'none'``,
-    ``message => true``, ``maxHashSlotNum => 97``; ``commitLog`` is ``auto`` by default.
-    Where the path (STRING, or ARRAY<STRING> for several) is constant, its files are listed when
-    the statement is analysed, and each call sees the entries that there were; another path in each
-    row is listed by each task that meets it, and gives the column ``store``, too.
+    ``rmq_lookup(path, topic, key [, begin] [, end] [, option => ..])`` is a table function.
+    It returns the rows that ``table()`` returns for the key, stored between ``begin`` and ``end``,
+    both inclusive (TIMESTAMP, or BIGINT epoch milliseconds; NULL means no bound).
+    ``topic``, ``key`` and the times may come from another table through LATERAL; a NULL topic or
+    key returns no rows.
+    With ``how => 'left'``, a key without entries returns one row, with NULL in the entry columns.
+    ``LEFT JOIN LATERAL rmq_lookup(..) r ON true`` does the same, but the ``ON`` is required:
+    without it, Spark 4.1 to 4.3 run an inner join for any Python function, in subqueries too.
+    Options have the names they have in a load, and must be constants: ``commitLog => 'none'``,
+    ``message => true``, ``maxHashSlotNum => 97``; ``commitLog`` defaults to ``auto``.
+    If the path (STRING, or ARRAY<STRING> for several) is constant, its files are listed when the
+    statement is analysed, and every call sees the entries that existed then.
+    If the path differs from row to row, each task lists the paths it meets, and the column
+    ``store`` is added.
 
-    ``rmq_key_hash(topic, key)`` is the broker's hash as INT, which Spark computes while it plans
-    where both are constants of together up to 143 characters (in UTF-16), so that
-    ``WHERE key_hash = rmq_key_hash('TopicTest', 'k')`` is pushed down.
-    ``rmq_key_hashes(topic, key)`` is the same for columns: hundreds of times as fast there, and
-    never pushed down.
+    ``rmq_key_hash(topic, key)`` returns the broker's hash as INT.
+    If both arguments are constants of at most 143 UTF-16 characters together, Spark computes it
+    during planning, so that ``WHERE key_hash = rmq_key_hash('TopicTest', 'k')`` is pushed down.
+    ``rmq_key_hashes(topic, key)`` returns the same hash; it is hundreds of times faster on columns,
+    but is never pushed down.
 
     Args:
         spark: The session, classic or Spark Connect.
@@ -58,10 +59,10 @@ def register(spark: SparkSession) -> None:
 
 
 def _register_sources(spark: SparkSession) -> None:
-    """Register ``rmqindex``, ``rmqcommitlog`` and ``rmqconsumequeue`` where Spark has not.
+    """Register ``rmqindex``, ``rmqcommitlog`` and ``rmqconsumequeue`` unless Spark has.
 
-    Spark looks for data sources in what is installed for the driver's Python, and not in the
-    archives of ``--py-files``.
+    Spark looks for data sources among the packages installed for the driver's Python, but not in
+    the archives passed with ``--py-files``.
 
     Args:
         spark: The session.
@@ -70,6 +71,6 @@ def _register_sources(spark: SparkSession) -> None:
         try:
             spark.dataSource.register(source)
         except PySparkException as error:
-            # Those which Spark has found cannot be replaced.
+            # Spark refuses to replace a source that it found by itself.
             if error.getCondition() != _FOUND:
                 raise

@@ -1,4 +1,4 @@
-"""``table()``: a DataFrame whose WHERE finds entries by their slots; ``last_plan()`` shows how."""
+"""``table()``: a DataFrame whose WHERE uses the hash slots; ``last_plan()``: how it was planned."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["last_plan", "table"]
 _FORMAT = "rmqindex"
 _PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 _TIME_ZONE_CONF = "spark.sql.session.timeZone"
-# Always true, and pushable: with it Spark plans every scan anew instead of taking an older plan.
+# Always true, and pushable: it makes Spark plan every scan anew instead of reusing an older plan.
 _BUILT_IN_FILTER = "position >= 1"
 
 Path = str | os.PathLike[str]
@@ -38,27 +38,27 @@ def table(
 ) -> DataFrame:
     """Return IndexFiles as a DataFrame whose WHERE is pushed down.
 
-    With ``keys``, a query must bind both ``topic`` and ``key`` with ``=``, ``<=>`` or ``IN``; every
-    pair of the two is looked up by its hash slot, and the columns carry the bound values.
-    An entry is found by its hash, so a different key with the same hash is found as well.
-    A query that does not bind both is refused, with what to write instead.
-    Without, there are no columns ``topic`` and ``key``, nothing must be bound, and ``key_hash``,
-    ``store_timestamp``, ``phy_offset`` and ``position`` are pushed down.
+    With ``keys=True``, a query must bind both ``topic`` and ``key`` with ``=``, ``<=>`` or ``IN``.
+    Every pair of the two is looked up by its hash slot, and the columns hold the bound values.
+    Entries are found by their hash, so a different key with the same hash is found as well.
+    A query that does not bind both fails, with an error that says what to write instead.
+    With ``keys=False``, there are no columns ``topic`` and ``key`` and nothing must be bound;
+    ``key_hash``, ``store_timestamp``, ``phy_offset`` and ``position`` are pushed down.
 
-    The DataFrame can be reused, united, joined with itself and registered as a view; every query
-    gives the rows that scanning and filtering gives.
-    Each query also looks up what all earlier ones on the same ``table()`` did, up to 4,096 pairs:
-    for many different lookups make a fresh ``table()`` now and then, which costs nothing.
+    The DataFrame can be reused, used in a UNION, joined with itself and registered as a view; every
+    query returns the rows that a full scan and a filter would return.
+    Each query also repeats all earlier lookups on the same ``table()``, up to 4,096 pairs: for many
+    different lookups, make a fresh ``table()`` now and then, which costs nothing.
     Use one ``table()`` or view per thread.
 
-    Where the CommitLog lies beside the index (``commitLog`` names another place, or ``none``),
+    If there is a CommitLog beside the index (``commitLog`` names another place, or ``none``),
     entries are compared with their messages: hash collisions are dropped, ``store_timestamp`` is
-    exact, and ``match_state`` says ``verified``, or why an entry could not be confirmed.
+    exact, and ``match_state`` is ``verified``, or says why an entry could not be confirmed.
 
-    This turns on ``spark.sql.python.filterPushdown.enabled`` for the session and needs it to stay
-    on.
-    On Spark 4.1 to 4.3 that exposes *other* Python data sources that take filters to a fault of
-    Spark: pushed filters leak between the scans of one ``load()``.
+    This function turns on ``spark.sql.python.filterPushdown.enabled`` for the session, and it must
+    stay on.
+    On Spark 4.1 to 4.3, that exposes *other* Python data sources that accept filters to a Spark
+    bug: pushed filters leak between the scans of one ``load()``.
 
     Args:
         spark: The session, classic or Spark Connect.
@@ -72,9 +72,9 @@ def table(
         The DataFrame; nothing is read yet.
 
     Raises:
-        ValueError: An option that ``table()`` sets itself; an unknown one is Spark's
+        ValueError: An option that ``table()`` sets itself; an unknown option raises Spark's
             ``AnalysisException``.
-        TypeError: A value that no option takes.
+        TypeError: A value of a type that no option accepts.
     """
     taken = {"path", "paths", "pushdown", "keycolumns", "relation"}
     for name in options:
@@ -100,23 +100,23 @@ def table(
 
 
 def last_plan(df: DataFrame) -> ScanPlan | None:
-    """Return what the last planned scan of a DataFrame's files reads.
+    """Return the last plan for reading the files of a DataFrame.
 
     EXPLAIN cannot show it: Spark filters again after every scan, so it lists nothing as pushed.
-    Where nothing was planned yet on that ``table()`` or ``load()``, this DataFrame is planned, not
+    If nothing was planned yet on that ``table()`` or ``load()``, this DataFrame is planned, but not
     run.
 
     Args:
         df: A DataFrame over one ``table()`` or ``load()``, in a classic session.
 
     Returns:
-        The plan of the latest query on that ``table()`` or ``load()``; None where Spark planned
+        The plan of the latest query on that ``table()`` or ``load()``; None if Spark planned
         this DataFrame without reading any file, as for a WHERE that is never true.
 
     Raises:
-        ValueError: No IndexFiles are read by this DataFrame, or several relations are.
-        AnalysisException: Nothing was planned yet, and this DataFrame is a query that is refused.
-        TypeError: A DataFrame of Spark Connect, whose plans are on the server.
+        ValueError: The DataFrame reads no IndexFiles, or those of several relations.
+        AnalysisException: Nothing was planned yet, and planning this DataFrame fails.
+        TypeError: The DataFrame is one of Spark Connect, whose plans are on the server.
     """
     java_frame = getattr(df, "_jdf", None)
     if java_frame is None:
@@ -134,8 +134,8 @@ def last_plan(df: DataFrame) -> ScanPlan | None:
     options = next(iter(relations.values()))
     plan = _recorded_plan(df.sparkSession, options)
     if plan is None:
-        # This plans what is pushed down. The scans themselves are only asked where that was not
-        # enough: asking binds them to the plan of the moment.
+        # This plans the pushdown. The scans themselves are asked only if that was not enough,
+        # because asking binds them to the current plan.
         physical = java_frame.queryExecution().executedPlan()
         plan = _recorded_plan(df.sparkSession, options)
         if plan is None:
@@ -145,7 +145,7 @@ def last_plan(df: DataFrame) -> ScanPlan | None:
 
 
 def _plan_scans(physical: Any) -> None:  # noqa: ANN401  (a Java object)
-    """Make Spark plan the partitions of every scan, which it else does when the query runs."""
+    """Make Spark plan the partitions of every scan, which it would otherwise do at run time."""
     leaves = physical.collectLeaves()
     for place in range(leaves.size()):
         leaf = leaves.apply(place)
@@ -157,13 +157,13 @@ def _plan_scans(physical: Any) -> None:  # noqa: ANN401  (a Java object)
 
 
 def _recorded_plan(spark: SparkSession, options: dict[str, str]) -> ScanPlan | None:
-    """Ask for a plan where plans are kept: in the planning processes' own directory."""
+    """Ask a planning process for a plan, since plans are kept in those processes' directory."""
     asked = spark.read.format(_FORMAT).options(**options).option("lastPlan", "true")
     return plan_from_schema(asked.load().schema)
 
 
 def _relation_options(leaf: Any) -> dict[str, str] | None:  # noqa: ANN401  (a Java object)
-    """Return the options of a plan's leaf, if it reads IndexFiles; a catalog table's are stored."""
+    """Return a leaf's options (for a catalog table, the stored ones) if it reads IndexFiles."""
     if leaf.getClass().getSimpleName() != "DataSourceV2Relation":
         return None
     if str(leaf.table().name()) != _FORMAT:

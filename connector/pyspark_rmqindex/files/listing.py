@@ -1,4 +1,4 @@
-"""Paths to files, and files to what their headers say."""
+"""Lists the files of a load and reads their headers."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 
 __all__ = ["FoundFile", "Listing", "list_files", "list_slices", "open_slice"]
 
-# Requests to a remote store wait more than they work.
+# Requests to a remote store spend most of their time waiting.
 _REMOTE_THREADS = 16
 
 
 class Listing(NamedTuple):
-    """What the paths of a load stand for.
+    """The files of a load.
 
     Attributes:
-        slices: Every file that has entries, whole, in the broker's order within a directory.
+        slices: One slice for each whole file with entries; in a directory, in the broker's order.
         total: How many files there are, with or without entries.
         is_remote: Whether any of them is not a local file.
     """
@@ -62,8 +62,8 @@ class FoundFile:
     """One file.
 
     Attributes:
-        path: Where it is read from.
-        name_path: As what it is listed; the two differ while a commit is under way.
+        path: The path to read.
+        name_path: The path as listed; it differs from ``path`` while a commit is under way.
     """
 
     path: str
@@ -73,20 +73,20 @@ class FoundFile:
 def list_slices(options: ReadOptions, stores: frozenset[str] | None = None) -> Listing:
     """List the files of a load and read their headers.
 
-    A commit that comes in between could show one file as it was and another as it is; so the
-    names are listed again after the headers, until they are the same.
+    A concurrent commit could show one file before and another after it; so the names are listed
+    again after the headers were read, until both listings agree.
 
     Args:
         options: The options of the load.
-        stores: The stores that matter, as :func:`store_of` names them: the files of others are
-            not opened; None for all.
+        stores: The stores to read, as :func:`store_of` names them; files of other stores are not
+            opened. None for all.
 
     Returns:
         The slices, and how many files there are in all stores.
 
     Raises:
         RmqIndexError: A path is missing, a store of another kind, or a file that is not an
-            IndexFile; or files came and went during every listing of ten seconds.
+            IndexFile; or files kept changing for ten seconds.
     """
 
     def read() -> Listing:
@@ -108,10 +108,10 @@ def list_slices(options: ReadOptions, stores: frozenset[str] | None = None) -> L
 
 @contextlib.contextmanager
 def open_slice(each: FileSlice, options: ReadOptions) -> Iterator[IndexFile | None]:
-    """Open the file of a slice, and check before and after that it is the one that was planned.
+    """Open the file of a slice, and check before and after that it is the planned one.
 
     Yields:
-        The open file; None where it is gone and the options ignore missing files.
+        The open file; None if it is gone and the options ignore missing files.
 
     Raises:
         RmqIndexError: The file is gone, or another one has its name.
@@ -127,7 +127,7 @@ def open_slice(each: FileSlice, options: ReadOptions) -> Iterator[IndexFile | No
 
 
 def _planned_file(each: FileSlice, options: ReadOptions) -> IndexFile | None:
-    """Open a planned file; while a commit replaces it, it stands elsewhere for a moment."""
+    """Open a planned file, which has another path for a moment while a commit replaces it."""
     layout = Layout(each.hash_slot_num, each.index_num)
     problem: RmqIndexError | None = None
     is_replaced = False
@@ -155,7 +155,7 @@ def _planned_file(each: FileSlice, options: ReadOptions) -> IndexFile | None:
 
 
 def _is_planned(path: str, each: FileSlice) -> bool:
-    """Return whether a file that cannot be decoded is the planned one all the same."""
+    """Return whether a file that cannot be decoded is still the planned one."""
     with open_index_source(path) as source:
         return each.fingerprint.identity.names_same(source.identity)
 
@@ -210,7 +210,7 @@ def _whole_file(file: FoundFile, options: ReadOptions) -> FileSlice | None:
 
 
 def list_files(options: ReadOptions) -> list[FoundFile]:
-    """List the files of every path; one that several paths name counts once.
+    """List the files of all paths, each file once.
 
     Raises:
         RmqIndexError: A path is missing, or a store of another kind.
@@ -264,10 +264,10 @@ def _files_at(path: str, options: ReadOptions) -> Iterator[FoundFile]:
 
 
 def _has_no_index(path: str) -> bool:
-    """Return whether a path is a store whose broker has made no index.
+    """Return whether a path is a store whose broker has not written an index.
 
     Raises:
-        RmqIndexError: It has made one in RocksDB.
+        RmqIndexError: The broker keeps its index in RocksDB.
     """
     entries = entries_or_none(path)
     folders = {entry.name for entry in entries if entry.is_directory}
@@ -282,13 +282,13 @@ def _has_no_index(path: str) -> bool:
 
 
 def _set_aside(path: str) -> str | None:
-    """Return where a file is that a commit under way replaces or removes, if it is one."""
+    """Return where a commit under way has put a file that it replaces or removes, if it has."""
     if is_remote(path):
         return None
     directory, name = os.path.split(path)
     try:
         listed = effective_listing(directory).get(name)
-    except OSError:  # no directory, so nothing that a commit could change
+    except OSError:  # not a directory, so no commit changes it
         return None
     return None if listed is None or str(listed) == path else str(listed)
 

@@ -1,4 +1,4 @@
-"""Which CommitLog an index belongs to."""
+"""Finds the CommitLog that an index belongs to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["absolute_log", "find_log", "folder_of", "last_name"]
 
 
 def absolute_log(path: str) -> str:
-    """Return the path of a log as the tasks, which may run elsewhere, understand it."""
+    """Return the path of a log as an absolute one, for tasks in other working directories."""
     if is_remote(path):
         return path
     whole = local_path(path)
@@ -33,7 +33,7 @@ def find_log(file_path: str, commit_log: str) -> str | None:
         commit_log: The option: a path, or ``auto`` for the sibling of the directory ``index``.
 
     Returns:
-        A path that ``CommitLog`` takes; None where ``auto`` finds nothing, or a log that goes on in
+        A path that ``CommitLog`` accepts; None if ``auto`` finds no log, or one that continues in
         DLedger.
     """
     if commit_log != AUTO:
@@ -58,5 +58,5 @@ def last_name(path: str) -> str:
 
 
 def _parts(path: str) -> tuple[str, str, str]:
-    """Part the query off the path of a URI."""
+    """Split the query off the path of a URI."""
     return path.partition("?") if is_remote(path) else (path, "", "")

@@ -1,4 +1,4 @@
-"""What a task says of a file that is not the planned one any more."""
+"""Errors of a task whose file is no longer the planned one."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ T = TypeVar("T")
 
 
 def changed_error(path: str, what: str) -> RmqIndexError:
-    """Return the error of a file that was changed between the planning and the reading.
+    """Return the error for a file that changed between planning and reading.
 
     Args:
         path: The file.
-        what: What was done to it.
+        what: What happened to it, such as ``removed``.
     """
     return RmqIndexError(
         f"{path}: the file was {what} since the query was planned; run the query again, on a "
@@ -29,10 +29,10 @@ def changed_error(path: str, what: str) -> RmqIndexError:
 
 
 def as_planned(items: Iterator[T]) -> Iterator[T]:
-    """Yield what a task reads; a file that was changed is named with what to do about it.
+    """Yield the items of a task; if a file changed, raise an error that says what to do.
 
     Raises:
-        RmqIndexError: A file is not the planned one.
+        RmqIndexError: A file is no longer the planned one.
     """
     try:
         yield from items

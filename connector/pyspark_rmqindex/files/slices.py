@@ -1,4 +1,4 @@
-"""Ranges of entries of one file, as the planning found them."""
+"""Ranges of entries of one file, as found during planning."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ __all__ = ["FileSlice"]
 
 @dataclass(frozen=True, slots=True)
 class FileSlice:
-    """A range of entries of one file, as the planning found it.
+    """A range of entries of one file, as found during planning.
 
     Attributes:
-        path: Where the file is read from.
+        path: The path to read.
         name_path: The path as listed, for the column ``file_path``; the two differ while a
             commit is under way.
-        hash_slot_num: Hash slots of the file.
-        index_num: Entry places of the file.
+        hash_slot_num: The number of hash slots in the file.
+        index_num: The number of entry places in the file.
         begin_timestamp: The header's field.
-        fingerprint: What tells in a task whether the file is still the planned one.
-        limit: The position after the last entry that was counted.
+        fingerprint: Lets a task check that the file is still the planned one.
+        limit: The position after the last entry at the time of planning.
         start: The first position to read.
         stop: The position after the last one to read.
-        commit_log: Where its messages are, the same object in all slices of a store, so that it is
-            pickled once; None where they are not asked for, or not there.
+        commit_log: The log with its messages, the same object in all slices of a store, so that it
+            is pickled once; None if there is none or messages are not needed.
     """
 
     path: str

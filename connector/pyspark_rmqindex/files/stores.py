@@ -1,7 +1,7 @@
-"""Stores: which one a file is of, and that the rows of one write are of one only.
+"""Stores: names the store of a file, and checks that all rows of a write come from one store.
 
-The offsets of two brokers' CommitLogs have nothing to do with each other.
-So rows say where they are from in the column ``store``.
+Offsets into the CommitLogs of two brokers are unrelated, so rows carry their store in the column
+``store``.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ __all__ = ["StoreCheck", "StoreLog", "check_one_store", "logs_of", "store_of", "
 _FOLDERS = frozenset({INDEX_FOLDER, COMMITLOG_FOLDER})
 _LOG_FILE = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
 _ROOT = "/"
-# Folders of a store root (MessageStoreConfig), of which one at least tells that a directory is one.
+# Folders of a store root (MessageStoreConfig); a directory with any of them is taken for one.
 _ROOT_FOLDERS = STORE_FOLDERS | {INDEX_FOLDER}
 
 
 def store_of(file_path: str) -> str:
-    """Return the store of an IndexFile or a CommitLog file: what the column ``store`` holds.
+    """Return the store of an IndexFile or a CommitLog file, as in the column ``store``.
 
-    This is decided by the text alone, so that a task need look at nothing.
+    It depends on the text of the path alone, so that tasks need no I/O.
 
     Args:
         file_path: The file as listed: an absolute local path, or a URI.
 
     Returns:
-        The directory that holds the file's directory, where this is called ``index`` or
-        ``commitlog``, as in every store root (RocketMQ: ``StorePathConfigHelper``); else the
-        file's directory itself.
-        The query of a URI is kept, so that the store can be loaded by it.
+        If the file's directory is called ``index`` or ``commitlog``, as in every store root
+        (RocketMQ: ``StorePathConfigHelper``), the parent of that directory; else the file's
+        directory itself.
+        The query of a URI is kept, so that the store can be loaded by this name.
     """
     return _root_of(folder_of(file_path))
 
@@ -63,7 +63,7 @@ class StoreLog(NamedTuple):
 
     Attributes:
         store: The store, as :func:`store_of` names it.
-        paths: Where its files are, as ``CommitLog`` takes them.
+        paths: The paths of its files, as ``CommitLog`` accepts them.
     """
 
     store: str
@@ -71,17 +71,17 @@ class StoreLog(NamedTuple):
 
 
 def logs_of(paths: Sequence[str]) -> list[StoreLog]:
-    """Find out which CommitLogs some paths stand for, one for each store.
+    """Return the CommitLogs of some paths, one for each store.
 
     Args:
-        paths: As users give them: store roots, directories of log files, log files, several of one
-            log with commas between, or patterns.
+        paths: As users give them: store roots, directories of log files, log files, several files
+            of one log separated by commas, or patterns.
 
     Returns:
-        The logs, in the order of their first paths; their files are not looked at.
+        The logs, in the order of their first paths; their files are not opened.
 
     Raises:
-        RmqIndexError: Nothing fits a pattern.
+        RmqIndexError: Nothing matches a pattern.
     """
     found: dict[str, list[str]] = {}
     for path in paths:
@@ -96,8 +96,8 @@ def store_of_log(path: str) -> str:
     """Return the store of a CommitLog.
 
     Args:
-        path: Its store's root, its directory or one of its files, an absolute local path or a URI;
-            of several with commas between, the first one counts.
+        path: The store's root, the log's directory or one of its files: an absolute local path or
+            a URI; of several separated by commas, the first one counts.
     """
     first = path
     if MULTI_PATH_SPLITTER in path and not exists(path):
@@ -109,7 +109,7 @@ def _log_paths(path: str) -> Iterator[str]:
     if not has_pattern(path) or exists(path):
         yield absolute_log(path)
         return
-    # A comma in a pattern is that of its braces.
+    # In a pattern, commas belong to its braces.
     whole = path if is_remote(path) else os.path.abspath(local_path(path))  # noqa: PTH100
     hits = [hit.path for hit in expand(whole) if _may_hold_log(hit.path)]
     if not hits:
@@ -118,7 +118,7 @@ def _log_paths(path: str) -> Iterator[str]:
 
 
 def _may_hold_log(path: str) -> bool:
-    """Tell whether what fits a pattern is a log, or a store that should have one."""
+    """Return whether a match of a pattern is a log, or a store that should have one."""
     if _LOG_FILE.fullmatch(last_name(path)):
         return True
     return any(
@@ -135,26 +135,26 @@ def _root_of(directory: str) -> str:
 
 
 class StoreCheck:
-    """Sees to it that the rows of one task are of one store, where they have a column of it.
+    """Checks that all rows of a task come from one store, if they have a column ``store``.
 
     Attributes:
-        store: The store of the rows so far; None where none named one.
+        store: The store of the rows so far; None if no row names one.
     """
 
     def __init__(self, column: int | None) -> None:
-        """Begin without rows.
+        """Start without rows.
 
         Args:
-            column: The place of the column ``store``; None where there is none.
+            column: The index of the column ``store``; None if there is none.
         """
         self._column = column
         self.store: str | None = None
 
     def see(self, batch: pa.RecordBatch) -> None:
-        """Look at rows; NULL names no store.
+        """Check a batch of rows; NULL names no store.
 
         Raises:
-            ValueError: They are of another store than those before, or of several; or of one whose
+            ValueError: They name several stores, another store than earlier rows, or a store whose
                 name is not UTF-8.
         """
         if self._column is None or not batch.num_rows:
@@ -169,7 +169,7 @@ class StoreCheck:
 
 
 def check_one_store(stores: Iterable[str | None]) -> str | None:
-    """Return the only store among some; None names none.
+    """Return the one store in ``stores``, ignoring None.
 
     Raises:
         ValueError: There are several.

@@ -1,4 +1,4 @@
-"""Entries to RecordBatches of exactly the Arrow schema that Spark asks for."""
+"""Turns entries into RecordBatches of exactly the Arrow schema that Spark asks for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_ROWS", "BatchBuilder", "check_not_null", "keep", "merge", "united"]
 
-# Rows a batch holds at most; larger ones leave the processor's cache.
+# The most rows in a batch; larger batches do not fit into the processor's cache.
 MAX_ROWS = 65_536
 
 _MAX_BYTES = 64 * 1024 * 1024
@@ -36,15 +36,15 @@ class BatchBuilder:
     """Builds the batches of one task."""
 
     def __init__(self, schema: StructType) -> None:
-        """Take the requested columns.
+        """Prepare to build the requested columns.
 
         Args:
             schema: Checked by ``check_schema``; NOT NULL and the order are kept.
         """
-        # Spark compares the batch with this very schema.
+        # Spark requires every batch to have exactly this schema.
         self._schema = arrow_schema(schema)
         self._names = [field.name.lower() for field in schema.fields]
-        #: The Arrow types of the requested columns, whose names are in lower case.
+        #: The Arrow types of the requested columns, by their names in lower case.
         self.types = pa.schema(
             [
                 pa.field(name, field.type)
@@ -65,10 +65,10 @@ class BatchBuilder:
         """Build one batch.
 
         Args:
-            entries: At least ``entry_columns``, as ``rmqindex`` returns them; where they were
-                compared with their messages, the columns that this gave as well.
-            file_path: What the column of this name holds; ``store`` follows from it.
-            keys: ``topic`` and ``key`` of each entry, where they are looked up.
+            entries: At least ``entry_columns``, as ``rmqindex`` returns them; after a comparison
+                with the messages, also the columns that it added.
+            file_path: The value of the column ``file_path``, from which ``store`` follows.
+            keys: ``topic`` and ``key`` of each entry, if they are looked up.
         """
         arrays = []
         for name, field in zip(self._names, self._schema, strict=True):
@@ -87,7 +87,7 @@ class BatchBuilder:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _repeated(self, name: str, text: str, count: int) -> pa.Array:
-        """Return a column of one text, as long as there are rows; most batches are equally long."""
+        """Return a column of one repeated text, cached because most batches are equally long."""
         known, repeated = self._texts.get(name, ("", None))
         if repeated is None or known != text or len(repeated) < count:
             repeated = pa.repeat(text, max(count, min(MAX_ROWS, 2 * count)))
@@ -110,10 +110,10 @@ def _to_timestamps(milliseconds: pa.Array, file_path: str, type_: pa.DataType) -
 
 
 def check_not_null(schema: pa.Schema, arrays: Sequence[pa.Array]) -> None:
-    """Refuse NULL where the requested schema says NOT NULL.
+    """Raise if a column that the requested schema declares NOT NULL holds NULL.
 
     Raises:
-        RmqIndexError: There is one.
+        RmqIndexError: A NOT NULL column holds NULL.
     """
     for field, array in zip(schema, arrays, strict=True):
         if not field.nullable and array.null_count:
@@ -123,11 +123,11 @@ def check_not_null(schema: pa.Schema, arrays: Sequence[pa.Array]) -> None:
 
 
 def keep(entries: pa.RecordBatch, ranges: dict[str, Range]) -> Iterator[pa.RecordBatch]:
-    """Leave out the entries outside any of the ranges, and cut what is left to size.
+    """Drop the entries outside any of the ranges, and split the rest into batches.
 
     Args:
         entries: A batch of any length.
-        ranges: Of each column named, the values to keep.
+        ranges: The values to keep, by column.
 
     Yields:
         Batches of at most ``MAX_ROWS`` rows.
@@ -144,14 +144,14 @@ def keep(entries: pa.RecordBatch, ranges: dict[str, Range]) -> Iterator[pa.Recor
 
 
 def merge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Unite small batches, such as those of many small files, into fewer large ones.
+    """Combine small batches, such as those of many small files, into fewer large ones.
 
     Args:
         batches: Of one schema; empty ones are left out.
 
     Yields:
-        The same rows in the same order, in batches of at most ``MAX_ROWS`` rows and, where several
-        are united, 64 MiB.
+        The same rows in the same order, in batches of at most ``MAX_ROWS`` rows; combined batches
+        are also at most 64 MiB.
     """
     pending: list[pa.RecordBatch] = []
     rows = 0
@@ -169,13 +169,13 @@ def merge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def united(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Put batches one behind the other into one.
+    """Concatenate batches.
 
     Args:
         batches: One or more of the same schema, with at least one column.
 
     Returns:
-        Their rows in their order.
+        One batch with all rows, in the same order.
     """
     if len(batches) == 1:
         return batches[0]
@@ -186,7 +186,7 @@ def united(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _outside(values: NDArray[np.integer[Any]], bounds: Range) -> Sequence[NDArray[np.bool_]]:
-    """Return what lies below and what lies above, leaving out a bound that nothing can pass."""
+    """Return masks of the values below and above; a bound that nothing can pass gives none."""
     limits = np.iinfo(values.dtype)
     found = []
     if bounds.low is not None and bounds.low > limits.min:

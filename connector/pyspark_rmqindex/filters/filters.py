@@ -1,7 +1,7 @@
-"""Pushed filters to what a scan must find: pure functions, no Spark session.
+"""Turns pushed filters into what a scan must find: pure functions, no Spark session.
 
-What comes out is a superset of the wanted rows; Spark filters again.
-So a filter that is not understood is left out, and a bound is only taken where it is certain.
+The result covers a superset of the wanted rows, and Spark filters again.
+So a filter that is not understood is ignored, and a bound is used only if it is certain.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ __all__ = [
     "filters_to_wanted",
 ]
 
-# Beyond this many (topic, key) pairs, a relation's lookups are refused: each planning repeats the
-# pairs of all earlier ones, so that their cost would grow without bound.
+# A relation's lookups fail beyond this many (topic, key) pairs: each planning repeats the pairs of
+# all earlier ones, so that the cost would grow without bound.
 MAX_PAIRS = 4096
 
 T = TypeVar("T")
@@ -54,23 +54,23 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A range of integers, both ends inclusive; None is no bound."""
+    """A range of integers, both ends inclusive; None means no bound."""
 
     low: int | None = None
     high: int | None = None
 
     @property
     def is_empty(self) -> bool:
-        """Whether no integer is inside."""
+        """Whether the range holds no integer."""
         return self.low is not None and self.high is not None and self.low > self.high
 
     @property
     def is_everything(self) -> bool:
-        """Whether every integer is inside."""
+        """Whether the range holds every integer."""
         return self.low is None and self.high is None
 
     def __and__(self, other: Range) -> Range:
-        """Return what is in both."""
+        """Return the intersection."""
         lows = [low for low in (self.low, other.low) if low is not None]
         highs = [high for high in (self.high, other.high) if high is not None]
         return Range(max(lows, default=None), min(highs, default=None))
@@ -96,12 +96,12 @@ class Wanted:
     """What a scan must find.
 
     Attributes:
-        pairs: The (topic, key) pairs to look up; None where keys are not looked up.
-        key_hashes: The key hashes to keep; None for every one.
+        pairs: The (topic, key) pairs to look up; None if keys are not looked up.
+        key_hashes: The key hashes to keep; None for all.
         time: Store times, epoch milliseconds.
         phy_offset: CommitLog offsets, bytes.
         position: Entry numbers.
-        stores: The stores that matter; None for every one.
+        stores: The stores to read; None for all.
     """
 
     pairs: frozenset[tuple[str, str]] | None = None
@@ -112,7 +112,7 @@ class Wanted:
     stores: frozenset[str] | None = None
 
     def widened(self, other: Wanted) -> Wanted:
-        """Return what holds at least the rows of both."""
+        """Return what covers at least the rows of both."""
         return Wanted(
             pairs=_union(self.pairs, other.pairs),
             key_hashes=_union(self.key_hashes, other.key_hashes),
@@ -123,7 +123,7 @@ class Wanted:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the parts as JSON holds them."""
+        """Return the fields as JSON values."""
         return {
             "pairs": None if self.pairs is None else sorted(self.pairs),
             "key_hashes": None if self.key_hashes is None else sorted(self.key_hashes),
@@ -152,16 +152,16 @@ def _union(one: frozenset[T] | None, other: frozenset[T] | None) -> frozenset[T]
 
 
 def column_of(filter_: Filter) -> str | None:
-    """Return the column that a filter is on, in lower case; None where it is no column's.
+    """Return the column that a filter is on, in lower case; None if it is not on one column.
 
-    A user's schema may write names in another case; Spark pushes them as they are written there.
+    Spark pushes a name in the case in which the user's schema writes it.
     """
     attribute: tuple[str, ...] = getattr(filter_, "attribute", ())
     return attribute[0].lower() if len(attribute) == 1 else None
 
 
 def filters_to_wanted(filters: Iterable[Filter], *, keys: bool) -> Wanted:
-    """Turn the filters of one scan, all of which hold, into what it must find.
+    """Turn the filters of one scan, which are ANDed, into what it must find.
 
     Args:
         filters: As Spark pushes them.
@@ -171,8 +171,8 @@ def filters_to_wanted(filters: Iterable[Filter], *, keys: bool) -> Wanted:
         A superset of the wanted rows.
 
     Raises:
-        ValueError: ``topic`` or ``key`` is not bound, or too many pairs are; the message says what
-            to write instead.
+        ValueError: ``topic`` or ``key`` is not bound, or they are bound to too many pairs; the
+            message says what to write instead.
     """
     filters = list(filters)
     wanted = Wanted(
@@ -183,7 +183,7 @@ def filters_to_wanted(filters: Iterable[Filter], *, keys: bool) -> Wanted:
     )
     if not keys:
         hashes = _bound_values("key_hash", filters, int)
-        if hashes is not None:  # no entry has another one
+        if hashes is not None:  # no entry has a negative hash
             hashes = frozenset(each for each in hashes if 0 <= each <= INT32_MAX)
         return replace(wanted, key_hashes=hashes)
     bound = {name: _bound_values(name, filters, str) for name in ("topic", "key")}
@@ -215,7 +215,7 @@ _OPERATORS = {
 
 
 def filter_text(filter_: Filter) -> str:
-    """Return a filter as people write it."""
+    """Return a filter as SQL text."""
     if isinstance(filter_, Not):
         return f"NOT ({filter_text(filter_.child)})"
     column = ".".join(getattr(filter_, "attribute", ()))
@@ -253,7 +253,7 @@ def _of(name: str, filters: Iterable[Filter]) -> list[Any]:
 
 
 def _bound_values(name: str, filters: Sequence[Filter], type_: type[T]) -> frozenset[T] | None:
-    """Return the values a column is bound to, or None where nothing binds it."""
+    """Return the values that a column is bound to, or None if it is not bound."""
     bound: frozenset[T] | None = None
     for each in _of(name, filters):
         values: Iterable[Any]
@@ -261,7 +261,7 @@ def _bound_values(name: str, filters: Sequence[Filter], type_: type[T]) -> froze
             values = [value for value in each.value if value is not None]
         elif isinstance(each, (EqualTo, EqualNullSafe)):
             values = [] if each.value is None else [each.value]
-        elif isinstance(each, IsNull):  # what Spark makes of <=> NULL; no column is ever NULL
+        elif isinstance(each, IsNull):  # Spark's form of <=> NULL; no column is ever NULL
             values = []
         else:
             continue
@@ -294,14 +294,14 @@ def _milliseconds(filter_: Filter) -> Range | None:
 
 
 class _Around(NamedTuple):
-    """The column's values next to a literal: the same where the column can hold it."""
+    """The column's values next to a literal; equal if the column can hold the literal."""
 
     floor: int
     ceiling: int
 
     @property
     def equal(self) -> Range:
-        """What equals the literal."""
+        """The values that equal the literal."""
         return Range(self.floor, self.floor) if self.floor == self.ceiling else NOTHING
 
 
@@ -319,7 +319,7 @@ def _around(value: object) -> _Around | None:
 
 
 def _compare(filter_: Filter, around: Callable[[object], _Around | None]) -> Range | None:
-    """Return the column's values that pass; None where the filter is not understood."""
+    """Return the column's values that pass; None if the filter is not understood."""
     if isinstance(filter_, In):
         known = [around(literal) for literal in filter_.value if literal is not None]
         hull = NOTHING

@@ -1,8 +1,8 @@
-"""Times in WHERE that Spark cannot hand to a data source in Python.
+"""Times in WHERE that Spark cannot pass to a Python data source.
 
-Before Spark calls ``pushFilters``, it makes a ``datetime`` of every TIMESTAMP that is compared, and
-outside the years 1 to 9999 ends in a bare ``OverflowError``, of which no data source is told.
-Of what Spark's planning process runs, only ``reader()`` comes before that.
+Before Spark calls ``pushFilters``, it converts every TIMESTAMP in a filter to a ``datetime``; one
+outside the years 1 to 9999 raises a bare ``OverflowError`` that no data source can catch.
+In Spark's planning process, only the data source's ``reader()`` runs before that.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from rmqindex.times import microseconds_of
 __all__ = ["explain_distant_times"]
 
 _READING = "_get_timestamp"
-_SIZE = 8  # bytes of a TIMESTAMP, behind one of its type
+_SIZE = 8  # bytes of a TIMESTAMP, after one byte for its type
 _BASE = dt.datetime(2000, 1, 1, tzinfo=dt.UTC)
 _CYCLE_YEARS, _CYCLE_MICROS = 400, 146_097 * 86_400 * 1_000_000
 
 
 def explain_distant_times() -> None:
-    """Give the error that Spark raises a text that names the time and what to write instead.
+    """Make Spark's error name the time and say what to write instead.
 
-    It changes nothing else in this process, and nothing at all where Spark reads times otherwise.
+    Nothing else changes in this process, and nothing at all if Spark decodes times in another way.
     """
     reading: Any = getattr(VariantUtils, _READING, None)
     if reading is None or getattr(reading, "explains", False):
@@ -52,7 +52,7 @@ def _refusal(micros: int) -> str:
 
 
 def _literal(micros: int) -> str:
-    """Return a time of any year as Spark writes it."""
+    """Return a time in any year, written as Spark writes it."""
     cycles, rest = divmod(micros - microseconds_of(_BASE), _CYCLE_MICROS)
     time = _BASE + dt.timedelta(microseconds=rest)
     year = time.year + cycles * _CYCLE_YEARS

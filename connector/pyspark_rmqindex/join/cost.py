@@ -1,7 +1,7 @@
-"""Whether many keys are found in a file by their slots or by reading it all: pure functions.
+"""Decides whether to probe a file's slots for many keys or to scan the file: pure functions.
 
-A probe reads a slot and walks its chain for each key, in any place of the file; a scan reads each
-entry once, in order, however many keys there are.
+A probe reads a slot and walks its chain for each key, all over the file; a scan reads each entry
+once, in order, however many keys there are.
 The costs were measured by ``python -m benchmarks --only crossover``; only their ratios matter.
 """
 
@@ -30,42 +30,42 @@ __all__ = [
 Strategy = Literal["auto", "probe", "scan"]
 STRATEGIES = ("auto", "probe", "scan")
 
-# Nanoseconds of a local file that is in memory.
+# Nanoseconds for a local file in the page cache.
 _SLOT_COST = 90
 _STEP_COST = 45
 _ENTRY_COST = 5.2
 _KEY_COST = 40
-# What an entry costs more each time that the number of keys doubles, from where on their filter
-# leaves the processor's nearest caches, and where that ends.
+# How much more an entry costs each time the number of keys doubles, once their filter no longer fits
+# into the processor's nearest caches; the number of keys where that begins; and the most it adds.
 _FILTER_COST = 3.0
 _CACHED_KEYS = 1 << 17
 _FILTER_COST_AT_MOST = 12.0
 _EVERY_HASH = 2**31
-# Of a store elsewhere: a request, some of which run at once, and each byte of a long read.
+# For a remote store: a request, several of which run at once, and each byte of a long read.
 _REQUEST_COST = 5_000_000
 _BYTE_COST = 10
 
 
 def probe_cost(keys: int, each: FileSlice, *, remote: bool) -> float:
-    """Return what it costs to find keys by their slots, nanoseconds.
+    """Return the cost of probing the slots of keys, nanoseconds.
 
     Args:
-        keys: Distinct key hashes.
+        keys: The number of distinct key hashes.
         each: The file.
-        remote: Whether each page is a request to a store elsewhere.
+        remote: Whether each page is a request to a remote store.
     """
     load = (each.limit - 1) / each.hash_slot_num
-    # A key meets the entries of its slot, whether it has any of its own or not.
+    # A key walks the entries of its slot, whether any of them is its own or not.
     return keys * (_page_cost(_SLOT_COST, remote) + load * _page_cost(_STEP_COST, remote))
 
 
 def scan_cost(keys: int, each: FileSlice, *, remote: bool) -> float:
-    """Return what it costs to read all entries and compare them with keys, nanoseconds.
+    """Return the cost of reading all entries and comparing them with keys, nanoseconds.
 
     Args:
-        keys: Distinct key hashes.
+        keys: The number of distinct key hashes.
         each: The file.
-        remote: Whether it lies in a store elsewhere.
+        remote: Whether it is in a remote store.
     """
     doublings = max(0.0, math.log2(max(keys, 1) / _CACHED_KEYS))
     entry = _ENTRY_COST + min(_FILTER_COST * doublings, _FILTER_COST_AT_MOST)
@@ -75,11 +75,11 @@ def scan_cost(keys: int, each: FileSlice, *, remote: bool) -> float:
 
 
 def crossover(each: FileSlice, *, remote: bool) -> int:
-    """Return up to how many distinct key hashes a probe is the cheaper way.
+    """Return the number of distinct key hashes up to which a probe is cheaper than a scan.
 
     Args:
         each: The file.
-        remote: Whether it lies in a store elsewhere.
+        remote: Whether it is in a remote store.
     """
     low, high = 0, _EVERY_HASH
     while high - low > 1:
@@ -92,13 +92,13 @@ def crossover(each: FileSlice, *, remote: bool) -> int:
 
 
 def is_scanned(keys: int, each: FileSlice, strategy: Strategy, *, remote: bool) -> bool:
-    """Decide how keys are found in a file.
+    """Return whether a file is scanned for keys rather than probed.
 
     Args:
-        keys: Distinct key hashes that are looked up together.
+        keys: The number of distinct key hashes that are looked up together.
         each: The file.
-        strategy: ``probe`` and ``scan`` decide it; ``auto`` takes the cheaper one.
-        remote: Whether it lies in a store elsewhere.
+        strategy: ``probe`` or ``scan`` as the user chose; ``auto`` takes the cheaper one.
+        remote: Whether it is in a remote store.
     """
     if strategy != "auto":
         return strategy == "scan"
@@ -106,7 +106,7 @@ def is_scanned(keys: int, each: FileSlice, strategy: Strategy, *, remote: bool) 
 
 
 def lookup_cost(keys: int, slices: Iterable[FileSlice], *, remote: bool) -> float:
-    """Return what one task needs to find keys in some files, nanoseconds, at the lowest."""
+    """Return the lowest cost for one task to find keys in some files, nanoseconds."""
     return sum(
         min(probe_cost(keys, each, remote=remote), scan_cost(keys, each, remote=remote))
         for each in slices

@@ -1,7 +1,7 @@
-"""Rows of keys that are looked up together: their hashes in memory, and the rows themselves.
+"""Rows of keys that are looked up together, and their hashes.
 
-A task sees each row once, so it keeps them: in memory, and beyond a bound in a nameless temporary
-file, which is gone with its process however that ends.
+A task sees each row once, so it must keep the rows: in memory and, beyond a bound, in an unnamed
+temporary file, which disappears with the process however that ends.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _ALWAYS = {"begin": INT64_MIN, "end": INT64_MAX}
 
 @dataclass(frozen=True, slots=True)
 class KeyColumns:
-    """Where the columns that matter stand among those of the keys.
+    """The indexes of the columns that a lookup uses.
 
     Attributes:
-        topic: The place of ``topic``.
-        key: The place of ``key``.
-        begin: The place of ``begin``; None where there is none.
-        end: The place of ``end``; None where there is none.
+        topic: The index of ``topic``.
+        key: The index of ``key``.
+        begin: The index of ``begin``; None if there is none.
+        end: The index of ``end``; None if there is none.
     """
 
     topic: int
@@ -55,14 +55,14 @@ class KeyColumns:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a task holds at a time.
+    """How much a task holds at once.
 
     Attributes:
-        rows: Rows that are looked up together; each takes some 70 bytes of memory besides.
-        memory: Bytes of rows in memory; more are put into a file.
-        size: Bytes of rows that are looked up together.
-        batch_rows: Rows of a piece.
-        batch_bytes: Bytes of a piece.
+        rows: The most rows in a chunk; each takes about 70 bytes of memory on top of its data.
+        memory: The most bytes of rows in memory; the rest is spilled to a file.
+        size: The most bytes of rows in a chunk.
+        batch_rows: The most rows in a piece.
+        batch_bytes: The most bytes in a piece.
     """
 
     rows: int = 5_000_000
@@ -74,38 +74,38 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Which store times each row takes, epoch milliseconds, both inclusive.
+    """The store times that each row matches, epoch milliseconds, both inclusive.
 
     Attributes:
-        begin: int64, one a row.
-        end: int64, one a row.
+        begin: int64, one per row.
+        end: int64, one per row.
     """
 
     begin: NDArray[np.int64]
     end: NDArray[np.int64]
 
     def hold(self, rows: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell which of some times lie within the bounds of their rows."""
+        """Return a mask of the times that lie within the bounds of their rows."""
         within: NDArray[np.bool_] = self.begin.take(rows) <= times
         within &= times <= self.end.take(rows)
         return within
 
 
 class KeyChunk:
-    """Rows of keys that are looked up together; a context manager, which lets go of them.
+    """Rows of keys that are looked up together; a context manager, which frees them.
 
     Attributes:
-        rows: How many rows there are.
+        rows: The number of rows.
     """
 
     rows: int
 
     def __init__(self, columns: KeyColumns, limits: Limits | None = None) -> None:
-        """Begin without rows.
+        """Start without rows.
 
         Args:
-            columns: Where the keys stand.
-            limits: How much is held.
+            columns: The indexes of the key columns.
+            limits: How much to hold.
         """
         self._columns = columns
         self._limits = limits or Limits()
@@ -120,11 +120,11 @@ class KeyChunk:
 
     @property
     def is_full(self) -> bool:
-        """Whether it is time to look the rows up."""
+        """Whether the chunk has reached a limit, so that its rows must be looked up."""
         return self.rows >= self._limits.rows or self._size >= self._limits.size
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows; those whose topic or key is NULL or not UTF-8 match nothing."""
+        """Add rows; those whose topic or key is NULL or not UTF-8 match nothing."""
         if not batch.num_rows:
             return
         columns = self._columns
@@ -152,13 +152,13 @@ class KeyChunk:
 
     @cached_property
     def window(self) -> int:
-        """How many rows to take at a time, so that they fit into memory; none is added any more."""
+        """The number of rows to take at once to stay within memory; use it after the last add."""
         self._put_away()
         return max(1, min(MAX_ROWS, self._limits.batch_bytes // max(1, self._pieces.widest)))
 
     @cached_property
     def index(self) -> KeyIndex:
-        """The hashes, in order; no row is added any more."""
+        """The hashes, in ascending order; use it after the last add."""
         joined = np.concatenate([np.empty(0, np.uint64), *self._hashes])
         self._hashes.clear()
         joined.sort()
@@ -166,7 +166,7 @@ class KeyChunk:
 
     @cached_property
     def bounds(self) -> Bounds | None:
-        """The bounds of every row; None where no column holds any."""
+        """The bounds of every row; None if there are no columns for them."""
         columns = self._columns
         if columns.begin is None and columns.end is None:
             return None
@@ -180,10 +180,10 @@ class KeyChunk:
         return Bounds(begin, end)
 
     def take(self, rows: NDArray[np.int64]) -> pa.RecordBatch:
-        """Return rows.
+        """Return some of the rows.
 
         Args:
-            rows: Their numbers, ascending, at least one and at most ``window``.
+            rows: Row numbers, ascending, at least one and at most ``window``.
         """
         self._put_away()
         return self._pieces.take(rows)
@@ -198,7 +198,7 @@ class KeyChunk:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Let go of the rows."""
+        """Free the rows and delete the spill file."""
         self._pieces.close()
 
     def _put_away(self) -> None:
@@ -208,18 +208,18 @@ class KeyChunk:
 
 
 class KeyIndex:
-    """The rows of every distinct hash.
+    """The rows of each distinct hash.
 
     Attributes:
         wanted: The distinct hashes.
-        counts: How many rows each has, int32.
+        counts: The number of rows of each, int32.
     """
 
     def __init__(self, joined: NDArray[np.uint64]) -> None:
-        """Take hashes and rows.
+        """Index the rows by hash.
 
         Args:
-            joined: Of each row with a key its hash, shifted by 32 bits, and its number; ascending.
+            joined: For each row with a key, ``hash << 32 | row number``; ascending.
         """
         hashes = (joined >> np.uint64(32)).astype(np.int32)
         self._rows = joined.astype(np.uint32)
@@ -235,8 +235,8 @@ class KeyIndex:
         """Pair hits with the rows of their hashes.
 
         Args:
-            places: Of each hit the place of its hash in ``wanted.hashes``.
-            most: How many pairs are yielded at a time.
+            places: For each hit, the index of its hash in ``wanted.hashes``.
+            most: The most pairs to yield at once.
 
         Yields:
             Hits and rows, ascending by row.
@@ -256,17 +256,17 @@ class KeyIndex:
         """Return the rows of some of the hashes.
 
         Args:
-            found: Of each distinct hash whether its rows are wanted.
+            found: For each distinct hash, whether to return its rows.
         """
         chosen: NDArray[np.int64] = self._rows[np.repeat(found, self.counts)].astype(np.int64)
         return chosen
 
 
 class _Pieces:
-    """Batches of one schema, in memory as far as they may, else in a file.
+    """Batches of one schema, in memory up to a limit and in a file beyond it.
 
     Attributes:
-        widest: Bytes of a row, on average in the piece where they are most.
+        widest: The highest average of bytes per row among the pieces.
     """
 
     widest: int
@@ -321,13 +321,13 @@ class _Pieces:
 
 
 def _local_directory() -> str | None:
-    """Return where Spark has its own temporary files, if it says so."""
+    """Return the directory of Spark's own temporary files, if Spark names one."""
     first = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     return first if Path(first).is_dir() and first else None
 
 
 def _milliseconds(times: pa.Array, name: str) -> NDArray[np.int64]:
-    """Return bounds as milliseconds within which whole milliseconds must lie; NULL is no bound."""
+    """Return bounds rounded inwards to whole milliseconds; NULL means no bound."""
     missing = times.is_null().to_numpy(zero_copy_only=False)
     micros = times.cast(pa.int64()).fill_null(0).to_numpy()
     milliseconds = to_milliseconds(micros, up=name == "begin")

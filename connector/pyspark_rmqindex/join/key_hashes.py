@@ -1,4 +1,4 @@
-"""The hashes of keys that come as columns, in which Spark lets NULL and any bytes stand."""
+"""Hashes of key columns, in which Spark allows NULL and bytes that are not UTF-8."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["hash_known"]
 
 
 def hash_known(topics: pa.Array, keys: pa.Array) -> tuple[NDArray[np.int32], pa.Array | None]:
-    """Hash the rows that an entry can answer: no entry has a key that is NULL or not UTF-8.
+    """Hash the rows that can match an entry: no entry has a key that is NULL or not UTF-8.
 
     Returns:
-        The hashes of these rows; and which rows they are, or None where all.
+        The hashes of these rows; and a mask of these rows, or None if it is all of them.
     """
     known = None
     if topics.null_count or keys.null_count:

@@ -1,4 +1,4 @@
-"""``lookup()``: a DataFrame of keys in, one row for each match with its entry out."""
+"""``lookup()``: takes a DataFrame of keys and returns a row for each matching entry."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["lookup"]
 
 _TIME_ZONE_CONF = "spark.sql.session.timeZone"
-# Options of a load that make no sense here; lookup() has its own ways to say these things.
+# Options of a load that make no sense here, or that have a counterpart among the arguments.
 _TAKEN = frozenset(
     {
         "audit",
@@ -60,8 +60,8 @@ _KEY_TYPES: dict[str, DataType] = {
     "end": TimestampType(),
 }
 _OPTIONAL = ("begin", "end")
-# Work that is worth a shuffle to be divided, nanoseconds; what a row costs on its way through
-# Python, and how many bytes Spark says it has at least.
+# How much work justifies a shuffle, nanoseconds; what passing a row through Python costs; and the
+# fewest bytes that Spark's statistics count for a row.
 _WORTH_SHUFFLING = 2_000_000_000
 _ROW_COST = 600
 _ROW_BYTES = 24
@@ -79,32 +79,33 @@ def lookup(
 ) -> DataFrame:
     """Look up every key of a DataFrame: a join with an index, for millions of keys.
 
-    Each row of ``keys`` is answered by the entries of its ``topic`` and ``key``, one row for each,
-    with the columns of ``keys`` before those of the entry, as :func:`table` has them.
-    Rows come in no order.
-    ``topic`` and ``key`` must be STRING; a NULL in either, or bytes that are not UTF-8, match
-    nothing.
-    Where ``keys`` has ``begin`` or ``end``, TIMESTAMP, a row takes only entries stored at
-    ``begin`` or later and at ``end`` or earlier; NULL is no bound.
+    Each row of ``keys`` returns one row for every entry of its ``topic`` and ``key``: the columns
+    of ``keys``, then those of the entry as in :func:`table`.
+    The order of the rows is undefined.
+    ``topic`` and ``key`` must be STRING; a row with NULL in either, or bytes that are not
+    UTF-8, matches nothing.
+    If ``keys`` has a TIMESTAMP column ``begin`` or ``end``, a row matches only entries stored
+    between the two, both inclusive; NULL means no bound.
 
-    Where the CommitLog lies beside the index (``commitLog`` names another place, or ``none``),
+    If there is a CommitLog beside the index (``commitLog`` names another place, or ``none``),
     entries are compared with their messages: hash collisions are dropped, ``store_timestamp`` is
-    exact, and ``match_state`` says ``verified``, or why an entry could not be confirmed.
-    Without it, an entry of a different key with the same hash is a match as well.
+    exact, and ``match_state`` is ``verified``, or says why an entry could not be confirmed.
+    Without a CommitLog, an entry of a different key with the same hash matches as well.
 
-    The files are listed now, and each task searches them all for its share of the keys: by their
-    slots where the keys are few beside the file's entries, else by reading the file once.
-    A file that a broker appends to meanwhile is read as it was; one that was replaced is an error.
+    The files are listed when this function is called, and each task searches all of them for its
+    share of the keys: by hash slot if there are few keys compared with the file's entries, else by
+    reading the file once.
+    Entries that a broker appends later are not returned; a file replaced meanwhile is an error.
 
     Args:
-        keys: ``topic``, ``key``, perhaps ``begin`` and ``end``, and any other columns; a stream
-            of rows as well.
+        keys: ``topic``, ``key``, optionally ``begin`` and ``end``, and any other columns; may be a
+            streaming DataFrame.
         path: An IndexFile, an index directory or a store root that has ``index/``, or several;
             patterns are allowed.
-        how: ``inner`` returns matches; ``left`` also the rows without any, with NULL in the
-            columns of entries; ``anti`` only those, without these columns.
+        how: ``inner`` returns matches; ``left`` also returns the rows without a match, with NULL in
+            the entry columns; ``anti`` returns only these rows, without entry columns.
         strategy: How files are searched: ``probe`` by the slots of the keys, ``scan`` by reading
-            all entries, ``auto`` by what is estimated to be the faster one for each file and task.
+            all entries, ``auto`` by whichever is estimated to be faster for each file and task.
         **options: The options of a load, with Python values: ``commitLog="none"``,
             ``message=True``, ``beginTimestamp=..``, ``mode="DROPMALFORMED"``.
 
@@ -112,10 +113,10 @@ def lookup(
         The DataFrame; no key is read yet.
 
     Raises:
-        ValueError: A bad option, a column of ``keys`` that is missing, of a wrong type, or called
-            as one of the entry.
+        ValueError: A bad option; or a column of ``keys`` that is missing, has a wrong type, or has
+            the name of an entry column.
         RmqIndexError: A path is missing or is not what it should be.
-        TypeError: A value that no option takes.
+        TypeError: A value of a type that no option accepts.
 
     Example:
         >>> lookup(orders, "/data/store", how="anti").count()  # doctest: +SKIP
@@ -155,7 +156,7 @@ def _check_choice(name: str, value: str, allowed: Sequence[str]) -> None:
 def _read_options(
     keys: DataFrame, path: Path | Sequence[Path], options: dict[str, Any]
 ) -> ReadOptions:
-    """Check the options; unlike those of a load, they look for a CommitLog by default."""
+    """Check the options; unlike a load, a lookup searches for a CommitLog by default."""
     for name in options:
         if name.lower() in _TAKEN:
             raise ValueError(f"option {name!r}: not for lookup(), which takes its keys from rows")
@@ -176,10 +177,10 @@ def _read_options(
 
 
 def _key_columns(schema: StructType) -> KeyColumns:
-    """Find the columns that matter among those of the keys.
+    """Return the indexes of the columns that a lookup uses.
 
     Raises:
-        ValueError: One is missing, there twice, or of another type.
+        ValueError: One is missing, repeated, or of another type.
     """
     places: dict[str, int] = {}
     for place, field in enumerate(schema.fields):
@@ -206,7 +207,7 @@ def _both(keys: StructType, entries: StructType) -> StructType:
     """Return the columns of keys and entries, side by side.
 
     Raises:
-        ValueError: A column of the keys is called as one of the entry.
+        ValueError: A column of the keys has the name of an entry column.
     """
     taken = set(entries.names)
     for name in keys.names:
@@ -221,20 +222,20 @@ def _both(keys: StructType, entries: StructType) -> StructType:
 def _times(options: ReadOptions) -> Range:
     """Return the store times that the options name, epoch milliseconds."""
     begin, end = planned_bound(options.begin, up=True), planned_bound(options.end, up=False)
-    # Every local time has been given the session's zone.
+    # Every local time was placed in the session's zone.
     assert begin is None or isinstance(begin, int)
     assert end is None or isinstance(end, int)
     return Range(begin, end)
 
 
 def _listed(keys: DataFrame, options: ReadOptions) -> Listing:
-    """List the files where Spark's tasks see them."""
+    """List the files on the driver or, with Spark Connect, in a task."""
     if getattr(keys, "_jdf", None) is not None:
         return _list(options)
-    # The client of Spark Connect may be on another host than the files.
+    # A Spark Connect client may not have access to the files.
     only = keys.sparkSession.range(0, 1, 1, 1)
     answer = only.mapInArrow(partial(_list_in_task, options), "listing STRING").collect()
-    slices, logs, total, remote = json.loads(answer[0][0])  # noqa: TID251  (a task of ours)
+    slices, logs, total, remote = json.loads(answer[0][0])  # noqa: TID251  (from _list_in_task)
     planned = {log["path"]: PlannedLog.from_dict(log) for log in logs}
     found = [
         FileSlice(
@@ -276,7 +277,7 @@ def _list_in_task(
 def _log(
     slices: Sequence[FileSlice], listing: Listing, strategy: Strategy, options: ReadOptions
 ) -> None:
-    """Write what is planned, and from how many keys on files are scanned."""
+    """Log the plan, with the number of keys from which on files are scanned."""
     ways = f"by {strategy}"
     if strategy == "auto" and options.mode == "DROPMALFORMED":
         ways = "by scan, since mode is DROPMALFORMED"
@@ -296,15 +297,15 @@ def _log(
 
 
 def _spread(keys: DataFrame, slices: Sequence[FileSlice], listing: Listing) -> DataFrame:
-    """Divide rows among more tasks where there are fewer than cores, and that is worth a shuffle.
+    """Repartition the keys if there are fewer tasks than cores and the work is worth a shuffle.
 
-    It is known of a classic session's DataFrame that has no shuffle of its own yet.
+    This can be decided only in a classic session, for a DataFrame without a shuffle of its own.
     """
     java_frame = getattr(keys, "_jdf", None)
     if java_frame is None or keys.isStreaming:
         return keys
     execution = java_frame.queryExecution()
-    # Adaptive execution plans shuffles, and how they are divided, while they run.
+    # Adaptive execution decides the partitions of a shuffle only at run time.
     if "Exchange" in execution.executedPlan().toString():
         return keys
     cores = keys.sparkSession.sparkContext.defaultParallelism

@@ -1,7 +1,7 @@
-"""One task of ``lookup()``: rows of keys in, rows with their entries out.
+"""One task of ``lookup()``: takes rows of keys and returns them with their entries.
 
-The rows are taken in once, many at a time; then every file is searched for all of their hashes,
-and each entry that is found is paired with the rows of its hash.
+The task reads its rows in large chunks; it searches every file for all hashes of a chunk, and pairs
+each entry found with the rows of its hash.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ __all__ = ["HOWS", "How", "LookupTask"]
 
 How = Literal["inner", "left", "anti"]
 HOWS = ("inner", "left", "anti")
-# Which pair of a batch an entry is of, while some of them are dropped.
+# The column that remembers which pair an entry belongs to, while some of them are dropped.
 _PAIR = "pair"
 
 
 @dataclass(frozen=True, slots=True)
 class LookupTask:
-    """What a task does with its batches; made on the driver, and called by ``mapInArrow``.
+    """The function of one task; created on the driver and called by ``mapInArrow``.
 
     Attributes:
-        slices: The files, as they were listed.
+        slices: The files, as listed.
         options: The options of the read.
-        columns: Where the keys stand in the input.
-        schema: The columns of the entries that are returned.
-        how: Which rows are returned.
-        strategy: How files are searched.
+        columns: The indexes of the key columns in the input.
+        schema: The entry columns to return.
+        how: Which rows to return.
+        strategy: How to search the files.
         times: Store times to keep, epoch milliseconds.
-        limits: How much is held at a time.
-        name: What Spark calls this in a plan.
+        limits: How much to hold at once.
+        name: The name in Spark's plans.
     """
 
     slices: tuple[FileSlice, ...]
@@ -72,21 +72,21 @@ class LookupTask:
 
     @property
     def __name__(self) -> str:
-        """What Spark calls this in a plan."""
+        """The name in Spark's plans."""
         return self.name
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Look up the rows of one task.
 
         Args:
-            batches: Of the input's columns.
+            batches: Batches of the input's columns.
 
         Yields:
-            Batches of the input's columns and, but for ``anti``, those of ``schema``.
+            Batches of the input's columns and, except for ``anti``, those of ``schema``.
 
         Raises:
             CorruptIndexError: Malformed bytes, in the mode ``FAILFAST``.
-            RmqIndexError: A file is not the listed one any more.
+            RmqIndexError: A file is no longer the listed one.
         """
         answers = iterated_with(self.options.s3, self._answers(batches))
         yield from as_planned(merge(answers))
@@ -118,7 +118,7 @@ class _Answer:
         self._bounds = chunk.bounds
         self._latest = None if self._bounds is None else int(self._bounds.end.max())
         self._builder = BatchBuilder(task.schema)
-        # Which rows, and where nothing else than the hash decides, which hashes were found.
+        # Which rows were found; and which hashes, if nothing but the hash decides.
         self._found = np.zeros(chunk.rows, np.bool_)
         self._found_hashes = np.zeros(len(self._index.wanted), np.bool_)
         self._searched: Counter[str] = Counter()
@@ -154,13 +154,13 @@ class _Answer:
                     yield from self._paired(each, entries)
 
     def _may_be_within(self, each: FileSlice) -> bool:
-        """Tell whether a file may hold anything that any row takes: no entry is older than it."""
+        """Return whether a file may hold a match; no entry is older than its file."""
         return self._latest is None or self._latest >= each.begin_timestamp
 
     def _judged(
         self, file: IndexFile, each: FileSlice, hits: pa.RecordBatch, verifier: Verifier | None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the entries of the times that are asked for, compared with their messages."""
+        """Yield the entries within the time bounds, compared with their messages."""
         times = self._task.times
         ranges = {} if times.is_everything else {"store_timestamp": times}
         if verifier is None:
@@ -171,7 +171,7 @@ class _Answer:
                 yield from keep(checked, ranges)
 
     def _paired(self, each: FileSlice, entries: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Pair entries with the rows that ask for them."""
+        """Pair entries with the rows that look them up."""
         places = entries.column("query").to_numpy()
         if self._task.how == "anti" and self._bounds is None and not self._options.has_log:
             self._found_hashes[places] = True
@@ -187,7 +187,7 @@ class _Answer:
     def _answered(
         self, each: FileSlice, found: pa.RecordBatch, rows: NDArray[np.int64]
     ) -> Iterator[pa.RecordBatch]:
-        """Put entries beside their rows, the n-th one beside the n-th."""
+        """Join each entry with its row, the n-th with the n-th."""
         how, is_compared = self._task.how, each.commit_log is not None
         keys = self._chunk.take(rows) if how != "anti" or is_compared else None
         if self._options.has_log:
@@ -205,7 +205,7 @@ class _Answer:
             yield _beside(keys, built.schema, built.columns)
 
     def _of_keys(self, found: pa.RecordBatch, keys: pa.RecordBatch) -> pa.RecordBatch:
-        """Drop the hash collisions; what is not verified answers what was asked for."""
+        """Drop hash collisions; an unverified entry is taken to be of the key looked up."""
         columns = self._task.columns
         kept = pairs_kept(
             found.column(MATCH_COLUMN),
@@ -215,7 +215,7 @@ class _Answer:
         return found.filter(kept)
 
     def _unmatched(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that nothing was found for."""
+        """Yield the rows without a match."""
         rows = np.flatnonzero(~self._found)
         schema = self._builder.types
         for start in range(0, len(rows), self._chunk.window):
@@ -227,7 +227,7 @@ class _Answer:
                 yield keys
 
     def _log(self) -> None:
-        """Say how the files were searched."""
+        """Log how the files were searched."""
         searched = ", ".join(f"{count} {way}" for way, count in sorted(self._searched.items()))
         log_plan(
             f"looked {self._chunk.rows} keys up ({len(self._index.wanted)} distinct hashes): "
@@ -237,6 +237,6 @@ class _Answer:
 
 
 def _beside(keys: pa.RecordBatch, schema: pa.Schema, columns: Sequence[pa.Array]) -> pa.RecordBatch:
-    """Put the columns of entries beside those of keys."""
+    """Return a batch of the key columns followed by the entry columns."""
     both = pa.schema([*keys.schema, *schema])
     return pa.RecordBatch.from_arrays([*keys.columns, *columns], schema=both)

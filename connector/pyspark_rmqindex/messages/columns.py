@@ -1,4 +1,4 @@
-"""Messages to columns of exactly the Arrow types that Spark asks for."""
+"""Turns messages into columns of exactly the Arrow types that Spark asks for."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ __all__ = [
 
 #: Columns that hold times.
 TIMES = frozenset({"born_timestamp", "store_timestamp"})
-# So many bytes of unpacked bodies a batch may hold, unless it is of one message.
+# The most bytes of decompressed bodies in a batch, unless it holds a single message.
 _MAX_UNPACKED = 256 * 1024 * 1024
-# What columns that the format has not are made of; the bodies of inner batches are read apart.
+# The sources of columns that are not in the format; bodies of inner batches are read separately.
 _MADE_OF = {
     "member_keys": ("all_uniq_keys", "all_keys", "sys_flag", "phy_offset"),
     "decoded_uniq_key": ("uniq_key", "store_timestamp"),
@@ -44,11 +44,11 @@ _MADE_OF = {
 
 
 def log_columns(names: Iterable[str], *, decompress: bool = False) -> list[str]:
-    """Return the columns to read of a CommitLog.
+    """Return the columns to read from a CommitLog.
 
     Args:
         names: Columns of ``MESSAGE_COLUMNS``.
-        decompress: Whether bodies are decompressed.
+        decompress: Whether to decompress bodies.
     """
     wanted: list[str] = []
     for name in names:
@@ -59,7 +59,7 @@ def log_columns(names: Iterable[str], *, decompress: bool = False) -> list[str]:
 
 
 class Messages:
-    """Messages as a CommitLog returns them, and the columns that are made of them."""
+    """Messages as a CommitLog returns them, and the columns derived from them."""
 
     def __init__(
         self,
@@ -72,19 +72,19 @@ class Messages:
         zone: dt.tzinfo = dt.UTC,
         members: tuple[NDArray[np.int64], list[str]] | None = None,
     ) -> None:
-        """Take a batch.
+        """Wrap a batch of messages.
 
         Args:
-            log: The log that they are of.
+            log: The log of the messages.
             batch: The columns that :func:`log_columns` named, without nulls where the format has
-                none.
-            mode: What to do with bodies that do not unpack: ``FAILFAST`` raises, ``DROPMALFORMED``
-                gives null, and an inner batch has no members.
-            decompress: Whether bodies are decompressed.
-            max_body_size: The most bytes that a body may unpack to.
-            zone: The zone of the clients.
-            members: The row of each key of a batch's members, ascending, and these keys; None to
-                read them when they are needed.
+                no nulls.
+            mode: What to do with bodies that cannot be decompressed: ``FAILFAST`` raises;
+                ``DROPMALFORMED`` returns null, and an inner batch has no members.
+            decompress: Whether to decompress bodies.
+            max_body_size: The most bytes that a body may decompress to.
+            zone: The time zone of the clients.
+            members: The keys of batch members, after the row of each, ascending; None to read them
+                when they are needed.
         """
         self.batch = batch
         self._log = log
@@ -102,8 +102,8 @@ class Messages:
             type_: Spark's Arrow type for it.
 
         Raises:
-            UnpackedSizeError: There is too much for one batch; see :func:`in_halves`.
-            RmqIndexError: A body does not unpack, in the mode ``FAILFAST``.
+            UnpackedSizeError: The bodies are too large for one batch; see :func:`in_halves`.
+            RmqIndexError: A body cannot be decompressed, in the mode ``FAILFAST``.
         """
         if name == "decoded_uniq_key":
             return decode_uniq_keys(
@@ -143,7 +143,7 @@ class Messages:
 
     def _decompressed(self, bodies: pa.Array) -> pa.Array:
         flags = self._numbers("sys_flag")
-        # A body larger than that comes alone.
+        # A larger body gets a batch of its own.
         limits = {"max_size": self._max_body_size, "max_total_size": _MAX_UNPACKED}
         try:
             return decompress_bodies(bodies, flags, **limits)
@@ -174,7 +174,7 @@ class Messages:
 
 
 def bad_body(log: CommitLog, offset: int, what: str) -> RmqIndexError:
-    """Return the error of a body, with its file and the options that read on.
+    """Return the error for a bad body, with its file and the options that skip it.
 
     Args:
         log: The log.
@@ -192,11 +192,11 @@ def bad_body(log: CommitLog, offset: int, what: str) -> RmqIndexError:
 def in_halves(
     rows: pa.RecordBatch, build: Callable[[pa.RecordBatch], pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Build batches of rows with their messages, fewer rows at a time where these are large.
+    """Build batches of rows with their messages, halving the rows while they are too large.
 
     Args:
         rows: At least one row.
-        build: Returns the rows with what they are to have, or raises ``UnpackedSizeError``.
+        build: Builds one batch, or raises ``UnpackedSizeError``.
     """
     todo = [rows]
     while todo:
@@ -211,14 +211,14 @@ def in_halves(
 
 
 def ensure_fits(bodies: pa.Array, rows: NDArray[np.int64]) -> None:
-    """Refuse to repeat bodies for so many rows that a batch of them has no bound.
+    """Raise if repeating bodies for all rows would make too large a batch.
 
     Args:
         bodies: The bodies.
-        rows: For each row the place of its body; negative for none.
+        rows: For each row, the index of its body; negative for none.
 
     Raises:
-        UnpackedSizeError: They are several, and too much together.
+        UnpackedSizeError: There are several rows, and their bodies are too large together.
     """
     sizes = pc.binary_length(bodies).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     if len(rows) > 1 and int(sizes[rows[rows >= 0]].sum()) > _MAX_UNPACKED:
@@ -226,6 +226,6 @@ def ensure_fits(bodies: pa.Array, rows: NDArray[np.int64]) -> None:
 
 
 def as_timestamps(milliseconds: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Return times as TIMESTAMP; null where that type cannot hold them."""
+    """Return times as TIMESTAMP; null if that type cannot hold a time."""
     micros, beyond = to_microseconds(milliseconds.to_numpy(zero_copy_only=False))
     return pa.array(micros, mask=beyond).view(type_)

@@ -1,4 +1,4 @@
-"""The ids that clients give to messages, decoded a column at a time.
+"""Decodes the unique ids that clients give to messages, a column at a time.
 
 The layouts are those of :func:`rmqindex.decode_uniq_key`.
 """
@@ -25,7 +25,7 @@ for _digits in (b"0123456789abcdef", b"0123456789ABCDEF"):
     _HEX[np.frombuffer(_digits, np.uint8)] = np.arange(16, dtype=np.uint8)
 
 _REMOTING, _GRPC = "remoting", "grpc"
-# Bytes of the three kinds of ids; the client's address comes first in those of remoting clients.
+# The size of an id of a remoting client, bytes, and that of the address it begins with.
 _ADDRESS_SIZES = {16: 4, 28: 16}
 _GRPC_SIZE = 17
 _GRPC_VERSION = 1
@@ -38,15 +38,15 @@ def decode_uniq_keys(
     """Decode ids.
 
     Args:
-        uniq_keys: Strings; null where a message has none.
+        uniq_keys: Strings; null if a message has none.
         store_timestamps: When each message was stored, epoch milliseconds; ids of remoting clients
-            leave the month out, and the nearest one is taken.
+            lack the month, so the nearest one is assumed.
         zone: The clients' time zone.
         type_: A struct of ``kind``, ``client``, ``pid``, ``timestamp`` (microseconds) and
             ``counter``.
 
     Returns:
-        One struct an id; null for text that no client makes.
+        One struct per id; null for text that no client writes.
     """
     size = len(uniq_keys)
     kinds = np.full(size, -1, np.int8)
@@ -91,7 +91,7 @@ def decode_uniq_keys(
 def _from_hex(
     texts: pa.Array, rows: NDArray[np.int64], size: int
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Return which of the rows are hex digits, and their bytes, one row each."""
+    """Return the rows whose text is hexadecimal, and their bytes, one row each."""
     if not len(rows):
         return rows, np.empty((0, size), np.uint8)
     taken = texts.take(pa.array(rows)).cast(pa.binary())
@@ -103,7 +103,7 @@ def _from_hex(
 
 
 def _unsigned(ids: NDArray[np.uint8], start: int, size: int) -> NDArray[np.int64]:
-    """Return the big-endian integers in some columns of bytes."""
+    """Return the big-endian integers in a range of byte columns."""
     value = np.zeros(len(ids), np.int64)
     for place in range(start, start + size):
         value = value << 8 | ids[:, place]
@@ -111,7 +111,7 @@ def _unsigned(ids: NDArray[np.uint8], start: int, size: int) -> NDArray[np.int64
 
 
 def _texts(addresses: NDArray[np.uint8], text: Any) -> NDArray[np.object_]:  # noqa: ANN401
-    """Return the text of each address; there are few distinct ones."""
+    """Return the text of each address, formatting each distinct one only once."""
     distinct, places = np.unique(addresses, axis=0, return_inverse=True)
     texts = np.array([text(row.tobytes()) for row in distinct], object)
     return texts[places.reshape(-1)]
@@ -124,7 +124,7 @@ def _address(address: bytes) -> str:
 def _nearest(
     within: NDArray[np.int64], near: NDArray[np.int64], zone: dt.tzinfo
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Place times within a month into the month that brings them nearest.
+    """Place times within a month into the month that brings them nearest to ``near``.
 
     Args:
         within: Milliseconds since the start of a month.
@@ -132,7 +132,7 @@ def _nearest(
         zone: Where months start.
 
     Returns:
-        Epoch milliseconds, and whether the months can be told.
+        Epoch milliseconds, and whether the month could be determined.
     """
     months = near.astype("M8[ms]").astype("M8[M]").astype(np.int64)
     known = (months > -1969 * 12) & (months < 8029 * 12)  # with room within years 1 to 9999
@@ -141,7 +141,7 @@ def _nearest(
     starts = np.full(greatest - least + 1, 0, np.int64)
     used = np.unique(months[:, None] + np.arange(-2, 4))
     starts[used - least] = [_month_start(month, zone) for month in used.tolist()]
-    # Near the month's start, the zone's month is another than that of UTC.
+    # Near the start of a month, the month in the zone differs from that in UTC.
     months = months + (near >= starts[months + 1 - least]) - (near < starts[months - least])
     candidates = starts[months[:, None] + np.arange(-1, 2) - least] + within[:, None]
     best = np.abs(candidates - near[:, None]).argmin(axis=1)

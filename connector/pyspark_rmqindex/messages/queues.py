@@ -1,4 +1,4 @@
-"""The reader of the format ``rmqconsumequeue``: files packed into partitions by their bytes."""
+"""The reader of the format ``rmqconsumequeue``; packs files into partitions by size."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["QueuePartition", "QueueReader"]
 
-# Requests to a remote store wait more than they work.
+# Requests to a remote store spend most of their time waiting.
 _REMOTE_THREADS = 16
-# Opening a file costs about as much as reading so many bytes.
+# Opening a file costs about as much as reading this many bytes.
 _OPENING_BYTES = 64 * 1024
 
 
@@ -56,10 +56,10 @@ class QueuePartition(InputPartition):
 
 
 class QueueReader(DataSourceReader):
-    """Reads the units of every queue that a path stands for."""
+    """Reads the units of every queue in the given paths."""
 
     def __init__(self, options: QueueOptions, schema: StructType) -> None:
-        """Keep what was asked.
+        """Store the request.
 
         Args:
             options: The options, checked.
@@ -81,17 +81,17 @@ class QueueReader(DataSourceReader):
             for queue in ConsumeQueue.find(_absolute(path)):
                 for file in queue.files:
                     part = _Part(queue.topic, queue.queue_id, queue.is_batch, file)
-                    parts.setdefault(file.path, part)  # one that several paths name counts once
+                    parts.setdefault(file.path, part)  # count a file once if several paths name it
         return list(_packed(_marked(list(parts.values())), self._options.max_partition_bytes))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the units of one task.
 
         Raises:
-            RmqIndexError: A file is gone, or was changed since the planning; the storage failed.
+            RmqIndexError: A file was removed or changed since planning, or the storage failed.
         """
         if not isinstance(partition, QueuePartition):
-            return  # Spark runs one task where there is nothing to read
+            return  # Spark runs one task even if there is nothing to read
         schema = arrow_schema(self._schema)
         for part in partition.parts:
             batches = read_units(
@@ -104,12 +104,12 @@ class QueueReader(DataSourceReader):
 
 
 def _absolute(path: str) -> str:
-    """Return a path as the tasks, which may run elsewhere, understand it."""
+    """Return a path as an absolute one, for tasks in other working directories."""
     return path if is_remote(path) else os.path.abspath(local_path(path))  # noqa: PTH100
 
 
 def _marked(parts: Sequence[_Part]) -> list[_Part]:
-    """Look at each file, for a task to know it again; a remote one costs one request."""
+    """Add to each file what a task recognises it by; a remote file costs one request."""
 
     def mark(part: _Part) -> _Part:
         return replace(part, file=marked_queue_file(part.file, is_batch=part.is_batch))
@@ -121,7 +121,7 @@ def _marked(parts: Sequence[_Part]) -> list[_Part]:
 
 
 def _packed(parts: Sequence[_Part], max_bytes: int) -> Iterator[QueuePartition]:
-    """Put files together until a partition is full."""
+    """Group files until a partition is full."""
     pack: list[_Part] = []
     size = 0
     for part in parts:

@@ -1,4 +1,4 @@
-"""The reader of the format ``rmqcommitlog``: parts of log files, divided at record boundaries."""
+"""The reader of the format ``rmqcommitlog``; divides log files at record boundaries."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 __all__ = ["LogPart", "MessagePartition", "MessageReader", "planned_partitions"]
 
-# Messages a batch holds at most.
+# The most messages in a batch.
 _MAX_MESSAGES = 32 * 1024
-# A task needs the files around its own, by whose distances the log knows how large files are; all
-# of them would make the plan of a log of many files large.
+# A task needs the files next to its own, since the log derives the file size from their offsets;
+# passing all files would make the plan of a log with many files large.
 _NEIGHBOURS = 8
 
 
@@ -45,8 +45,8 @@ class LogPart:
 
     Attributes:
         file: The file.
-        start: Where it begins in the log, bytes.
-        stop: Where it ends.
+        start: The log offset where it begins, bytes.
+        stop: The log offset where it ends, exclusive.
     """
 
     file: LogFile
@@ -59,8 +59,8 @@ class MessagePartition(InputPartition):
     """The work of one task.
 
     Attributes:
-        store: Whose log it is.
-        files: The files of the log that matter to it.
+        store: The store of the log.
+        files: The files of the log that the task needs.
         ranges: Start and stop of each stretch to read, offsets in bytes, at record boundaries.
         begin: A lower bound of store time, inclusive; None for none.
         end: An upper bound, likewise.
@@ -74,10 +74,10 @@ class MessagePartition(InputPartition):
 
 
 class MessageReader(DataSourceReader):
-    """Reads the messages that the options ask for."""
+    """Reads the messages that the options select."""
 
     def __init__(self, options: MessageOptions, schema: StructType) -> None:
-        """Keep what was asked.
+        """Store the request.
 
         Args:
             options: The options, checked.
@@ -110,12 +110,12 @@ class MessageReader(DataSourceReader):
 
         Raises:
             CorruptCommitLogError: Damage, in the mode ``FAILFAST``.
-            RmqIndexError: A body that does not unpack, in that mode; a file is gone, or was
-                changed since the planning; the storage failed.
-            ValueError: A local time whose zone cannot be known.
+            RmqIndexError: A body cannot be decompressed, in that mode; a file was removed or
+                changed since planning; or the storage failed.
+            ValueError: A local time whose time zone cannot be determined.
         """
         if not isinstance(partition, MessagePartition):
-            return  # Spark runs one task where there is nothing to read
+            return  # Spark runs one task even if there is nothing to read
         begin, end = (
             task_bound(bound, up=up) if isinstance(bound, LocalBound) else bound
             for bound, up in ((partition.begin, True), (partition.end, False))
@@ -137,7 +137,7 @@ class MessageReader(DataSourceReader):
         times: Range,
     ) -> Iterator[pa.RecordBatch]:
         options = self._options
-        # Spark compares the batches with this very schema.
+        # Spark requires every batch to have exactly this schema.
         schema = arrow_schema(self._schema)
         names = [name.lower() for name in self._schema.names]
         columns = set(log_columns(names, decompress=options.decompress_body))
@@ -183,9 +183,9 @@ class MessageReader(DataSourceReader):
     def _parts(
         self, log: CommitLog, begin: int | LocalBound | None, end: int | LocalBound | None
     ) -> Iterator[LogPart]:
-        """Divide the files at record boundaries; what the options leave out is left out."""
+        """Divide the files that the options select at record boundaries."""
         options = self._options
-        # What a broker appends from now on is not part of this read.
+        # Messages that a broker appends from now on are not part of this read.
         log_end = log.max_offset
         first = options.begin_offset
         behind = log_end if options.end_offset is None else min(log_end, options.end_offset)
@@ -201,9 +201,9 @@ class MessageReader(DataSourceReader):
     def _files_of_time(
         self, log: CommitLog, begin: int | LocalBound | None, end: int | LocalBound | None
     ) -> Iterator[LogFile]:
-        """Leave out files all of whose messages are too old or too new.
+        """Skip the files whose messages are all too old or too new.
 
-        Clocks step back, so that this is sure only within the largest step.
+        A clock can step back, so this allows for the largest step.
         """
         step = self._options.max_clock_step
         begin, end = (None if isinstance(each, LocalBound) else each for each in (begin, end))
@@ -229,14 +229,14 @@ def planned_partitions(
     times: tuple[int | LocalBound | None, int | LocalBound | None],
     max_bytes: int,
 ) -> list[MessagePartition]:
-    """Divide parts of one log among tasks; small ones, such as those of small files, together.
+    """Divide parts of one log among tasks, grouping small parts.
 
     Args:
-        store: Whose log it is.
+        store: The store of the log.
         log: The log.
-        parts: What is read of it, by offset.
+        parts: The parts to read, by offset.
         times: Bounds of store time.
-        max_bytes: How much one task reads, unless a part is larger.
+        max_bytes: The most bytes that one task reads, unless a single part is larger.
     """
     return [
         MessagePartition(
@@ -264,9 +264,9 @@ def _packed(parts: Sequence[LogPart], max_bytes: int) -> Iterator[list[LogPart]]
 
 
 def _files_of(log: CommitLog, parts: Sequence[LogPart]) -> tuple[LogFile, ...]:
-    """Return the files that reading some parts looks at: theirs, those around, and the last.
+    """Return the files needed to read some parts: their own, the neighbours, and the last.
 
-    Those that are opened, which are their own and those at the log's end, are marked.
+    The files that are opened, which are their own and those at the log's end, are marked.
     """
     places = [log.files.index(part.file) for part in parts]
     first, behind = max(0, places[0] - _NEIGHBOURS), places[-1] + 1 + _NEIGHBOURS

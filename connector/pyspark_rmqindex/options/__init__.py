@@ -1,8 +1,9 @@
 """The options of loads, writes and streams.
 
-Each option is said once: as a field of a frozen dataclass that carries its name, parser, default
-and doc (:mod:`.declare`), from which values, errors and the documentation are made.
-What Spark passes becomes one of those dataclasses, or a ``ValueError`` that names the option.
+Each option is declared once, as a field of a frozen dataclass with its name, parser, default and
+doc (:mod:`.declare`); parsing, errors and the documentation all derive from it.
+The functions turn the options that Spark passes into one of these dataclasses, or raise a
+``ValueError`` that names the option.
 """
 
 from pyspark_rmqindex.options.declare import Option, Scope

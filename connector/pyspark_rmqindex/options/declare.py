@@ -1,4 +1,4 @@
-"""Declares an option: the field of a dataclass, which carries its name, parser, default and doc."""
+"""Declares an option as the field of a dataclass, with its name, parser, default and doc."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _OPTION = "option"
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T_co]):
-    """What the text of an option holds.
+    """The type of an option's text.
 
     Attributes:
-        words: What it holds, as the documentation says it.
-        parse: Text to value; raises ``ValueError`` with what was expected.
-        check: Raises ``ValueError`` with a message of its own, for a value that no error may show.
+        words: The type as the documentation describes it.
+        parse: Converts the text to a value; raises ``ValueError`` with what was expected.
+        check: Checks a value that errors must not show; raises ``ValueError`` with a full message.
     """
 
     words: str
@@ -45,11 +45,11 @@ class Option:
 
     Attributes:
         name: The name as documented, in camelCase; Spark ignores its case.
-        kind: What its text holds.
+        kind: The type of its text.
         doc: What it does.
-        default: The text that stands for not giving it; None where absence has its own meaning.
-        default_doc: What absence means, where ``default`` does not say it.
-        only: The scopes that allow it; empty for every one whose dataclass has the field.
+        default: The text assumed if it is not given; None if absence has a meaning of its own.
+        default_doc: What absence means, if ``default`` does not say it.
+        only: The scopes that allow it; empty for every scope whose dataclass has the field.
         secret: Whether errors must not show its text.
     """
 

@@ -1,4 +1,4 @@
-"""What the texts of options hold: their parsers."""
+"""The types of options, with their parsers."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ AUTO = "auto"
 #: The value of ``commitLog`` that stands for no CommitLog.
 NONE = "none"
 
-# Those of a 64-bit number; Python refuses to read thousands.
+# The digits of a 64-bit number; Python refuses to parse thousands.
 _MOST_DIGITS = 19
-# Spark takes sizes as bytes or with a unit, as in its own spark.sql.files.maxPartitionBytes.
+# Sizes are bytes or have a unit, as in Spark's own spark.sql.files.maxPartitionBytes.
 _SIZES = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30}
-# Hadoop's unit is the millisecond where none is given.
+# As in Hadoop, the unit defaults to the millisecond.
 _DURATIONS = {"": 1, "ms": 1, "s": 1000, "m": 60_000}
 
 _POSITIONS: tuple[Literal["earliest", "latest"], ...] = ("earliest", "latest")
@@ -136,7 +136,7 @@ def _position(text: str) -> Literal["earliest", "latest"] | int:
 
 
 def _quantity(text: str, units: Mapping[str, int]) -> int:
-    """Return a whole number with one of some units, in the smallest of them; 0 for other text."""
+    """Return a number with a unit, converted to the smallest unit; 0 if the text is malformed."""
     text = text.strip().lower()
     digits = text.rstrip("".join(units))
     unit = text[len(digits) :]
@@ -171,7 +171,7 @@ def _log(text: str) -> str:
 
 
 def _check_path(path: str) -> None:
-    """Refuse keys of S3 in a path, or in one of several with commas, since paths are shown."""
+    """Raise if a path, or one of several separated by commas, holds S3 keys: paths are shown."""
     for part in (path, *path.split(",")):
         check_no_secret(part)
 

@@ -1,4 +1,4 @@
-"""The options of a load of messages, and of one of ConsumeQueues."""
+"""The options of loads of messages and of ConsumeQueues."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["MessageOptions", "QueueOptions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageOptions(S3Options, RecordOptions):
-    """What is read of a CommitLog, and how."""
+    """What to read from a CommitLog, and how."""
 
     begin_offset: int = option(
         "beginOffset",
@@ -44,4 +44,4 @@ class MessageOptions(S3Options, RecordOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOptions(S3Options, InputOptions):
-    """Which ConsumeQueues are read, and how."""
+    """Which ConsumeQueues to read, and how."""

@@ -1,4 +1,4 @@
-"""Parses what Spark passes into the dataclass of a format, or refuses it by the option's name."""
+"""Parses the options that Spark passes into the dataclass of a format."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ OPTIONS = (*_OWN.values(), *_S3.values())
 
 
 def scopes_of(option: Option) -> tuple[Scope, ...]:
-    """Return where an option is allowed."""
+    """Return the scopes that allow an option."""
     return tuple(scope for scope, known in _BY_SCOPE.items() if option.name in known)
 
 
@@ -96,12 +96,12 @@ def parse_options(options: type[T], raw: Mapping[str, str], scope: Scope) -> T:
 
     Args:
         options: The dataclass that declares them.
-        raw: The options as Spark passes them: the case of a name does not matter.
-        scope: Which of them are allowed.
+        raw: The options as Spark passes them; names are case-insensitive.
+        scope: The scope whose options are allowed.
 
     Raises:
-        ValueError: An unknown option, one that belongs elsewhere, a bad value, or options that do
-            not go together; the message names the option and what is allowed.
+        ValueError: An unknown option, one of another scope, a bad value, or options that
+            conflict; the message names the option and what is allowed.
     """
     allowed = _options_in(options, scope)
     fields = {option.name.lower(): field for field, option in allowed.items()}
@@ -126,7 +126,7 @@ def _value(option: Option, text: str) -> object:
 
 
 def _misplaced(name: str, scope: Scope) -> str:
-    """Return the error for an option that a scope does not know."""
+    """Return the error for an option that a scope does not allow."""
     option = next((option for option in OPTIONS if option.name.lower() == name.lower()), None)
     if option is None:
         names = sorted(_BY_SCOPE[scope])
@@ -176,7 +176,7 @@ def message_stream_options(raw: Mapping[str, str]) -> MessageStreamOptions:
 
 
 def schema_options(raw: Mapping[str, str]) -> ReadOptions:
-    """Parse the options by which the columns of entries are known.
+    """Parse the options that determine the columns of entries.
 
     Spark asks for the columns before it says whether it wants a stream.
     """
@@ -184,7 +184,7 @@ def schema_options(raw: Mapping[str, str]) -> ReadOptions:
 
 
 def message_schema_options(raw: Mapping[str, str]) -> MessageOptions:
-    """Parse the options by which the columns of messages are known; see :func:`schema_options`."""
+    """Parse the options that determine the columns of messages; see :func:`schema_options`."""
     return message_stream_options(raw) if _has_stream_option(raw) else message_options(raw)
 
 
@@ -200,7 +200,7 @@ def option_text(value: object) -> str:
     """Return a Python value as the text of an option: bool, int, list, time, path or text.
 
     Raises:
-        TypeError: A value that no option takes.
+        TypeError: A value of a type that no option accepts.
     """
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -25,7 +25,7 @@ __all__ = ["ReadOptions", "Unverified"]
 Unverified = Literal["keep", "drop", "error"]
 
 _NEEDS_LOG = ("message", "check_crc", "decompress_body")
-# An audit looks at whole files.
+# An audit checks whole files.
 _NOT_WITH_AUDIT = (
     "topic",
     "key",
@@ -41,7 +41,7 @@ _NOT_WITH_AUDIT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions(GeometryOptions, S3Options, RecordOptions):
-    """What is read of IndexFiles, and how."""
+    """What to read from IndexFiles, and how."""
 
     topic: str | None = option(
         "topic",
@@ -158,10 +158,10 @@ class ReadOptions(GeometryOptions, S3Options, RecordOptions):
     )
 
     def __post_init__(self) -> None:
-        """Check what goes together.
+        """Check the options against each other.
 
         Raises:
-            ValueError: Some of them do not.
+            ValueError: Some options conflict.
         """
         if not self.pushdown and not self.key_columns:
             raise ValueError("option 'keyColumns': only with pushdown=true")
@@ -171,7 +171,7 @@ class ReadOptions(GeometryOptions, S3Options, RecordOptions):
         if self.audit:
             for name in _NOT_WITH_AUDIT:
                 value = getattr(self, name)
-                if value is not None and value is not False:  # a time of 0 is given
+                if value is not None and value is not False:  # a time of 0 counts as given
                     raise ValueError(f"option {_name(name)!r}: not together with 'audit'")
 
     def _check_keys(self) -> None:
@@ -193,7 +193,7 @@ class ReadOptions(GeometryOptions, S3Options, RecordOptions):
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...] | None:
-        """Distinct pairs of topic and key to look up; None for no such lookup."""
+        """Distinct pairs of topic and key to look up; None for no lookup by key."""
         if self.topic is None:
             return None
         keys = self.keys if self.key is None else (self.key,)
@@ -201,7 +201,7 @@ class ReadOptions(GeometryOptions, S3Options, RecordOptions):
 
     @property
     def commit_log(self) -> str | None:
-        """Where the messages are: a path, ``auto``, or None for no CommitLog."""
+        """The CommitLog with the messages: a path, ``auto``, or None for no CommitLog."""
         if self.log is None:
             return AUTO if self.pushdown and self.key_columns else None
         return None if self.log == NONE else self.log
@@ -218,7 +218,7 @@ class ReadOptions(GeometryOptions, S3Options, RecordOptions):
 
     @property
     def has_store(self) -> bool:
-        """Whether the column ``store`` exists where no schema is given."""
+        """Whether the column ``store`` exists if no schema is given."""
         if self.store_column is None:
             return self.recursive or self.may_find_stores
         return self.store_column

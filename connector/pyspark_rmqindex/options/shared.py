@@ -38,7 +38,7 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class PathOption:
-    """Where to read or to write."""
+    """The path to read or write."""
 
     __slots__ = ()
 
@@ -58,7 +58,7 @@ class PathOption:
 
 @dataclass(frozen=True, kw_only=True)
 class InputOptions(PathOption):
-    """What is read, and in which pieces."""
+    """What to read, and in what pieces."""
 
     __slots__ = ()
 
@@ -78,14 +78,14 @@ class InputOptions(PathOption):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """What is read: the option ``path``, then ``paths``."""
+        """The paths to read: the option ``path``, then ``paths``."""
         several = self.path_list or ()
         return several if self.path is None else (self.path, *several)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ZoneOption:
-    """The zone of times that name none."""
+    """The time zone of times without one."""
 
     __slots__ = ()
 
@@ -100,7 +100,7 @@ class ZoneOption:
 
 @dataclass(frozen=True, kw_only=True)
 class TimeOptions(ZoneOption):
-    """The range of store times that is read."""
+    """The range of store times to read."""
 
     __slots__ = ()
 
@@ -121,7 +121,7 @@ class TimeOptions(ZoneOption):
 
     @property
     def begin(self) -> int | LocalTime | None:
-        """The first time: epoch microseconds, or local where only a task knows the zone."""
+        """The first time: epoch microseconds, or local if only a task knows the zone."""
         return self._in_zone(self.begin_timestamp)
 
     @property
@@ -137,7 +137,7 @@ class TimeOptions(ZoneOption):
 
 @dataclass(frozen=True, kw_only=True)
 class RecordOptions(TimeOptions, InputOptions):
-    """How entries and messages are read."""
+    """How to read entries and messages."""
 
     __slots__ = ()
 
@@ -178,18 +178,18 @@ class RecordOptions(TimeOptions, InputOptions):
 
     @property
     def may_find_stores(self) -> bool:
-        """Whether the paths may lead to several stores."""
+        """Whether the paths may resolve to several stores."""
         return len(self.paths) > 1 or any(map(has_pattern, self.paths))
 
     @property
     def has_store(self) -> bool:
-        """Whether the column ``store`` exists where no schema is given."""
+        """Whether the column ``store`` exists if no schema is given."""
         return self.may_find_stores if self.store_column is None else self.store_column
 
 
 @dataclass(frozen=True, kw_only=True)
 class GeometryOptions:
-    """The geometry of IndexFiles, both numbers or none."""
+    """The geometry of IndexFiles: both numbers or neither."""
 
     __slots__ = ()
 
@@ -209,10 +209,10 @@ class GeometryOptions:
 
     @property
     def layout(self) -> Layout | None:
-        """The geometry of every file, or None where each file has its own.
+        """The geometry of every file, or None if each file has its own.
 
         Raises:
-            ValueError: One number without the other, or a file size beyond the broker's.
+            ValueError: One number without the other, or a file larger than a broker can write.
         """
         slots, entries = self.max_hash_slot_num, self.max_index_num
         if slots is None and entries is None:

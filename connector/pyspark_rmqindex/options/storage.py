@@ -1,4 +1,4 @@
-"""The options of S3, and methods that run with them."""
+"""The options of S3, and a decorator for methods that use them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MILLISECONDS = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class S3Options:
-    """How S3 is reached, by Hadoop's names."""
+    """How to reach S3, under Hadoop's names."""
 
     __slots__ = ()
 
@@ -101,7 +101,7 @@ class S3Options:
 
     @property
     def s3(self) -> S3Settings:
-        """How S3 is reached."""
+        """How to reach S3."""
         return S3Settings(
             endpoint=self.s3_endpoint,
             region=self.s3_region,
@@ -124,9 +124,9 @@ S = TypeVar("S", bound=_HasSettings)
 
 
 def with_s3_settings(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """Run a method, which is no generator, with the settings in ``self._s3``.
+    """Run a method with the settings in ``self._s3``; it must not be a generator.
 
-    Readers and writers travel to tasks with their settings, which are in force wherever they run.
+    Readers and writers are pickled with their settings, so these apply in tasks as well.
     """
 
     @wraps(method)

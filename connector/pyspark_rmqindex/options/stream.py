@@ -16,7 +16,7 @@ __all__ = ["MessageStreamOptions", "StreamOptions"]
 
 @dataclass(frozen=True, kw_only=True)
 class _FollowOptions:
-    """Where a stream begins, and what it does about losses."""
+    """Where a stream begins, and what it does about lost data."""
 
     __slots__ = ()
 
@@ -40,7 +40,7 @@ class _FollowOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions(_FollowOptions, ReadOptions):
-    """How a stream of entries is read."""
+    """How to read a stream of entries."""
 
     max_entries: int | None = option(
         "maxEntriesPerTrigger",
@@ -56,10 +56,10 @@ class StreamOptions(_FollowOptions, ReadOptions):
     )
 
     def __post_init__(self) -> None:
-        """Check what goes together.
+        """Check the options against each other.
 
         Raises:
-            ValueError: Some of them do not, or an offset is given, which only a log has.
+            ValueError: Some options conflict, or an offset is given, which only a log has.
         """
         if self.starting_position not in {"earliest", "latest"}:
             raise ValueError(
@@ -71,7 +71,7 @@ class StreamOptions(_FollowOptions, ReadOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageStreamOptions(_FollowOptions, MessageOptions):
-    """How a stream of messages is read."""
+    """How to read a stream of messages."""
 
     max_messages: int | None = option(
         "maxMessagesPerTrigger",

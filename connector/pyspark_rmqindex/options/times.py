@@ -1,4 +1,4 @@
-"""Bounds of store time in the session's time zone, which only a running task can know."""
+"""Bounds of store time in the session's time zone, which only a running task knows."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _JAVA_VARIABLES = (
 
 @dataclass(frozen=True, slots=True)
 class LocalBound:
-    """A bound of store time that only a task can place, since it knows the session's zone.
+    """A bound of store time in the session's zone, which only a task knows.
 
     Attributes:
         time: The wall-clock time.
-        in_system_zone: Microseconds since the epoch where the session keeps the default zone of
-            the driver's host; None where that zone is not plain.
+        in_system_zone: Microseconds since the epoch if the session has the default zone of the
+            driver's host; None if that zone cannot be determined.
     """
 
     time: LocalTime
@@ -38,7 +38,7 @@ class LocalBound:
 
 
 def planned_bound(bound: int | LocalTime | None, *, up: bool) -> int | LocalBound | None:
-    """Return an option's bound as milliseconds, or as what a task needs to find them.
+    """Return an option's bound as milliseconds, or as a bound for a task to convert.
 
     Args:
         bound: Epoch microseconds, a local time, or None for no bound.
@@ -53,14 +53,14 @@ def planned_bound(bound: int | LocalTime | None, *, up: bool) -> int | LocalBoun
 
 
 def task_bound(bound: LocalBound | None, *, up: bool) -> int | None:
-    """Return a local bound as milliseconds, in the session's time zone; None for none.
+    """Return a local bound as epoch milliseconds, in the session's time zone; None for no bound.
 
     Args:
         bound: What :func:`planned_bound` left to the task.
         up: Whether to round up to whole milliseconds.
 
     Raises:
-        ValueError: The session's zone cannot be known.
+        ValueError: The session's zone cannot be determined.
     """
     if bound is None:
         return None
@@ -68,8 +68,8 @@ def task_bound(bound: LocalBound | None, *, up: bool) -> int | None:
     name = context.getLocalProperty(_TIME_ZONE_CONF) if context is not None else None
     if name is not None:
         return to_milliseconds(bound.time.in_zone(name), up=up)
-    # Without the conf a session has the JVM's zone; that is the host's if nobody changed it, and
-    # if the properties were passed to this task at all.
+    # Without the conf, a session has the JVM's zone. That is the host's unless somebody changed it,
+    # or the properties were not passed to this task at all.
     if (
         context is None
         or context.getLocalProperty(EXECUTION_ID) is None
@@ -85,7 +85,7 @@ def task_bound(bound: LocalBound | None, *, up: bool) -> int | None:
 
 
 def system_zone() -> str | None:
-    """Return the zone that a JVM on this host takes as its default, or None if that is not plain.
+    """Return the default time zone of a JVM on this host, or None if it cannot be determined.
 
     Java and Python agree on a region name in ``TZ``, and on the link ``/etc/localtime``.
     """

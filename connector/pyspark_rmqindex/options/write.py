@@ -17,7 +17,7 @@ __all__ = ["WriteOptions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions(ZoneOption, GeometryOptions, S3Options, PathOption):
-    """What is written, and how."""
+    """What to write, and how."""
 
     on_indexed: Literal["error", "skip"] = option(
         "onIndexed",
@@ -71,10 +71,10 @@ class WriteOptions(ZoneOption, GeometryOptions, S3Options, PathOption):
     )
 
     def __post_init__(self) -> None:
-        """Check that there is a path, and what goes together.
+        """Check that there is a path and a valid geometry.
 
         Raises:
-            ValueError: There is none, or the geometry is not one.
+            ValueError: There is no path, or the geometry is invalid.
         """
         if self.path is None:
             raise ValueError("option 'path': expected a path, in save() or as an option, got none")
@@ -82,8 +82,8 @@ class WriteOptions(ZoneOption, GeometryOptions, S3Options, PathOption):
 
     @property
     def directory(self) -> Path | str:
-        """The path; that of the index directory, once a write has found it."""
-        path = self.path or ""  # never, as checked above
+        """The path; once a write has resolved it, that of the index directory."""
+        path = self.path or ""  # never empty, as checked above
         return path if is_remote(path) else Path(path)
 
     @property
