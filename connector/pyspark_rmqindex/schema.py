@@ -1,4 +1,4 @@
-"""The columns of the data source and what of them a read asks for."""
+"""The columns of the data sources, and the check of a requested schema."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ ENTRY_COLUMNS: dict[str, DataType] = {
     "file_path": StringType(),
 }
 
-#: Which of several stores a row is of.
+#: The store that a row comes from.
 STORE_COLUMN = "store"
 
-#: What a CommitLog says of an entry.
+#: Whether the CommitLog confirms an entry.
 MATCH_COLUMN = "match_state"
 
 _TEXTS = ArrayType(StringType())
 
-#: The columns of a message, by the format ``rmqcommitlog``.
+#: The columns of a message, as in the format ``rmqcommitlog``.
 MESSAGE_COLUMNS: dict[str, DataType] = {
     "topic": StringType(),
     "uniq_key": StringType(),
@@ -99,7 +99,7 @@ MESSAGE_COLUMNS: dict[str, DataType] = {
     ),
 }
 
-#: The columns of a message that an entry has not.
+#: The columns of a message that an entry does not have.
 EXTRA_MESSAGE_COLUMNS: dict[str, DataType] = {
     name: type_
     for name, type_ in MESSAGE_COLUMNS.items()
@@ -130,12 +130,12 @@ QUEUE_COLUMNS: dict[str, DataType] = {
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the very Arrow schema that Spark compares batches with.
+    """Return exactly the Arrow schema that Spark requires of batches.
 
     Args:
         schema: The columns that Spark asks for; timestamps are microseconds in UTC.
     """
-    # PySpark 4.1 knows no other zone than UTC, and takes none.
+    # PySpark 4.1 always uses UTC, and has no such parameter.
     if "timezone" in inspect.signature(to_arrow_schema).parameters:
         return to_arrow_schema(schema, timezone="UTC")
     return to_arrow_schema(schema)
@@ -148,9 +148,9 @@ def full_schema(
 
     Args:
         keys: Whether ``topic`` and ``key`` are known; they come first.
-        log: Whether a CommitLog is there, which gives ``match_state``.
-        message: Whether the message's columns stand beside those of the entry.
-        store: Whether ``store`` says which store an entry is of.
+        log: Whether there is a CommitLog, which adds ``match_state``.
+        message: Whether to add the columns of the message.
+        store: Whether to add ``store``, the store of an entry.
     """
     columns = {**KEY_COLUMNS, **ENTRY_COLUMNS} if keys else dict(ENTRY_COLUMNS)
     if store:
@@ -176,7 +176,7 @@ def message_schema(*, store: bool = False) -> StructType:
     """Return every column of messages, in the documented order.
 
     Args:
-        store: Whether ``store`` says which store a message is of.
+        store: Whether to add ``store``, the store of a message.
     """
     return _struct(MESSAGE_COLUMNS | ({STORE_COLUMN: StringType()} if store else {}))
 
@@ -186,12 +186,12 @@ def _struct(columns: dict[str, DataType]) -> StructType:
 
 
 def check_schema(schema: StructType, *, keys: bool, log: bool = False) -> None:
-    """Refuse a requested schema of entries that names what is not there.
+    """Raise if a requested schema of entries does not fit the available columns.
 
     Args:
         schema: Any subset of the columns, in any order, with or without NOT NULL.
         keys: Whether ``topic`` and ``key`` are known.
-        log: Whether a CommitLog is there.
+        log: Whether there is a CommitLog.
 
     Raises:
         ValueError: No column, a repeated or an unknown one, or one of another type; the message
@@ -201,11 +201,11 @@ def check_schema(schema: StructType, *, keys: bool, log: bool = False) -> None:
 
 
 def check_columns(schema: StructType, full: StructType) -> None:
-    """Refuse a requested schema that names what is not there.
+    """Raise if a requested schema does not fit the available columns.
 
     Args:
         schema: Any subset of the columns, in any order, with or without NOT NULL.
-        full: Every column.
+        full: All available columns.
 
     Raises:
         ValueError: No column, a repeated or an unknown one, or one of another type; the message

@@ -1,6 +1,6 @@
-"""Which versions of PySpark this package runs on: the one place that decides.
+"""Decides which versions of PySpark this package runs on.
 
-It imports nothing of Spark until it is asked, and nothing that only later versions have.
+It imports nothing from Spark until it is called, and nothing that only later versions have.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 __all__ = ["check_spark", "refusal", "source_class"]
 
-# The first that hands filters to data sources in Python.
+# The first version that passes filters to Python data sources.
 _LOWEST = (4, 1)
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 
 
 def refusal() -> str | None:
-    """Return what to say of a PySpark that is too old, or not there; None of any other."""
+    """Return the error text if PySpark is too old or not installed, else None."""
     try:
         from pyspark.version import __version__ as found  # noqa: PLC0415
     except ModuleNotFoundError:
         found = "none"
     match = _VERSION.match(found)
-    # Versions in another form are those of vendors, who count their own.
+    # A version in another form is a vendor's own numbering.
     if found != "none" and (match is None or (int(match[1]), int(match[2])) >= _LOWEST):
         return None
     lowest = ".".join(map(str, _LOWEST))
@@ -36,10 +36,10 @@ def refusal() -> str | None:
 
 
 def check_spark() -> None:
-    """See to it that this PySpark has what the package needs.
+    """Raise unless PySpark is recent enough for this package.
 
     Raises:
-        ImportError: It is too old, or not there.
+        ImportError: PySpark is too old, or not installed.
     """
     told = refusal()
     if told is not None:
@@ -49,15 +49,15 @@ def check_spark() -> None:
 def source_class(module: str, name: str) -> type[DataSource]:
     """Return a data source for Spark to find by its name.
 
-    Where PySpark is too old it is one that says so when it is used: a module that cannot be
-    imported would hide the data sources of all other packages.
+    If PySpark is too old, the source returned says so when it is used; raising here would make
+    Spark ignore the data sources of all other packages.
 
     Args:
         module: The module of this package that has it.
         name: The class.
 
     Raises:
-        ImportError: PySpark has no data sources in Python, or is not there.
+        ImportError: PySpark has no Python data sources, or is not installed.
     """
     told = refusal()
     try:

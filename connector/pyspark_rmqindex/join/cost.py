@@ -35,8 +35,8 @@ _SLOT_COST = 90
 _STEP_COST = 45
 _ENTRY_COST = 5.2
 _KEY_COST = 40
-# How much more an entry costs each time the number of keys doubles, once their filter no longer fits
-# into the processor's nearest caches; the number of keys where that begins; and the most it adds.
+# How much more an entry costs each time the number of keys doubles, once their filter no longer
+# fits into the processor's nearest caches; where that begins, in keys; and the most it adds.
 _FILTER_COST = 3.0
 _CACHED_KEYS = 1 << 17
 _FILTER_COST_AT_MOST = 12.0

@@ -25,7 +25,8 @@ for _digits in (b"0123456789abcdef", b"0123456789ABCDEF"):
     _HEX[np.frombuffer(_digits, np.uint8)] = np.arange(16, dtype=np.uint8)
 
 _REMOTING, _GRPC = "remoting", "grpc"
-# The size of an id of a remoting client, bytes, and that of the address it begins with.
+# Sizes of ids, bytes; that of a remoting client begins with the client's address, whose size
+# follows it here.
 _ADDRESS_SIZES = {16: 4, 28: 16}
 _GRPC_SIZE = 17
 _GRPC_VERSION = 1

@@ -68,8 +68,8 @@ def task_bound(bound: LocalBound | None, *, up: bool) -> int | None:
     name = context.getLocalProperty(_TIME_ZONE_CONF) if context is not None else None
     if name is not None:
         return to_milliseconds(bound.time.in_zone(name), up=up)
-    # Without the conf, a session has the JVM's zone. That is the host's unless somebody changed it,
-    # or the properties were not passed to this task at all.
+    # Without the conf, a session has the JVM's zone. That is the host's zone only if nobody changed
+    # it, and is known only if the properties were passed to this task at all.
     if (
         context is None
         or context.getLocalProperty(EXECUTION_ID) is None

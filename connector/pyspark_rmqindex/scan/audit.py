@@ -34,20 +34,20 @@ __all__ = ["AuditPartition", "AuditReader"]
 
 @dataclass
 class AuditPartition(InputPartition):
-    """The work of one task: one file, or what stands around the files of a store.
+    """The work of one task: one file, or what lies around the files of a store.
 
     Attributes:
-        unit: What is looked at.
+        unit: What to audit.
     """
 
     unit: StoreUnit | AuditUnit
 
 
 class AuditReader(DataSourceReader):
-    """Looks at each file of an index in a task of its own."""
+    """Audits each file of an index in a task of its own."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        """Keep what was asked.
+        """Store the request.
 
         Args:
             options: The options, checked.
@@ -59,10 +59,10 @@ class AuditReader(DataSourceReader):
 
     @with_s3_settings
     def partitions(self) -> Sequence[InputPartition]:
-        """Look at each file's ends, and divide the work.
+        """Read both ends of each file, and divide the work.
 
         Raises:
-            RmqIndexError: A path is missing, a pattern fits nothing, or a store of another kind.
+            RmqIndexError: A path is missing or a store of another kind; a pattern matches nothing.
         """
         units: dict[tuple[type, str], StoreUnit | AuditUnit] = {}
         for path in self._options.paths:
@@ -71,7 +71,7 @@ class AuditReader(DataSourceReader):
                 where = self._log_of(each)
                 log = None if where is None else CommitLog(where)
                 for unit in plan_audit(each, log, self._options.layout):
-                    # What several paths name is looked at once.
+                    # Audit a file once if several paths name it.
                     units.setdefault((type(unit), unit.place), unit)
                 if log is not None:
                     log.close()
@@ -84,13 +84,13 @@ class AuditReader(DataSourceReader):
         return sibling_log(path) if commit_log == AUTO else absolute_log(commit_log)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Look at the file of one task, and return what was found.
+        """Audit the file of one task, and return the findings.
 
         Raises:
-            RmqIndexError: A file is not the planned one any more.
+            RmqIndexError: A file is no longer the planned one.
         """
         if not isinstance(partition, AuditPartition):
-            return  # Spark runs one task where there is nothing to look at
+            return  # Spark runs one task even if there is nothing to audit
         schema = arrow_schema(self._schema)
         audits = (run_audit(unit) for unit in [partition.unit])
         for findings in as_planned(iterated_with(self._s3, audits)):
@@ -101,7 +101,7 @@ class AuditReader(DataSourceReader):
 
 
 def _stood_for(path: str) -> list[str]:
-    """Return what a path stands for: itself if it is there, else what fits it as a pattern."""
+    """Return the path itself if it exists, else what matches it as a pattern."""
     if not has_pattern(path) or exists(path):
         return [path]
     hits = [

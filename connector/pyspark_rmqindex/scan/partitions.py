@@ -1,4 +1,4 @@
-"""What travels from the planning process to the tasks."""
+"""What the planning process sends to the tasks."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["IndexPartition", "Query"]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What every slice of a scan is searched for.
+    """What to search every slice of a scan for.
 
     Attributes:
-        pairs: (topic, key) pairs to look up; None to look none up.
-        key_hashes: Key hashes to look up; None for no such lookup.
+        pairs: (topic, key) pairs to look up; None for no lookup by pairs.
+        key_hashes: Key hashes to look up; None for no lookup by hashes.
         time: Store times to keep, epoch milliseconds.
         phy_offset: CommitLog offsets to keep, bytes.
         begin: A further lower bound of store time, inclusive.
@@ -38,7 +38,7 @@ class Query:
 
     @property
     def is_lookup(self) -> bool:
-        """Whether entries are found by their slots."""
+        """Whether entries are looked up by their slots."""
         return self.pairs is not None or self.key_hashes is not None
 
 
@@ -47,9 +47,9 @@ class IndexPartition(InputPartition):
     """The work of one task.
 
     Attributes:
-        slices: What it reads.
-        query: What it searches for.
-        generation: Of a relation with pushdown: how many wider plans there were before this one.
+        slices: The slices to read.
+        query: What to search them for.
+        generation: With pushdown, the number of times that the relation's plan was widened before.
     """
 
     slices: tuple[FileSlice, ...]

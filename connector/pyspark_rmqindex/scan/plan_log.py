@@ -1,4 +1,4 @@
-"""What a scan was planned to do, for its log line and for ``last_plan()``.
+"""The plan of a scan, for its log line and for ``last_plan()``.
 
 EXPLAIN cannot show it, since every filter stays with Spark.
 """
@@ -39,25 +39,25 @@ _LOGGER = logging.getLogger("pyspark_rmqindex")
 _LEVEL_VARIABLE = "RMQINDEX_LOG_LEVEL"
 # Longer lists are cut in the log line.
 _SHOWN = 3
-# The option that asks for a plan, which is no part of what names the relation; and the field and
-# key of the answer.
+# The option that asks for a plan, which does not count when relations are told apart by options;
+# and the field and key of the answer.
 _ASKING = "lastplan"
 _METADATA = "plan"
 
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """What the last planned scan of a relation reads.
+    """The last plan of a relation.
 
     Attributes:
-        pairs: The (topic, key) pairs that are looked up, those of earlier queries on the same
-            ``table()`` included; None where no keys are looked up.
-        key_hashes: The key hashes that are looked up; None where none are.
+        pairs: The (topic, key) pairs that are looked up, including those of earlier queries on the
+            same ``table()``; None if no keys are looked up.
+        key_hashes: The key hashes that are looked up; None if none are.
         filters: What was pushed down, as text.
-        files_kept: How many files are read.
-        files_total: How many files the paths hold.
-        entries: How many entries a scan reads; for a lookup, how many it searches.
-        partitions: How many tasks.
+        files_kept: The number of files to read.
+        files_total: The number of files in the paths.
+        entries: The number of entries that a scan reads or a lookup searches.
+        partitions: The number of tasks.
     """
 
     pairs: tuple[tuple[str, str], ...] | None
@@ -69,7 +69,7 @@ class ScanPlan:
     partitions: int
 
     def __str__(self) -> str:
-        """Return one line."""
+        """Return the plan as one line."""
         if self.pairs is not None:
             what = f"looking up {_counted(self.pairs, 'pair')}"
         elif self.key_hashes is not None:
@@ -85,7 +85,7 @@ class ScanPlan:
 
 
 def _is_shown(filter_: str, plan: ScanPlan) -> bool:
-    """Tell whether a line shows a filter anyhow: as a pair, or because it is always true."""
+    """Return whether a line can omit a filter: it is shown as a pair, or is always true."""
     column, _, rest = filter_.partition(" ")
     return (
         rest == "IS NOT NULL"
@@ -102,7 +102,7 @@ def _counted(values: tuple[object, ...], one: str, many: str = "") -> str:
 
 
 def _record_path(options: Mapping[str, str]) -> Path:
-    """Return where the last plan of a relation with these options is kept."""
+    """Return the path of the last plan of a relation with these options."""
     items = ((name.lower(), value) for name, value in options.items())
     identity = json.dumps(sorted(item for item in items if item[0] != _ASKING))
     digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()
@@ -110,7 +110,7 @@ def _record_path(options: Mapping[str, str]) -> Path:
 
 
 def record_plan(options: Mapping[str, str], plan: ScanPlan) -> None:
-    """Keep a plan for ``last_plan()``; a full or read-only disk only loses that."""
+    """Save a plan for ``last_plan()``; do nothing if the disk is full or read-only."""
     with contextlib.suppress(OSError, RmqIndexError):
         path = _record_path(options)
         fresh = path.with_suffix(f".{os.getpid()}")
@@ -121,11 +121,11 @@ def record_plan(options: Mapping[str, str], plan: ScanPlan) -> None:
 def plan_schema(options: Mapping[str, str]) -> StructType:
     """Return a schema that carries the last plan of a relation with these options, if any.
 
-    A schema is what a planning process can say to the driver without a job.
+    A planning process can return nothing else to the driver without a job.
 
     Raises:
         RmqIndexError: The file that holds the plan is damaged.
-        OSError: It cannot be read.
+        OSError: That file cannot be read.
     """
     plan = None
     try:
@@ -139,7 +139,7 @@ def plan_schema(options: Mapping[str, str]) -> StructType:
 
 
 def plan_from_schema(schema: StructType) -> ScanPlan | None:
-    """Return what :func:`plan_schema` put into a schema; None if there was no plan."""
+    """Return the plan that :func:`plan_schema` put into a schema; None if there was none."""
     text = schema[_METADATA].metadata.get(_METADATA)
     if text is None:
         return None
@@ -176,9 +176,9 @@ def log_plan(plan: ScanPlan | str, level: str | None) -> None:
     """Write one INFO line to standard error, unless the level is above it.
 
     Args:
-        plan: What to show.
-        level: ``INFO`` or ``WARNING``; None for what the environment variable
-            ``RMQINDEX_LOG_LEVEL`` says, else ``INFO``.
+        plan: The plan to log.
+        level: ``INFO`` or ``WARNING``; None for the environment variable
+            ``RMQINDEX_LOG_LEVEL`` or, if that is unset, ``INFO``.
     """
     _prepare_logger()
     name = (level or os.environ.get(_LEVEL_VARIABLE, "INFO")).upper()
@@ -198,11 +198,11 @@ def _prepare_logger() -> None:
         handler = _StandardError()
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         _LOGGER.addHandler(handler)
-        _LOGGER.propagate = False  # a handler of the root would write the line once more
+        _LOGGER.propagate = False  # a handler of the root logger would repeat the line
 
 
 class _StandardError(logging.StreamHandler):  # type: ignore[type-arg]
-    """Writes to what ``sys.stderr`` is at the moment: Spark exchanges it between plannings."""
+    """Writes to the current ``sys.stderr``, which Spark replaces between plannings."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)

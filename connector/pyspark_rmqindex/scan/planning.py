@@ -1,7 +1,7 @@
-"""Files and what is wanted of them to partitions: pure functions.
+"""Prunes files and divides them into partitions: pure functions.
 
-A scan reads entry ranges of about ``max_bytes``; a lookup reads a few pages a key and file, so
-many files go into one partition.
+A scan reads entry ranges of about ``max_bytes``; a lookup reads a few pages per key and file, so
+many files share a partition.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Packing", "apportion", "matching_pairs", "prune"]
 
-# What one hash costs in a file: a page of slots and one or two of entries.
+# The cost of one hash in a file: a page of slots and one or two of entries.
 _LOOKUP_BYTES = 12 * 1024
 
 
@@ -30,8 +30,8 @@ class Packing:
     """How slices are packed into partitions.
 
     Attributes:
-        max_bytes: Bytes a partition aims at.
-        open_bytes: What opening a file costs, as bytes read in the same time.
+        max_bytes: The intended size of a partition, bytes.
+        open_bytes: The cost of opening a file, as bytes read in the same time.
     """
 
     max_bytes: int
@@ -47,10 +47,10 @@ def matching_pairs(
 
 
 def prune(files: Iterable[FileSlice], wanted: Wanted) -> list[FileSlice]:
-    """Leave out the files and the ends of files that cannot hold what is wanted.
+    """Drop the files, and the ends of files, that cannot hold what is wanted.
 
-    Only what the header proves: no entry reads as earlier than its file's ``begin_timestamp``.
-    The ``end_*`` fields are those of the last put, not the greatest, and offsets come in any
+    The header proves only one thing: no entry is earlier than its file's ``begin_timestamp``.
+    The ``end_*`` fields are those of the last put, not the greatest, and offsets are in any
     order, so they prove nothing.
 
     Args:
@@ -58,7 +58,7 @@ def prune(files: Iterable[FileSlice], wanted: Wanted) -> list[FileSlice]:
         wanted: What the scan must find.
 
     Returns:
-        The slices that are left, in the same order.
+        The remaining slices, in the same order.
     """
     if (
         wanted.time.is_empty
@@ -84,9 +84,9 @@ def apportion(slices: Sequence[FileSlice], query: Query, packing: Packing) -> li
     """Divide slices among partitions, in order.
 
     Args:
-        slices: What is to be read.
-        query: What is searched for in each.
-        packing: How much goes into one partition.
+        slices: The slices to read.
+        query: What to search each slice for.
+        packing: How much to put into one partition.
 
     Returns:
         Partitions of about ``packing.max_bytes`` each.

@@ -1,18 +1,18 @@
-"""What all plannings of one relation asked for: a small locked file on the driver's host.
+"""The queries planned so far on one relation, in a small locked file on the driver's host.
 
-Spark 4.1 to 4.3 keep one plan for all scans of a relation and let a scan run with the plan that
-another one made.
-So each planning must ask for the rows of every earlier one as well, and planning processes come
-and go: what was asked for is kept in a file, one for each relation, which is made where
-``load()`` makes the data source.
+Spark 4.1 to 4.3 keep one plan for all scans of a relation, so that a scan may run with the plan of
+another.
+So each plan must also cover the rows of every earlier one.
+Planning processes are short-lived; therefore the earlier queries are kept in a file, one for each
+relation, which is created when ``load()`` creates the data source.
 
-Two threads can plan one relation at once, and Spark then stores their plans in any order: the
-narrower one may come to stand for both.
-So plans are numbered by generation.
-The first task that runs with one leaves a mark, which proves that Spark has stored it; a wider
-plan that is made before there is such a mark makes the older one doubtful, and a task that meets
-itself in a doubtful plan refuses.
-Tasks on other hosts do not see the marks; there, only the waiting of overlapping plannings helps.
+If two threads plan one relation at once, Spark stores their plans in any order, and the narrower
+one may end up being used for both.
+So each plan has a generation number.
+The first task that runs with a plan leaves a mark, which proves that Spark has stored the plan.
+If a wider plan is made before that mark exists, the older plan is marked as doubtful, and a task
+that finds its own plan doubtful raises.
+Tasks on other hosts do not see the marks; for them, overlapping plannings wait for each other.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ __all__ = [
     "state_directory",
 ]
 
-# Where two threads plan one relation at once, Spark stores the plans in any order. A planning that
-# met an unfinished one ends this much later, seconds, so that its own plan, the wider, is stored
-# last. Measured: 0 of 800 lookups wrong, 4 of 700 without.
+# If two threads plan one relation at once, Spark stores the plans in any order. A planning that
+# overlapped with another one waits this many seconds before it ends, so that its own plan, the
+# wider one, is stored last. Measured: 0 of 800 lookups wrong, 4 of 700 without the wait.
 _SETTLING = 0.1
 _LOCK_WAIT_SECONDS = 600.0
 _POLL_SECONDS = 0.005
@@ -61,7 +61,7 @@ _MISSING = (
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What the file of a relation holds."""
+    """The content of a relation's file."""
 
     wanted: Wanted | None
     finished: float | None
@@ -79,19 +79,19 @@ class _Kept:
         return cls(found, finished, fields.integer("generation", 0, 2**63 - 1))
 
 
-# As many pairs as can be asked for, with keys of the greatest length.
+# Room for the most pairs allowed, with keys of the greatest length.
 _STATE = RecordKind("the queries of a table()", _Kept.of, "make a fresh table()", limit=1 << 28)
 
 
 def state_directory() -> Path:
-    """Return the directory for what planning processes leave to each other; it is made.
+    """Return the directory in which planning processes share state, and create it if missing.
 
-    Spark gives them a local directory of the application's own, which goes with it.
-    Elsewhere, where other users may write, it is this user's alone.
+    It is Spark's local directory, which Spark deletes with the application.
+    If Spark names none, it is a directory that only this user may write to, in the temp directory.
 
     Raises:
-        RmqIndexError: What has its name is none, or another user's.
-        OSError: It cannot be made.
+        RmqIndexError: It is not a directory, or another user owns it or may write to it.
+        OSError: It cannot be created.
     """
     first = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     user = os.geteuid()
@@ -108,14 +108,14 @@ def state_directory() -> Path:
 
 
 def create_state() -> str:
-    """Make the state of a new relation.
+    """Create the state file of a new relation.
 
     Returns:
         The path of its file.
 
     Raises:
-        RmqIndexError: Another user may write where it would be.
-        OSError: The file cannot be made.
+        RmqIndexError: Another user could write to its directory.
+        OSError: The file cannot be created.
     """
     path = state_directory() / f"relation-{uuid.uuid4().hex}.json"
     with path.open("x") as file:
@@ -124,15 +124,15 @@ def create_state() -> str:
 
 
 class RelationState:
-    """The state of one relation while its lock is held."""
+    """The state of one relation, valid while its lock is held."""
 
     def __init__(self, wanted: Wanted | None, generation: int) -> None:
-        """Start from what earlier plannings asked for; None before the first."""
+        """Start from what earlier plannings asked for; None if this is the first."""
         self.wanted = wanted
         self.generation = generation
 
     def widen(self, wanted: Wanted) -> Wanted:
-        """Return what this planning and all earlier ones ask for; kept if the planning succeeds.
+        """Return what this planning and all earlier ones want; saved if the planning succeeds.
 
         Raises:
             ValueError: Too many pairs.
@@ -144,7 +144,7 @@ class RelationState:
                 f"at most {MAX_PAIRS} over all its queries; make a fresh table() for the next ones"
             )
         if widened.key_hashes is not None and len(widened.key_hashes) > MAX_PAIRS:
-            # Reading everything is right as well, only slower.
+            # Reading everything is also correct, only slower.
             widened = replace(widened, pairs=None, key_hashes=None)
         if widened != self.wanted:
             self.generation += 1
@@ -154,10 +154,10 @@ class RelationState:
 
 @contextlib.contextmanager
 def locked_state(path: str, arrival: float) -> Iterator[RelationState]:
-    """Hold the state of a relation for one planning.
+    """Lock the state of a relation for one planning.
 
-    What was widened is written when the block ends, and not when it raises: a refused query is
-    not recorded.
+    A widened state is written when the block ends, but not if it raises, so that a failed query
+    is not recorded.
 
     Args:
         path: What :func:`create_state` returned.
@@ -165,7 +165,7 @@ def locked_state(path: str, arrival: float) -> Iterator[RelationState]:
             the same for all processes.
 
     Yields:
-        The state; the lock is released at the end of the block.
+        The state; the lock is released when the block ends.
 
     Raises:
         ValueError: The file is missing or damaged, cannot be written, or another planning has held
@@ -186,7 +186,7 @@ def locked_state(path: str, arrival: float) -> Iterator[RelationState]:
         state = RelationState(kept.wanted, kept.generation)
         yield state
         if kept.finished is not None and arrival < kept.finished:
-            # Never longer, whatever the file says.
+            # Never wait longer than that, whatever the file says.
             time.sleep(min(_SETTLING, max(0.0, kept.finished + _SETTLING - time.monotonic())))
         fresh = json.dumps(
             {
@@ -208,11 +208,11 @@ def locked_state(path: str, arrival: float) -> Iterator[RelationState]:
                 f"{error.strerror}; make room there, or name another place with spark.local.dir"
             ) from error
     finally:
-        os.close(descriptor)  # which releases the lock
+        os.close(descriptor)  # this releases the lock
 
 
 def _lock(descriptor: int, path: str) -> None:
-    """Take the lock, which another planning of the relation may hold while it reads headers."""
+    """Take the lock; another planning of the relation may hold it while it reads headers."""
     deadline = time.monotonic() + _LOCK_WAIT_SECONDS
     while True:
         try:
@@ -229,7 +229,7 @@ def _lock(descriptor: int, path: str) -> None:
 
 
 def _overwrite(descriptor: int, data: bytes, size: int) -> None:
-    """Replace the content of a file, which on a full disk stays as it is."""
+    """Replace the content of a file; if the disk is full, it stays unchanged."""
     try:
         os.posix_fallocate(descriptor, 0, len(data))
     except OSError:
@@ -240,19 +240,19 @@ def _overwrite(descriptor: int, data: bytes, size: int) -> None:
 
 
 def check_generation(path: str, generation: int) -> None:
-    """Let a task run with its plan, unless a wider one was made before Spark had stored it.
+    """Raise if a wider plan was made before Spark had stored the plan of this task.
 
     Args:
         path: What :func:`create_state` returned.
-        generation: That of the task's plan.
+        generation: The generation of the task's plan.
 
     Raises:
-        ValueError: The plan may be another query's, which lacks rows of this one.
+        ValueError: The plan may belong to another query and lack rows of this one.
     """
     if not Path(path).exists():
-        return  # another host than the one that plans
-    # First the mark, then the question: a planning does it the other way round, so that one of the
-    # two always notices the other.
+        return  # not on the host that plans
+    # Leave the mark before checking; a planning does the two in the opposite order, so that one of
+    # them always notices the other.
     with contextlib.suppress(OSError):  # without the mark, the next planning is more careful
         _mark(path, generation, "seen").touch()
     if _mark(path, generation, "doubtful").exists():

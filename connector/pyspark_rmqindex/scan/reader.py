@@ -60,17 +60,17 @@ if TYPE_CHECKING:
 __all__ = ["IndexReader", "PushdownReader", "plan_files", "wanted_by", "with_logs"]
 
 _PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
-# What an entry does not hold itself, or not exactly.
+# Columns that an entry itself does not hold, or not exactly.
 _OF_MESSAGES = frozenset({*KEY_COLUMNS, *EXTRA_MESSAGE_COLUMNS, MATCH_COLUMN, "store_timestamp"})
 
 
 class PlannedFiles(NamedTuple):
-    """The work on some files.
+    """The plan for some files.
 
     Attributes:
-        query: What is searched for.
-        slices: What is left of the files.
-        partitions: Their division among tasks.
+        query: What to search for.
+        slices: What remains of the files after pruning.
+        partitions: The slices as divided among tasks.
     """
 
     query: Query
@@ -79,7 +79,7 @@ class PlannedFiles(NamedTuple):
 
 
 def wanted_by(options: ReadOptions) -> Wanted:
-    """Return what the options of a read without pushdown ask for, but for times."""
+    """Return what the options of a read without pushdown ask for, except for times."""
     pairs, hashes = options.pairs, options.key_hashes
     if pairs is not None and hashes is not None:
         pairs, hashes = matching_pairs(pairs, hashes), None
@@ -92,24 +92,24 @@ def wanted_by(options: ReadOptions) -> Wanted:
 def plan_files(
     options: ReadOptions, wanted: Wanted, files: Sequence[FileSlice], *, remote: bool
 ) -> PlannedFiles:
-    """Leave out what is not wanted of some files, and divide the rest among tasks.
+    """Prune some files, and divide the rest among tasks.
 
     Args:
-        options: The options of the read, of which the times matter here.
+        options: The options of the read, which bound the times.
         wanted: What else is wanted.
         files: Whole files, or parts of them.
         remote: Whether any of them is not a local file.
 
     Raises:
-        RmqIndexError: The CommitLog is not there, or is of a kind that cannot be read.
+        RmqIndexError: The CommitLog is missing, or of a kind that cannot be read.
         ValueError: One log is given for several stores that have their own.
     """
     begin, end = planned_bound(options.begin, up=True), planned_bound(options.end, up=False)
-    if wanted.pairs is not None:  # no STRING holds another key
+    if wanted.pairs is not None:  # a STRING cannot hold any other key
         wanted = replace(
             wanted, pairs=frozenset(pair for pair in wanted.pairs if is_utf8("".join(pair)))
         )
-    # A local time may lie anywhere within the widest zones, as far as is known here.
+    # The zone of a local time is not known here, so allow for all of them.
     wanted = replace(
         wanted,
         time=wanted.time
@@ -128,7 +128,7 @@ def plan_files(
     )
     if options.commit_log is not None:
         files = with_logs(files, options.commit_log)
-        # The messages' own times may lie before what their entries say.
+        # A message's exact time may be earlier than that of its entry.
         if not wanted.time.is_empty:
             wanted = replace(wanted, time=EVERYTHING)
     slices = prune(files, wanted)
@@ -137,16 +137,16 @@ def plan_files(
 
 
 class IndexReader(DataSourceReader):
-    """Reads what the options ask for.
+    """Reads the entries that the options select.
 
-    It does not take filters: Spark would refuse it wherever the pushdown conf is off, and a plan
-    that narrows is not safe to share between the scans of one ``load()``.
+    It does not accept filters: Spark would reject it if the pushdown conf is off, and a filtered
+    plan is not safe to share between the scans of one ``load()``.
     """
 
     def __init__(
         self, options: ReadOptions, schema: StructType, raw_options: dict[str, str]
     ) -> None:
-        """Keep what was asked.
+        """Store the request.
 
         Args:
             options: The options, checked.
@@ -171,11 +171,11 @@ class IndexReader(DataSourceReader):
 
         Raises:
             CorruptIndexError: Malformed bytes, in the mode ``FAILFAST``.
-            RmqIndexError: A file is not the planned one any more.
-            ValueError: A local time whose zone cannot be known.
+            RmqIndexError: A file is no longer the planned one.
+            ValueError: A local time whose time zone cannot be determined.
         """
         if not isinstance(partition, IndexPartition):
-            return  # Spark runs one task where there is nothing to read
+            return  # Spark runs one task even if there is nothing to read
         query = partition.query
         times = query.time & Range(
             task_bound(query.begin, up=True), task_bound(query.end, up=False)
@@ -205,7 +205,7 @@ class IndexReader(DataSourceReader):
 
     @with_s3_settings
     def _plan(self, wanted: Wanted, filters: Sequence[Filter]) -> list[IndexPartition]:
-        """Make the partitions, and show what they are."""
+        """Make the partitions, and log the plan."""
         options = self._options
         files, total, remote = list_slices(options, wanted.stores)
         query, slices, partitions = plan_files(options, wanted, files, remote=remote)
@@ -224,7 +224,7 @@ class IndexReader(DataSourceReader):
 
 
 class PushdownReader(IndexReader):
-    """The reader of ``table()``: WHERE is pushed down to slots, entries and files."""
+    """The reader of ``table()``, which pushes WHERE down to slots, entries and files."""
 
     def __init__(
         self,
@@ -233,13 +233,13 @@ class PushdownReader(IndexReader):
         raw_options: dict[str, str],
         state: str | None,
     ) -> None:
-        """Keep what was asked.
+        """Store the request.
 
         Args:
             options: The options, checked.
             schema: The requested columns, checked.
             raw_options: The options as Spark passed them, by which the plan is recorded.
-            state: Where the relation's earlier plannings are kept.
+            state: The state file with the relation's earlier plannings.
         """
         super().__init__(options, schema, raw_options)
         self._state = state
@@ -247,11 +247,11 @@ class PushdownReader(IndexReader):
         self._planned: list[IndexPartition] | None = None
 
     def __getstate__(self) -> dict[str, object]:
-        """Leave the plan out: it travels in the partitions, each with its own part."""
+        """Leave the plan out: each partition carries its own part of it."""
         return {**self.__dict__, "_planned": None}
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802  (Spark's name)
-        """Plan what these filters and those of every earlier planning of the relation ask for.
+        """Plan for these filters and those of every earlier planning of the relation.
 
         Args:
             filters: What Spark pushes down.
@@ -261,8 +261,8 @@ class PushdownReader(IndexReader):
             again.
 
         Raises:
-            ValueError: ``topic`` and ``key`` are not bound, or too many pairs are; or the
-                relation was not made by ``table()``.
+            ValueError: ``topic`` and ``key`` are not bound, or to too many pairs; or the relation
+                was not made by ``table()``.
         """
         _check_built_in_filter(filters)
         wanted = filters_to_wanted(filters, keys=self._options.key_columns)
@@ -270,7 +270,7 @@ class PushdownReader(IndexReader):
             raise ValueError("option 'pushdown': this relation has no record of its queries")
         with locked_state(self._state, self._arrival) as state:
             partitions = self._plan(state.widen(wanted), filters)
-            # Even where there is nothing to read, a task must be able to judge its plan.
+            # Even if there is nothing to read, a task must run to check its plan.
             self._planned = [
                 replace(each, generation=state.generation)
                 for each in partitions or [IndexPartition((), Query())]
@@ -278,7 +278,7 @@ class PushdownReader(IndexReader):
         return filters
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return what was planned.
+        """Return the planned partitions.
 
         Raises:
             ValueError: No filter was pushed down.
@@ -291,8 +291,8 @@ class PushdownReader(IndexReader):
         """Read the slices of one task.
 
         Raises:
-            ValueError: The pushdown conf was turned off since the plan was made, or two queries
-                were planned at once, so that Spark may have given this scan the plan of another.
+            ValueError: The pushdown conf was turned off after planning; or two queries were planned
+                at once, so that Spark may have given this scan the plan of the other.
         """
         _check_conf()
         if self._state is not None and isinstance(partition, IndexPartition):
@@ -308,9 +308,9 @@ _NO_FILTER = (
 
 
 def _check_built_in_filter(filters: Sequence[Filter]) -> None:
-    """Refuse a relation without the filter on ``position`` that makes Spark plan each scan anew.
+    """Raise if there is no filter on ``position``, which makes Spark plan each scan anew.
 
-    Where a query itself compares ``position`` with a constant, Spark may push that instead.
+    If a query itself compares ``position`` with a constant, Spark may push that instead.
     """
     if not any(column_of(each) == "position" and hasattr(each, "value") for each in filters):
         raise ValueError(_NO_FILTER)
@@ -335,10 +335,10 @@ def _check_conf() -> None:
 
 
 def with_logs(files: Sequence[FileSlice], commit_log: str) -> list[FileSlice]:
-    """Say of each file where its messages are, and what that log is recognised by in a task.
+    """Add to each file its CommitLog, with what a task recognises that log by.
 
     Raises:
-        RmqIndexError: The CommitLog is not there, or is of a kind that cannot be read.
+        RmqIndexError: The CommitLog is missing, or of a kind that cannot be read.
         ValueError: One log is given for several stores that have their own.
     """
     if commit_log != AUTO:
@@ -355,7 +355,7 @@ def with_logs(files: Sequence[FileSlice], commit_log: str) -> list[FileSlice]:
 
 
 def _check_one_log(files: Sequence[FileSlice], log: str) -> None:
-    """Refuse one log for several stores, unless none of them has another of its own."""
+    """Raise if one log is given for several stores of which any has a log of its own."""
     stores = {store_of(each.name_path): each.name_path for each in files}
     if len(stores) < 2:
         return
@@ -369,7 +369,7 @@ def _check_one_log(files: Sequence[FileSlice], log: str) -> None:
 
 
 def _is_compared(query: Query, builder: BatchBuilder, options: ReadOptions) -> bool:
-    """Tell whether anything that is asked for depends on the messages."""
+    """Return whether any requested column or filter depends on the messages."""
     return options.has_log and (
         query.pairs is not None
         or options.unverified != "keep"
@@ -382,10 +382,10 @@ def _is_compared(query: Query, builder: BatchBuilder, options: ReadOptions) -> b
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """Compares entries with their messages, and keeps what is asked for.
+    """Compares entries with their messages, and keeps those that are wanted.
 
     Attributes:
-        verifier: Compares.
+        verifier: Compares entries with messages.
         options: The options of the read.
         times: Store times to keep, epoch milliseconds.
     """
@@ -397,7 +397,7 @@ class _Check:
     def run(
         self, file: IndexFile, each: FileSlice, entries: pa.RecordBatch
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the entries that are returned, with what their messages say."""
+        """Yield the entries to return, with the columns of their messages."""
         for checked in self.verifier.check(file, each, entries):
             batch = _of_pairs(checked) if "bound_key" in checked.schema.names else checked
             ranges = {} if self.times.is_everything else {"store_timestamp": self.times}
@@ -406,7 +406,7 @@ class _Check:
 
 
 def _of_pairs(checked: pa.RecordBatch) -> pa.RecordBatch:
-    """Drop the hash collisions of a lookup; what is not verified carries what was asked for."""
+    """Drop hash collisions; an unverified entry is taken to be of the key looked up."""
     mask = pairs_kept(
         checked.column(MATCH_COLUMN),
         (checked.column("topic"), checked.column("key")),
@@ -442,13 +442,13 @@ def _scan(
 
 
 def _ranges(query: Query, times: Range) -> dict[str, Range]:
-    """Return the ranges that restrict anything, by column."""
+    """Return the ranges that are not unbounded, by column."""
     ranges = {"store_timestamp": times, "phy_offset": query.phy_offset}
     return {name: bounds for name, bounds in ranges.items() if not bounds.is_everything}
 
 
 class _Lookup:
-    """Looks the same hashes up in one file after the other."""
+    """Looks up the same hashes in one file after another."""
 
     def __init__(self, query: Query) -> None:
         self._query = query

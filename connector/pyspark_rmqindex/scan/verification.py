@@ -1,4 +1,4 @@
-"""Entries compared with their messages: the columns of both, and what is done with the rest."""
+"""Compares entries with their messages, and handles those that cannot be verified."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Verifier", "settled"]
 
-# So many bytes of messages are held at a time where bodies or properties are asked for.
+# The most bytes of messages held at once if bodies or properties are requested.
 _MAX_BYTES = 32 * 1024 * 1024
 _HEAVY = frozenset({"body", "properties"})
 
@@ -40,11 +40,11 @@ _HEAVY = frozenset({"body", "properties"})
 class Verifier:
     """Compares the entries of one task with their messages; a context manager.
 
-    On leaving it, the logs must still be those that were compared with.
+    On exit, it checks that the logs are still those it compared with.
     """
 
     def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
-        """Take what is asked for.
+        """Prepare to return the requested columns.
 
         Args:
             options: The options of the read.
@@ -71,17 +71,17 @@ class Verifier:
 
         Args:
             file: The open file.
-            each: The slice that is read of it.
+            each: The slice of the file that is read.
             entries: At least the columns ``VERIFIED_COLUMNS``.
 
         Yields:
             The same rows in the same order, with ``match_state``, ``topic`` and ``key`` (null
-            where not verified), and the message's columns that are asked for; ``store_timestamp``
-            is the message's where verified.
+            unless verified), and the requested columns of the message; ``store_timestamp`` is the
+            message's if verified.
 
         Raises:
-            RmqIndexError: The log cannot be read or is not the planned one, or a body does not
-                unpack in the mode ``FAILFAST``.
+            RmqIndexError: The log cannot be read or is not the planned one, or a body cannot be
+                decompressed in the mode ``FAILFAST``.
         """
         if each.commit_log is None:
             yield self._unchecked(entries)
@@ -97,15 +97,15 @@ class Verifier:
         return self
 
     def __exit__(self, exc_type: type[BaseException] | None, *error: object) -> None:
-        """Check the logs again where nothing failed, and close them.
+        """Close the logs, after checking them again if nothing failed.
 
         Raises:
-            FileChangedError: A file of a log was cut, replaced or rewritten.
+            FileChangedError: A file of a log was truncated, replaced or rewritten.
         """
         self._logs.__exit__(exc_type, *error)
 
     def _portions(self, log: CommitLog, entries: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Cut a batch so that the messages of each piece fit into memory."""
+        """Split a batch so that the messages of each piece fit into memory."""
         if not self._is_heavy:
             yield entries
             return
@@ -177,18 +177,18 @@ class Verifier:
 
 
 def settled(entries: pa.RecordBatch, each: FileSlice, options: ReadOptions) -> pa.RecordBatch:
-    """Do with unverified entries what the options say.
+    """Keep, drop or reject unverified entries, as the options say.
 
     Args:
         entries: What :meth:`Verifier.check` returned.
-        each: The slice that they are of.
+        each: The slice of the entries.
         options: The options of the read.
 
     Returns:
-        The entries that are returned to the user.
+        The entries to return to the user.
 
     Raises:
-        RmqIndexError: There is one that is not verified, and that is an error.
+        RmqIndexError: An entry is not verified, and the options make that an error.
     """
     if options.unverified == "keep":
         return entries

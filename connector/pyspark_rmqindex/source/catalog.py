@@ -1,10 +1,10 @@
-"""The options of a catalog table, which its columns carry.
+"""The options of a catalog table, which are stored in its columns.
 
-Spark 4.1 to 4.3 drop the OPTIONS of CREATE TABLE, but ask for the columns with them, and keep the
-columns with their metadata: so the options are stored there.
-What is given at the reference instead (``WITH``, or ``spark.read.options(..).table(..)``) is
-refused, since one statement resolves each table once: the first WITH would stand for all others,
-and the data source would never see these.
+Spark 4.1 to 4.3 pass the OPTIONS of CREATE TABLE when they ask for the columns, and then drop them;
+but they keep the metadata of the columns, so the options are stored there.
+Options given where a table is referenced (``WITH``, or ``spark.read.options(..).table(..)``) are
+errors: a statement resolves each table once, so that the first WITH would apply to all references,
+and the data source would never see the others.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ __all__ = [
 ]
 
 _METADATA = "rmqindex.options"
-# What Spark puts before the names of CREATE TABLE's OPTIONS.
+# The prefix that Spark gives to the names of CREATE TABLE's OPTIONS.
 _PREFIX = "option."
 _SECRETS = frozenset(option.name.lower() for option in OPTIONS if option.secret)
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def created_options(raw: Mapping[str, str]) -> dict[str, str] | None:
-    """Return the options of a CREATE TABLE; None where it is a load that asks for its columns.
+    """Return the options of a CREATE TABLE; None if a load asks for the columns.
 
     Raises:
         ValueError: A path that Spark may have changed, or a key of S3.
@@ -65,7 +65,7 @@ def created_options(raw: Mapping[str, str]) -> dict[str, str] | None:
 
 
 def _created_path(path: str) -> str:
-    """Return the path of a CREATE TABLE, if it is what was written there."""
+    """Return the path of a CREATE TABLE; raise if Spark may have changed it."""
     if "%" in path or "?" in path:
         raise ValueError(
             "option 'path': expected no % and no ? in CREATE TABLE, where Spark rewrites paths, "
@@ -76,7 +76,7 @@ def _created_path(path: str) -> str:
 
 
 def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
-    """Return the columns with the options, but for keys of S3, in the metadata of each."""
+    """Return the columns with the options, except S3 keys, in the metadata of each."""
     kept = {name: value for name, value in options.items() if name.lower() not in _SECRETS}
     text = json.dumps(dict(sorted(kept.items())))
     return StructType(
@@ -88,10 +88,10 @@ def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
 
 
 def stored_options(schema: StructType) -> dict[str, str] | None:
-    """Return the options that columns carry; None where they carry none.
+    """Return the options stored in columns; None if there are none.
 
     Raises:
-        ValueError: They carry different ones.
+        ValueError: The columns hold different options.
     """
     texts = {field.metadata[_METADATA] for field in schema.fields if _METADATA in field.metadata}
     if not texts:
@@ -103,12 +103,12 @@ def stored_options(schema: StructType) -> dict[str, str] | None:
 
 
 def relation_options(schema: StructType, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the options with which a relation is read.
+    """Return the options for reading a relation.
 
     Args:
-        schema: Its columns, as Spark asks for them.
-        given: The options that Spark passes: those of a load, or what a reference to a catalog
-            table adds.
+        schema: Its columns, as Spark requests them.
+        given: The options that Spark passes: those of a load, or those added by a reference to a
+            catalog table.
 
     Raises:
         ValueError: A reference to a catalog table changes an option.
@@ -129,19 +129,19 @@ def relation_options(schema: StructType, given: Mapping[str, str]) -> dict[str, 
 
 
 def may_be_catalog_table(given: Mapping[str, str]) -> bool:
-    """Tell whether a relation can be a catalog table, whose options only its columns say."""
+    """Return whether a relation may be a catalog table, with its options in its columns."""
     return {"path", "paths"}.isdisjoint(name.lower() for name in given)
 
 
 def check_paths(paths: Sequence[str], *, created: bool = False) -> None:
-    """Refuse a relation without a path, and a catalog table whose path depends on who reads it.
+    """Raise for a relation without a path, or a catalog table with a relative one.
 
     Args:
         paths: The paths of the relation.
-        created: Whether they are those of a CREATE TABLE.
+        created: Whether they come from a CREATE TABLE.
 
     Raises:
-        ValueError: There is none, or one is relative in a CREATE TABLE.
+        ValueError: There is no path, or a CREATE TABLE has a relative one.
     """
     if not paths:
         raise ValueError(
@@ -157,13 +157,13 @@ def check_paths(paths: Sequence[str], *, created: bool = False) -> None:
 
 
 def check_pushdown(schema: StructType, options: Mapping[str, str]) -> None:
-    """Refuse pushdown where Spark may have taken the options from another reference to a table.
+    """Raise if pushdown may run with the options of another reference to the same table.
 
-    ``table()`` names its relation; CREATE TABLE and CREATE TEMPORARY VIEW without a list of columns
-    have their options in the columns.
+    It cannot if ``table()`` made the relation, which it names, or if the options are stored in the
+    columns, as by CREATE TABLE and CREATE TEMPORARY VIEW without a list of columns.
 
     Raises:
-        ValueError: Neither is so.
+        ValueError: Neither is the case.
     """
     if "relation" not in options and stored_options(schema) is None:
         raise ValueError(

@@ -26,19 +26,19 @@ class DefaultSource(DataSource):
     Spark finds it by its name, with no registration.
     The options are in the documentation's table; the columns are ``key_hash INT``,
     ``phy_offset BIGINT``, ``store_timestamp TIMESTAMP``, ``time_diff INT``, ``slot INT``,
-    ``position INT``, ``prev_position INT``, ``file_path STRING``, and before them
-    ``topic STRING`` and ``key STRING`` where keys are looked up, or known from a CommitLog; this
-    also gives ``match_state STRING`` and the columns of the message.
-    Where several stores may be read, ``store STRING`` tells them apart.
+    ``position INT``, ``prev_position INT`` and ``file_path STRING``.
+    If keys are looked up, or known from a CommitLog, ``topic STRING`` and ``key STRING`` come first.
+    A CommitLog also adds ``match_state STRING`` and the columns of the message.
+    If the paths may name several stores, ``store STRING`` is added.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        """Keep the options; runs once for each ``load()``, and is pickled along from there.
+        """Store the options; runs once for each ``load()``, and then the object is pickled.
 
-        So this is where the identity of a relation is made under which its plans are widened.
+        So it also creates the pushdown state of the relation, which all its plannings share.
 
         Args:
-            options: As the user gave them; they are checked later, where an error is shown.
+            options: As the user gave them; they are checked later, where Spark shows errors.
         """
         from pyspark_rmqindex.options import wants_pushdown
         from pyspark_rmqindex.source.catalog import may_be_catalog_table
@@ -56,7 +56,7 @@ class DefaultSource(DataSource):
         return "rmqindex"
 
     def schema(self) -> StructType:
-        """Return every column that the options make known.
+        """Return all columns that the options provide.
 
         Raises:
             ValueError: An unknown option or a bad value.
@@ -114,10 +114,10 @@ class DefaultSource(DataSource):
         return PushdownReader(options, schema, raw, self._relation_state)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)
-        """Return the reader of a stream; PySpark 4.2 and later have all that it needs.
+        """Return the reader of a stream, which requires PySpark 4.2.
 
-        It raises a ``ValueError`` when it is asked for anything, where an option or a column is
-        wrong, or PySpark is older.
+        If an option or a column is wrong, or PySpark is older, every method of the reader raises
+        ``ValueError``.
         """
         from pyspark_rmqindex.options import stream_options
         from pyspark_rmqindex.schema import check_schema

@@ -58,10 +58,10 @@ class MessageSource(DataSource):
         return reader
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)
-        """Return the reader of a stream; PySpark 4.2 and later have all that it needs.
+        """Return the reader of a stream, which requires PySpark 4.2.
 
-        It raises a ``ValueError`` when it is asked for anything, where an option or a column is
-        wrong, or PySpark is older.
+        If an option or a column is wrong, or PySpark is older, every method of the reader raises
+        ``ValueError``.
         """
         from pyspark_rmqindex.options import message_stream_options
         from pyspark_rmqindex.schema import check_columns, message_schema

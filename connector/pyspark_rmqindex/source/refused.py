@@ -1,4 +1,4 @@
-"""The data sources on a PySpark that is too old for them: each says so when it is used."""
+"""The data sources if PySpark is too old: using one raises an error that says so."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["DefaultSource", "MessageSource", "QueueSource"]
 
 
 class _RefusedSource(DataSource):
-    """Cannot be made, so that reading, writing and streams are refused alike."""
+    """Raises when created, so that reading, writing and streaming all fail with the reason."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        """Raise.
+        """Raise the error.
 
         Args:
             options: As the user gave them.
@@ -31,7 +31,7 @@ class _RefusedSource(DataSource):
 
 
 class DefaultSource(_RefusedSource):
-    """Stands for the IndexFiles."""
+    """The source of IndexFiles."""
 
     @classmethod
     def name(cls) -> str:
@@ -40,7 +40,7 @@ class DefaultSource(_RefusedSource):
 
 
 class MessageSource(_RefusedSource):
-    """Stands for the messages of a CommitLog."""
+    """The source of CommitLog messages."""
 
     @classmethod
     def name(cls) -> str:
@@ -49,7 +49,7 @@ class MessageSource(_RefusedSource):
 
 
 class QueueSource(_RefusedSource):
-    """Stands for the units of ConsumeQueues."""
+    """The source of ConsumeQueue units."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,1 +1,7 @@
-"""Functions for Spark SQL: ``rmq_lookup``, ``rmq_key_hash`` and their calls."""
+"""Implements the SQL functions ``rmq_lookup``, ``rmq_key_hash`` and ``rmq_key_hashes``.
+
+Constant arguments are checked, and the files of a constant path listed, during analysis.
+A task looks up one key after another in files that it keeps open, and returns what ``table()``
+returns.
+``rmq_key_hash`` is a plain SQL expression, so that Spark can fold it and push it down.
+"""

@@ -1,4 +1,4 @@
-"""The arguments of ``rmq_lookup`` in SQL, and what a call is planned to read.
+"""Checks the arguments of ``rmq_lookup`` in SQL, and plans what a call reads.
 
 Spark asks for the columns of a call before it runs, with the values of its constant arguments.
 """
@@ -46,7 +46,7 @@ _NAME = "rmq_lookup"
 _PARAMETERS = ("path", "topic", "key", "begin", "end")
 _REQUIRED = _PARAMETERS[:3]
 _TIMES = _PARAMETERS[3:]
-# Options of a load that say what a call says by its arguments, or that make no sense here.
+# Options of a load that a call expresses by its arguments, or that make no sense here.
 _NOT_HERE = frozenset(
     {
         "audit",
@@ -78,28 +78,28 @@ _INNER, _LEFT = "inner", "left"
 
 @dataclass
 class LookupPlan(AnalyzeResult):
-    """What a call returns and reads; Spark hands it to every task.
+    """What a call returns and reads; Spark sends it to every task.
 
     Attributes:
-        options: The options of the read, without a path where this is not constant.
-        slices: The files, whole, with their CommitLogs; None where the path is not constant.
-        keeps_absent: Whether a key without any entry has a row of its own.
+        options: The options of the read, without a path unless it is constant.
+        slices: The whole files, with their CommitLogs; None unless the path is constant.
+        keeps_absent: Whether a key without entries returns a row.
     """
 
-    # The fields of the class before have defaults.
+    # The base class has fields with defaults, so these need defaults too.
     options: ReadOptions | None = None
     slices: list[FileSlice] | None = field(default=None)
     keeps_absent: bool = False
 
 
 def bind(args: Sequence[T], kwargs: Mapping[str, T]) -> tuple[dict[str, T], dict[str, T]]:
-    """Give the arguments of a call their names; the case of a name does not matter.
+    """Bind the arguments of a call to its parameters; names are case-insensitive.
 
     Returns:
         The parameters by name, and the other named arguments, which are options.
 
     Raises:
-        ValueError: One too many, one too few, or one named twice.
+        ValueError: There are too many or too few arguments, or one is given twice.
     """
     if len(args) > len(_PARAMETERS):
         raise ValueError(
@@ -146,7 +146,7 @@ def plan_call(args: Sequence[AnalyzeArgument], kwargs: Mapping[str, AnalyzeArgum
         options = read_options(given | _path_options(path.value))
         slices = plan_files_of(options)
     else:
-        # A path of its own in each row may be a store of its own.
+        # The path of each row may name another store.
         options = read_options({"storecolumn": "true"} | given)
         slices = None
     schema = full_schema(
@@ -156,11 +156,11 @@ def plan_call(args: Sequence[AnalyzeArgument], kwargs: Mapping[str, AnalyzeArgum
 
 
 def plan_files_of(options: ReadOptions, path: str | Sequence[str] | None = None) -> list[FileSlice]:
-    """List the files of a path, each with its CommitLog if that is asked for.
+    """List the files of a path, each with its CommitLog if the options ask for it.
 
     Args:
         options: The options of the read.
-        path: The path or paths of one row; None for those of the options.
+        path: The path or paths of one row; None for those in the options.
 
     Raises:
         RmqIndexError: The path is missing or is not what it should be.
@@ -175,10 +175,10 @@ def plan_files_of(options: ReadOptions, path: str | Sequence[str] | None = None)
 
 
 def check_path(path: str | Sequence[str | None] | None) -> None:
-    """Refuse what is no path and no list of some.
+    """Raise unless the value is a path or a list of paths.
 
     Raises:
-        ValueError: NULL or an empty text, or a list without any or with one of these.
+        ValueError: NULL or an empty text; or a list that is empty or holds one of these.
     """
     paths = [path] if path is None or isinstance(path, str) else path
     if not paths or not all(paths):
@@ -192,7 +192,7 @@ def time_range(begin: dt.datetime | int | None, end: dt.datetime | int | None) -
         begin: The earliest one, as Spark passes TIMESTAMP or BIGINT; None for no bound.
         end: The latest one, likewise.
     """
-    # Spark passes the time of the worker's own zone; of a repeated hour, ``fold`` tells which.
+    # Spark passes times in the worker's zone; ``fold`` tells the two runs of a repeated hour apart.
     low, high = (
         to_milliseconds(microseconds_of(bound), up=up) if isinstance(bound, dt.datetime) else bound
         for bound, up in ((begin, True), (end, False))
@@ -223,7 +223,7 @@ def _path_options(value: str | list[str]) -> dict[str, str]:
 
 
 def _option_texts(named: Mapping[str, AnalyzeArgument]) -> dict[str, str]:
-    """Return the options as their texts; those that are NULL are as if not given."""
+    """Return the options as texts; a NULL counts as not given."""
     known = {name.lower(): name for name in (_HOW, *_OPTIONS)}
     texts = {}
     for name, argument in named.items():

@@ -1,4 +1,4 @@
-"""Lookups and key hashes as functions of SQL."""
+"""Lookups and key hashes as SQL functions."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _KEY_HASH = "rmq_key_hash"
 _KEY_HASHES = "rmq_key_hashes"
 # A function of its own, so that its argument is computed once.
 _HASH_OF_UNITS = "rmq_key_hash_of_units"
-# How many paths a task keeps the listings of, where each row has its own.
+# The number of listings that a task caches if each row has its own path.
 _MAX_LISTINGS = 256
 
 
 def register_functions(spark: SparkSession) -> None:
     """Register the functions in a session; see :func:`pyspark_rmqindex.register`."""
-    # A row each call makes Arrow's batches slower than plain rows.
+    # Most calls return one row, for which Arrow batches are slower than plain rows.
     spark.udtf.register(_LOOKUP, cast("UserDefinedTableFunction", udtf(_Lookup, useArrow=False)))
     # PySpark's stubs ask for the kind of function, and PySpark itself warns of naming it.
     hashes = arrow_udf(_key_hashes, "int")  # type: ignore[call-overload]
@@ -54,7 +54,7 @@ def register_functions(spark: SparkSession) -> None:
 
 
 def _key_hashes(topics: pa.Array, keys: pa.Array) -> pa.Array:
-    """Hash a batch of columns; NULL, and what is not UTF-8, gives NULL."""
+    """Hash a batch of columns; NULL and text that is not UTF-8 give NULL."""
     hashes, known = hash_known(topics, keys)
     if known is None:
         return pa.array(hashes)
@@ -62,7 +62,7 @@ def _key_hashes(topics: pa.Array, keys: pa.Array) -> pa.Array:
 
 
 class _Lookup:
-    """The table function: Spark makes one for each task."""
+    """The table function; Spark creates one for each task."""
 
     def __init__(self, plan: LookupPlan) -> None:
         assert plan.options is not None  # plan_call sets them
@@ -100,17 +100,17 @@ class _Lookup:
         return self._finder.rows(slices, given["topic"], given["key"], times)
 
     def terminate(self) -> None:
-        """Check, behind the last call, that all rows were of the files that were listed."""
+        """Check, after the last call, that all rows came from the files as listed."""
         if self._finder is not None:
             self._finder.ensure_same()
 
     def cleanup(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         if self._finder is not None:
             self._finder.close()
 
     def _listed(self, path: str | list[str]) -> list[FileSlice]:
-        """Return the files of one row's path, which are listed once a task."""
+        """Return the files of one row's path, listed once per task."""
         name = path if isinstance(path, str) else tuple(path)
         listing = self._listings.get(name)
         if listing is None:

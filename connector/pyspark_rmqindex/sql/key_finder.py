@@ -1,7 +1,7 @@
-"""One key after the other in files that stay open: what ``rmq_lookup`` does in a task.
+"""Looks up one key after another in files that stay open: what ``rmq_lookup`` does in a task.
 
-What is plain is found step by step, without arrays; whatever is not is left to the reader of
-lookups, so that every answer is the one that ``table()`` gives.
+The common case is handled entry by entry, without arrays; everything else is left to the lookup
+reader of ``table()``, so that both give the same answers.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ __all__ = ["KeyFinder"]
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MILLISECOND = dt.timedelta(milliseconds=1)
-# Open files have a descriptor each; so many are left for others.
+# Each open file takes a descriptor; leave this many for others.
 _SPARE_DESCRIPTORS = 256
 _MAX_OPEN = 4096
-# What Java makes of bytes that are not UTF-8.
+# What Java decodes bytes to that are not UTF-8.
 _REPLACEMENT = "\ufffd"
 
 
 class KeyFinder:
-    """Finds the entries of one key after the other; files and logs stay open between them."""
+    """Finds the entries of one key after another, keeping files and logs open in between."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        """Take what is asked of each key.
+        """Prepare to look up keys.
 
         Args:
             options: The options of the read.
-            schema: The columns of a row: those of ``full_schema`` with keys.
+            schema: The columns of a row, as ``full_schema`` returns them with keys.
         """
         self._options = options
         self._schema = schema
@@ -67,15 +67,15 @@ class KeyFinder:
         """Return the entries of a key as rows of the schema.
 
         Args:
-            slices: The files to search, whole.
+            slices: The whole files to search.
             topic: The topic.
             key: The key.
             times: The store times to keep, epoch milliseconds.
 
         Raises:
             CorruptIndexError: Malformed bytes, in the mode ``FAILFAST``.
-            RmqIndexError: A file is not the planned one any more.
-            ValueError: Entries were found for a text that may stand for another.
+            RmqIndexError: A file is no longer the planned one.
+            ValueError: Entries were found for a text with U+FFFD, which may replace other bytes.
         """
         if times.is_empty:
             return []
@@ -94,10 +94,10 @@ class KeyFinder:
         return rows
 
     def ensure_same(self) -> None:
-        """Refuse the rows if a file that stayed open was changed since it was opened.
+        """Raise if a file changed while it was open, since the rows may then be wrong.
 
         Raises:
-            RmqIndexError: One was; the storage failed.
+            RmqIndexError: A file changed, or the storage failed.
         """
         with using(self._options.s3):
             try:
@@ -120,10 +120,10 @@ class KeyFinder:
     def _plain_rows(
         self, each: FileSlice, topic: str, key: str, hash_: int, times: Range
     ) -> list[tuple[Any, ...]] | None:
-        """Return the rows of one file, or None where the reader must look."""
+        """Return the rows of one file, or None if the reader must be used."""
         options = self._options
         if options.mode != "FAILFAST":
-            return None  # only the entries themselves say what damage hides
+            return None  # damage can hide entries, so only a scan finds all
         if not options.has_log and times.high is not None and each.begin_timestamp > times.high:
             return []
         entries = self._entries(each, hash_)
@@ -161,15 +161,15 @@ class KeyFinder:
             if changed is not None:
                 changed.close()
             return None
-        except RmqIndexError:  # the reader says what is wrong, if it is
+        except RmqIndexError:  # if something is wrong, the reader raises the error
             return None
 
     def _verified(
         self, planned: PlannedLog | None, topic: str, key: str, entries: list[PointEntry]
     ) -> list[tuple[PointEntry, str]] | None:
-        """Return the entries that are the key's, with ``match_state``.
+        """Return the entries of the key, with ``match_state``.
 
-        None where one of them is not plainly the key's or another's, or more is asked for.
+        None if it is unclear whether an entry is of the key, or if other columns are requested.
         """
         if self._options.message or self._options.check_crc:
             return None
@@ -228,7 +228,7 @@ class KeyFinder:
 
 
 def _values(each: FileSlice, batch: pa.RecordBatch, name: str) -> list[Any]:
-    """Return the values as Spark takes them from Python, maps as dictionaries."""
+    """Return the values as the Python objects that Spark accepts, with maps as dicts."""
     column = batch.column(name)
     try:
         values: list[Any] = column.to_pylist()

@@ -1,12 +1,12 @@
 """The key hash as a SQL expression that Spark evaluates while it plans.
 
-A filter is pushed down only where its value is known when the query is planned.
-Of what could compute ``String.hashCode``, Spark never evaluates Python functions, ``java_method``
-and anything with a lambda (``aggregate``, ``transform``) at that time; it does evaluate all plain
-functions of constants.
-The hash is a number in base 31 whose digits are UTF-16 code units, modulo 2**32, and ``conv`` reads
-numbers in base 31: of twelve digits at a time, which is what fits into 64 bits, and of digits below
-31, so that a code unit is read as its four hexadecimal digits, each by itself.
+A filter is pushed down only if its value is known during planning.
+Spark evaluates all plain functions of constants then, but never Python functions, ``java_method``
+or anything with a lambda (``aggregate``, ``transform``).
+``String.hashCode`` is a number in base 31 whose digits are UTF-16 code units, modulo 2**32, and
+``conv`` parses numbers in base 31.
+It parses up to twelve digits at once, which is what fits into 64 bits, and each digit must be below
+31; so the four hexadecimal digits of a code unit are parsed separately.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["MAX_FOLDED_UNITS", "UNITS", "hash_of_units"]
 
 _BASE = 31
 _MODULUS = 2**32
-# String.hashCode has 32 bits; the broker takes its magnitude, and 0 for the one that has none.
+# String.hashCode has 32 bits; the broker takes its absolute value, or 0 for -2**31, which has none.
 _SIGN_BITS = 32
 _MAGNITUDES = 2**31
 # 31**12 is below 2**63.
@@ -23,16 +23,16 @@ _DIGITS = 12
 _CHUNKS = 12
 _NIBBLES = 4
 
-#: Up to how many UTF-16 code units of ``topic#key`` the hash is known when a query is planned.
+#: The most UTF-16 code units in ``topic#key`` for which the hash is known during planning.
 MAX_FOLDED_UNITS = _DIGITS * _CHUNKS
 
-#: The code units of ``topic#key`` as SQL, four hexadecimal digits each; NULL where one of the two
-#: is not UTF-8, for which ``encode`` would take U+FFFD.
+#: The code units of ``topic#key`` as SQL, four hexadecimal digits each; NULL if either is not UTF-8,
+#: which ``encode`` would replace with U+FFFD.
 UNITS = "hex(encode(concat(try_validate_utf8(topic), '#', try_validate_utf8(key)), 'UTF-16BE'))"
 
 
 def hash_of_units() -> str:
-    """Return the hash of ``units``, which ``UNITS`` gives, as SQL: INT, NULL for NULL.
+    """Return SQL for the hash of ``units``, the value of ``UNITS``: INT, NULL for NULL.
 
     Beyond ``MAX_FOLDED_UNITS``, the polynomial is computed unit by unit when the query runs.
     """
@@ -55,7 +55,7 @@ def _unrolled() -> str:
         padded = f"lpad({digits}, {MAX_FOLDED_UNITS}, '0')"
         for chunk in range(_CHUNKS):
             power = pow(_BASE, _DIGITS * (_CHUNKS - 1 - chunk)) * 16 ** (_NIBBLES - 1 - nibble)
-            # As a signed number, so that the product stays within 64 bits.
+            # Signed, so that the product fits into 64 bits.
             weight = (power + _MODULUS // 2) % _MODULUS - _MODULUS // 2
             read = f"conv(substr({padded}, {chunk * _DIGITS + 1}, {_DIGITS}), {_BASE}, 10)"
             terms.append(f"CAST({read} AS BIGINT) % {_MODULUS} * {weight}L % {_MODULUS}")
