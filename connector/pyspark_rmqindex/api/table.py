@@ -76,9 +76,9 @@ def table(
             ``AnalysisException``.
         TypeError: A value of a type that no option accepts.
     """
-    taken = {"path", "paths", "pushdown", "keycolumns", "relation"}
+    reserved = {"path", "paths", "pushdown", "keycolumns", "relation"}
     for name in options:
-        if name.lower() in taken:
+        if name.lower() in reserved:
             raise ValueError(f"option {name!r}: table() sets it itself")
     given = {name: option_text(value) for name, value in options.items() if value is not None}
     names = {name.lower() for name in given}

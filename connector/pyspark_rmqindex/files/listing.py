@@ -101,13 +101,15 @@ def list_slices(options: ReadOptions, stores: frozenset[str] | None = None) -> L
             raise UnsteadyError("files came or went") from failure
         if failure is not None:
             raise failure
-        return Listing(slices, len(files), any(is_remote(each.name_path) for each in files))
+        return Listing(
+            slices, len(files), any(is_remote(file_slice.name_path) for file_slice in files)
+        )
 
     return read_steady(", ".join(options.paths), read)
 
 
 @contextlib.contextmanager
-def open_slice(each: FileSlice, options: ReadOptions) -> Iterator[IndexFile | None]:
+def open_slice(file_slice: FileSlice, options: ReadOptions) -> Iterator[IndexFile | None]:
     """Open the file of a slice, and check before and after that it is the planned one.
 
     Yields:
@@ -116,56 +118,56 @@ def open_slice(each: FileSlice, options: ReadOptions) -> Iterator[IndexFile | No
     Raises:
         RmqIndexError: The file is gone, or another one has its name.
     """
-    file = _planned_file(each, options)
+    file = _planned_file(file_slice, options)
     if file is None:
         yield None
         return
     with file:
         yield file
-        if not file.matches(each.fingerprint, again=True):
-            raise changed_error(each.name_path, "written anew")
+        if not file.matches(file_slice.fingerprint, again=True):
+            raise changed_error(file_slice.name_path, "written anew")
 
 
-def _planned_file(each: FileSlice, options: ReadOptions) -> IndexFile | None:
+def _planned_file(file_slice: FileSlice, options: ReadOptions) -> IndexFile | None:
     """Open a planned file, which has another path for a moment while a commit replaces it."""
-    layout = Layout(each.hash_slot_num, each.index_num)
+    layout = Layout(file_slice.hash_slot_num, file_slice.index_num)
     problem: RmqIndexError | None = None
     is_replaced = False
-    for path in _whereabouts(each):
+    for path in _whereabouts(file_slice):
         try:
             file = IndexFile(path, layout, mode=options.mode)
         except CorruptIndexError as error:
-            if _is_planned(path, each):
+            if _is_planned(path, file_slice):
                 raise
             problem, is_replaced = error, True
             continue
         except RmqIndexError as error:
             problem = error
             continue
-        if file.matches(each.fingerprint):
+        if file.matches(file_slice.fingerprint):
             return file
         file.close()
         is_replaced = True
     if problem is not None and not is_replaced:
-        if exists(each.name_path):
+        if exists(file_slice.name_path):
             raise problem
         if options.ignore_missing:
             return None
-    raise changed_error(each.name_path, "replaced" if is_replaced else "removed") from problem
+    raise changed_error(file_slice.name_path, "replaced" if is_replaced else "removed") from problem
 
 
-def _is_planned(path: str, each: FileSlice) -> bool:
+def _is_planned(path: str, file_slice: FileSlice) -> bool:
     """Return whether a file that cannot be decoded is still the planned one."""
     with open_index_source(path) as source:
-        return each.fingerprint.identity.names_same(source.identity)
+        return file_slice.fingerprint.identity.names_same(source.identity)
 
 
-def _whereabouts(each: FileSlice) -> Iterator[str]:
-    yield each.path
-    if each.name_path != each.path:
-        yield each.name_path
-    if not is_remote(each.name_path):
-        directory, name = os.path.split(each.name_path)
+def _whereabouts(file_slice: FileSlice) -> Iterator[str]:
+    yield file_slice.path
+    if file_slice.name_path != file_slice.path:
+        yield file_slice.name_path
+    if not is_remote(file_slice.name_path):
+        directory, name = os.path.split(file_slice.name_path)
         try:
             listed = effective_listing(directory).get(name)
         except OSError:
@@ -187,7 +189,7 @@ def _read_headers(files: list[FoundFile], options: ReadOptions) -> list[FileSlic
             slices = list(pool.map(carried(read), files))
     else:
         slices = [read(file) for file in files]
-    return [each for each in slices if each is not None]
+    return [file_slice for file_slice in slices if file_slice is not None]
 
 
 def _whole_file(file: FoundFile, options: ReadOptions) -> FileSlice | None:

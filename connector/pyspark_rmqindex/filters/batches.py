@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark_rmqindex.filters.filters import Range
 
-__all__ = ["MAX_ROWS", "BatchBuilder", "check_not_null", "keep", "merge", "united"]
+__all__ = ["MAX_ROWS", "BatchBuilder", "check_not_null", "concatenate", "keep", "merge"]
 
 # The most rows in a batch; larger batches do not fit into the processor's cache.
 MAX_ROWS = 65_536
@@ -158,17 +158,17 @@ def merge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     size = 0
     for batch in batches:
         if pending and (rows + batch.num_rows > MAX_ROWS or size + batch.nbytes > _MAX_BYTES):
-            yield united(pending)
+            yield concatenate(pending)
             pending, rows, size = [], 0, 0
         if batch.num_rows:
             pending.append(batch)
             rows += batch.num_rows
             size += batch.nbytes
     if pending:
-        yield united(pending)
+        yield concatenate(pending)
 
 
-def united(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+def concatenate(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """Concatenate batches.
 
     Args:

@@ -184,7 +184,7 @@ def filters_to_wanted(filters: Iterable[Filter], *, keys: bool) -> Wanted:
     if not keys:
         hashes = _bound_values("key_hash", filters, int)
         if hashes is not None:  # no entry has a negative hash
-            hashes = frozenset(each for each in hashes if 0 <= each <= INT32_MAX)
+            hashes = frozenset(hash_ for hash_ in hashes if 0 <= hash_ <= INT32_MAX)
         return replace(wanted, key_hashes=hashes)
     bound = {name: _bound_values(name, filters, str) for name in ("topic", "key")}
     topics, bound_keys = bound["topic"], bound["key"]
@@ -234,7 +234,9 @@ _SHOWN_CHARACTERS = 200
 
 
 def _unbound(names: Sequence[str], filters: Sequence[Filter]) -> str:
-    pushed = " AND ".join(filter_text(each) for each in filters if not isinstance(each, IsNotNull))
+    pushed = " AND ".join(
+        filter_text(filter_) for filter_ in filters if not isinstance(filter_, IsNotNull)
+    )
     if len(pushed) > _SHOWN_CHARACTERS:
         pushed = pushed[:_SHOWN_CHARACTERS] + " .."
     return (
@@ -249,19 +251,19 @@ def _unbound(names: Sequence[str], filters: Sequence[Filter]) -> str:
 
 
 def _of(name: str, filters: Iterable[Filter]) -> list[Any]:
-    return [each for each in filters if column_of(each) == name]
+    return [filter_ for filter_ in filters if column_of(filter_) == name]
 
 
 def _bound_values(name: str, filters: Sequence[Filter], type_: type[T]) -> frozenset[T] | None:
     """Return the values that a column is bound to, or None if it is not bound."""
     bound: frozenset[T] | None = None
-    for each in _of(name, filters):
+    for filter_ in _of(name, filters):
         values: Iterable[Any]
-        if isinstance(each, In):
-            values = [value for value in each.value if value is not None]
-        elif isinstance(each, (EqualTo, EqualNullSafe)):
-            values = [] if each.value is None else [each.value]
-        elif isinstance(each, IsNull):  # Spark's form of <=> NULL; no column is ever NULL
+        if isinstance(filter_, In):
+            values = [value for value in filter_.value if value is not None]
+        elif isinstance(filter_, (EqualTo, EqualNullSafe)):
+            values = [] if filter_.value is None else [filter_.value]
+        elif isinstance(filter_, IsNull):  # Spark's form of <=> NULL; no column is ever NULL
             values = []
         else:
             continue
@@ -276,10 +278,10 @@ def _range_of(
     name: str, filters: Sequence[Filter], convert: Callable[[Filter], Range | None]
 ) -> Range:
     result = EVERYTHING
-    for each in _of(name, filters):
-        if isinstance(each, IsNull):
+    for filter_ in _of(name, filters):
+        if isinstance(filter_, IsNull):
             return NOTHING
-        found = convert(each)
+        found = convert(filter_)
         if found is not None:
             result &= found
     return result
@@ -323,8 +325,8 @@ def _compare(filter_: Filter, around: Callable[[object], _Around | None]) -> Ran
     if isinstance(filter_, In):
         known = [around(literal) for literal in filter_.value if literal is not None]
         hull = NOTHING
-        for each in known:
-            hull = EVERYTHING if each is None else hull.hull(each.equal)
+        for around_ in known:
+            hull = EVERYTHING if around_ is None else hull.hull(around_.equal)
         return hull
     value = around(getattr(filter_, "value", None))
     if value is None:

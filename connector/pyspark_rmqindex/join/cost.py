@@ -46,70 +46,70 @@ _REQUEST_COST = 5_000_000
 _BYTE_COST = 10
 
 
-def probe_cost(keys: int, each: FileSlice, *, remote: bool) -> float:
+def probe_cost(keys: int, file_slice: FileSlice, *, remote: bool) -> float:
     """Return the cost of probing the slots of keys, nanoseconds.
 
     Args:
         keys: The number of distinct key hashes.
-        each: The file.
+        file_slice: The file.
         remote: Whether each page is a request to a remote store.
     """
-    load = (each.limit - 1) / each.hash_slot_num
+    load = (file_slice.limit - 1) / file_slice.hash_slot_num
     # A key walks the entries of its slot, whether any of them is its own or not.
     return keys * (_page_cost(_SLOT_COST, remote) + load * _page_cost(_STEP_COST, remote))
 
 
-def scan_cost(keys: int, each: FileSlice, *, remote: bool) -> float:
+def scan_cost(keys: int, file_slice: FileSlice, *, remote: bool) -> float:
     """Return the cost of reading all entries and comparing them with keys, nanoseconds.
 
     Args:
         keys: The number of distinct key hashes.
-        each: The file.
+        file_slice: The file.
         remote: Whether it is in a remote store.
     """
     doublings = max(0.0, math.log2(max(keys, 1) / _CACHED_KEYS))
     entry = _ENTRY_COST + min(_FILTER_COST * doublings, _FILTER_COST_AT_MOST)
     if remote:
         entry += ENTRY_SIZE * _BYTE_COST
-    return (each.limit - 1) * entry + keys * _KEY_COST
+    return (file_slice.limit - 1) * entry + keys * _KEY_COST
 
 
-def crossover(each: FileSlice, *, remote: bool) -> int:
+def crossover(file_slice: FileSlice, *, remote: bool) -> int:
     """Return the number of distinct key hashes up to which a probe is cheaper than a scan.
 
     Args:
-        each: The file.
+        file_slice: The file.
         remote: Whether it is in a remote store.
     """
     low, high = 0, _EVERY_HASH
     while high - low > 1:
         middle = (low + high) // 2
-        if is_scanned(middle, each, "auto", remote=remote):
+        if is_scanned(middle, file_slice, "auto", remote=remote):
             high = middle
         else:
             low = middle
     return low
 
 
-def is_scanned(keys: int, each: FileSlice, strategy: Strategy, *, remote: bool) -> bool:
+def is_scanned(keys: int, file_slice: FileSlice, strategy: Strategy, *, remote: bool) -> bool:
     """Return whether a file is scanned for keys rather than probed.
 
     Args:
         keys: The number of distinct key hashes that are looked up together.
-        each: The file.
+        file_slice: The file.
         strategy: ``probe`` or ``scan`` as the user chose; ``auto`` takes the cheaper one.
         remote: Whether it is in a remote store.
     """
     if strategy != "auto":
         return strategy == "scan"
-    return probe_cost(keys, each, remote=remote) > scan_cost(keys, each, remote=remote)
+    return probe_cost(keys, file_slice, remote=remote) > scan_cost(keys, file_slice, remote=remote)
 
 
 def lookup_cost(keys: int, slices: Iterable[FileSlice], *, remote: bool) -> float:
     """Return the lowest cost for one task to find keys in some files, nanoseconds."""
     return sum(
-        min(probe_cost(keys, each, remote=remote), scan_cost(keys, each, remote=remote))
-        for each in slices
+        min(probe_cost(keys, file_slice, remote=remote), scan_cost(keys, file_slice, remote=remote))
+        for file_slice in slices
     )
 
 

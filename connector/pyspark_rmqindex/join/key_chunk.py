@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Self
 import numpy as np
 import pyarrow as pa
 
-from pyspark_rmqindex.filters.batches import MAX_ROWS, united
+from pyspark_rmqindex.filters.batches import MAX_ROWS, concatenate
 from pyspark_rmqindex.join.key_hashes import hash_known
 from rmqindex import HashSet
 from rmqindex.layout import INT64_MAX, INT64_MIN
@@ -203,7 +203,7 @@ class KeyChunk:
 
     def _put_away(self) -> None:
         if self._pending:
-            self._pieces.add(united(self._pending))
+            self._pieces.add(concatenate(self._pending))
             self._pending, self._pending_size = [], 0
 
 
@@ -301,7 +301,7 @@ class _Pieces:
             for number, (first, last) in enumerate(itertools.pairwise(cuts.tolist()))
             if first < last
         ]
-        return united(taken)
+        return concatenate(taken)
 
     def close(self) -> None:
         self._held.clear()

@@ -21,7 +21,7 @@ from pyspark_rmqindex.filters.filters import EVERYTHING, Range
 from pyspark_rmqindex.join.cost import Strategy, is_scanned
 from pyspark_rmqindex.join.key_chunk import KeyChunk, KeyColumns, Limits
 from pyspark_rmqindex.scan.plan_log import log_plan
-from pyspark_rmqindex.scan.verification import Verifier, settled
+from pyspark_rmqindex.scan.verification import Verifier, handle_unverified
 from pyspark_rmqindex.schema import MATCH_COLUMN
 from rmqindex.query import may_hold, pairs_kept
 from rmqindex.storage import is_remote, iterated_with
@@ -129,36 +129,42 @@ class _Answer:
             verifier = None
             if self._options.has_log:
                 verifier = stack.enter_context(Verifier(self._options, self._builder.types))
-            for each in task.slices:
-                yield from self._of_file(each, verifier)
+            for file_slice in task.slices:
+                yield from self._of_file(file_slice, verifier)
         self._log()
         if task.how == "inner":
             return
         self._found[self._index.rows_of(self._found_hashes)] = True
         yield from self._unmatched()
 
-    def _of_file(self, each: FileSlice, verifier: Verifier | None) -> Iterator[pa.RecordBatch]:
+    def _of_file(
+        self, file_slice: FileSlice, verifier: Verifier | None
+    ) -> Iterator[pa.RecordBatch]:
         wanted = self._index.wanted
-        if not len(wanted) or (verifier is None and not self._may_be_within(each)):
+        if not len(wanted) or (verifier is None and not self._may_be_within(file_slice)):
             self._searched["not read"] += 1
             return
         by_scan = self._options.mode == "DROPMALFORMED" or is_scanned(
-            len(wanted), each, self._task.strategy, remote=is_remote(each.path)
+            len(wanted), file_slice, self._task.strategy, remote=is_remote(file_slice.path)
         )
-        with open_slice(each, self._options) as file:
+        with open_slice(file_slice, self._options) as file:
             if file is None:
                 return
             self._searched["scanned" if by_scan else "probed"] += 1
-            for hits in file.search(wanted, each.limit, by_scan=by_scan):
-                for entries in self._judged(file, each, hits, verifier):
-                    yield from self._paired(each, entries)
+            for hits in file.search(wanted, file_slice.limit, by_scan=by_scan):
+                for entries in self._judged(file, file_slice, hits, verifier):
+                    yield from self._paired(file_slice, entries)
 
-    def _may_be_within(self, each: FileSlice) -> bool:
+    def _may_be_within(self, file_slice: FileSlice) -> bool:
         """Return whether a file may hold a match; no entry is older than its file."""
-        return self._latest is None or self._latest >= each.begin_timestamp
+        return self._latest is None or self._latest >= file_slice.begin_timestamp
 
     def _judged(
-        self, file: IndexFile, each: FileSlice, hits: pa.RecordBatch, verifier: Verifier | None
+        self,
+        file: IndexFile,
+        file_slice: FileSlice,
+        hits: pa.RecordBatch,
+        verifier: Verifier | None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the entries within the time bounds, compared with their messages."""
         times = self._task.times
@@ -167,10 +173,10 @@ class _Answer:
             yield from keep(hits, ranges)
             return
         for part in keep(may_hold(hits, times.low, times.high), {}):
-            for checked in verifier.check(file, each, part):
+            for checked in verifier.check(file, file_slice, part):
                 yield from keep(checked, ranges)
 
-    def _paired(self, each: FileSlice, entries: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _paired(self, file_slice: FileSlice, entries: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Pair entries with the rows that look them up."""
         places = entries.column("query").to_numpy()
         if self._task.how == "anti" and self._bounds is None and not self._options.has_log:
@@ -182,26 +188,26 @@ class _Answer:
                 within = np.flatnonzero(self._bounds.hold(rows, times.take(hits)))
                 hits, rows = hits.take(within), rows.take(within)  # noqa: PLW2901
             if len(rows):
-                yield from self._answered(each, entries.take(pa.array(hits)), rows)
+                yield from self._answered(file_slice, entries.take(pa.array(hits)), rows)
 
     def _answered(
-        self, each: FileSlice, found: pa.RecordBatch, rows: NDArray[np.int64]
+        self, file_slice: FileSlice, found: pa.RecordBatch, rows: NDArray[np.int64]
     ) -> Iterator[pa.RecordBatch]:
         """Join each entry with its row, the n-th with the n-th."""
-        how, is_compared = self._task.how, each.commit_log is not None
+        how, is_compared = self._task.how, file_slice.commit_log is not None
         keys = self._chunk.take(rows) if how != "anti" or is_compared else None
         if self._options.has_log:
             found = found.append_column(_PAIR, pa.array(np.arange(len(rows))))
             if keys is not None and is_compared:
                 found = self._of_keys(found, keys)
-            found = settled(found, each, self._options)
+            found = handle_unverified(found, file_slice, self._options)
             if found.num_rows < len(rows):
                 pairs = found.column(_PAIR)
                 rows, keys = rows.take(pairs.to_numpy()), keys and keys.take(pairs)
         if how != "inner":
             self._found[rows] = True
         if keys is not None and how != "anti":
-            built = self._builder.build(found, each.name_path)
+            built = self._builder.build(found, file_slice.name_path)
             yield _beside(keys, built.schema, built.columns)
 
     def _of_keys(self, found: pa.RecordBatch, keys: pa.RecordBatch) -> pa.RecordBatch:

@@ -72,11 +72,11 @@ def prune(files: Iterable[FileSlice], wanted: Wanted) -> list[FileSlice]:
     kept = []
     low, high = wanted.position.low, wanted.position.high
     latest = wanted.time.high
-    for each in files:
-        start = each.start if low is None else max(each.start, low)
-        stop = each.stop if high is None else min(each.stop, high + 1)
-        if start < stop and (latest is None or each.begin_timestamp <= latest):
-            kept.append(replace(each, start=start, stop=stop))
+    for file_slice in files:
+        start = file_slice.start if low is None else max(file_slice.start, low)
+        stop = file_slice.stop if high is None else min(file_slice.stop, high + 1)
+        if start < stop and (latest is None or file_slice.begin_timestamp <= latest):
+            kept.append(replace(file_slice, start=start, stop=stop))
     return kept
 
 
@@ -93,13 +93,13 @@ def apportion(slices: Sequence[FileSlice], query: Query, packing: Packing) -> li
     """
     if query.is_lookup:
         hashes = len(query.pairs if query.pairs is not None else query.key_hashes or ())
-        cost: Callable[[FileSlice], int] = lambda each: min(  # noqa: E731
-            hashes * _LOOKUP_BYTES, each.limit * ENTRY_SIZE
+        cost: Callable[[FileSlice], int] = lambda file_slice: min(  # noqa: E731
+            hashes * _LOOKUP_BYTES, file_slice.limit * ENTRY_SIZE
         )
         pieces: Iterable[FileSlice] = slices
     else:
         cost = _scan_bytes
-        pieces = (piece for each in slices for piece in _split(each, packing.max_bytes))
+        pieces = (piece for file_slice in slices for piece in _split(file_slice, packing.max_bytes))
     partitions: list[IndexPartition] = []
     pack: list[FileSlice] = []
     filled = 0
@@ -115,17 +115,17 @@ def apportion(slices: Sequence[FileSlice], query: Query, packing: Packing) -> li
     return partitions
 
 
-def _scan_bytes(each: FileSlice) -> int:
-    return (each.stop - each.start) * ENTRY_SIZE
+def _scan_bytes(file_slice: FileSlice) -> int:
+    return (file_slice.stop - file_slice.start) * ENTRY_SIZE
 
 
-def _split(each: FileSlice, max_bytes: int) -> Iterable[FileSlice]:
+def _split(file_slice: FileSlice, max_bytes: int) -> Iterable[FileSlice]:
     """Cut a slice into equal parts of at most ``max_bytes``, at least one entry each."""
-    count = each.stop - each.start
+    count = file_slice.stop - file_slice.start
     parts = -(-count // max(max_bytes // ENTRY_SIZE, 1))
     for part in range(parts):
         yield replace(
-            each,
-            start=each.start + count * part // parts,
-            stop=each.start + count * (part + 1) // parts,
+            file_slice,
+            start=file_slice.start + count * part // parts,
+            stop=file_slice.start + count * (part + 1) // parts,
         )

@@ -37,7 +37,7 @@ from pyspark_rmqindex.scan.partitions import IndexPartition, Query
 from pyspark_rmqindex.scan.plan_log import ScanPlan, log_plan, record_plan
 from pyspark_rmqindex.scan.planning import Packing, apportion, matching_pairs, prune
 from pyspark_rmqindex.scan.pushdown import check_generation, locked_state
-from pyspark_rmqindex.scan.verification import Verifier, settled
+from pyspark_rmqindex.scan.verification import Verifier, handle_unverified
 from pyspark_rmqindex.schema import EXTRA_MESSAGE_COLUMNS, KEY_COLUMNS, MATCH_COLUMN
 from rmqindex import index_key_hashes
 from rmqindex.commitlog import PlannedLog
@@ -194,14 +194,14 @@ class IndexReader(DataSourceReader):
             if _is_compared(query, builder, self._options):
                 verifier = stack.enter_context(Verifier(self._options, builder.types))
                 check = _Check(verifier, self._options, times)
-            for each in partition.slices:
-                with open_slice(each, self._options) as file:
+            for file_slice in partition.slices:
+                with open_slice(file_slice, self._options) as file:
                     if file is None:
                         continue
                     if finder is None:
-                        yield from _scan(file, each, query, times, builder, check)
+                        yield from _scan(file, file_slice, query, times, builder, check)
                     else:
-                        yield from finder.find(file, each, times, builder, check)
+                        yield from finder.find(file, file_slice, times, builder, check)
 
     @with_s3_settings
     def _plan(self, wanted: Wanted, filters: Sequence[Filter]) -> list[IndexPartition]:
@@ -212,10 +212,10 @@ class IndexReader(DataSourceReader):
         plan = ScanPlan(
             pairs=query.pairs,
             key_hashes=query.key_hashes,
-            filters=tuple(filter_text(each) for each in filters),
+            filters=tuple(filter_text(file_slice) for file_slice in filters),
             files_kept=len(slices),
             files_total=total,
-            entries=sum(each.stop - each.start for each in slices),
+            entries=sum(file_slice.stop - file_slice.start for file_slice in slices),
             partitions=len(partitions),
         )
         log_plan(plan, options.log_level)
@@ -272,8 +272,8 @@ class PushdownReader(IndexReader):
             partitions = self._plan(state.widen(wanted), filters)
             # Even if there is nothing to read, a task must run to check its plan.
             self._planned = [
-                replace(each, generation=state.generation)
-                for each in partitions or [IndexPartition((), Query())]
+                replace(file_slice, generation=state.generation)
+                for file_slice in partitions or [IndexPartition((), Query())]
             ]
         return filters
 
@@ -312,7 +312,10 @@ def _check_built_in_filter(filters: Sequence[Filter]) -> None:
 
     If a query itself compares ``position`` with a constant, Spark may push that instead.
     """
-    if not any(column_of(each) == "position" and hasattr(each, "value") for each in filters):
+    if not any(
+        column_of(file_slice) == "position" and hasattr(file_slice, "value")
+        for file_slice in filters
+    ):
         raise ValueError(_NO_FILTER)
 
 
@@ -344,19 +347,22 @@ def with_logs(files: Sequence[FileSlice], commit_log: str) -> list[FileSlice]:
     if commit_log != AUTO:
         _check_one_log(files, absolute_log(commit_log))
     logs: dict[str, str | None] = {}
-    for each in files:
-        folder = folder_of(each.name_path)
+    for file_slice in files:
+        folder = folder_of(file_slice.name_path)
         if folder not in logs:
-            logs[folder] = find_log(each.name_path, commit_log)
+            logs[folder] = find_log(file_slice.name_path, commit_log)
     planned: dict[str | None, PlannedLog | None] = {
         log: None if log is None else PlannedLog.of(log) for log in dict.fromkeys(logs.values())
     }
-    return [replace(each, commit_log=planned[logs[folder_of(each.name_path)]]) for each in files]
+    return [
+        replace(file_slice, commit_log=planned[logs[folder_of(file_slice.name_path)]])
+        for file_slice in files
+    ]
 
 
 def _check_one_log(files: Sequence[FileSlice], log: str) -> None:
     """Raise if one log is given for several stores of which any has a log of its own."""
-    stores = {store_of(each.name_path): each.name_path for each in files}
+    stores = {store_of(file_slice.name_path): file_slice.name_path for file_slice in files}
     if len(stores) < 2:
         return
     for store, name_path in stores.items():
@@ -395,14 +401,14 @@ class _Check:
     times: Range
 
     def run(
-        self, file: IndexFile, each: FileSlice, entries: pa.RecordBatch
+        self, file: IndexFile, file_slice: FileSlice, entries: pa.RecordBatch
     ) -> Iterator[pa.RecordBatch]:
         """Yield the entries to return, with the columns of their messages."""
-        for checked in self.verifier.check(file, each, entries):
+        for checked in self.verifier.check(file, file_slice, entries):
             batch = _of_pairs(checked) if "bound_key" in checked.schema.names else checked
             ranges = {} if self.times.is_everything else {"store_timestamp": self.times}
             for kept in keep(batch, ranges):
-                yield settled(kept, each, self.options)
+                yield handle_unverified(kept, file_slice, self.options)
 
 
 def _of_pairs(checked: pa.RecordBatch) -> pa.RecordBatch:
@@ -421,7 +427,7 @@ def _of_pairs(checked: pa.RecordBatch) -> pa.RecordBatch:
 
 def _scan(
     file: IndexFile,
-    each: FileSlice,
+    file_slice: FileSlice,
     query: Query,
     times: Range,
     builder: BatchBuilder,
@@ -430,15 +436,15 @@ def _scan(
     ranges = _ranges(query, times if check is None else EVERYTHING)
     needed = [] if check is None else [*VERIFIED_COLUMNS, "time_diff"]
     columns = list(dict.fromkeys([*builder.entry_columns, *ranges, *needed])) or ["position"]
-    for batch in file.scan(each.start, each.stop, columns):
+    for batch in file.scan(file_slice.start, file_slice.stop, columns):
         for kept in keep(batch, ranges):
             if check is None:
-                yield builder.build(kept, each.name_path)
+                yield builder.build(kept, file_slice.name_path)
             else:
                 for checked in check.run(
-                    file, each, may_hold(kept, check.times.low, check.times.high)
+                    file, file_slice, may_hold(kept, check.times.low, check.times.high)
                 ):
-                    yield builder.build(checked, each.name_path)
+                    yield builder.build(checked, file_slice.name_path)
 
 
 def _ranges(query: Query, times: Range) -> dict[str, Range]:
@@ -467,24 +473,24 @@ class _Lookup:
     def find(
         self,
         file: IndexFile,
-        each: FileSlice,
+        file_slice: FileSlice,
         times: Range,
         builder: BatchBuilder,
         check: _Check | None,
     ) -> Iterator[pa.RecordBatch]:
         ranges = _ranges(self._query, times if check is None else EVERYTHING)
-        if each.start > 1 or each.stop < each.limit:
-            ranges["position"] = Range(each.start, each.stop - 1)
-        for found in keep(file.lookup(self._hashes, each.limit), ranges):
+        if file_slice.start > 1 or file_slice.stop < file_slice.limit:
+            ranges["position"] = Range(file_slice.start, file_slice.stop - 1)
+        for found in keep(file.lookup(self._hashes, file_slice.limit), ranges):
             texts = None
             if self._texts is not None:
                 place = found.column("query")
                 texts = {name: array.take(place) for name, array in self._texts.items()}
             if check is None:
-                yield builder.build(found, each.name_path, texts)
+                yield builder.build(found, file_slice.name_path, texts)
                 continue
             bound = found
             for name, text in (texts or {}).items():
                 bound = bound.append_column(f"bound_{name}", text)
-            for checked in check.run(file, each, bound):
-                yield builder.build(checked, each.name_path)
+            for checked in check.run(file, file_slice, bound):
+                yield builder.build(checked, file_slice.name_path)

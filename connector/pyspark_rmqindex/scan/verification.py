@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rmqindex import CommitLog, IndexFile
     from rmqindex.query import Comparison, Shares
 
-__all__ = ["Verifier", "settled"]
+__all__ = ["Verifier", "handle_unverified"]
 
 # The most bytes of messages held at once if bodies or properties are requested.
 _MAX_BYTES = 32 * 1024 * 1024
@@ -65,13 +65,13 @@ class Verifier:
         )
 
     def check(
-        self, file: IndexFile, each: FileSlice, entries: pa.RecordBatch
+        self, file: IndexFile, file_slice: FileSlice, entries: pa.RecordBatch
     ) -> Iterator[pa.RecordBatch]:
         """Compare entries of one file with their messages.
 
         Args:
             file: The open file.
-            each: The slice of the file that is read.
+            file_slice: The slice of the file that is read.
             entries: At least the columns ``VERIFIED_COLUMNS``.
 
         Yields:
@@ -83,11 +83,11 @@ class Verifier:
             RmqIndexError: The log cannot be read or is not the planned one, or a body cannot be
                 decompressed in the mode ``FAILFAST``.
         """
-        if each.commit_log is None:
+        if file_slice.commit_log is None:
             yield self._unchecked(entries)
             return
-        log = self._logs.open(each.commit_log)
-        searched = SearchedFile(file, each.name_path, each.limit)
+        log = self._logs.open(file_slice.commit_log)
+        searched = SearchedFile(file, file_slice.name_path, file_slice.limit)
         for part in self._portions(log, entries):
             yield from in_halves(part, partial(self._checked, log, searched))
 
@@ -176,12 +176,14 @@ class Verifier:
         return _with_columns(entries, columns)
 
 
-def settled(entries: pa.RecordBatch, each: FileSlice, options: ReadOptions) -> pa.RecordBatch:
+def handle_unverified(
+    entries: pa.RecordBatch, file_slice: FileSlice, options: ReadOptions
+) -> pa.RecordBatch:
     """Keep, drop or reject unverified entries, as the options say.
 
     Args:
         entries: What :meth:`Verifier.check` returned.
-        each: The slice of the entries.
+        file_slice: The slice of the entries.
         options: The options of the read.
 
     Returns:
@@ -199,7 +201,7 @@ def settled(entries: pa.RecordBatch, each: FileSlice, options: ReadOptions) -> p
         return entries.filter(verified)
     first = entries.filter(pc.invert(verified)).slice(0, 1).to_pylist()[0]
     raise RmqIndexError(
-        f"{each.name_path}: entry {first['position']}: expected a message at offset "
+        f"{file_slice.name_path}: entry {first['position']}: expected a message at offset "
         f"{first['phy_offset']} that has its key, got {MATCH_COLUMN} {first[MATCH_COLUMN]!r}; the "
         "option unverified=keep returns such entries, marked, and unverified=drop leaves them out"
     )

@@ -27,7 +27,7 @@ class DefaultSource(DataSource):
     The options are in the documentation's table; the columns are ``key_hash INT``,
     ``phy_offset BIGINT``, ``store_timestamp TIMESTAMP``, ``time_diff INT``, ``slot INT``,
     ``position INT``, ``prev_position INT`` and ``file_path STRING``.
-    If keys are looked up, or known from a CommitLog, ``topic STRING`` and ``key STRING`` come first.
+    If keys are looked up or known from a CommitLog, ``topic STRING`` and ``key STRING`` come first.
     A CommitLog also adds ``match_state STRING`` and the columns of the message.
     If the paths may name several stores, ``store STRING`` is added.
     """

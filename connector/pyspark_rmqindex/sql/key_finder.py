@@ -38,7 +38,7 @@ _MILLISECOND = dt.timedelta(milliseconds=1)
 # Each open file takes a descriptor; leave this many for others.
 _SPARE_DESCRIPTORS = 256
 _MAX_OPEN = 4096
-# What Java decodes bytes to that are not UTF-8.
+# Java decodes bytes that are not UTF-8 to this character.
 _REPLACEMENT = "\ufffd"
 
 
@@ -82,9 +82,9 @@ class KeyFinder:
         hash_ = key_hash(index_key(topic, key))
         rows: list[tuple[Any, ...]] = []
         with using(self._options.s3):
-            for each in slices:
-                found = self._plain_rows(each, topic, key, hash_, times)
-                rows += self._all_rows(each, topic, key, times) if found is None else found
+            for file_slice in slices:
+                found = self._plain_rows(file_slice, topic, key, hash_, times)
+                rows += self._all_rows(file_slice, topic, key, times) if found is None else found
         if rows and _REPLACEMENT in topic + key:
             raise ValueError(
                 f"rmq_lookup: topic {topic!r} and key {key!r}: expected text without U+FFFD, as "
@@ -118,46 +118,52 @@ class KeyFinder:
         self._logs.clear()
 
     def _plain_rows(
-        self, each: FileSlice, topic: str, key: str, hash_: int, times: Range
+        self, file_slice: FileSlice, topic: str, key: str, hash_: int, times: Range
     ) -> list[tuple[Any, ...]] | None:
         """Return the rows of one file, or None if the reader must be used."""
         options = self._options
         if options.mode != "FAILFAST":
-            return None  # damage can hide entries, so only a scan finds all
-        if not options.has_log and times.high is not None and each.begin_timestamp > times.high:
+            return None  # damage may hide entries, which only the reader handles
+        if (
+            not options.has_log
+            and times.high is not None
+            and file_slice.begin_timestamp > times.high
+        ):
             return []
-        entries = self._entries(each, hash_)
+        entries = self._entries(file_slice, hash_)
         if entries and options.has_log:
-            verified = self._verified(each.commit_log, topic, key, entries)
+            verified = self._verified(file_slice.commit_log, topic, key, entries)
             if verified is None or (
                 options.unverified != "keep" and any(state != VERIFIED for _, state in verified)
             ):
                 return None
-            return self._as_rows(each, topic, key, verified, times)
+            return self._as_rows(file_slice, topic, key, verified, times)
         if entries is None:
             return None
-        return self._as_rows(each, topic, key, [(entry,) for entry in entries], times)
+        return self._as_rows(file_slice, topic, key, [(entry,) for entry in entries], times)
 
-    def _entries(self, each: FileSlice, hash_: int) -> list[PointEntry] | None:
-        kept = self._files.get(each.name_path)
+    def _entries(self, file_slice: FileSlice, hash_: int) -> list[PointEntry] | None:
+        kept = self._files.get(file_slice.name_path)
         try:
             if kept is not None:
-                return kept.lookup(hash_, each.limit)
-            file = PointFile(each.path, Layout(each.hash_slot_num, each.index_num))
-            if not file.matches(each.fingerprint):
+                return kept.lookup(hash_, file_slice.limit)
+            file = PointFile(
+                file_slice.path, Layout(file_slice.hash_slot_num, file_slice.index_num)
+            )
+            if not file.matches(file_slice.fingerprint):
                 file.close()
                 return None
             if len(self._files) < self._max_open:
-                self._files[each.name_path] = file
-                return file.lookup(hash_, each.limit)
+                self._files[file_slice.name_path] = file
+                return file.lookup(hash_, file_slice.limit)
             try:
-                found = file.lookup(hash_, each.limit)
+                found = file.lookup(hash_, file_slice.limit)
                 file.ensure_same()
                 return found
             finally:
                 file.close()
         except FileChangedError:
-            changed = self._files.pop(each.name_path, None)
+            changed = self._files.pop(file_slice.name_path, None)
             if changed is not None:
                 changed.close()
             return None
@@ -185,16 +191,16 @@ class KeyFinder:
 
     def _as_rows(
         self,
-        each: FileSlice,
+        file_slice: FileSlice,
         topic: str,
         key: str,
         entries: Sequence[tuple[PointEntry, str] | tuple[PointEntry]],
         times: Range,
     ) -> list[tuple[Any, ...]]:
-        tail = self._tails.get(each.name_path)
+        tail = self._tails.get(file_slice.name_path)
         if tail is None:
-            stores = (store_of(each.name_path),) if self._options.has_store else ()
-            tail = self._tails[each.name_path] = (each.name_path, *stores)
+            stores = (store_of(file_slice.name_path),) if self._options.has_store else ()
+            tail = self._tails[file_slice.name_path] = (file_slice.name_path, *stores)
         low, high = times.low, times.high
         return [
             (
@@ -202,7 +208,7 @@ class KeyFinder:
                 key,
                 entry.key_hash,
                 entry.phy_offset,
-                _timestamp(each, entry),
+                _timestamp(file_slice, entry),
                 entry.time_diff,
                 entry.slot,
                 entry.position,
@@ -216,25 +222,25 @@ class KeyFinder:
         ]
 
     def _all_rows(
-        self, each: FileSlice, topic: str, key: str, times: Range
+        self, file_slice: FileSlice, topic: str, key: str, times: Range
     ) -> list[tuple[Any, ...]]:
-        partition = IndexPartition((each,), Query(pairs=((topic, key),), time=times))
+        partition = IndexPartition((file_slice,), Query(pairs=((topic, key),), time=times))
         names = self._schema.names
         return [
             row
             for batch in self._reader.read(partition)
-            for row in zip(*(_values(each, batch, name) for name in names), strict=True)
+            for row in zip(*(_values(file_slice, batch, name) for name in names), strict=True)
         ]
 
 
-def _values(each: FileSlice, batch: pa.RecordBatch, name: str) -> list[Any]:
+def _values(file_slice: FileSlice, batch: pa.RecordBatch, name: str) -> list[Any]:
     """Return the values as the Python objects that Spark accepts, with maps as dicts."""
     column = batch.column(name)
     try:
         values: list[Any] = column.to_pylist()
     except (OverflowError, ValueError) as error:
         raise RmqIndexError(
-            f"{each.name_path}: column {name!r}: expected times of the years 1 to 9999, got "
+            f"{file_slice.name_path}: column {name!r}: expected times of the years 1 to 9999, got "
             "others; read it with table() or load()"
         ) from error
     if pa.types.is_map(column.type):
@@ -242,11 +248,11 @@ def _values(each: FileSlice, batch: pa.RecordBatch, name: str) -> list[Any]:
     return values
 
 
-def _timestamp(each: FileSlice, entry: PointEntry) -> dt.datetime:
+def _timestamp(file_slice: FileSlice, entry: PointEntry) -> dt.datetime:
     try:
         return _EPOCH + entry.store_timestamp * _MILLISECOND
     except OverflowError as error:
         raise RmqIndexError(
-            f"{each.name_path}: entry {entry.position}: expected a store time of the years 1 to "
-            f"9999, got {entry.store_timestamp} ms since 1970; read it with table() or load()"
+            f"{file_slice.name_path}: entry {entry.position}: expected a store time of the years 1 "
+            f"to 9999, got {entry.store_timestamp} ms since 1970; read it with table() or load()"
         ) from error

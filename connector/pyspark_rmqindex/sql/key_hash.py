@@ -26,8 +26,8 @@ _NIBBLES = 4
 #: The most UTF-16 code units in ``topic#key`` for which the hash is known during planning.
 MAX_FOLDED_UNITS = _DIGITS * _CHUNKS
 
-#: The code units of ``topic#key`` as SQL, four hexadecimal digits each; NULL if either is not UTF-8,
-#: which ``encode`` would replace with U+FFFD.
+#: The code units of ``topic#key`` as SQL, four hexadecimal digits each; NULL if one of the two is
+#: not UTF-8, which ``encode`` would replace with U+FFFD.
 UNITS = "hex(encode(concat(try_validate_utf8(topic), '#', try_validate_utf8(key)), 'UTF-16BE'))"
 
 

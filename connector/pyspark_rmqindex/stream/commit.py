@@ -1,8 +1,7 @@
-"""The commit of one batch of a stream: it is in the index once, however often Spark runs it.
+"""Commits a batch of a stream to the index exactly once, however often Spark runs it.
 
-What a small batch costs does not depend on how much is indexed: its rows come with the tasks'
-messages, they are appended to the last file where it stands, and which batch they are of is
-recorded in the same step.
+The cost of a small batch does not depend on the size of the index: its rows arrive in the tasks'
+commit messages, are appended to the last file in place, and the batch is recorded in the same step.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ _PREFIX = "stream-"
 
 @dataclass(frozen=True, slots=True)
 class StreamBatch:
-    """Which batch of which stream.
+    """Identifies a batch of a stream.
 
     Attributes:
-        query: The id of the query, which its checkpoint keeps for life.
-        number: The batch's number in the query, from 0.
+        query: The id of the query, which its checkpoint keeps.
+        number: The number of the batch in the query, from 0.
     """
 
     query: str
@@ -50,7 +49,7 @@ class StreamBatch:
 
 
 def staging_of(options: WriteOptions, batch: StreamBatch) -> LocalStaging:
-    """Return where the tasks of a batch stage what is too much for a message; it may be missing."""
+    """Return where tasks stage rows that are too many for a commit message; it may be missing."""
     return LocalStaging.at(options.directory, f"{_PREFIX}{batch.query}-{batch.number}")
 
 
@@ -61,22 +60,22 @@ def commit_batch(
     order: Order,
     owner: Owner,
 ) -> bool:
-    """Bring the rows of a batch into the index, all of them or nothing.
+    """Commit the rows of a batch to the index, all or none.
 
     Args:
         options: The options of the stream.
         batch: The batch.
-        runs: What its tasks staged.
-        order: How the rows of the runs are ordered.
-        owner: The process whose death makes staged files void.
+        runs: The runs that its tasks staged.
+        order: The order of the rows in the runs.
+        owner: The process without which the staged files are abandoned.
 
     Returns:
-        False, and nothing done, where the batch is in the index already.
+        False, without doing anything, if the batch is already in the index.
 
     Raises:
-        ValueError: Rows that are indexed already, where that is an error.
-        RmqIndexError: A broker holds the store, the geometry is unknown or another one, or the
-            ledger is none.
+        ValueError: Rows are already indexed, and the options make that an error.
+        RmqIndexError: A broker holds the store, the geometry is unknown or differs, or the
+            ledger is damaged.
     """
     staging = staging_of(options, batch)
     committer = Committer(
@@ -107,9 +106,9 @@ def commit_batch(
 
 
 def discard_batches(options: WriteOptions, batch: StreamBatch) -> None:
-    """Remove what the tasks of a batch, and of those before it, staged and left.
+    """Remove the files that the tasks of a batch, and of earlier ones, left staged.
 
-    A commit of the batch that did not finish is undone.
+    An unfinished commit of the batch is undone.
     """
     staging = staging_of(options, batch)
     prefix = f"{_PREFIX}{batch.query}-"
@@ -123,9 +122,9 @@ def discard_batches(options: WriteOptions, batch: StreamBatch) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Tail:
-    """How a commit of ours left the newest file, in which the whole index ends.
+    """The newest file as this sink's last commit left it, with the end of the whole index.
 
-    The inode tells it from a file that replaced it, such as one of another geometry.
+    The inode tells the file from one that replaced it, such as one with another geometry.
     """
 
     name: str
@@ -141,7 +140,7 @@ class _Tail:
         return Layout(self.hash_slot_num, self.index_num)
 
     def is_of(self, file: IndexedFile) -> bool:
-        """Tell whether nobody has written to the file since."""
+        """Return whether the file is unchanged since."""
         header = file.header
         return (
             self.name == file.name
@@ -154,11 +153,11 @@ class _Tail:
 
 @dataclass(frozen=True, slots=True)
 class _Ledger:
-    """What is recorded with the commits of streams.
+    """The record that is written with the commits of streams.
 
     Attributes:
         streams: The last batch of each query that is in the index.
-        tail: How the last of these commits left the index; None where that is not known.
+        tail: The newest file after the last of these commits; None if not known.
     """
 
     streams: dict[str, int] = field(default_factory=dict)
@@ -180,7 +179,7 @@ class _Ledger:
         return cls(streams, None if tail is None else _Tail(**tail))
 
     def after(self, batch: StreamBatch, tail: _Tail | None) -> dict[str, object]:
-        """Return what is recorded with a batch, as JSON can hold it."""
+        """Return the record to write with a batch, as JSON values."""
         fields: dict[str, object] = {"streams": {**self.streams, batch.query: batch.number}}
         if tail is not None:
             fields["tail"] = {name: getattr(tail, name) for name in _Tail.__slots__}
@@ -203,10 +202,10 @@ def _are_integers(values: Iterable[object]) -> bool:
 def _current(
     options: WriteOptions, staging: LocalStaging, ledger: _Ledger
 ) -> tuple[WriteJob, IndexState, bool]:
-    """Find out what is indexed, by the newest file alone where nobody else wrote since.
+    """Return the state of the index, from the newest file alone if nobody else wrote since.
 
     Returns:
-        The write, what the directory holds, and whether its last file is known to be sound.
+        The job, the state of the directory, and whether its last file is known to be sound.
     """
     directory = staging.directory
     entries = list_index_files(directory) if directory.exists() else []
@@ -235,7 +234,7 @@ def _by_ledger(
 
 
 def _tail(commit: Commit, names: Sequence[str], layout: Layout, state: IndexState) -> _Tail | None:
-    """Return how a commit leaves the index, if the index then ends in its newest file."""
+    """Return the newest file after a commit, if the index ends in it."""
     geometry = (layout.hash_slot_num, layout.index_num)
     if commit.built:
         file = commit.staging.path / commit.built[-1].name

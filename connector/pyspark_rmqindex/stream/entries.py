@@ -1,10 +1,10 @@
 """The stream of entries: ``spark.readStream.format("rmqindex")``.
 
-Spark keeps one Python process a stream for everything but :meth:`IndexStreamReader.read`; it calls
-``latestOffset``, writes what that returns into the checkpoint, and only then calls ``partitions``,
-with the same two offsets again after a restart.
-So whatever decides what a batch holds stands in the offsets; what the object remembers only saves
-work, and is the end that ``Trigger.AvailableNow`` runs to.
+Spark runs everything except :meth:`IndexStreamReader.read` in one Python process per stream.
+It calls ``latestOffset``, writes the result to the checkpoint, and only then calls ``partitions``;
+after a restart, it calls ``partitions`` with the same two offsets again.
+So the offsets alone must determine a batch; the object itself holds only caches, and the end offset
+of ``Trigger.AvailableNow``.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ __all__ = ["IndexStreamReader"]
 
 
 class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows index directories that brokers write."""
+    """Follows index directories that brokers write to."""
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
-        """Keep what was asked; nothing is looked at yet.
+        """Store the request; nothing is read yet.
 
         Args:
             options: The options, checked.
@@ -65,7 +65,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         self._options = options
         self._s3 = options.s3
-        # A file that goes between planning and reading was counted as lost, or is an error.
+        # A file that disappears after planning is data loss, which the options allow or not.
         kept = replace(options, ignore_missing=not options.fail_on_data_loss)
         self._reader = IndexReader(kept, schema, {})
         self._directories = Directories(options)
@@ -85,7 +85,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offsets_to_json(self._advanced({}, None, None))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  (Spark's name)
-        """Return the limit that the options set; Spark passes it on, or none, by trigger."""
+        """Return the limit in the options; depending on the trigger, Spark passes it or none."""
         options = self._options
         if options.max_entries is not None:
             return ReadMaxRows(options.max_entries)
@@ -95,7 +95,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @with_s3_settings
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (Spark's name)
-        """Remember what is there now, where the stream is to end.
+        """Remember the current end, where the stream will stop.
 
         Raises:
             RmqIndexError: A path is missing or is not what it should be.
@@ -114,7 +114,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             limit: What Spark allows: the limit of the options, or none.
 
         Raises:
-            RmqIndexError: Entries are lost, where that is an error; the files cannot be read.
+            RmqIndexError: Entries are lost, which the options forbid; the files cannot be read.
             ValueError: The checkpoint is of another source.
         """
         bounded = not isinstance(limit, ReadAllAvailable)
@@ -126,7 +126,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offsets_to_json(offsets)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  (Spark's name)
-        """Return where everything ended that the last look found, for the stream's status."""
+        """Return the end found by the last listing, for the stream's status."""
         return self._reported
 
     @with_s3_settings
@@ -134,7 +134,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Divide a batch among tasks.
 
         Raises:
-            RmqIndexError: Entries are lost, where that is an error; the files cannot be read.
+            RmqIndexError: Entries are lost, which the options forbid; the files cannot be read.
             ValueError: The checkpoint is of another source.
         """
         begins, ends = offsets_from_json(start), offsets_from_json(end)
@@ -161,13 +161,13 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             CorruptIndexError: Malformed bytes, in the mode ``FAILFAST``.
-            RmqIndexError: A file is not the planned one any more.
-            ValueError: A local time whose zone cannot be known.
+            RmqIndexError: A file is no longer the planned one.
+            ValueError: A local time whose time zone cannot be determined.
         """
         yield from self._reader.read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: the checkpoint holds what was handed out, and files are the broker's."""
+        """Do nothing: the checkpoint holds the progress, and the broker owns the files."""
 
     def stop(self) -> None:
         """Do nothing: no file stays open between calls."""
@@ -178,7 +178,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         max_entries: int | None,
         max_files: int | None,
     ) -> dict[str, StoreOffset]:
-        """Return the offsets behind the next batch."""
+        """Return the offsets after the next batch."""
         found = self._directories.look(offsets)
         todo: dict[str, list[Piece]] = {}
         readers = {}
@@ -204,7 +204,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _behind(offsets, cuts, readers)
 
     def _until_target(self, directory: str, files: Mapping[str, LiveFile]) -> dict[str, LiveFile]:
-        """Leave out what came after the end that ``Trigger.AvailableNow`` runs to."""
+        """Drop what was added after the end for ``Trigger.AvailableNow``."""
         if self._target is None:
             return dict(files)
         kept = only_until(_seen(files), self._target.get(directory, {}))
@@ -214,7 +214,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return lambda seen, position: self._directories.mark_at(files[seen.name], position)
 
     def _judge(self, state: State) -> None:
-        """Fail where entries are lost, or say once that they are."""
+        """Raise if entries are lost or, if the options allow that, log it once."""
         if state.loss and self._options.fail_on_data_loss:
             raise RmqIndexError(
                 f"{state.loss}. With the option failOnDataLoss=false the stream goes on with what "
@@ -235,7 +235,7 @@ def _behind(
     pieces: Mapping[str, Sequence[Piece]],
     readers: Mapping[str, Callable[[SeenFile, int], Mark]],
 ) -> dict[str, StoreOffset]:
-    """Return the offsets behind pieces; directories without entries have none."""
+    """Return the offsets after some pieces; directories without entries have none."""
     ends = {
         directory: reached(offsets.get(directory), pieces[directory], readers[directory])
         for directory in pieces

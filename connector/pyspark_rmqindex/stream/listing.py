@@ -1,11 +1,12 @@
-"""What the index directories of a stream hold, looked at again and again while a broker writes.
+"""Lists the index directories of a stream repeatedly while a broker writes to them.
 
-A broker writes an entry, then its slot, then ``index_count``, which it raises behind a memory fence
-(RocketMQ: ``IndexFile.putKey``, ``IndexHeader.incIndexCount``).
-So the entries below a count that was read are whole, and so are ``begin_timestamp`` and
-``begin_phy_offset``, which are set before the first count of 2, as long as they are read after it.
-A broker begins a file only when the one before is full.
-So a count is final where it was read after a later file with entries was listed.
+A broker writes an entry, then its slot, then ``index_count``, which it increments after a memory
+fence (RocketMQ: ``IndexFile.putKey``, ``IndexHeader.incIndexCount``).
+So the entries below a count that was read are complete.
+So are ``begin_timestamp`` and ``begin_phy_offset`` if they are read after the count, since they are
+set before the count first becomes 2.
+A broker starts a file only when the previous one is full.
+So a count is final if it was read after a later file with entries was listed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Directories", "LiveFile"]
 
-# A broker needs a moment to make a file.
+# Reading may fail for a moment while a broker creates a file.
 _MOST_FAILURES = 20
 
 
@@ -41,11 +42,11 @@ class LiveFile:
     """A file that has entries.
 
     Attributes:
-        seen: Its name, what tells it from others, and how many entries it had.
-        path: Where it is read from.
-        name_path: As what it is listed.
+        seen: Its name, what identifies it, and the number of entries it had.
+        path: The path to read.
+        name_path: The path as listed.
         layout: Its geometry.
-        fingerprint: What tells in a task whether it is still the same.
+        fingerprint: Lets a task check that it is still the same file.
     """
 
     seen: SeenFile
@@ -70,7 +71,7 @@ class LiveFile:
 
 
 class _Known(NamedTuple):
-    """What does not change any more of a file that was read before."""
+    """What can no longer change in a file that was read before."""
 
     seen: SeenFile
     layout: Layout
@@ -79,29 +80,29 @@ class _Known(NamedTuple):
 
 
 class Directories:
-    """The directories that the paths of a stream stand for."""
+    """The index directories in the paths of a stream."""
 
     def __init__(self, options: ReadOptions) -> None:
-        """Look at nothing yet.
+        """Store the options; nothing is read yet.
 
         Args:
-            options: What to look for.
+            options: The options of the stream.
         """
         self._options = options
         self._known: dict[str, _Known] = {}
 
     def look(self, offsets: Mapping[str, StoreOffset]) -> dict[str, dict[str, LiveFile]]:
-        """List the files and read the headers of those that may not be done.
+        """List the files, and read the headers of those that may have unread entries.
 
         Args:
             offsets: How far the stream has come in each directory.
 
         Returns:
-            Of each directory, every file that has entries, by name, but those that are done.
+            For each directory, the files with entries that are not fully read, by name.
 
         Raises:
             RmqIndexError: A path is missing, a store of another kind, or a file that is not an
-                IndexFile; or files came and went during every look of ten seconds.
+                IndexFile; or files kept changing for ten seconds.
         """
         failures = 0
 
@@ -111,7 +112,7 @@ class Directories:
             try:
                 found = self._read(listed, offsets)
             except RmqIndexError as error:
-                # Most likely a file that is being made, or was deleted since it was listed.
+                # Most likely a file is being created, or was deleted after it was listed.
                 failures += 1
                 if failures == _MOST_FAILURES:
                     raise
@@ -124,10 +125,10 @@ class Directories:
         return read_steady(", ".join(self._options.paths), read)
 
     def mark_at(self, file: LiveFile, position: int) -> Mark:
-        """Return what proves the entries before a position; a malformed last one has no offset.
+        """Return the mark of the entries before a position; without an offset if malformed.
 
         Raises:
-            RmqIndexError: The file cannot be read, or has lost entries since it was looked at.
+            RmqIndexError: The file cannot be read, or has lost entries since it was listed.
         """
         with IndexFile(file.path, file.layout, mode=self._options.mode) as index_file:
             if index_file.entry_count < position - 1:
@@ -165,7 +166,7 @@ class Directories:
         return found
 
     def _remember(self, files: Mapping[str, LiveFile]) -> None:
-        """Keep what is final: of all files but those that a broker may go on writing."""
+        """Cache what is final: all files except those that a broker may still write to."""
         if not files:
             return
         names = {
@@ -182,7 +183,7 @@ class Directories:
         self._known = {path: known for path, known in self._known.items() if path in there}
 
     def _live_file(self, file: FoundFile, name: str, directory: str) -> LiveFile | None:
-        """Read the header of a file; None where it has no entries."""
+        """Read the header of a file; None if it has no entries."""
         options = self._options
         layout = options.layout or self._layout_of(file, directory)
         try:
@@ -191,11 +192,11 @@ class Directories:
                 layout = index_file.layout
         except CorruptIndexError as error:
             if error.field == "header":
-                return None  # a broker has made the file, and not yet given it its size
+                return None  # a broker has created the file, but not yet set its size
             raise
         if stop <= FIRST_POSITION or layout is None:
             return None
-        # Once more: what tells files apart is only final behind the first entry.
+        # Read it once more: what identifies a file is final only after its first entry.
         with IndexFile(file.path, layout, mode=options.mode) as index_file:
             header, fingerprint = index_file.header, index_file.fingerprint()
             checksum = index_file.checksum(stop)
@@ -204,9 +205,9 @@ class Directories:
         return LiveFile(seen, file.path, file.name_path, layout, fingerprint)
 
     def _layout_of(self, file: FoundFile, directory: str) -> Layout | None:
-        """Return the geometry of a file as far as it is known before the file is searched for it.
+        """Return the geometry of a file if it is known without searching the file for it.
 
-        A file with a few entries does not tell its geometry, and those before it do.
+        A file with few entries does not reveal its geometry, but earlier files do.
         """
         known = self._known.get(file.name_path)
         if known is not None:

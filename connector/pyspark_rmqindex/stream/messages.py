@@ -1,7 +1,7 @@
 """The stream of messages: ``spark.readStream.format("rmqcommitlog")``.
 
-An offset is a place in a CommitLog, as in the broker's own ``ReputMessageService``; see
-:mod:`pyspark_rmqindex.stream.entries` for how Spark calls a stream's reader.
+An offset is a position in a CommitLog, as in the broker's own ``ReputMessageService``;
+:mod:`pyspark_rmqindex.stream.entries` explains how Spark calls the reader of a stream.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["LogOffset", "MessageStreamReader"]
 
 
-# What an offset says of the last message before it; earlier releases took no checksum.
+# What an offset records of the last message before it; earlier releases had no checksum.
 _LAST = ("last_offset", "last_store_timestamp", "last_checksum")
 
 
@@ -54,15 +54,15 @@ class LogOffset:
 
     Attributes:
         offset: Where the next message starts, bytes.
-        last: The last one before, by which the log is known to be still the same; None where that
-            was not looked at.
+        last: The last message before, which shows whether the log is still the same; None if it
+            was not recorded.
     """
 
     offset: int
     last: LastRecord | None = None
 
     def to_json(self) -> dict[str, int]:
-        """Return it as Spark keeps it."""
+        """Return the offset as JSON for the checkpoint."""
         known = zip(_LAST, self.last or (), strict=False)
         return {"offset": self.offset, **{name: each for name, each in known if each is not None}}
 
@@ -71,8 +71,8 @@ class LogOffset:
         """Read what :meth:`to_json` returned.
 
         Raises:
-            KeyError: Something is missing.
-            TypeError: Something is no integer.
+            KeyError: A field is missing.
+            TypeError: A field is not an integer.
         """
         last = None
         if "last_offset" in data:
@@ -86,10 +86,10 @@ class LogOffset:
 
 
 class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows CommitLogs that brokers write."""
+    """Follows CommitLogs that brokers write to."""
 
     def __init__(self, options: MessageStreamOptions, schema: StructType) -> None:
-        """Keep what was asked; nothing is looked at yet.
+        """Store the request; nothing is read yet.
 
         Args:
             options: The options, checked.
@@ -112,7 +112,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _to_json({store: self._first(log) for store, log in self._logs() if log.files})
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  (Spark's name)
-        """Return the limit that the options set; Spark passes it on, or none, by trigger."""
+        """Return the limit in the options; depending on the trigger, Spark passes it or none."""
         if self._options.max_messages is not None:
             return ReadMaxRows(self._options.max_messages)
         if self._options.max_bytes is not None:
@@ -121,7 +121,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @with_s3_settings
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (Spark's name)
-        """Remember where the logs end now, where the stream is to end.
+        """Remember where the logs end now, where the stream will stop.
 
         Raises:
             RmqIndexError: A path is missing or holds no log.
@@ -138,7 +138,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             CorruptCommitLogError: Damage, in the mode ``FAILFAST``.
-            RmqIndexError: Messages are lost, where that is an error; the log cannot be read.
+            RmqIndexError: Messages are lost, which the options forbid; the log cannot be read.
             ValueError: The checkpoint is of another source.
         """
         bounded = not isinstance(limit, ReadAllAvailable)
@@ -149,7 +149,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             begin = self._begin(store, log, offsets.get(store))
             if offsets.get(store) not in {None, begin}:
-                # What is lost is passed over by a batch of its own, in which there is nothing.
+                # An empty batch of its own skips what is lost.
                 offsets[store] = begin
                 continue
             progress = follow(
@@ -170,7 +170,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Divide a batch among tasks.
 
         Raises:
-            RmqIndexError: Messages are lost, where that is an error; the log cannot be read.
+            RmqIndexError: Messages are lost, which the options forbid; the log cannot be read.
             ValueError: The checkpoint is of another source.
         """
         begins, ends = _from_json(start), _from_json(end)
@@ -201,15 +201,15 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             CorruptCommitLogError: Damage, in the mode ``FAILFAST``.
-            RmqIndexError: A body that does not unpack, in that mode; the storage failed.
-            ValueError: A local time whose zone cannot be known.
+            RmqIndexError: A body cannot be decompressed, in that mode; or the storage failed.
+            ValueError: A local time whose time zone cannot be determined.
         """
         if isinstance(partition, MessagePartition) and not self._options.fail_on_data_loss:
             partition = self._without_expired(partition)
         yield from self._reader.read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: the checkpoint holds what was handed out, and the log is the broker's."""
+        """Do nothing: the checkpoint holds the progress, and the broker owns the log."""
 
     def stop(self) -> None:
         """Do nothing: no file stays open between calls."""
@@ -244,10 +244,10 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return LogOffset(offset)
 
     def _begin(self, store: str, log: CommitLog, offset: LogOffset | None) -> LogOffset:
-        """Return where to read on; behind what is lost, if anything is.
+        """Return where to continue, which is after any lost messages.
 
         Raises:
-            RmqIndexError: Messages are lost, where that is an error.
+            RmqIndexError: Messages are lost, and the options make that an error.
         """
         if offset is None:
             return LogOffset(log.min_offset)
@@ -294,7 +294,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return parts
 
     def _without_expired(self, partition: MessagePartition) -> MessagePartition:
-        """Leave out ranges of files that went since the batch was planned."""
+        """Drop the ranges of files that were deleted since the batch was planned."""
         kept = []
         for start, stop in partition.ranges:
             file = next(file for file in partition.files if file.start <= start < file.stop)
@@ -305,7 +305,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return replace(partition, ranges=tuple(kept))
 
     def _judge(self, loss: str) -> None:
-        """Fail where messages are lost, or say once that they are."""
+        """Raise if messages are lost or, if the options allow that, log it once."""
         if self._options.fail_on_data_loss:
             raise RmqIndexError(
                 f"{loss}. With the option failOnDataLoss=false the stream goes on with what is "
@@ -317,16 +317,16 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _place_of(log: CommitLog, offset: int) -> int:
-    """Return the first offset from a given one on that files hold, or will."""
+    """Return the first offset at or after ``offset`` that a file holds or will hold."""
     for file in log.files:
         if offset < file.stop:
             return max(offset, file.start)
-    # The next file begins where the last one ends; beyond, the log is shorter than it was.
+    # The next file will begin where the last one ends; beyond that, the log has become shorter.
     return min(offset, log.files[-1].stop) if log.files else offset
 
 
 def _next_record(log: CommitLog, offset: int) -> int:
-    """Return where the first message from an offset on starts, or will."""
+    """Return where the first message at or after ``offset`` starts or will start."""
     for batch in log.scan(offset, None, ["phy_offset"], mode="DROPMALFORMED", max_records=1):
         return int(batch.column(0)[0].as_py())
     return log.max_offset

@@ -1,17 +1,16 @@
-"""Offsets of a stream of entries: what was handed out, and what comes next. Pure functions.
+"""Offsets of a stream of entries: what was returned, and what comes next. Pure functions.
 
-An offset says, of each index directory, in which file and at which position the next entry stands.
-A broker makes its files one after the other, so that everything before is done.
-Which files are "before" is not told by their names alone, though: they are the broker's local
-time, which steps back by an hour every autumn, and after a crash a broker indexes anew, under a new
-name, messages that it had indexed before (RocketMQ: ``IndexService.load``).
-So a file is new if its name *or* its first message lies behind all that were begun, and every file
-is new until it is begun and never again.
-What a batch holds is decided by its two offsets and nothing else, so that it is the same batch
-when a stream that died runs it again.
-The offsets prove it, too: they hold checksums of the entries that were handed out, of the current
-file and of those that the last batch finished.
-A broker's append changes none of these, nor does a faithful copy of the store.
+For each index directory, an offset holds the file and the position of the next entry.
+A broker creates its files one after another, so all earlier files are done.
+Names alone do not tell which files are earlier, though: they are the broker's local time, which
+steps back by an hour every autumn; and after a crash, a broker indexes messages again, in a file
+with a new name (RocketMQ: ``IndexService.load``).
+So a file is new if its name *or* its first message is later than those of all files begun so far;
+every file is new until it is begun, and never again.
+A batch is determined by its two offsets alone, so that a restarted stream runs the same batch.
+The offsets also verify this: they hold checksums of the entries returned from the current file, and
+from the files that the last batch finished.
+Neither a broker's append nor a faithful copy of the store changes these checksums.
 """
 
 from __future__ import annotations
@@ -43,14 +42,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class SeenFile:
-    """A file that has entries, as it was seen.
+    """A file with entries, as found by one listing.
 
     Attributes:
         name: Its name.
         begin_timestamp: The header's field, which is final once there is an entry.
         begin_phy_offset: The header's field, likewise.
-        stop: The position behind the last entry that was counted.
-        checksum: Of the entries below ``stop``; None where it was not taken.
+        stop: The position after the last entry that was counted.
+        checksum: Of the entries below ``stop``; None if not computed.
     """
 
     name: str
@@ -61,16 +60,16 @@ class SeenFile:
 
     @property
     def begin(self) -> tuple[int, bytes]:
-        """What orders files by their first messages."""
+        """The key that orders files by their first messages."""
         return self.begin_phy_offset, _as_java_compares(self.name)
 
 
 class Mark(NamedTuple):
-    """What proves the entries of a file before a position.
+    """Identifies the entries of a file before a position.
 
     Attributes:
-        phy_offset: That of the last of them; None where it cannot be known.
-        checksum: Of the header's fields that are final, and of the first and the last of them.
+        phy_offset: That of the last of these entries; None if unknown.
+        checksum: Of the header's final fields and of the first and the last of these entries.
     """
 
     phy_offset: int | None
@@ -82,18 +81,18 @@ class StoreOffset:
     """How far a stream has come in one index directory.
 
     Attributes:
-        file: The name of the file that it is in.
-        position: The first entry of it that was not handed out.
-        entries: How many entries of this directory were handed out so far.
-        phy_offset: Where the message of the last one starts, bytes.
-        begin_timestamp: Of ``file``; with the next one it tells whether the file is still the same.
+        file: The name of the current file.
+        position: The first entry of the current file that was not returned yet.
+        entries: The number of entries returned from this directory so far.
+        phy_offset: Where the message of the last of these starts, bytes.
+        begin_timestamp: Of ``file``; with the next field, it shows whether the file is the same.
         begin_phy_offset: Likewise.
         last_name: The greatest name among the files that were begun.
         furthest_phy_offset: The greatest ``begin_phy_offset`` among them.
-        furthest_name: The name of the file which has that.
+        furthest_name: The name of the file with that offset.
         checksum: Of the entries of ``file`` before ``position``; None in an older checkpoint.
-        finished: The checksums of the files that the last batch read to their ends before it came
-            to ``file``, by name.
+        finished: The checksums of the files that the last batch read to the end before it reached
+            ``file``, by name.
     """
 
     file: str
@@ -109,14 +108,14 @@ class StoreOffset:
     finished: Mapping[str, int] = field(default_factory=dict)
 
     def has_begun(self, file: SeenFile) -> bool:
-        """Tell whether entries of a file were handed out."""
+        """Return whether any entries of a file were returned."""
         return _as_java_compares(file.name) <= _as_java_compares(self.last_name) and file.begin <= (
             self.furthest_phy_offset,
             _as_java_compares(self.furthest_name),
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as Spark keeps it; what follows from the rest is left out."""
+        """Return the offset as JSON for the checkpoint, without derivable fields."""
         data: dict[str, Any] = {
             "file": self.file,
             "position": self.position,
@@ -141,8 +140,8 @@ class StoreOffset:
         """Read what :meth:`to_json` returned.
 
         Raises:
-            KeyError: Something is missing.
-            TypeError: Something is of another type.
+            KeyError: A field is missing.
+            TypeError: A field has the wrong type.
         """
         offset = cls(
             file=data["file"],
@@ -177,17 +176,17 @@ class Piece(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many entries they are."""
+        """The number of entries."""
         return self.stop - self.start
 
 
 class State(NamedTuple):
-    """What there is to do in one index directory.
+    """The work to do in one index directory.
 
     Attributes:
-        pieces: What was not handed out, in the order in which it was written.
-        loss: What is known to be lost, in words; empty for nothing.
-        note: What happened that loses nothing, in words; empty for nothing.
+        pieces: The entries not returned yet, in the order in which they were written.
+        loss: A text about entries known to be lost; empty if there are none.
+        note: A text about an event without loss; empty if there is none.
     """
 
     pieces: list[Piece]
@@ -196,7 +195,7 @@ class State(NamedTuple):
 
 
 def offsets_to_json(offsets: Mapping[str, StoreOffset]) -> dict[str, Any]:
-    """Return the offsets of all index directories as Spark keeps them."""
+    """Return the offsets of all index directories as JSON for the checkpoint."""
     return {directory: offsets[directory].to_json() for directory in sorted(offsets)}
 
 
@@ -204,7 +203,7 @@ def offsets_from_json(data: Mapping[str, Any]) -> dict[str, StoreOffset]:
     """Read what :func:`offsets_to_json` returned.
 
     Raises:
-        ValueError: It is something else, such as the offset of another source.
+        ValueError: The data is something else, such as the offset of another source.
     """
     try:
         return {directory: StoreOffset.from_json(each) for directory, each in data.items()}
@@ -220,18 +219,18 @@ def state_of(
     files: Iterable[SeenFile],
     mark_at: Callable[[SeenFile, int], Mark],
 ) -> State:
-    """Find what was not handed out yet, and what is lost.
+    """Find the entries that were not returned yet, and those that are lost.
 
     Args:
         directory: Where the files are, for messages.
         offset: How far the stream has come; None for the beginning.
         files: Every file that has entries, each counted after all of them were listed.
-        mark_at: Returns what proves the entries of a file before a position.
+        mark_at: Returns the mark of the entries of a file before a position.
 
     Returns:
-        The rest of the current file, then new files: first those whose messages lie before the
-        furthest, by name, then the others by their messages; so that each is still new when those
-        before it are begun.
+        The rest of the current file, then the new files: first those whose messages precede the
+        furthest one, by name, then the others by their messages; so that each is still new when
+        the ones before it are begun.
     """
     files = list(files)
     if offset is None:
@@ -271,9 +270,9 @@ def _replaced(
     offset: StoreOffset,
     mark_at: Callable[[SeenFile, int], Mark],
 ) -> str:
-    """Say why a file is not the one that an offset is in; empty where it is.
+    """Return why a file is not the current file of an offset; empty if it is.
 
-    No broker writes an entry twice, or another file under a name that was used.
+    No broker rewrites an entry, or reuses the name of a file.
     """
     before = offset.position - 1
     if not _begins_like(file, offset):
@@ -300,8 +299,8 @@ def _replaced(
 
 
 def _without_current(path: str, offset: StoreOffset, rest: list[Piece]) -> State:
-    """Say what it means that the current file is gone."""
-    if not rest:  # nothing can be told before the broker goes on
+    """Return the state if the current file is gone."""
+    if not rest:  # nothing is certain until the broker continues
         return State([], note=f"{path}: gone, and no newer file is there yet")
     following = rest[0].file
     if following.begin_phy_offset < offset.phy_offset:
@@ -319,14 +318,14 @@ def _without_current(path: str, offset: StoreOffset, rest: list[Piece]) -> State
 
 
 def shared(available: Sequence[int], limit: int | None) -> list[int]:
-    """Divide a limit among directories: evenly, and what one does not need goes to the others.
+    """Divide a limit evenly among directories, giving to others what one does not need.
 
     Args:
-        available: What each has.
-        limit: What all may take together; None for everything.
+        available: The number of entries in each.
+        limit: The most entries of all together; None for all.
 
     Returns:
-        What each takes.
+        The number of entries to take from each.
     """
     if limit is None:
         return list(available)
@@ -354,7 +353,7 @@ def reached(
     pieces: Sequence[Piece],
     mark_at: Callable[[SeenFile, int], Mark],
 ) -> StoreOffset | None:
-    """Return the offset behind some pieces.
+    """Return the offset after some pieces.
 
     Args:
         offset: Where they begin; None for the beginning.
@@ -389,7 +388,7 @@ def reached(
 
 
 def _checksum(piece: Piece, mark_at: Callable[[SeenFile, int], Mark]) -> int:
-    """Return that of all entries of a file before the end of a piece."""
+    """Return the checksum of all entries of a file before the end of a piece."""
     known = piece.file.checksum
     return mark_at(piece.file, piece.stop).checksum if known is None else known
 
@@ -401,11 +400,10 @@ def slices_between(
     files: Iterable[SeenFile],
     mark_at: Callable[[SeenFile, int], Mark],
 ) -> State:
-    """Return what lies between two offsets of one directory.
+    """Return the entries between two offsets of one directory.
 
-    A file is part of a batch where it becomes done: it is new, or current, at the start, and done,
-    or current, at the end.
-    A file that came up since the end was decided is still new there, so it is no part.
+    A file belongs to the batch if it is new or current at the start and done or current at the end.
+    A file that appeared after the end was fixed is still new at the end, so it does not belong.
 
     Args:
         directory: Where the files are, for messages.
@@ -415,8 +413,8 @@ def slices_between(
         mark_at: As for :func:`state_of`.
 
     Returns:
-        The pieces; as ``loss``, what is not there any more of what the end counted, or is another
-        file now.
+        The pieces; ``loss`` names the entries before the end that are gone or in a file that was
+        replaced.
     """
     files = list(files)
     pieces = _until(end, state_of(directory, start, files, mark_at).pieces)
@@ -449,7 +447,7 @@ def slices_between(
 
 
 def _until(end: StoreOffset, pieces: Iterable[Piece]) -> list[Piece]:
-    """Return what of some pieces lies before an offset."""
+    """Return the pieces, or parts of them, that lie before an offset."""
     kept = []
     for piece in pieces:
         if piece.file.name == end.file:
@@ -469,7 +467,7 @@ def _replaced_at(
     files: Sequence[SeenFile],
     mark_at: Callable[[SeenFile, int], Mark],
 ) -> str:
-    """Say which file is not the one that one of some offsets is in; empty for none."""
+    """Return which current file of the offsets was replaced, and why; empty if none was."""
     there = {file.name: file for file in files}
     for offset in offsets:
         if offset is not None and offset.file in there:
@@ -485,7 +483,7 @@ def only_until(files: Iterable[SeenFile], target: Mapping[str, int]) -> list[See
 
     Args:
         files: As they are now.
-        target: What ``stop`` was then, by name; files without it had no entries.
+        target: The value of ``stop`` then, by name; files missing here had no entries.
     """
     return [
         file

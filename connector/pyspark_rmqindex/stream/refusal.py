@@ -1,8 +1,8 @@
-"""A stream that cannot be, and says why.
+"""A reader for a stream that cannot run, which says why.
 
-PySpark 4.3 hides what ``streamReader`` raises behind an error of its own: its runner stops, in a
-``finally``, a reader that was never made.
-So the reader is made, and raises as soon as it is asked for anything.
+PySpark 4.3 hides an error from ``streamReader`` behind one of its own: its runner stops, in a
+``finally``, a reader that was never created.
+So this reader can be created, and every method of it raises.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["RefusedStream", "check_spark_streams"]
 
 
 def check_spark_streams() -> None:
-    """See to it that this PySpark gives streams of Python their limits and triggers.
+    """Raise unless this PySpark supports limits and triggers in Python streams.
 
     Raises:
-        ValueError: It is older than 4.2.
+        ValueError: PySpark is older than 4.2.
     """
     if find_spec("pyspark.sql.streaming.datasource") is None:
         raise ValueError(f"readStream: expected PySpark 4.2 or later, got {pyspark.__version__}")
@@ -33,10 +33,10 @@ class RefusedStream(DataSourceStreamReader):
     """The reader of a stream whose options or columns are wrong, or that PySpark cannot run."""
 
     def __init__(self, error: ValueError) -> None:
-        """Keep the error.
+        """Store the error.
 
         Args:
-            error: What is wrong.
+            error: The error to raise.
         """
         self._error = error
 
@@ -45,7 +45,7 @@ class RefusedStream(DataSourceStreamReader):
         raise self._error
 
     def latestOffset(self, *_: object, **__: object) -> NoReturn:  # noqa: N802
-        """Raise the error; PySpark 4.1 calls it without what later ones give."""
+        """Raise the error; PySpark 4.1 passes fewer arguments than later versions."""
         raise self._error
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> NoReturn:  # noqa: ARG002

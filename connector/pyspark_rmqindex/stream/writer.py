@@ -1,7 +1,7 @@
-"""``df.writeStream.format("rmqindex")``: an index that grows by small batches.
+"""``df.writeStream.format("rmqindex")``: appends the batches of a stream to an index.
 
-Spark makes one writer for the tasks of a batch and another for its commit, so that all they share
-is what the tasks answer.
+Spark creates one writer for the tasks of a batch and another for its commit, so the two share
+nothing but the tasks' commit messages.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ if TYPE_CHECKING:
 
 __all__ = ["IndexStreamWriter", "StagedPart", "task_batch"]
 
-# What Spark sets for the tasks of a batch: StreamExecution.QUERY_ID_KEY,
+# Properties that Spark sets for the tasks of a batch: StreamExecution.QUERY_ID_KEY,
 # MicroBatchExecution.BATCH_ID_KEY.
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
 _JVM = "java"
 
-# A task's rows travel in its answer up to so many, 28 bytes each; more of them wait on the disk.
+# Up to this many rows, 28 bytes each, are sent in a task's commit message; more are staged on disk.
 _INLINE_ROWS = 16_384
-# Rows that a task holds in memory at a time.
+# The most rows that a task holds in memory.
 _RUN_ROWS = 1_000_000
 
-# Spark's own, which reach the sink with the others.
+# Spark's own options, which reach the sink with the others.
 _FROM_SPARK = frozenset({"checkpointlocation"})
 _NOT_FOR_STREAMS = frozenset({"allowlivestore"})
 
 
 @dataclass(frozen=True, slots=True)
 class StagedPart(WriterCommitMessage):
-    """What one task answers.
+    """The commit message of one task.
 
     Attributes:
         partition: The task's partition.
         query: The id of the query.
         runs: The rows, or the names of files that hold them.
-        store: The store that the rows are of, where they say it.
+        store: The store of the rows, if they name one.
     """
 
     partition: int
@@ -72,7 +72,7 @@ class IndexStreamWriter(DataSourceStreamArrowWriter):
     """Appends the batches of a stream to an index."""
 
     def __init__(self, schema: StructType, overwrite: bool, options: Mapping[str, str]) -> None:
-        """Check what can be checked without touching the disk; runs twice a batch, on the driver.
+        """Check what needs no disk access; runs twice per batch, on the driver.
 
         Args:
             schema: The columns of the stream.
@@ -93,7 +93,7 @@ class IndexStreamWriter(DataSourceStreamArrowWriter):
                     "would write into; stream into a directory of its own instead"
                 )
         path = next((value for name, value in own.items() if name.lower() == "path"), "")
-        if is_remote(path):  # before anything is asked of the store
+        if is_remote(path):  # before any request to the store
             check_no_secret(path)
             raise ValueError(
                 "option 'path': expected a local directory for a stream, whose batches continue "
@@ -138,12 +138,12 @@ class IndexStreamWriter(DataSourceStreamArrowWriter):
         return StagedPart(partition, batch.query, tuple(buffer.slices), stores.store)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
-        """Bring the batch into the index, unless an earlier run of it has done so.
+        """Commit the batch to the index, unless an earlier run has done so.
 
         Raises:
-            ValueError: Rows that are indexed already, where that is an error, or of several
-                stores.
-            RmqIndexError: A broker holds the store, or the geometry is unknown or another one.
+            ValueError: Rows are already indexed, and the options make that an error; or rows of
+                several stores.
+            RmqIndexError: A broker holds the store, or the geometry is unknown or differs.
         """
         parts = _parts(messages)
         batch = StreamBatch(parts[0].query, batch_id)
@@ -155,16 +155,16 @@ class IndexStreamWriter(DataSourceStreamArrowWriter):
             discard_batches(self._options, batch)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
-        """Remove what was staged; undo a commit that did not finish."""
+        """Remove the staged files, and undo an unfinished commit."""
         for part in _parts(messages)[:1]:
             discard_batches(self._options, StreamBatch(part.query, batch_id))
 
 
 def task_batch() -> StreamBatch:
-    """Return which batch of which query the task that runs here is of.
+    """Return the batch of the task that runs here.
 
     Raises:
-        RmqIndexError: Spark does not say it, so that a second run could not be told from a first.
+        RmqIndexError: Spark does not tell, so a second run could not be told from the first.
     """
     context = TaskContext.get()
     query = None if context is None else context.getLocalProperty(_QUERY_ID)

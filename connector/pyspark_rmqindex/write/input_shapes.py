@@ -1,6 +1,6 @@
-"""From what users write to what an IndexFile holds: input columns become arrays of entries.
+"""Turns the columns that users write into arrays of entries.
 
-Three shapes of input are known; which one it is, is decided from the schema alone.
+There are three shapes of input; the schema alone determines which one applies.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _SHAPES = (
     "ARRAY<STRING>, sys_flag INT (one of uniq_key and keys at least; sys_flag may be missing)"
 )
 _MESSAGE_COLUMNS = frozenset({"uniq_key", "keys", "sys_flag"})
-# What load() of entries and of messages produces; what of it is not needed is left alone.
+# The columns that load() of entries and of messages returns; those not needed are ignored.
 _READABLE = frozenset({*ENTRY_COLUMNS, *KEY_COLUMNS, *EXTRA_MESSAGE_COLUMNS, MATCH_COLUMN})
 _MEMBER_KEYS = "member_keys"
 _TAGS = "tags"
-# Columns whose texts are hashed.
+# Columns whose text is hashed.
 _TEXTS = frozenset({*KEY_COLUMNS, "uniq_key", "keys", _MEMBER_KEYS, _TAGS})
 _INTEGER: tuple[type[DataType], ...] = (IntegerType, LongType)
 _TYPES: dict[str, tuple[tuple[type[DataType], ...], str]] = {
@@ -71,19 +71,19 @@ _TYPES: dict[str, tuple[tuple[type[DataType], ...], str]] = {
 
 
 class BadRowError(ValueError):
-    """A row that cannot be indexed; the message has its values."""
+    """A row that cannot be indexed; the error message holds its values."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputShape:
-    """Where the columns of one write stand, and how they are read; picklable.
+    """The columns of one write, and how to read them; picklable.
 
     Attributes:
         kind: ``key`` (topic and key), ``hash`` (key_hash) or ``message``.
-        columns: The place of each known column by its name.
-        by_position: Whether ``file_path`` and ``position`` say in which order the entries stood.
-        members: Whether the keys of members of batches are indexed as well.
-        tags: Whether tags are indexed as well.
+        columns: The index of each known column, by name.
+        by_position: Whether ``file_path`` and ``position`` give the original order of the entries.
+        members: Whether to index the keys of batch members as well.
+        tags: Whether to index tags as well.
     """
 
     kind: Literal["key", "hash", "message"]
@@ -96,18 +96,18 @@ class InputShape:
     def of(cls, schema: StructType, *, members: bool = False, tags: bool = False) -> InputShape:
         """Recognise the shape of a DataFrame.
 
-        Names are compared without regard to case.
-        Columns that ``load()`` produces, of entries or of messages, are accepted beside those that
-        are needed, so that what was read can be written back.
+        Names are compared case-insensitively.
+        Columns that ``load()`` returns for entries or messages are accepted in addition to the
+        needed ones, so that rows that were read can be written back.
 
         Args:
             schema: The columns of the DataFrame.
-            members: Whether the keys in ``member_keys`` are indexed as well.
-            tags: Whether ``tags`` are indexed as well.
+            members: Whether to index the keys in ``member_keys`` as well.
+            tags: Whether to index ``tags`` as well.
 
         Raises:
-            ValueError: A column that is missing, unknown, repeated, ambiguous or of another type;
-                the message lists the shapes.
+            ValueError: A column is missing, unknown, repeated, ambiguous or of another type; the
+                message lists the shapes.
         """
         columns: dict[str, int] = {}
         for place, field in enumerate(schema.fields):
@@ -136,15 +136,15 @@ class InputShape:
         return cls(kind, columns, by_position, members, tags)
 
     def store_check(self) -> StoreCheck:
-        """Return what refuses the rows of a second store in one task."""
+        """Return a check that all rows of one task come from one store."""
         return StoreCheck(self.columns.get(STORE_COLUMN))
 
     def read(self, batch: pa.RecordBatch) -> EntryRows:
         """Turn a batch of input rows into entries.
 
         Raises:
-            BadRowError: A NULL or a value out of range where that is not allowed; a key and a
-                ``key_hash`` that do not agree; a space in an element of ``keys``.
+            BadRowError: A forbidden NULL; a value out of range; a ``key_hash`` other than that of
+                the key; or a space in an element of ``keys``.
         """
         offsets = self._integers(batch, "phy_offset", INT64_MAX)
         timestamps = self._timestamps(batch)
@@ -177,7 +177,7 @@ class InputShape:
             raise self._bad_row(batch, place, f"{name}: expected a value, got NULL")
 
     def _refuse_bytes(self, batch: pa.RecordBatch, name: str) -> None:
-        """Refuse strings, or lists of them, that are not UTF-8."""
+        """Raise if strings, or lists of strings, are not UTF-8."""
         column = self._column(batch, name)
         is_list = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
         texts = column.flatten() if is_list else column
@@ -190,7 +190,7 @@ class InputShape:
         raise self._bad_row(batch, place, reason)
 
     def _integers(self, batch: pa.RecordBatch, name: str, highest: int) -> NDArray[Any]:
-        """Return a column without nulls, whose values lie in 0 to ``highest``."""
+        """Return a column; raise for nulls and for values outside 0 to ``highest``."""
         self._refuse_nulls(batch, name)
         values: NDArray[Any] = self._column(batch, name).to_numpy(zero_copy_only=False)
         if values.size and (values.min() < 0 or values.max() > highest):
@@ -201,7 +201,7 @@ class InputShape:
         return values.astype(np.int64, copy=False) if name == "phy_offset" else values
 
     def _timestamps(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
-        """Return epoch milliseconds; the zone that Spark gives a TIMESTAMP changes no instant."""
+        """Return epoch milliseconds; the time zone of a TIMESTAMP does not matter."""
         self._refuse_nulls(batch, "store_timestamp")
         column = self._column(batch, "store_timestamp")
         values: NDArray[np.int64]
@@ -227,7 +227,7 @@ class InputShape:
         return index_key_hashes(self._column(batch, "topic"), self._column(batch, "key"))
 
     def _compare(self, batch: pa.RecordBatch, hashes: NDArray[np.int32]) -> None:
-        """Refuse rows whose key, where they have one, has another hash than they say."""
+        """Raise if the key of a row, if any, does not have the row's ``key_hash``."""
         for name in KEY_COLUMNS:
             self._refuse_bytes(batch, name)
         topics, keys = self._column(batch, "topic"), self._column(batch, "key")
@@ -268,7 +268,7 @@ class InputShape:
         rows, ordinals, hashes = expand_messages(
             topics, None, self._column(batch, _MEMBER_KEYS), flags
         )
-        # Behind the message's own keys.
+        # After the message's own keys.
         ordinals += np.bincount(own[0], minlength=batch.num_rows).astype(np.int32)[rows]
         own_rows, own_ordinals, own_hashes = own
         rows = np.concatenate([own_rows, rows])
@@ -280,14 +280,14 @@ class InputShape:
         )
 
     def _first_bad_message(self, batch: pa.RecordBatch) -> BadRowError:
-        """Find the message that cannot be expanded, one by one; only on the way to an error."""
+        """Return the error of the first message that cannot be expanded, trying one by one."""
         for place in range(batch.num_rows):
             try:
                 self._expanded(batch.slice(place, 1))
             except ValueError as error:
                 for name in self.columns.keys() & _TEXTS:
                     self._refuse_bytes(batch.slice(place, 1), name)
-                reason = str(error).replace(" at 0", "", 1)  # its place among one
+                reason = str(error).replace(" at 0", "", 1)  # its index in a batch of one
                 return self._bad_row(batch, place, reason)
         raise AssertionError("a batch fails only where one of its rows does")
 
@@ -298,7 +298,7 @@ class InputShape:
         return BadRowError(f"{reason}, in the row ({values})")
 
 
-def _check_type(shown: str, name: str, data_type: DataType) -> None:
+def _check_type(label: str, name: str, data_type: DataType) -> None:
     if name not in _TYPES:
         return  # a column of load() that is not needed
     allowed, described = _TYPES[name]
@@ -306,7 +306,7 @@ def _check_type(shown: str, name: str, data_type: DataType) -> None:
     fits = isinstance(data_type, allowed) and isinstance(element, StringType)
     if not fits:
         raise ValueError(
-            f"column {shown!r}: expected {described}, got {data_type.simpleString().upper()}"
+            f"column {label!r}: expected {described}, got {data_type.simpleString().upper()}"
         )
 
 
@@ -335,7 +335,7 @@ def _kind(columns: dict[str, int]) -> Literal["key", "hash", "message"]:
 
 
 def _text(scalar: pa.Scalar) -> str:
-    """Show a value; a time that Python cannot hold as a number, what is not UTF-8 as bytes."""
+    """Return a value as text: times outside Python's range as numbers, invalid UTF-8 as bytes."""
     if not scalar.is_valid:
         return "NULL"
     try:

@@ -1,4 +1,4 @@
-"""The options of a write, and the index directory that its path stands for."""
+"""The options of a write, and the index directory in its path."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write_options(raw: Mapping[str, str]) -> WriteOptions:
     """Parse and check the options of a write.
 
     Raises:
-        ValueError: An unknown option, a bad value, no path, or one neither local nor on S3.
+        ValueError: An unknown option, a bad value, no path, or one that is neither local nor on S3.
         RmqIndexError: The path is a file, a store of another kind, or a directory of other files.
     """
     options = parse_options(SparkOptions, raw, "write")
@@ -51,7 +51,7 @@ def write_options(raw: Mapping[str, str]) -> WriteOptions:
 
 
 def _index_directory(path: str) -> Path | str:
-    """Return the index directory that a path stands for."""
+    """Return the index directory of a path."""
     if is_remote(path):
         return _remote_directory(path)
     local = Path(local_path(path))

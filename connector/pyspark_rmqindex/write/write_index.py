@@ -1,10 +1,10 @@
-"""``write_index``: the files that one broker would write, built by many tasks.
+"""``write_index``: builds, in many tasks, the files that a single broker would write.
 
 1. Tasks hash the rows and stage them as sorted runs; the input is read once.
-2. The driver cuts the runs where a broker would have ended its files.
-3. One task a file merges its part of the runs and builds the file.
+2. The driver splits the runs where a broker would have ended its files.
+3. One task per file merges its part of the runs and builds the file.
 
-No row is ever numbered, so a task that runs again cannot shift others.
+Rows are never numbered, so a task that is retried cannot shift the rows of others.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 
 __all__ = ["write_index"]
 
-# Rows that a task holds in memory at a time.
+# The most rows that a task holds in memory.
 _RUN_ROWS = 1 << 20
-# Rows that the commit appends to the last file itself.
+# The most rows that the commit itself appends to the last file.
 _COMMIT_ROWS = 1_000_000
 _ANSWER = "answer STRING"
 
@@ -72,24 +72,23 @@ def write_index(
     The files do not depend on how the rows are ordered or partitioned.
     Entries are ordered by ``phy_offset``, then by the key's place in its message (the unique key
     first), or by ``file_path`` and ``position`` where the DataFrame has both, else by key hash.
-    With messages (``topic``, ``uniq_key``, ``keys``, ``sys_flag``) they are byte for byte the
-    broker's, file names aside: a last file that is not full is continued, and a new one inherits
-    from the full one before it.
+    If the rows are messages (``topic``, ``uniq_key``, ``keys``, ``sys_flag``), the files equal the
+    broker's byte for byte, except for their names: a last file that is not full is continued, and a
+    new file inherits from the full one before it.
 
     Args:
         df: The rows, in one of the shapes that ``df.write.format("rmqindex")`` takes.
-        path: An index directory (made if it is missing) or a store root that has ``index/``; a
-            local path that the driver and all executors share, or a URI on S3.
+        path: An index directory (created if missing) or a store root that has ``index/``; a local
+            path that the driver and all executors share, or an S3 URI.
         mode: ``append``, or ``overwrite`` to replace what is there.
         **options: The write options of the data source, such as ``maxHashSlotNum=97``.
 
     Raises:
-        ValueError: An unknown option, a bad value, columns that cannot be indexed, rows that
-            are indexed already, or rows of several stores: a column ``store`` with two values.
-        RmqIndexError: A broker holds the store, the geometry is unknown or another one, or the
-            index was changed meanwhile.
-        pyspark.errors.PythonException: A row that cannot be indexed; the message ends with its
-            values.
+        ValueError: An unknown option, a bad value, columns that cannot be indexed, rows that are
+            already indexed, or rows of several stores (two values in the column ``store``).
+        RmqIndexError: A broker holds the store, the geometry is unknown or differs, or the index
+            changed meanwhile.
+        pyspark.errors.PythonException: A row cannot be indexed; the message ends with its values.
 
     Example:
         >>> write_index(messages, "/data/store", onIndexed="skip")  # doctest: +SKIP
@@ -127,7 +126,7 @@ def _write(df: DataFrame, job: WriteJob, shape: InputShape) -> None:
 
 
 def _plans(job: WriteJob, state: IndexState, rows: RunSet) -> list[FilePlan]:
-    """Cut the rows where a broker would have ended its files."""
+    """Split the rows where a broker would have ended its files."""
     if not len(rows):
         return []
     last = state.last if state.precedes(rows.offset_range()[0]) else None
@@ -136,16 +135,16 @@ def _plans(job: WriteJob, state: IndexState, rows: RunSet) -> list[FilePlan]:
 
 
 def _is_small_append(plan: FilePlan) -> bool:
-    """Tell whether the commit itself appends to a file, sooner than a task would copy it."""
+    """Return whether the commit itself appends to a file, rather than a task copying it."""
     return plan.continued is not None and plan.rows <= _COMMIT_ROWS
 
 
 def _run(
     df: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[dict[str, Any]]]
 ) -> list[dict[str, Any]]:
-    """Run a task on each partition, and return what the attempts that count have answered."""
+    """Run a task on each partition, and return the answers of the successful attempts."""
     answers = df.mapInArrow(partial(_answer, task, current_settings()), _ANSWER).collect()
-    return [json.loads(row[0]) for row in answers]  # noqa: TID251  (tasks of ours)
+    return [json.loads(row[0]) for row in answers]  # noqa: TID251  (from _answer)
 
 
 def _answer(
@@ -176,7 +175,7 @@ def _stage(
 def _build(
     job: WriteJob, plans: list[FilePlan], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[dict[str, Any]]:
-    """Build the planned files whose numbers come in."""
+    """Build the planned files whose numbers are in the batches."""
     _, name = task_name()
     for batch in batches:
         for number in batch.column(0).to_pylist():

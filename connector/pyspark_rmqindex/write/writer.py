@@ -1,4 +1,4 @@
-"""``df.write.format("rmqindex")``: tasks stage rows or whole files, the commit brings them in."""
+"""``df.write.format("rmqindex")``: tasks stage rows or whole files, which the driver commits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IndexWriter", "TaskResult"]
 
-# A task with more rows than this builds its files itself; those of smaller tasks are merged.
+# A task with more rows than this builds its files itself; rows of smaller tasks are merged.
 _RUN_ROWS = 1_000_000
 _JVM = "java"
 
@@ -44,7 +44,7 @@ class TaskResult(WriterCommitMessage):
     Attributes:
         partition: The task's partition.
         staged: Its rows, as runs or as files.
-        store: The store that the rows are of, where they say it.
+        store: The store of the rows, if they name one.
     """
 
     partition: int
@@ -60,16 +60,16 @@ class IndexWriter(DataSourceArrowWriter):
 
         Args:
             schema: The columns of the DataFrame.
-            overwrite: Whether what is there is replaced.
+            overwrite: Whether to replace the existing files.
             options: As the user gave them.
 
         Raises:
             ValueError: An unknown option, a bad value, or columns that cannot be indexed.
-            RmqIndexError: A broker holds the store, or the geometry is unknown or another one.
+            RmqIndexError: A broker holds the store, or the geometry is unknown or differs.
         """
         checked = write_options(options)
         self._shape = InputShape.of(schema, members=checked.index_members, tags=checked.index_tags)
-        # What load() read keeps the order of its entries; other rows keep that of their arrival.
+        # Rows from load() keep the order of their entries; other rows keep their order of arrival.
         self._order = BY_POSITION if self._shape.by_position else ARRIVAL
         self._s3 = checked.s3
         with using(self._s3):
@@ -80,10 +80,10 @@ class IndexWriter(DataSourceArrowWriter):
         """Stage the rows of one task.
 
         Raises:
-            BadRowError: A row that cannot be indexed.
-            ValueError: A row that is indexed already, where that is an error; rows of several
-                stores.
-            RmqIndexError: The job was ended.
+            BadRowError: A row cannot be indexed.
+            ValueError: A row is already indexed, and the options make that an error; or rows of
+                several stores.
+            RmqIndexError: The job has ended.
             OSError: The disk is full or broken.
         """
         partition, name = task_name()
@@ -98,11 +98,11 @@ class IndexWriter(DataSourceArrowWriter):
 
     @with_s3_settings
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Bring what the tasks staged into the index, all of it or nothing.
+        """Commit what the tasks staged, all of it or nothing.
 
         Raises:
-            ValueError: Rows that are indexed already, where that is an error; rows of several
-                stores.
+            ValueError: Rows are already indexed, and the options make that an error; or rows of
+                several stores.
             RmqIndexError: Files would overlap, or a broker holds the store.
         """
         results = sorted(
@@ -120,5 +120,5 @@ class IndexWriter(DataSourceArrowWriter):
 
     @with_s3_settings
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002
-        """Remove what was staged; undo a commit that did not finish."""
+        """Remove the staged files, and undo an unfinished commit."""
         self._job.staging.discard()
