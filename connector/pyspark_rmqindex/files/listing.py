@@ -94,7 +94,7 @@ def list_slices(options: ReadOptions, stores: frozenset[str] | None = None) -> L
         failure: RmqIndexError | None = None
         slices: list[FileSlice] = []
         try:
-            slices = _read_headers(_of_stores(files, stores), options)
+            slices = _read_headers(_in_stores(files, stores), options)
         except RmqIndexError as error:
             failure = error
         if list_files(options) != files:
@@ -133,7 +133,7 @@ def _planned_file(file_slice: FileSlice, options: ReadOptions) -> IndexFile | No
     layout = Layout(file_slice.hash_slot_num, file_slice.index_num)
     problem: RmqIndexError | None = None
     is_replaced = False
-    for path in _whereabouts(file_slice):
+    for path in _possible_paths(file_slice):
         try:
             file = IndexFile(path, layout, mode=options.mode)
         except CorruptIndexError as error:
@@ -162,7 +162,7 @@ def _is_planned(path: str, file_slice: FileSlice) -> bool:
         return file_slice.fingerprint.identity.names_same(source.identity)
 
 
-def _whereabouts(file_slice: FileSlice) -> Iterator[str]:
+def _possible_paths(file_slice: FileSlice) -> Iterator[str]:
     yield file_slice.path
     if file_slice.name_path != file_slice.path:
         yield file_slice.name_path
@@ -176,7 +176,7 @@ def _whereabouts(file_slice: FileSlice) -> Iterator[str]:
             yield str(listed)
 
 
-def _of_stores(files: list[FoundFile], stores: frozenset[str] | None) -> list[FoundFile]:
+def _in_stores(files: list[FoundFile], stores: frozenset[str] | None) -> list[FoundFile]:
     return [file for file in files if stores is None or store_of(file.name_path) in stores]
 
 

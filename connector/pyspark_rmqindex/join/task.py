@@ -152,14 +152,14 @@ class _Answer:
                 return
             self._searched["scanned" if by_scan else "probed"] += 1
             for hits in file.search(wanted, file_slice.limit, by_scan=by_scan):
-                for entries in self._judged(file, file_slice, hits, verifier):
+                for entries in self._compare(file, file_slice, hits, verifier):
                     yield from self._paired(file_slice, entries)
 
     def _may_be_within(self, file_slice: FileSlice) -> bool:
         """Return whether a file may hold a match; no entry is older than its file."""
         return self._latest is None or self._latest >= file_slice.begin_timestamp
 
-    def _judged(
+    def _compare(
         self,
         file: IndexFile,
         file_slice: FileSlice,

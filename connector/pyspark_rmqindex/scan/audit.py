@@ -67,10 +67,10 @@ class AuditReader(DataSourceReader):
         units: dict[tuple[type, str], StoreUnit | AuditUnit] = {}
         for path in self._options.paths:
             whole = path if is_remote(path) else os.path.abspath(local_path(path))  # noqa: PTH100
-            for each in _stood_for(whole):
-                where = self._log_of(each)
+            for found_path in _matches(whole):
+                where = self._log_of(found_path)
                 log = None if where is None else CommitLog(where)
-                for unit in plan_audit(each, log, self._options.layout):
+                for unit in plan_audit(found_path, log, self._options.layout):
                     # Audit a file once if several paths name it.
                     units.setdefault((type(unit), unit.place), unit)
                 if log is not None:
@@ -100,7 +100,7 @@ class AuditReader(DataSourceReader):
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _stood_for(path: str) -> list[str]:
+def _matches(path: str) -> list[str]:
     """Return the path itself if it exists, else what matches it as a pattern."""
     if not has_pattern(path) or exists(path):
         return [path]

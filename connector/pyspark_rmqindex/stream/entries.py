@@ -148,7 +148,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             files = found.get(directory, {})
             state = slices_between(directory, since, until, _seen(files), self._mark_at(files))
-            self._judge(state)
+            self._report_loss(state)
             slices += [
                 files[piece.file.name].slice_of(piece.start, piece.stop) for piece in state.pieces
             ]
@@ -186,7 +186,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             files = self._until_target(directory, found.get(directory, {}))
             readers[directory] = self._mark_at(files)
             state = state_of(directory, offsets.get(directory), _seen(files), readers[directory])
-            self._judge(state)
+            self._report_loss(state)
             todo[directory] = state.pieces
         self._reported = offsets_to_json(_behind(offsets, todo, readers))
         counts = shared([len(pieces) for pieces in todo.values()], max_files)
@@ -213,7 +213,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _mark_at(self, files: Mapping[str, LiveFile]) -> Callable[[SeenFile, int], Mark]:
         return lambda seen, position: self._directories.mark_at(files[seen.name], position)
 
-    def _judge(self, state: State) -> None:
+    def _report_loss(self, state: State) -> None:
         """Raise if entries are lost or, if the options allow that, log it once."""
         if state.loss and self._options.fail_on_data_loss:
             raise RmqIndexError(

@@ -191,7 +191,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             since = begins.get(store)
             if since != until:
                 begin = 0 if since is None else since.offset
-                self._judge(
+                self._report_loss(
                     _lost(store, begin, until.offset, "no path stands for the log any more")
                 )
         return partitions
@@ -253,13 +253,13 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return LogOffset(log.min_offset)
         begin = _place_of(log, offset.offset)
         if begin > offset.offset:
-            self._judge(_lost(store, offset.offset, begin, "the files are gone"))
+            self._report_loss(_lost(store, offset.offset, begin, "the files are gone"))
             return LogOffset(begin)
         if begin == offset.offset and (
             offset.last is None or ends_with(log, offset.last, offset.offset)
         ):
             return offset
-        self._judge(
+        self._report_loss(
             f"{store}: expected the log of which the messages before offset {offset.offset} were "
             f"read, got one that was truncated or replaced; it is read from the next message on"
         )
@@ -273,13 +273,13 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         begin = self._begin(store, log, since).offset
         if until.last is not None and not ends_with(log, until.last, until.offset):
-            self._judge(
+            self._report_loss(
                 _lost(store, begin, until.offset, "the log was truncated or replaced since then")
             )
             return []
         behind = log.files[-1].stop if log.files else begin
         if behind < until.offset:
-            self._judge(_lost(store, behind, until.offset, "the files are gone"))
+            self._report_loss(_lost(store, behind, until.offset, "the files are gone"))
         size = self._options.max_partition_bytes
         parts = []
         for file in log.files:
@@ -304,7 +304,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 log_warning(_lost(partition.store, start, stop, "the file is gone"))
         return replace(partition, ranges=tuple(kept))
 
-    def _judge(self, loss: str) -> None:
+    def _report_loss(self, loss: str) -> None:
         """Raise if messages are lost or, if the options allow that, log it once."""
         if self._options.fail_on_data_loss:
             raise RmqIndexError(
