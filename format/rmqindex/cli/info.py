@@ -72,7 +72,7 @@ def info(
     """
     layout = layout_of(max_hash_slot_num, max_index_num)
     output = choose_output(as_json, zone)
-    facts = [describe(each) for each in plan_index(path, layout, mode)]
+    facts = [describe(planned) for planned in plan_index(path, layout, mode)]
     output.files(path, facts)
     errors = [file.error for file in facts if file.error is not None]
     for error in errors:
@@ -166,30 +166,30 @@ def _entries(
     salvaged: bool,
 ) -> Iterator[dict[str, Any]]:
     """Yield the entries that are in all ranges, both ends included."""
-    for each in files:
-        counted = {"position": (FIRST_POSITION, each.stop - 1)}
-        for batch in _salvaged(each) if salvaged else _scanned(each):
+    for planned in files:
+        counted = {"position": (FIRST_POSITION, planned.stop - 1)}
+        for batch in _salvage_entries(planned) if salvaged else _scan_entries(planned):
             kept = batch
             for name, (low, high) in (counted | ranges).items():
                 values = kept[name].to_numpy()
                 kept = kept.filter(pa.array((values >= low) & (values <= high)))
             for row in kept.to_pylist():
-                yield {"file": each.entry.name, **row}
+                yield {"file": planned.entry.name, **row}
 
 
-def _scanned(each: PlannedFile) -> Iterator[pa.RecordBatch]:
-    if not each.is_empty:
-        with each.open() as file:
-            yield from file.scan(stop=each.stop)
+def _scan_entries(planned: PlannedFile) -> Iterator[pa.RecordBatch]:
+    if not planned.is_empty:
+        with planned.open() as file:
+            yield from file.scan(stop=planned.stop)
 
 
-def _salvaged(each: PlannedFile) -> Iterator[pa.RecordBatch]:
-    if each.is_empty:
-        yield from salvage(each.entry.path, each.layout)
+def _salvage_entries(planned: PlannedFile) -> Iterator[pa.RecordBatch]:
+    if planned.is_empty:
+        yield from salvage(planned.entry.path, planned.layout)
         return
-    with each.open() as file:
+    with planned.open() as file:
         yield from salvage(file.path, file.layout)
-    with each.open():
+    with planned.open():
         pass  # what was salvaged was opened by its path, which still leads to the listed file
 
 

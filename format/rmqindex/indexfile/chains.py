@@ -82,7 +82,7 @@ def find(
         if int(heads.max()) > highest:  # unless an append in place was undone in between
             heads = source.slots(layout, slots)
     _check_heads(source, layout, slots, heads, min(highest, layout.index_num - 1))
-    walk = _Walk(np.arange(len(hashes)), heads, hashes, slots).taken(np.flatnonzero(heads))
+    walk = _Walk(np.arange(len(hashes)), heads, hashes, slots).take(np.flatnonzero(heads))
     given_up = np.zeros(len(hashes), np.bool_)
     hits = _Hits(len(hashes))
     for _ in range(max_steps):
@@ -94,7 +94,7 @@ def find(
             torn = (walk.positions >= limit) & _never_written(entries, walk.positions)
             given_up[walk.queries[torn]] = True
             sound = np.flatnonzero(~torn)
-            walk, entries = walk.taken(sound), entries.take(sound)
+            walk, entries = walk.take(sound), entries.take(sound)
         links = links_of(entries)
         _check_entries(source, layout, walk, links, header)
         matching = links.key_hash == walk.hashes
@@ -103,7 +103,7 @@ def find(
         places = np.flatnonzero(matching)
         hits.add(walk.queries.take(places), walk.positions.take(places), entries.take(places))
         walk = walk._replace(positions=links.prev_position)
-        walk = walk.taken(np.flatnonzero(links.prev_position))
+        walk = walk.take(np.flatnonzero(links.prev_position))
     given_up[walk.queries] = True
     return Found(*hits.in_order(~given_up), np.flatnonzero(given_up))
 
@@ -116,7 +116,7 @@ class _Walk(NamedTuple):
     hashes: NDArray[np.int32]
     slots: NDArray[np.int32]
 
-    def taken(self, places: NDArray[np.int64]) -> _Walk:
+    def take(self, places: NDArray[np.int64]) -> _Walk:
         """Return the walk of some of the hashes."""
         return _Walk(*(values.take(places) for values in self))  # type: ignore[arg-type]
 

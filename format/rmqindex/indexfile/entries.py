@@ -116,7 +116,7 @@ class EntryReader:
             return
         by_scan = by_scan or self._mode == "DROPMALFORMED"
         hits = self._matching(wanted, limit) if by_scan else self._probe(wanted, limit, layout)
-        for several in _gathered(hits):
+        for several in _join_small(hits):
             yield self._answer(several, layout)
 
     def _sound_entries(
@@ -184,7 +184,7 @@ class EntryReader:
         """Find sorted distinct hashes by reading all entries; by hash and newest first."""
         parts = [_NO_HITS, *self._matching(HashSet(distinct), limit)]
         hits = _joined(parts)
-        return hits.taken(np.lexsort((-hits.positions, hits.queries)))
+        return hits.take(np.lexsort((-hits.positions, hits.queries)))
 
     def _matching(self, wanted: HashSet, limit: int) -> Iterator[_Hits]:
         """Read all entries, and yield those of a set of hashes."""
@@ -219,7 +219,7 @@ class _Hits(NamedTuple):
     positions: NDArray[np.int32]
     entries: NDArray[Any]
 
-    def taken(self, order: NDArray[np.int64]) -> _Hits:
+    def take(self, order: NDArray[np.int64]) -> _Hits:
         """Return the hits at places."""
         return _Hits(self.queries.take(order), self.positions.take(order), self.entries.take(order))
 
@@ -227,7 +227,7 @@ class _Hits(NamedTuple):
 _NO_HITS = _Hits(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, ENTRY_DTYPE))
 
 
-def _gathered(hits: Iterable[_Hits]) -> Iterator[list[_Hits]]:
+def _join_small(hits: Iterable[_Hits]) -> Iterator[list[_Hits]]:
     """Join small results, so that batches are not too small."""
     pending: list[_Hits] = []
     count = 0
@@ -248,7 +248,7 @@ def _joined(parts: list[_Hits]) -> _Hits:
 def _by_query(parts: list[_Hits]) -> _Hits:
     """Join parts in the order of their queries; each query is whole in one part."""
     hits = _joined(parts)
-    return hits.taken(np.argsort(hits.queries, kind="stable"))
+    return hits.take(np.argsort(hits.queries, kind="stable"))
 
 
 def _repeated(queries: NDArray[np.int64], places: NDArray[np.int64], hits: _Hits) -> _Hits:

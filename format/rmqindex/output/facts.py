@@ -65,7 +65,7 @@ class Totals:
     Attributes:
         file_count: How many files.
         size: Their sizes in bytes.
-        disk_size: What they take on disk in bytes; ``None`` if that is not known of each.
+        disk_size: What they take on disk in bytes; ``None`` unless it is known for all.
         entry_count: Their entries.
         begin_timestamp: The earliest ``begin_timestamp`` of a file with entries.
         end_timestamp: The latest ``end_timestamp`` of a file with entries.
@@ -83,21 +83,21 @@ class Totals:
     end_phy_offset: int | None
 
 
-def describe(each: PlannedFile) -> FileFacts:
+def describe(planned: PlannedFile) -> FileFacts:
     """Describe a file as of its listing; one that cannot be used has its ``error`` set.
 
     Raises:
         FileChangedError: It is gone, or another one has its name.
     """
-    entry, header, found = each.entry, each.header, each.layout
-    disk_size = _disk_size(each)
-    if each.error is not None:
+    entry, header, found = planned.entry, planned.header, planned.layout
+    disk_size = _disk_size(planned)
+    if planned.error is not None:
         return FileFacts(
             path=entry.path,
             name=entry.name,
             size=entry.size,
             disk_size=disk_size,
-            error=str(each.error),
+            error=str(planned.error),
         )
     return FileFacts(
         path=entry.path,
@@ -106,9 +106,9 @@ def describe(each: PlannedFile) -> FileFacts:
         disk_size=disk_size,
         hash_slot_num=found.hash_slot_num if found else None,
         index_num=found.index_num if found else None,
-        entry_count=each.entry_count,
+        entry_count=planned.entry_count,
         hash_slot_count=header.hash_slot_count,
-        load_factor=round(each.entry_count / found.hash_slot_num, 4) if found else None,
+        load_factor=round(planned.entry_count / found.hash_slot_num, 4) if found else None,
         begin_timestamp=header.begin_timestamp,
         end_timestamp=header.end_timestamp,
         begin_phy_offset=header.begin_phy_offset,
@@ -137,16 +137,16 @@ def _known(value: int | None) -> int:
     return value
 
 
-def _disk_size(each: PlannedFile) -> int | None:
-    path, identity = each.entry.path, each.entry.identity
+def _disk_size(planned: PlannedFile) -> int | None:
+    path, identity = planned.entry.path, planned.entry.identity
     if is_remote(path):
         return None
     try:
         status = Path(path).stat()
     except FileNotFoundError as error:
-        if each.error is not None:
+        if planned.error is not None:
             return None
-        raise each.changed("removed") from error
+        raise planned.changed("removed") from error
     if identity is not None and not identity.names_same(FileIdentity.of_stat(status)):
-        raise each.changed("replaced")
+        raise planned.changed("replaced")
     return status.st_blocks * _DISK_BLOCK

@@ -26,12 +26,12 @@ class IndexCounts:
 
     Attributes:
         names: The files, oldest first.
-        chain_lengths: Of each file, how many slots have 0, 1, 2, .. entries; int64.
+        chain_lengths: For each file, how many slots have 0, 1, 2, .. entries; int64.
         hash_slot_num: How many slots each file has, those without entries 0.
         entry_counts: How many entries each file has.
         edges: Where each span of time begins, and where the last one ends, epoch milliseconds,
             float64; empty without entries.
-        over_time: Of each file, how many entries were stored in each span; int64.
+        over_time: For each file, how many entries were stored in each span; int64.
     """
 
     names: tuple[str, ...]
@@ -56,17 +56,17 @@ def count_index(
 
     Args:
         files: The files, oldest first.
-        progress: Called with the files done and the files in all.
+        progress: Called with the number of files done and the total.
 
     Raises:
-        RmqIndexError: A file that cannot be used, or that was changed since it was listed.
+        RmqIndexError: A file cannot be used, or was changed since it was listed.
     """
     lengths, slot_nums, counts, spans = [], [], [], []
-    for number, each in enumerate(files):
-        slot_num = each.layout.hash_slot_num if each.layout and each.entry_count else 0
+    for number, planned in enumerate(files):
+        slot_num = planned.layout.hash_slot_num if planned.layout and planned.entry_count else 0
         per_slot = np.zeros(slot_num, np.int64)
         low, high = None, None
-        for batch in _batches(each, ["slot", "store_timestamp"]):
+        for batch in _batches(planned, ["slot", "store_timestamp"]):
             if not len(batch):
                 continue
             per_slot += np.bincount(batch["slot"].to_numpy(), minlength=slot_num)
@@ -83,16 +83,16 @@ def count_index(
             progress(number + 1, 2 * len(files))
     edges = _edges(spans)
     over_time = []
-    for number, each in enumerate(files):
+    for number, planned in enumerate(files):
         histogram = np.zeros(max(len(edges) - 1, 0), np.int64)
         if len(edges):
-            for batch in _batches(each, ["store_timestamp"]):
+            for batch in _batches(planned, ["store_timestamp"]):
                 histogram += np.histogram(batch["store_timestamp"].to_numpy(), edges)[0]
         over_time.append(histogram)
         if progress is not None:
             progress(len(files) + number + 1, 2 * len(files))
     return IndexCounts(
-        tuple(each.entry.name for each in files),
+        tuple(planned.entry.name for planned in files),
         tuple(lengths),
         tuple(slot_nums),
         tuple(counts),
@@ -101,10 +101,10 @@ def count_index(
     )
 
 
-def _batches(each: PlannedFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    if not each.is_empty:
-        with each.open() as file:
-            yield from file.scan(stop=each.stop, columns=columns)
+def _batches(planned: PlannedFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    if not planned.is_empty:
+        with planned.open() as file:
+            yield from file.scan(stop=planned.stop, columns=columns)
 
 
 def _edges(spans: Sequence[tuple[int, int]]) -> NDArray[np.float64]:

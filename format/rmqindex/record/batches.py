@@ -1,4 +1,4 @@
-"""Sound records as Arrow columns: only those that are asked for are decoded."""
+"""Sound records as Arrow columns, of which only the requested ones are decoded."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def schema_of(columns: Sequence[str] | None) -> pa.Schema:
     """Return the fields of ``COMMITLOG_SCHEMA`` of these names, in this order; all for None.
 
     Raises:
-        ValueError: A name that is none, or that is there twice; the message lists the known ones.
+        ValueError: An unknown or duplicate name; the message lists the known ones.
         TypeError: One text instead of a sequence.
     """
     if columns is None:

@@ -71,7 +71,7 @@ class RemotingMessageId:
         class_loader_hash: The hash code of its class loader.
         month_milliseconds: Milliseconds since the start of the month in the client's time zone.
         counter: A running number of 16 bits.
-        timestamp: Epoch milliseconds, where the month could be told; else None.
+        timestamp: Epoch milliseconds; None where the month is unknown.
     """
 
     address: bytes
@@ -127,7 +127,7 @@ def decode_offset_msg_id(text: str) -> OffsetMessageId | None:
         text: 32 hex digits, or 56 with an IPv6 host; any case.
 
     Returns:
-        Its parts, or None where it is none: other text, a port beyond 65,535, a negative offset.
+        Its parts; None for any other text, a port beyond 65,535, or a negative offset.
     """
     data = _from_hex(text)
     if len(data) not in (_V4_ID_SIZE, _V6_ID_SIZE):
@@ -153,7 +153,7 @@ def decode_uniq_key(
         zone: The client's time zone.
 
     Returns:
-        Its parts, or None for text that no client makes.
+        Its parts; None for text that no client writes.
     """
     data = _from_hex(text)
     if len(data) == _GRPC.size and data[0] == _GRPC_VERSION:
