@@ -120,7 +120,7 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
     AuditRule("entry_dangling", "error", "No message starts at an entry's offset."),
     AuditRule("entry_beyond_log", "error", "An entry's offset lies behind the CommitLog's end."),
     AuditRule("entry_in_gap", "warning", "An entry's offset lies in a gap between log files."),
-    AuditRule("entry_hash", "error", "An entry's key hash is none of its message's."),
+    AuditRule("entry_hash", "error", "The entry's key hash matches no key of its message."),
     AuditRule("entry_duplicate", "warning", "A message's key is indexed more often than it has "
               "it, as after a recovery or a replay."),
     AuditRule("key_missing", "error", "A key of a message has no entry."),
