@@ -89,7 +89,7 @@ def options():
 
     A default that is a sentence is left out.
     """
-    from generated_tables import options_text
+    from page_texts import options_text
 
     item = re.compile(
         r"^\[`(?P<name>[^`]+)`\].*?^  \*(?P<type>[^*]+)\*, for (?P<places>[^;\n]+)"
@@ -190,7 +190,7 @@ def test_names_are_as_they_were(kind):
 
 def test_nothing_is_missed():
     """Each option that the page has is listed, and no command is without options."""
-    from generated_tables import options_text
+    from page_texts import options_text
 
     listed = json.loads(LIST.read_text())
     assert listed.keys() == KINDS.keys()
