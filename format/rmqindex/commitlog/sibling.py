@@ -42,7 +42,7 @@ def refuse_sibling_dledger(path: PathLike) -> None:
 
 
 def beside_index(path: PathLike, name: str) -> str:
-    """Return the path of a folder beside the ``index`` of a path, if it exists.
+    """Return where a folder beside the ``index`` of a path would be, whether or not it exists.
 
     Args:
         path: An IndexFile, an index directory, or a store root.
