@@ -22,6 +22,7 @@ from pyspark_rmqindex.filters.filters import NOTHING, Range
 from pyspark_rmqindex.messages.columns import as_timestamps
 from pyspark_rmqindex.schema import arrow_schema, full_schema
 from rmqindex import CorruptIndexError
+from rmqindex.storage import Location
 from rmqindex.times import LAST_MILLISECOND
 
 TIMES = [1_700_000_000_123, -1, 0]
@@ -48,7 +49,7 @@ EVERYTHING = entries(
 
 def test_a_batch_has_exactly_the_schema_that_spark_compares_it_with():
     """Every column, and a subset in another order with NOT NULL."""
-    batch = BatchBuilder(full_schema(keys=False)).build(EVERYTHING, "/f")
+    batch = BatchBuilder(full_schema(keys=False)).build(EVERYTHING, Location("/f"))
     assert batch.schema.equals(arrow_schema(full_schema(keys=False)))
     assert batch.schema.field("store_timestamp").type == pa.timestamp("us", tz="UTC")
     subset = StructType(
@@ -60,16 +61,16 @@ def test_a_batch_has_exactly_the_schema_that_spark_compares_it_with():
     )
     builder = BatchBuilder(subset)
     assert builder.entry_columns == ["store_timestamp", "phy_offset"]
-    batch = builder.build(EVERYTHING, "/f")
+    batch = builder.build(EVERYTHING, Location("/f"))
     assert batch.schema.equals(arrow_schema(subset))
-    assert batch.column(0).to_pylist() == ["/f"] * 3
+    assert batch.column(0).to_pylist() == [Location("/f")] * 3
     assert batch.column(1).cast(pa.int64()).to_pylist() == [time * 1000 for time in TIMES]
 
 
 def test_the_columns_of_a_lookup_carry_what_was_asked_for():
     """Topic and key are given beside the entries."""
     keys = {"topic": pa.array(["t", "t", "u"]), "key": pa.array(["a", "b", "a"])}
-    batch = BatchBuilder(full_schema(keys=True)).build(EVERYTHING, "/f", keys)
+    batch = BatchBuilder(full_schema(keys=True)).build(EVERYTHING, Location("/f"), keys)
     assert batch.column("topic").to_pylist() == ["t", "t", "u"]
     assert batch.column("key").to_pylist() == ["a", "b", "a"]
 
@@ -87,7 +88,7 @@ def test_a_time_that_timestamp_cannot_hold_is_an_error(time):
     """Rather than another time."""
     builder = BatchBuilder(StructType([StructField("store_timestamp", TimestampType())]))
     with pytest.raises(CorruptIndexError, match=f"/f: begin_timestamp at byte 0: .* got {time}"):
-        builder.build(entries(store_timestamp=[0, time]), "/f")
+        builder.build(entries(store_timestamp=[0, time]), Location("/f"))
 
 
 LIMITS = st.one_of(
@@ -142,7 +143,7 @@ def test_small_batches_are_united_in_order(counts):
 def test_an_unknown_column_never_reaches_a_batch():
     """check_schema refuses it before; the builder only meets known ones."""
     builder = BatchBuilder(StructType([StructField("position", IntegerType())]))
-    assert builder.build(entries(position=[7]), "/f").column(0).to_pylist() == [7]
+    assert builder.build(entries(position=[7]), Location("/f")).column(0).to_pylist() == [7]
 
 
 BEYOND = [-(2**63), -LAST_MILLISECOND - 1, LAST_MILLISECOND + 1, 2**63 - 1]
@@ -155,9 +156,9 @@ def test_store_times_are_exact_or_refused(stored):
     batch = entries(store_timestamp=[0, stored])
     if stored in BEYOND:
         with pytest.raises(CorruptIndexError, match=f"got {stored}"):
-            builder.build(batch, "/f")
+            builder.build(batch, Location("/f"))
     else:
-        built = builder.build(batch, "/f").column(0).cast(pa.int64())
+        built = builder.build(batch, Location("/f")).column(0).cast(pa.int64())
         assert built.to_pylist() == [0, stored * 1000]
 
 

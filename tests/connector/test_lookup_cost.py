@@ -15,13 +15,16 @@ from pyspark_rmqindex.join.cost import (
 )
 from rmqindex.indexfile.fingerprint import Fingerprint
 from rmqindex.storage.identity import FileIdentity
+from rmqindex.storage.location import Location
 
 
 def file_of(entries, slots):
     """Return a file of so many entries and slots."""
     stop = entries + 1
     fingerprint = Fingerprint(FileIdentity(0), stop, None)
-    return FileSlice("/i/1", "/i/1", slots, 4 * slots, 0, fingerprint, stop, 1, entries)
+    return FileSlice(
+        Location("/i/1"), Location("/i/1"), slots, 4 * slots, 0, fingerprint, stop, 1, entries
+    )
 
 
 @pytest.mark.parametrize("remote", [False, True])

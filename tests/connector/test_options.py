@@ -261,7 +261,7 @@ def test_options_travel_to_tasks(scope):
     checked = parse({"path": "/d", "fs.s3a.secret.key": "SECRET"})
     assert type(checked) is options
     assert pickle.loads(pickle.dumps(checked)) == checked
-    assert checked.s3.secret_key == "SECRET"
+    assert checked.storage.s3.secret_key == "SECRET"
     assert "SECRET" not in repr(checked)
     assert not hasattr(checked, "__dict__")
 

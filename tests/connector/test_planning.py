@@ -22,13 +22,14 @@ from rmqindex import index_key, key_hash
 from rmqindex.indexfile.fingerprint import Fingerprint
 from rmqindex.query import may_hold
 from rmqindex.storage.identity import FileIdentity
+from rmqindex.storage.location import Location
 
 
 def a_file(entries, begin_timestamp=1000, name="f"):
     """Make a whole file of some entries."""
     return FileSlice(
-        path=name,
-        name_path=name,
+        path=Location(name),
+        name_path=Location(name),
         hash_slot_num=97,
         index_num=entries + 1,
         begin_timestamp=begin_timestamp,

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from pyspark_rmqindex import last_plan, lookup, register, table, write_index
+from pyspark_rmqindex.join.lookup import _list_in_task
 from pyspark_rmqindex.options import (
     OPTIONS,
     message_options,
@@ -276,6 +277,15 @@ class TestSecrets:
             read_options({"paths": json.dumps([f"s3://{SECRETS[0]}:{SECRETS[1]}@b/a"])})
         assert SECRETS[1] not in str(e.value)
 
+    def test_a_listing_made_in_a_task_holds_none(self, far, s3_store):
+        """It is rows, which a plan or a log may show; who asked for it knows the keys."""
+        options = read_options({**far, "path": s3_store, "commitLog": "auto"})
+        (batch,) = _list_in_task(options, iter([None]))
+        (text,) = batch.column(0).to_pylist()
+        assert f"{s3_store}/index/" in text
+        assert f"{s3_store}/commitlog/" in text
+        assert not any(secret in text for secret in SECRETS)
+
     def test_an_empty_key_is_an_error(self):
         """Which cannot show it, as no error of these options does."""
         secret = [option for option in OPTIONS if option.secret]
@@ -300,7 +310,7 @@ def test_options_become_settings():
         "fs.s3a.connection.establish.timeout": "2500",
         "fs.s3a.connection.timeout": "1m",
     }
-    assert read_options(raw).s3 == S3Settings(
+    assert read_options(raw).storage.s3 == S3Settings(
         endpoint="minio:9000",
         region="eu-west-3",
         ssl=False,
@@ -309,9 +319,9 @@ def test_options_become_settings():
         connect_timeout=2.5,
         request_timeout=60.0,
     )
-    assert read_options({"path": "/a"}).s3 == S3Settings()
+    assert read_options({"path": "/a"}).storage.s3 == S3Settings()
     for wrong in ("soon", "0", "0s", "-5", "5h", "2147483648", "40000m", "9" * 5000):
         with pytest.raises(ValueError, match=r"connection\.timeout': expected a time from 1 to 2"):
             read_options({**raw, "fs.s3a.connection.timeout": wrong})
     longest = read_options({**raw, "fs.s3a.connection.timeout": "2147483647"})
-    assert longest.s3.request_timeout == 2147483.647
+    assert longest.storage.s3.request_timeout == 2147483.647

@@ -24,6 +24,7 @@ from pyspark_rmqindex.write import writer as writer_module
 from pyspark_rmqindex.write.job import write_options
 from pyspark_rmqindex.write.writer import IndexWriter
 from rmqindex import IndexFile, Layout, RmqIndexError
+from rmqindex.storage import Location
 from rmqindex.store.paths import index_files
 from rmqindex.transaction.commit_record import STAGING_PREFIX
 from rmqindex.transaction.object_staging import ObjectStaging
@@ -159,7 +160,7 @@ class TestRefused:
     def test_a_second_commit_at_the_same_time(self, s3, uri, prefix):
         """The later one gives up, whole, and says who was first."""
         write(uri, (0, 10))
-        first = ObjectStaging.create(uri, Owner.current())
+        first = ObjectStaging.create(Location(uri), Owner.current())
         with first.exclusive():
             with pytest.raises(RmqIndexError, match=r"another write is committing, .* write again"):
                 write(uri, (10, 20))
@@ -178,7 +179,7 @@ class TestDamaged:
         """The prefix of what another job has staged; its owner is dead."""
         write(uri, (0, 10))
         owner = Owner(**{**Owner.current().to_dict(), "start_time": 1})
-        return f"{prefix}/index/{STAGING_PREFIX}{ObjectStaging.create(uri, owner).job}"
+        return f"{prefix}/index/{STAGING_PREFIX}{ObjectStaging.create(Location(uri), owner).job}"
 
     def test_a_job_of_a_dead_owner_is_removed(self, s3, uri, prefix, staged):
         """As long as the owner can be read."""
@@ -301,7 +302,7 @@ class TestFailures:
         s3.recover()
         assert offsets(uri) == list(range(150))
         assert len(s3.keys(f"{prefix}/index")) > 3
-        finisher = ObjectStaging.create(uri, Owner.current())
+        finisher = ObjectStaging.create(Location(uri), Owner.current())
         with pytest.raises(RmqIndexError, match="another write is committing"):
             finisher.exclusive().__enter__()
         finisher.discard()

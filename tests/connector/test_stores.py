@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -22,8 +23,14 @@ from pyspark_rmqindex.files.stores import (
 from pyspark_rmqindex.messages.reader import MessageReader
 from pyspark_rmqindex.options import message_options, read_options
 from rmqindex import RmqIndexError, sample_store
+from rmqindex.storage import Location
 
 ENTRIES_A, MESSAGES_A = 959, 430
+
+
+def at(paths):
+    """Return paths as the options of a read have them."""
+    return read_options({"paths": json.dumps(paths)}).paths
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +66,7 @@ class TestNames:
     )
     def test_a_file_is_of_the_store_that_holds_its_index(self, file, store):
         """Or, where its directory has another name, of that directory."""
-        assert store_of(file) == store
+        assert store_of(Location(file)) == store
 
     @pytest.mark.parametrize(
         ("path", "store"),
@@ -73,19 +80,19 @@ class TestNames:
     )
     def test_a_log_is_of_the_store_of_its_first_path(self, path, store):
         """However it is given."""
-        assert store_of_log(path) == store
+        assert store_of_log(Location(path)) == store
 
     def test_files_of_one_log_are_one_log(self, brokers):
         """Two stores are two, and a pattern stands for those that fit it."""
         first, second = (str(brokers / broker / "store") for broker in "ab")
         files = [str(path) for path in sorted((brokers / "a" / "store" / "commitlog").iterdir())]
-        assert logs_of(files) == [(first, tuple(files))]
-        assert logs_of([first, second]) == [(first, (first,)), (second, (second,))]
-        assert logs_of([f"{brokers}/*/store"]) == [(first, (first,)), (second, (second,))]
-        assert logs_of([f"{brokers}/{{a,b}}/store"]) == [(first, (first,)), (second, (second,))]
-        assert logs_of([f"{first}/*"]) == [(first, (f"{first}/commitlog",))]
+        assert logs_of(at(files)) == [(first, tuple(files))]
+        assert logs_of(at([first, second])) == [(first, (first,)), (second, (second,))]
+        assert logs_of(at([f"{brokers}/*/store"])) == [(first, (first,)), (second, (second,))]
+        assert logs_of(at([f"{brokers}/{{a,b}}/store"])) == [(first, (first,)), (second, (second,))]
+        assert logs_of(at([f"{first}/*"])) == [(first, (f"{first}/commitlog",))]
         with pytest.raises(RmqIndexError, match="no store and no log file fits the pattern"):
-            logs_of([f"{brokers}/c*"])
+            logs_of(at([f"{brokers}/c*"]))
 
 
 class TestWhereTheColumnIs:

@@ -14,6 +14,7 @@ from pyspark_rmqindex.stream.commit import StreamBatch, commit_batch, staging_of
 from pyspark_rmqindex.stream.offsets import offsets_from_json
 from pyspark_rmqindex.write.job import write_options
 from rmqindex import RmqIndexError
+from rmqindex.storage import Location
 from rmqindex.store.patterns import expand, matcher
 from rmqindex.times import zone_of
 from rmqindex.transaction.journal import staging_root
@@ -99,7 +100,7 @@ def test_braces_do_not_multiply_without_end(tmp_path):
     with pytest.raises(ValueError, match="at most 1000 alternatives in all"):
         matcher("{a,b}" * 30)
     with pytest.raises(ValueError, match="at most 1000 alternatives in all"):
-        list(expand(f"{tmp_path}/{'{a,b}' * 30}"))
+        list(expand(Location(f"{tmp_path}/{'{a,b}' * 30}")))
     assert matcher("{a,{b,c}}{d,e}")("cd")
     assert matcher("{a,b}" * 9)("ababababa")
 
@@ -113,8 +114,8 @@ def test_a_pattern_does_not_leave_its_directory(tmp_path):
     """Names that are paths do not exist, and dots are names like others."""
     (tmp_path / "a").mkdir()
     (tmp_path / "secret").touch()
-    assert [hit.path for hit in expand(f"{tmp_path}/a/*")] == []
-    assert [hit.path for hit in expand(f"{tmp_path}/a/{{..,.}}*")] == []
+    assert [hit.path for hit in expand(Location(f"{tmp_path}/a/*"))] == []
+    assert [hit.path for hit in expand(Location(f"{tmp_path}/a/{{..,.}}*"))] == []
 
 
 class TestOwnState:

@@ -271,6 +271,11 @@ class TestFiles:
         states = opened.read_at([4096, 8192], ["size"])["state"].to_pylist()
         assert states == ["missing", "record"]
 
+    def test_a_file_below_a_folder_with_a_question_mark_is_read(self, log, folder, tmp_path):
+        """Only a URI has a query."""
+        first = shutil.copytree(folder, tmp_path / "a?b") / f"{0:020d}"
+        assert scanned(first) == [offset for offset in log.offsets if offset < 4096]
+
     def test_other_names_and_empty_files_are_no_part(self, log, folder):
         """The broker deletes an empty last file."""
         (folder / "00000000000000000000.gz").write_bytes(b"x")

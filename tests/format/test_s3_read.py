@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 
 import pytest
@@ -18,16 +19,15 @@ from rmqindex import (
     index_key,
     key_hash,
 )
+from rmqindex.storage.location import Location, Storage
 from rmqindex.storage.opening import open_source
 from rmqindex.storage.s3 import (
     S3Settings,
     check_no_secret,
-    current_settings,
-    iterated_with,
     shown,
-    using,
 )
 from rmqindex.store.paths import index_files
+from rmqindex.store.patterns import has_pattern
 from s3_server import ACCESS_KEY, SECRET_KEY, SECRETS, SESSION_TOKEN
 
 pytestmark = pytest.mark.usefixtures("s3_environment")
@@ -38,7 +38,7 @@ BIG = Layout(1_000_000, 4_000_000)
 BEGIN = 1_700_000_000_000
 OFFSETS = range(40_000)
 CROWDED = 90_001
-QUICK = S3Settings(attempts=2, request_timeout=1.0, connect_timeout=1.0)
+QUICK = Storage(S3Settings(attempts=2, request_timeout=1.0, connect_timeout=1.0))
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +185,7 @@ class TestFailures:
     @pytest.mark.parametrize("how", ["500", "503", "cut", "half"])
     def test_a_failure_now_and_then_does_not_show(self, s3, big_file, how):
         """Whichever way it fails."""
-        with using(S3Settings(attempts=3)), IndexFile(big_file, BIG) as file:
+        with IndexFile(Storage(S3Settings(attempts=3)).at(big_file), BIG) as file:
             s3.fail(1, how, "GET")
             assert file.lookup([999_999]).num_rows == 2
 
@@ -195,7 +195,7 @@ class TestFailures:
     )
     def test_an_error_says_what_was_asked_and_what_came(self, s3, big_file, how, what):
         """And where, and how often it was tried."""
-        with using(QUICK), IndexFile(big_file, BIG) as file:
+        with IndexFile(QUICK.at(big_file), BIG) as file:
             s3.fail(9, how, "GET")
             with pytest.raises(RmqIndexError) as caught:
                 file.lookup([999_999])
@@ -210,23 +210,22 @@ class TestFailures:
 
     def test_opening_and_listing_fail_likewise(self, s3, big_file):
         """With what was to be found out."""
-        folder = big_file.rpartition("/")[0]
-        with using(QUICK):
-            s3.fail(2, "500", "HEAD")
-            with pytest.raises(RmqIndexError, match=r"expected the file's size, got .*status 500"):
-                IndexFile(big_file, BIG)
-            s3.recover()
-            s3.fail(2, "500", "HEAD")
-            with pytest.raises(RmqIndexError, match=r"expected what is there, got .*status 500"):
-                index_files(folder)
-            s3.recover()
-            s3.fail(9, "500", "GET")
-            with pytest.raises(RmqIndexError, match=r"expected .*, got .*status 500"):
-                index_files(folder)
+        place = QUICK.at(big_file)
+        s3.fail(2, "500", "HEAD")
+        with pytest.raises(RmqIndexError, match=r"expected the file's size, got .*status 500"):
+            IndexFile(place, BIG)
+        s3.recover()
+        s3.fail(2, "500", "HEAD")
+        with pytest.raises(RmqIndexError, match=r"expected what is there, got .*status 500"):
+            index_files(place.parent)
+        s3.recover()
+        s3.fail(9, "500", "GET")
+        with pytest.raises(RmqIndexError, match=r"expected .*, got .*status 500"):
+            index_files(place.parent)
 
     def test_nothing_waits_for_ever(self, s3, big_file):
         """A server that says nothing is given up after the time that was set."""
-        with using(QUICK), IndexFile(big_file, BIG) as file:
+        with IndexFile(QUICK.at(big_file), BIG) as file:
             s3.fail(2, "hang", "GET")
             with pytest.raises(RmqIndexError, match="Timeout was reached"):
                 file.lookup([999_999])
@@ -234,8 +233,8 @@ class TestFailures:
     def test_a_server_that_is_not_there(self, monkeypatch):
         """The same for connections."""
         monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-        with using(QUICK), pytest.raises(RmqIndexError, match=r"s3://b/a: .*NETWORK_CONNECTION"):
-            open_source("s3://b/a")
+        with pytest.raises(RmqIndexError, match=r"s3://b/a: .*NETWORK_CONNECTION"):
+            open_source(QUICK.at("s3://b/a"))
 
     def test_what_is_not_there_is_said_plainly(self, s3_store):
         """A missing object, a folder in its place, a missing bucket."""
@@ -261,6 +260,15 @@ class TestWhereItIs:
             assert file.entry_count == 199
         assert first.name == file.name
 
+    def test_an_endpoint_in_a_query_may_be_a_url(self, s3, s3_store, monkeypatch):
+        """Its slashes and brackets belong to no name, and it is no pattern."""
+        monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+        uri = f"{s3_store}/index?endpoint_override={s3.endpoint}/"
+        (first, *_) = index_files(uri)
+        with IndexFile(first.path, SAMPLE) as file:
+            assert file.name == first.name
+        assert not has_pattern(Location("s3://bucket/a?endpoint_override=http://[::1]:9000"))
+
     def test_a_certificate_authority_needs_a_newer_pyarrow(self, s3_store, monkeypatch):
         """What an older one cannot do is not left out in silence."""
         monkeypatch.setattr("rmqindex.storage.s3.pa.__version__", "20.0.0")
@@ -268,30 +276,30 @@ class TestWhereItIs:
         with pytest.raises(RmqIndexError, match=r"expected PyArrow 21 or later, got 20\.0\.0"):
             index_files(f"{s3_store}/index?tls_ca_file_path=/ca.pem")
 
-    def test_settings_go_before_the_environment_and_end_with_their_context(
+    def test_settings_go_before_the_environment_and_with_their_locations(
         self, s3, s3_store, monkeypatch
     ):
-        """Two readers of one process can have different keys."""
+        """Two readers of one process can have different keys, in whichever order they read."""
         monkeypatch.delenv("AWS_ENDPOINT_URL")
-        settings = S3Settings(endpoint=s3.endpoint, access_key="OTHER", secret_key="x")
-        with s3.counted() as requests, using(settings):
-            assert len(index_files(s3_store)) == 5
+        stores = {
+            key: Storage(S3Settings(endpoint=s3.endpoint, access_key=key, secret_key="x"))
+            for key in ("ONE", "OTHER")
+        }
+        found = {key: index_files(storage.at(s3_store)) for key, storage in stores.items()}
+        for number in range(5):
+            for key, files in found.items():
+                with s3.counted() as requests, IndexFile(files[number].path, SAMPLE) as file:
+                    file.lookup([7])
+                assert {request.access_key for request in requests} == {key}
+
+    def test_a_pickled_location_is_reached_as_before(self, s3, s3_store, monkeypatch):
+        """Another process needs nothing else."""
+        monkeypatch.delenv("AWS_ENDPOINT_URL")
+        storage = Storage(S3Settings(endpoint=s3.endpoint, access_key="OTHER", secret_key="x"))
+        (first, *_) = pickle.loads(pickle.dumps(index_files(storage.at(s3_store))))
+        with s3.counted() as requests, IndexFile(first.path, SAMPLE) as file:
+            assert file.entry_count == 199
         assert {request.access_key for request in requests} == {"OTHER"}
-        assert current_settings() == S3Settings()
-
-    def test_a_generator_has_its_settings_and_its_caller_keeps_its_own(self):
-        """They follow each step, in whichever order steps of several come."""
-
-        def steps():
-            while True:
-                yield current_settings().region
-
-        first = iterated_with(S3Settings(region="a"), steps())
-        second = iterated_with(S3Settings(region="b"), steps())
-        assert [next(first), next(second), next(first)] == ["a", "b", "a"]
-        assert current_settings().region is None
-        first.close()
-        second.close()
 
     def test_hadoops_schemes_are_the_same(self, s3_store):
         """s3a and s3n."""
@@ -338,7 +346,10 @@ class TestSecrets:
         settings = S3Settings(
             endpoint="e", access_key=ACCESS_KEY, secret_key=SECRET_KEY, session_token=SESSION_TOKEN
         )
+        storage = Storage(settings)
+        place = storage.at("s3://bucket/store").child("index")
         text = f"{settings} {settings!r} {settings.hidden_in(f'bad key {SECRET_KEY}')}"
+        text += f"{storage} {storage!r} {place} {place!r} {json.dumps({place: [place]})}"
         assert not any(secret in text for secret in SECRETS)
         assert "bad key ***" in text
 
@@ -349,8 +360,8 @@ class TestSecrets:
         )
         for how in ("403", "400", "503", "cut"):
             s3.fail(9, how)
-            with using(settings), pytest.raises(RmqIndexError) as caught:
-                open_source(big_file)
+            with pytest.raises(RmqIndexError) as caught:
+                open_source(Storage(settings).at(big_file))
             s3.recover()
             shown_text = f"{caught.value!r} {caught.value.__cause__!r}"
             assert not any(secret in shown_text for secret in SECRETS)

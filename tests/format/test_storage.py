@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import os
+import pickle
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.fs as pafs
 import pytest
 from hypothesis import given
@@ -15,8 +19,9 @@ from strategies import BEGIN
 from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
 from rmqindex.indexfile.committed import open_index_source
 from rmqindex.layout import ENTRY_DTYPE
-from rmqindex.storage import location
+from rmqindex.storage.location import Location, Storage
 from rmqindex.storage.opening import open_source
+from rmqindex.storage.s3 import S3Settings
 from twin import BrokerFile
 
 LAYOUT = Layout(64, 300)
@@ -109,7 +114,7 @@ class TestLocal:
     @pytest.mark.parametrize("prefix", ["file:", "file://", "file://localhost", "FILE:"])
     def test_file_uris_are_local_paths(self, folder, prefix):
         """Percent signs stand for what they encode."""
-        assert location.local_path(f"{prefix}/a%20b/100").as_posix() == "/a b/100"
+        assert Location(f"{prefix}/a%20b/100").local.as_posix() == "/a b/100"
         with open_index_source(f"{prefix}{folder}/100") as source:
             assert not source.remote
             assert source.size == len(DATA)
@@ -117,12 +122,12 @@ class TestLocal:
     def test_another_hosts_file_is_refused(self):
         """A bad argument."""
         with pytest.raises(ValueError, match="file URI of this machine, got file://elsewhere/a"):
-            location.local_path("file://elsewhere/a")
+            Location.of("file://elsewhere/a")
 
     @pytest.mark.parametrize("path", ["a:b", "/a/b", "x", "file:/a", "file:///a", "c:/x"])
     def test_these_are_local(self, path):
         """A colon alone makes no URI."""
-        assert not location.is_remote(path)
+        assert Location(path).local is not None
 
     def test_an_empty_file_has_no_bytes(self, tmp_path):
         """It cannot be mapped, but it can be read."""
@@ -149,6 +154,75 @@ class TestLocal:
         with open_index_source(folder / "100") as source:
             entries = source.entry_range(LAYOUT, 1, 5)
         assert entries.tolist() == ENTRIES[1:5].tolist()
+
+
+ELSEWHERE = Storage(S3Settings(region="r", secret_key="SECRET"))
+INSIDE = Storage(filesystem=pafs.LocalFileSystem())
+
+
+class TestLocations:
+    """Where a file lies, and how to reach it."""
+
+    @pytest.mark.parametrize(
+        "directory",
+        [
+            Location.of("/a b/c"),
+            Location.of("file:///a%20b/c"),
+            ELSEWHERE.at("s3://bucket/a%20b?endpoint_override=http://h:1/x"),
+            INSIDE.at("bucket/a?b"),
+        ],
+    )
+    @pytest.mark.parametrize("name", ["20240101000000000", "%RETRY%a b", "a?b"])
+    def test_a_child_has_its_name_and_its_directory(self, directory, name):
+        """However names are written there, and with the same storage."""
+        child = directory.child(name)
+        assert child.name == name
+        assert child.parent == directory
+        assert child.storage is child.parent.storage is directory.storage
+
+    def test_the_query_of_a_uri_stays_at_its_end(self):
+        """It belongs to the whole URI, and none of its slashes separates names."""
+        file = ELSEWHERE.at("s3://bucket/a/index/2024?endpoint_override=http://h:1/x")
+        assert file.name == "2024"
+        assert file.parent.parent == "s3://bucket/a?endpoint_override=http://h:1/x"
+
+    @pytest.mark.parametrize("root", ["/", "s3://bucket", "s3://bucket/?region=x"])
+    def test_a_root_is_in_itself(self, root):
+        """What lies beside an index in a bucket's root is never looked for on this machine."""
+        assert Location(root).parent == root
+
+    @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+    def test_a_pickled_location_keeps_its_storage(self, protocol):
+        """So does a copy, and one that is made again of itself."""
+        place = ELSEWHERE.at("s3://bucket/a")
+        for same in (
+            pickle.loads(pickle.dumps(place, protocol)),
+            copy.deepcopy(place),
+            Location.of(place),
+        ):
+            assert same == place
+            assert same.storage == ELSEWHERE
+
+    def test_nothing_but_the_text_shows(self):
+        """Neither in JSON nor in a table, a message or the text of a plan."""
+        place = ELSEWHERE.at("s3://bucket/a")
+        shown = f"{place} {place!r} {ELSEWHERE} {pa.array([place])} {json.dumps({place: place})}"
+        assert "SECRET" not in shown
+        assert json.loads(json.dumps([place])) == ["s3://bucket/a"]
+
+    def test_paths_inside_a_given_file_system_are_no_uris(self):
+        """Nor are they local, whatever they look like."""
+        for text in ("/a/b?c", "file:/a/b?c", "s3://a/b?c"):
+            place = INSIDE.at(text)
+            assert place.local is None
+            assert (place.name, place.base) == ("b?c", text)
+
+    def test_a_location_in_another_directory_is_absolute(self, tmp_path, monkeypatch):
+        """Links are not followed, and a URI is one already."""
+        (tmp_path / "link").symlink_to(tmp_path)
+        monkeypatch.chdir(tmp_path)
+        assert Location("link/a").absolute == str(tmp_path / "link" / "a")
+        assert ELSEWHERE.at("s3://bucket/a").absolute == "s3://bucket/a"
 
 
 class TestExtended:
@@ -264,11 +338,11 @@ class TestRemote:
 
     def test_a_uri_is_split_into_folder_name_and_query(self):
         """All files of a folder share one connection; Hadoop's names of S3 are known."""
-        assert location.split_uri("s3a://bucket/a/b?region=x") == (
+        assert Location("s3a://bucket/a/b?region=x").uri_parts() == (
             "s3a",
             "bucket/a",
             "b",
             "?region=x",
         )
-        assert location.split_uri("hdfs://host:1/a/") == ("hdfs", "host:1", "a", "")
-        assert location.split_uri("s3://bucket") == ("s3", "bucket", "", "")
+        assert Location("hdfs://host:1/a/").uri_parts() == ("hdfs", "host:1", "a", "")
+        assert Location("s3://bucket").uri_parts() == ("s3", "bucket", "", "")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,7 +14,7 @@ from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
 from rmqindex.folders import INDEX_FOLDER, ROCKSDB_STORE_FOLDER, STORE_FOLDERS
 from rmqindex.indexfile import open_index_source
 from rmqindex.layout import FIRST_POSITION
-from rmqindex.storage import UnsteadyError, carried, is_remote, local_path, read_steady
+from rmqindex.storage import UnsteadyError, map_files, read_steady
 from rmqindex.store import (
     Hit,
     broker_order,
@@ -25,7 +23,6 @@ from rmqindex.store import (
     is_hidden,
     is_index_name,
     list_index_files,
-    listed,
     matcher,
     refuse_rocksdb_index,
     resolve,
@@ -36,11 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pyspark_rmqindex.options import ReadOptions
+    from rmqindex.storage import Location
 
 __all__ = ["FoundFile", "Listing", "list_files", "list_slices", "open_slice"]
-
-# Requests to a remote store spend most of their time waiting.
-_REMOTE_THREADS = 16
 
 
 class Listing(NamedTuple):
@@ -66,8 +61,8 @@ class FoundFile:
         name_path: The path as listed; it differs from ``path`` while a commit is under way.
     """
 
-    path: str
-    name_path: str
+    path: Location
+    name_path: Location
 
 
 def list_slices(options: ReadOptions, stores: frozenset[str] | None = None) -> Listing:
@@ -101,9 +96,7 @@ def list_slices(options: ReadOptions, stores: frozenset[str] | None = None) -> L
             raise UnsteadyError("files came or went") from failure
         if failure is not None:
             raise failure
-        return Listing(
-            slices, len(files), any(is_remote(file_slice.name_path) for file_slice in files)
-        )
+        return Listing(slices, len(files), any(file.path.local is None for file in files))
 
     return read_steady(", ".join(options.paths), read)
 
@@ -156,24 +149,19 @@ def _planned_file(file_slice: FileSlice, options: ReadOptions) -> IndexFile | No
     raise changed_error(file_slice.name_path, "replaced" if is_replaced else "removed") from problem
 
 
-def _is_planned(path: str, file_slice: FileSlice) -> bool:
+def _is_planned(path: Location, file_slice: FileSlice) -> bool:
     """Return whether a file that cannot be decoded is still the planned one."""
     with open_index_source(path) as source:
         return file_slice.fingerprint.identity.names_same(source.identity)
 
 
-def _possible_paths(file_slice: FileSlice) -> Iterator[str]:
+def _possible_paths(file_slice: FileSlice) -> Iterator[Location]:
     yield file_slice.path
     if file_slice.name_path != file_slice.path:
         yield file_slice.name_path
-    if not is_remote(file_slice.name_path):
-        directory, name = os.path.split(file_slice.name_path)
-        try:
-            listed = effective_listing(directory).get(name)
-        except OSError:
-            return
-        if listed is not None:
-            yield str(listed)
+    listed = _listed(file_slice.name_path)
+    if listed is not None:
+        yield listed
 
 
 def _in_stores(files: list[FoundFile], stores: frozenset[str] | None) -> list[FoundFile]:
@@ -184,11 +172,7 @@ def _read_headers(files: list[FoundFile], options: ReadOptions) -> list[FileSlic
     def read(file: FoundFile) -> FileSlice | None:
         return _whole_file(file, options)
 
-    if any(is_remote(file.path) for file in files):
-        with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
-            slices = list(pool.map(carried(read), files))
-    else:
-        slices = [read(file) for file in files]
+    slices = map_files(read, files, (file.path for file in files))
     return [file_slice for file_slice in slices if file_slice is not None]
 
 
@@ -218,30 +202,30 @@ def list_files(options: ReadOptions) -> list[FoundFile]:
         RmqIndexError: A path is missing, or a store of another kind.
     """
     fits = matcher(options.path_glob_filter) if options.path_glob_filter is not None else None
-    found: dict[str, FoundFile] = {}
+    found: dict[Location, FoundFile] = {}
     for path in options.paths:
         for file in _files_of(path, options):
-            if fits is None or fits(_name(file.name_path)):
+            if fits is None or fits(file.name_path.name):
                 found.setdefault(file.name_path, file)
     return list(found.values())
 
 
-def _files_of(path: str, options: ReadOptions) -> Iterable[FoundFile]:
-    text = path if is_remote(path) else os.path.abspath(local_path(path))  # noqa: PTH100
-    if exists(text):
-        return _files_at(text, options)
-    set_aside = _set_aside(text)
+def _files_of(path: Location, options: ReadOptions) -> Iterable[FoundFile]:
+    whole = path.absolute
+    if exists(whole):
+        return _files_at(whole, options)
+    set_aside = _set_aside(whole)
     if set_aside is not None:
-        return (FoundFile(set_aside, text),)
-    is_pattern = has_pattern(text)
+        return (FoundFile(set_aside, whole),)
+    is_pattern = has_pattern(whole)
     if is_pattern:
-        hits = list(expand(text))
+        hits = list(expand(whole))
         if hits:
             return chain.from_iterable(_files_of_hit(hit, options) for hit in hits)
     if options.ignore_missing:
         return ()
     what = "no file fits the pattern" if is_pattern else "no such file or directory"
-    raise RmqIndexError(f"{text}: {what}")
+    raise RmqIndexError(f"{whole}: {what}")
 
 
 def _files_of_hit(hit: Hit, options: ReadOptions) -> Iterator[FoundFile]:
@@ -251,7 +235,7 @@ def _files_of_hit(hit: Hit, options: ReadOptions) -> Iterator[FoundFile]:
         yield FoundFile(hit.entry.path, hit.path)
 
 
-def _files_at(path: str, options: ReadOptions) -> Iterator[FoundFile]:
+def _files_at(path: Location, options: ReadOptions) -> Iterator[FoundFile]:
     """List the files of a path that exists."""
     if options.ignore_missing and not options.recursive and _has_no_index(path):
         return
@@ -262,10 +246,10 @@ def _files_at(path: str, options: ReadOptions) -> Iterator[FoundFile]:
         yield from _files_below(resolved.path)
     else:
         for entry in list_index_files(resolved.path):
-            yield FoundFile(entry.path, listed(resolved.path, entry))
+            yield FoundFile(entry.path, resolved.path.child(entry.name))
 
 
-def _has_no_index(path: str) -> bool:
+def _has_no_index(path: Location) -> bool:
     """Return whether a path is a store whose broker has not written an index.
 
     Raises:
@@ -283,24 +267,29 @@ def _has_no_index(path: str) -> bool:
     return True
 
 
-def _set_aside(path: str) -> str | None:
+def _set_aside(path: Location) -> Location | None:
     """Return where a commit under way has put a file that it replaces or removes, if it has."""
-    if is_remote(path):
+    listed = _listed(path)
+    return None if listed == path else listed
+
+
+def _listed(path: Location) -> Location | None:
+    """Return where the last finished commit left a local file, if it did."""
+    if path.local is None:
         return None
-    directory, name = os.path.split(path)
     try:
-        listed = effective_listing(directory).get(name)
+        listed = effective_listing(path.parent).get(path.name)
     except OSError:  # not a directory, so no commit changes it
         return None
-    return None if listed is None or str(listed) == path else str(listed)
+    return None if listed is None else path.storage.at(listed)
 
 
-def _files_below(directory: str) -> Iterator[FoundFile]:
+def _files_below(directory: Location) -> Iterator[FoundFile]:
     entries = directory_entries(directory)
     for entry in sorted(entries, key=broker_order):
         if not entry.is_directory and is_index_name(entry.name):
-            yield FoundFile(entry.path, listed(directory, entry))
-    folders = {entry.name: listed(directory, entry) for entry in entries if entry.is_directory}
+            yield FoundFile(entry.path, directory.child(entry.name))
+    folders = {entry.name: directory.child(entry.name) for entry in entries if entry.is_directory}
     if INDEX_FOLDER in folders and folders.keys() & STORE_FOLDERS:
         folders = {INDEX_FOLDER: folders[INDEX_FOLDER]}
     elif ROCKSDB_STORE_FOLDER in folders:
@@ -308,7 +297,3 @@ def _files_below(directory: str) -> Iterator[FoundFile]:
     for name, path in sorted(folders.items()):
         if not is_hidden(name):
             yield from _files_below(path)
-
-
-def _name(path: str) -> str:
-    return (path.partition("?")[0] if is_remote(path) else path).rpartition("/")[2]

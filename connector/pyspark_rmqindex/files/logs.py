@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import os
+from typing import TYPE_CHECKING
 
 from pyspark_rmqindex.options import AUTO
+from rmqindex.commitlog import several_logs
 from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER, MULTI_PATH_SPLITTER
-from rmqindex.storage import is_remote, local_path
 from rmqindex.store import dledger_data
 from rmqindex.transaction import exists
 
-__all__ = ["absolute_log", "find_log", "folder_of", "last_name"]
+if TYPE_CHECKING:
+    from rmqindex.storage import Location
+
+__all__ = ["absolute_log", "find_log"]
 
 
-def absolute_log(path: str) -> str:
+def absolute_log(path: Location) -> Location:
     """Return the path of a log as an absolute one, for tasks in other working directories."""
-    if is_remote(path):
-        return path
-    whole = local_path(path)
-    if MULTI_PATH_SPLITTER in path and not whole.exists():
-        return MULTI_PATH_SPLITTER.join(
-            absolute_log(part.strip()) for part in path.split(MULTI_PATH_SPLITTER)
-        )
-    return os.path.abspath(whole)  # noqa: PTH100  (resolve would follow links)
+    parts = [part.absolute for part in several_logs(path)]
+    return path.storage.at(MULTI_PATH_SPLITTER.join(parts))
 
 
-def find_log(file_path: str, commit_log: str) -> str | None:
+def find_log(file_path: Location, commit_log: str) -> Location | None:
     """Return where the messages of an IndexFile are.
 
     Args:
@@ -37,26 +34,10 @@ def find_log(file_path: str, commit_log: str) -> str | None:
         DLedger.
     """
     if commit_log != AUTO:
-        return absolute_log(commit_log)
-    directory = folder_of(file_path)
-    if last_name(directory) != INDEX_FOLDER:
+        return absolute_log(file_path.storage.at(commit_log))
+    directory = file_path.parent
+    if directory.name != INDEX_FOLDER:
         return None
-    base, mark, query = _parts(folder_of(directory))
-    found = f"{base.rstrip('/')}/{COMMITLOG_FOLDER}{mark}{query}"
-    return found if exists(found) and dledger_data(folder_of(directory)) is None else None
-
-
-def folder_of(path: str) -> str:
-    """Return the directory that a file or a directory is in."""
-    base, mark, query = _parts(path)
-    return f"{base.rstrip('/').rpartition('/')[0]}{mark}{query}"
-
-
-def last_name(path: str) -> str:
-    """Return the last part of a path."""
-    return _parts(path)[0].rstrip("/").rpartition("/")[2]
-
-
-def _parts(path: str) -> tuple[str, str, str]:
-    """Split the query off the path of a URI."""
-    return path.partition("?") if is_remote(path) else (path, "", "")
+    store = directory.parent
+    found = store.child(COMMITLOG_FOLDER)
+    return found if exists(found) and dledger_data(store) is None else None

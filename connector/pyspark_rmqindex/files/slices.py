@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rmqindex.commitlog import PlannedLog
     from rmqindex.indexfile import Fingerprint
+    from rmqindex.storage import Location
 
 __all__ = ["FileSlice"]
 
@@ -31,8 +32,8 @@ class FileSlice:
             is pickled once; None if there is none or messages are not needed.
     """
 
-    path: str
-    name_path: str
+    path: Location
+    name_path: Location
     hash_slot_num: int
     index_num: int
     begin_timestamp: int

@@ -6,24 +6,22 @@ Offsets into the CommitLogs of two brokers are unrelated, so rows carry their st
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow.compute as pc
 
-from pyspark_rmqindex.files.logs import absolute_log, folder_of, last_name
+from pyspark_rmqindex.files.logs import absolute_log
 from rmqindex import RmqIndexError
+from rmqindex.commitlog import several_logs
 from rmqindex.folders import (
     COMMITLOG_FOLDER,
     DLEDGER_PREFIX,
     INDEX_FOLDER,
-    MULTI_PATH_SPLITTER,
     STORE_FOLDERS,
 )
 from rmqindex.keys import bytes_at, not_utf8
 from rmqindex.record_layout import FILE_NAME_DIGITS
-from rmqindex.storage import is_remote, local_path
 from rmqindex.store import expand, has_pattern
 from rmqindex.transaction import entries_or_none, exists
 
@@ -32,16 +30,17 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from rmqindex.storage import Location
+
 __all__ = ["StoreCheck", "StoreLog", "check_one_store", "logs_of", "store_of", "store_of_log"]
 
 _FOLDERS = frozenset({INDEX_FOLDER, COMMITLOG_FOLDER})
 _LOG_FILE = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
-_ROOT = "/"
 # Folders of a store root (MessageStoreConfig); a directory with any of them is taken for one.
 _ROOT_FOLDERS = STORE_FOLDERS | {INDEX_FOLDER}
 
 
-def store_of(file_path: str) -> str:
+def store_of(file_path: Location) -> str:
     """Return the store of an IndexFile or a CommitLog file, as in the column ``store``.
 
     It depends on the text of the path alone, so that tasks need no I/O.
@@ -55,7 +54,7 @@ def store_of(file_path: str) -> str:
         directory itself.
         The query of a URI is kept, so that the store can be loaded by this name.
     """
-    return _root_of(folder_of(file_path))
+    return str(_root_of(file_path.parent))
 
 
 class StoreLog(NamedTuple):
@@ -67,10 +66,10 @@ class StoreLog(NamedTuple):
     """
 
     store: str
-    paths: tuple[str, ...]
+    paths: tuple[Location, ...]
 
 
-def logs_of(paths: Sequence[str]) -> list[StoreLog]:
+def logs_of(paths: Sequence[Location]) -> list[StoreLog]:
     """Return the CommitLogs of some paths, one for each store.
 
     Args:
@@ -83,7 +82,7 @@ def logs_of(paths: Sequence[str]) -> list[StoreLog]:
     Raises:
         RmqIndexError: Nothing matches a pattern.
     """
-    found: dict[str, list[str]] = {}
+    found: dict[str, list[Location]] = {}
     for path in paths:
         for one in _log_paths(path):
             places = found.setdefault(store_of_log(one), [])
@@ -92,34 +91,32 @@ def logs_of(paths: Sequence[str]) -> list[StoreLog]:
     return [StoreLog(store, tuple(places)) for store, places in found.items()]
 
 
-def store_of_log(path: str) -> str:
+def store_of_log(path: Location) -> str:
     """Return the store of a CommitLog.
 
     Args:
         path: The store's root, the log's directory or one of its files: an absolute local path or
             a URI; of several separated by commas, the first one counts.
     """
-    first = path
-    if MULTI_PATH_SPLITTER in path and not exists(path):
-        first = path.partition(MULTI_PATH_SPLITTER)[0].strip()
-    return _root_of(folder_of(first) if _LOG_FILE.fullmatch(last_name(first)) else first)
+    first = several_logs(path)[0]
+    return str(_root_of(first.parent if _LOG_FILE.fullmatch(first.name) else first))
 
 
-def _log_paths(path: str) -> Iterator[str]:
+def _log_paths(path: Location) -> Iterator[Location]:
     if not has_pattern(path) or exists(path):
         yield absolute_log(path)
         return
     # In a pattern, commas belong to its braces.
-    whole = path if is_remote(path) else os.path.abspath(local_path(path))  # noqa: PTH100
+    whole = path.absolute
     hits = [hit.path for hit in expand(whole) if _may_hold_log(hit.path)]
     if not hits:
         raise RmqIndexError(f"{whole}: no store and no log file fits the pattern")
     yield from hits
 
 
-def _may_hold_log(path: str) -> bool:
+def _may_hold_log(path: Location) -> bool:
     """Return whether a match of a pattern is a log, or a store that should have one."""
-    if _LOG_FILE.fullmatch(last_name(path)):
+    if _LOG_FILE.fullmatch(path.name):
         return True
     return any(
         entry.name in _ROOT_FOLDERS or entry.name.startswith(DLEDGER_PREFIX)
@@ -129,9 +126,8 @@ def _may_hold_log(path: str) -> bool:
     )
 
 
-def _root_of(directory: str) -> str:
-    root = folder_of(directory) if last_name(directory) in _FOLDERS else directory
-    return root or _ROOT
+def _root_of(directory: Location) -> Location:
+    return directory.parent if directory.name in _FOLDERS else directory
 
 
 class StoreCheck:

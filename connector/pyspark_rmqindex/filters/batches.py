@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_rmqindex.filters.filters import Range
+    from rmqindex.storage import Location
 
 __all__ = ["MAX_ROWS", "BatchBuilder", "check_not_null", "concatenate", "keep", "merge"]
 
@@ -59,7 +60,7 @@ class BatchBuilder:
     def build(
         self,
         entries: pa.RecordBatch,
-        file_path: str,
+        file_path: Location,
         keys: dict[str, pa.Array] | None = None,
     ) -> pa.RecordBatch:
         """Build one batch.

@@ -24,7 +24,6 @@ from pyspark_rmqindex.scan.reader import with_logs
 from pyspark_rmqindex.schema import full_schema
 from rmqindex.commitlog import PlannedLog
 from rmqindex.indexfile import Fingerprint
-from rmqindex.storage import is_remote, using
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -236,11 +235,14 @@ def _listed(keys: DataFrame, options: ReadOptions) -> Listing:
     only = keys.sparkSession.range(0, 1, 1, 1)
     answer = only.mapInArrow(partial(_list_in_task, options), "listing STRING").collect()
     slices, logs, total, remote = json.loads(answer[0][0])  # noqa: TID251  (from _list_in_task)
-    planned = {log["path"]: PlannedLog.from_dict(log) for log in logs}
+    storage = options.storage
+    planned = {log["path"]: PlannedLog.from_dict(log, storage) for log in logs}
     found = [
         FileSlice(
             **{
                 **each,
+                "path": storage.at(each["path"]),
+                "name_path": storage.at(each["name_path"]),
                 "fingerprint": Fingerprint.from_dict(each["fingerprint"]),
                 "commit_log": planned.get(each["commit_log"]),
             }
@@ -251,11 +253,10 @@ def _listed(keys: DataFrame, options: ReadOptions) -> Listing:
 
 
 def _list(options: ReadOptions) -> Listing:
-    with using(options.s3):
-        listing = list_slices(options)
-        if options.commit_log is None:
-            return listing
-        return listing._replace(slices=with_logs(listing.slices, options.commit_log))
+    listing = list_slices(options)
+    if options.commit_log is None:
+        return listing
+    return listing._replace(slices=with_logs(listing.slices, options.commit_log))
 
 
 def _list_in_task(
@@ -282,7 +283,7 @@ def _log(
     if strategy == "auto" and options.mode == "DROPMALFORMED":
         ways = "by scan, since mode is DROPMALFORMED"
     elif strategy == "auto" and slices:
-        edges = [crossover(each, remote=is_remote(each.path)) for each in slices]
+        edges = [crossover(each, remote=each.path.local is None) for each in slices]
         low, high = min(edges), max(edges)
         ways = (
             f"by slots up to {low if low == high else f'{low} to {high}'} distinct hashes a task, "

@@ -24,7 +24,6 @@ from pyspark_rmqindex.scan.plan_log import log_plan
 from pyspark_rmqindex.scan.verification import Verifier, handle_unverified
 from pyspark_rmqindex.schema import MATCH_COLUMN
 from rmqindex.query import may_hold, pairs_kept
-from rmqindex.storage import is_remote, iterated_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -88,8 +87,7 @@ class LookupTask:
             CorruptIndexError: Malformed bytes, in the mode ``FAILFAST``.
             RmqIndexError: A file is no longer the listed one.
         """
-        answers = iterated_with(self.options.s3, self._answers(batches))
-        yield from as_planned(merge(answers))
+        yield from as_planned(merge(self._answers(batches)))
 
     def _answers(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for chunk in self._chunks(batches):
@@ -145,7 +143,7 @@ class _Answer:
             self._searched["not read"] += 1
             return
         by_scan = self._options.mode == "DROPMALFORMED" or is_scanned(
-            len(wanted), file_slice, self._task.strategy, remote=is_remote(file_slice.path)
+            len(wanted), file_slice, self._task.strategy, remote=file_slice.path.local is None
         )
         with open_slice(file_slice, self._options) as file:
             if file is None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,11 +10,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_rmqindex.files.planned import as_planned
 from pyspark_rmqindex.filters.batches import check_not_null
-from pyspark_rmqindex.options import with_s3_settings
 from pyspark_rmqindex.schema import arrow_schema
 from rmqindex import ConsumeQueue
 from rmqindex.consumequeue import marked_queue_file, read_units
-from rmqindex.storage import carried, is_remote, iterated_with, local_path
+from rmqindex.storage import map_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,8 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["QueuePartition", "QueueReader"]
 
-# Requests to a remote store spend most of their time waiting.
-_REMOTE_THREADS = 16
 # Opening a file costs about as much as reading this many bytes.
 _OPENING_BYTES = 64 * 1024
 
@@ -66,10 +61,8 @@ class QueueReader(DataSourceReader):
             schema: The requested columns, checked.
         """
         self._options = options
-        self._s3 = options.s3
         self._schema = schema
 
-    @with_s3_settings
     def partitions(self) -> Sequence[InputPartition]:
         """Find the files and divide the work.
 
@@ -78,7 +71,7 @@ class QueueReader(DataSourceReader):
         """
         parts: dict[str, _Part] = {}
         for path in self._options.paths:
-            for queue in ConsumeQueue.find(_absolute(path)):
+            for queue in ConsumeQueue.find(path.absolute):
                 for file in queue.files:
                     part = _Part(queue.topic, queue.queue_id, queue.is_batch, file)
                     parts.setdefault(file.path, part)  # count a file once if several paths name it
@@ -97,15 +90,10 @@ class QueueReader(DataSourceReader):
             batches = read_units(
                 part.file, part.topic, part.queue_id, is_batch=part.is_batch, blanks=False
             )
-            for batch in as_planned(iterated_with(self._s3, batches)):
+            for batch in as_planned(batches):
                 arrays = [batch[field.name.lower()].cast(field.type) for field in schema]
                 check_not_null(schema, arrays)
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _absolute(path: str) -> str:
-    """Return a path as an absolute one, for tasks in other working directories."""
-    return path if is_remote(path) else os.path.abspath(local_path(path))  # noqa: PTH100
 
 
 def _marked(parts: Sequence[_Part]) -> list[_Part]:
@@ -114,10 +102,7 @@ def _marked(parts: Sequence[_Part]) -> list[_Part]:
     def mark(part: _Part) -> _Part:
         return replace(part, file=marked_queue_file(part.file, is_batch=part.is_batch))
 
-    if not any(is_remote(part.file.path) for part in parts):
-        return [mark(part) for part in parts]
-    with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
-        return list(pool.map(carried(mark), parts))
+    return map_files(mark, parts, (part.file.path for part in parts))
 
 
 def _packed(parts: Sequence[_Part], max_bytes: int) -> Iterator[QueuePartition]:

@@ -15,11 +15,10 @@ from pyspark_rmqindex.files.stores import logs_of
 from pyspark_rmqindex.filters.batches import check_not_null, keep
 from pyspark_rmqindex.filters.filters import Range
 from pyspark_rmqindex.messages.columns import Messages, in_halves, log_columns
-from pyspark_rmqindex.options import LocalBound, planned_bound, task_bound, with_s3_settings
+from pyspark_rmqindex.options import LocalBound, planned_bound, task_bound
 from pyspark_rmqindex.schema import STORE_COLUMN, arrow_schema
 from rmqindex import CommitLog
 from rmqindex.commitlog import marked_file
-from rmqindex.storage import iterated_with
 from rmqindex.times import zone_of
 
 if TYPE_CHECKING:
@@ -84,10 +83,8 @@ class MessageReader(DataSourceReader):
             schema: The requested columns, checked.
         """
         self._options = options
-        self._s3 = options.s3
         self._schema = schema
 
-    @with_s3_settings
     def partitions(self) -> Sequence[InputPartition]:
         """Find the files and divide the work.
 
@@ -120,8 +117,7 @@ class MessageReader(DataSourceReader):
             task_bound(bound, up=up) if isinstance(bound, LocalBound) else bound
             for bound, up in ((partition.begin, True), (partition.end, False))
         )
-        batches = self._of_partition(partition, Range(begin, end))
-        yield from as_planned(iterated_with(self._s3, batches))
+        yield from as_planned(self._of_partition(partition, Range(begin, end)))
 
     def _of_partition(self, partition: MessagePartition, times: Range) -> Iterator[pa.RecordBatch]:
         with CommitLog(partition.files) as log:

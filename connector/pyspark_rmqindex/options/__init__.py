@@ -24,7 +24,6 @@ from pyspark_rmqindex.options.parse import (
     wants_pushdown,
 )
 from pyspark_rmqindex.options.read import ReadOptions, Unverified
-from pyspark_rmqindex.options.storage import with_s3_settings
 from pyspark_rmqindex.options.stream import MessageStreamOptions, StreamOptions
 from pyspark_rmqindex.options.times import (
     EXECUTION_ID,
@@ -63,5 +62,4 @@ __all__ = [
     "system_zone",
     "task_bound",
     "wants_pushdown",
-    "with_s3_settings",
 ]

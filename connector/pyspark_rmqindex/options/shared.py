@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from rmqindex.times import LocalTime
 
 if TYPE_CHECKING:
     from rmqindex.indexfile import Mode
+    from rmqindex.storage import Location, Storage
 
 __all__ = [
     "GeometryOptions",
@@ -55,6 +57,11 @@ class PathOption:
         default_doc="must be given, here or in `load()` or `save()`",
     )
 
+    @property
+    @abstractmethod
+    def storage(self) -> Storage:
+        """How to reach the path."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class InputOptions(PathOption):
@@ -77,10 +84,10 @@ class InputOptions(PathOption):
     )
 
     @property
-    def paths(self) -> tuple[str, ...]:
+    def paths(self) -> tuple[Location, ...]:
         """The paths to read: the option ``path``, then ``paths``."""
         several = self.path_list or ()
-        return several if self.path is None else (self.path, *several)
+        return tuple(map(self.storage.at, several if self.path is None else (self.path, *several)))
 
 
 @dataclass(frozen=True, kw_only=True)

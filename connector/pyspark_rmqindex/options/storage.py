@@ -1,10 +1,8 @@
-"""The options of S3, and a decorator for methods that use them."""
+"""The options of S3."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from pyspark_rmqindex.options.declare import option
 from pyspark_rmqindex.options.kinds import BOOLEAN, DURATION, SOME_TEXT, integer
@@ -13,16 +11,11 @@ from rmqindex.storage import (
     DEFAULT_CONNECT_TIMEOUT,
     DEFAULT_REQUEST_TIMEOUT,
     S3Settings,
-    using,
+    Storage,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+__all__ = ["S3Options"]
 
-__all__ = ["S3Options", "with_s3_settings"]
-
-P = ParamSpec("P")
-R = TypeVar("R")
 _MILLISECONDS = 1000
 
 
@@ -100,9 +93,9 @@ class S3Options:
     )
 
     @property
-    def s3(self) -> S3Settings:
-        """How to reach S3."""
-        return S3Settings(
+    def storage(self) -> Storage:
+        """How to reach the paths."""
+        s3 = S3Settings(
             endpoint=self.s3_endpoint,
             region=self.s3_region,
             access_key=self.s3_access_key,
@@ -114,24 +107,4 @@ class S3Options:
             connect_timeout=self.s3_connect_timeout / _MILLISECONDS,
             request_timeout=self.s3_request_timeout / _MILLISECONDS,
         )
-
-
-class _HasSettings(Protocol):
-    _s3: S3Settings
-
-
-S = TypeVar("S", bound=_HasSettings)
-
-
-def with_s3_settings(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """Run a method with the settings in ``self._s3``; it must not be a generator.
-
-    Readers and writers are pickled with their settings, so these apply in tasks as well.
-    """
-
-    @wraps(method)
-    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        with using(self._s3):
-            return method(self, *args, **kwargs)
-
-    return call
+        return Storage(s3)

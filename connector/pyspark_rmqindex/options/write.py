@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from pyspark_rmqindex.options.declare import option
 from pyspark_rmqindex.options.kinds import BOOLEAN, choice
 from pyspark_rmqindex.options.shared import GeometryOptions, PathOption, ZoneOption
 from pyspark_rmqindex.options.storage import S3Options
-from rmqindex.storage import is_remote
 
 __all__ = ["WriteOptions"]
 
@@ -79,14 +77,3 @@ class WriteOptions(ZoneOption, GeometryOptions, S3Options, PathOption):
         if self.path is None:
             raise ValueError("option 'path': expected a path, in save() or as an option, got none")
         _ = self.layout
-
-    @property
-    def directory(self) -> Path | str:
-        """The path; once a write has resolved it, that of the index directory."""
-        path = self.path or ""  # never empty, as checked above
-        return path if is_remote(path) else Path(path)
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether the directory is on S3."""
-        return is_remote(self.path or "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,12 +11,11 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark_rmqindex.files.logs import absolute_log
 from pyspark_rmqindex.files.planned import as_planned
 from pyspark_rmqindex.filters.batches import check_not_null
-from pyspark_rmqindex.options import AUTO, with_s3_settings
+from pyspark_rmqindex.options import AUTO
 from pyspark_rmqindex.schema import arrow_schema
 from rmqindex import CommitLog, RmqIndexError
 from rmqindex.audit import plan_audit, run_audit
 from rmqindex.commitlog import sibling_log
-from rmqindex.storage import is_remote, iterated_with, local_path
 from rmqindex.store import expand, has_pattern, is_index_name
 from rmqindex.transaction import exists
 
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark_rmqindex.options import ReadOptions
     from rmqindex.audit import AuditUnit, StoreUnit
+    from rmqindex.storage import Location
 
 __all__ = ["AuditPartition", "AuditReader"]
 
@@ -54,10 +53,8 @@ class AuditReader(DataSourceReader):
             schema: The requested columns, checked.
         """
         self._options = options
-        self._s3 = options.s3
         self._schema = schema
 
-    @with_s3_settings
     def partitions(self) -> Sequence[InputPartition]:
         """Read both ends of each file, and divide the work.
 
@@ -66,8 +63,7 @@ class AuditReader(DataSourceReader):
         """
         units: dict[tuple[type, str], StoreUnit | AuditUnit] = {}
         for path in self._options.paths:
-            whole = path if is_remote(path) else os.path.abspath(local_path(path))  # noqa: PTH100
-            for found_path in _matches(whole):
+            for found_path in _matches(path.absolute):
                 where = self._log_of(found_path)
                 log = None if where is None else CommitLog(where)
                 for unit in plan_audit(found_path, log, self._options.layout):
@@ -77,11 +73,13 @@ class AuditReader(DataSourceReader):
                     log.close()
         return [AuditPartition(unit) for unit in units.values()]
 
-    def _log_of(self, path: str) -> str | None:
+    def _log_of(self, path: Location) -> Location | None:
         commit_log = self._options.commit_log
         if commit_log is None:
             return None
-        return sibling_log(path) if commit_log == AUTO else absolute_log(commit_log)
+        if commit_log == AUTO:
+            return sibling_log(path)
+        return absolute_log(path.storage.at(commit_log))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Audit the file of one task, and return the findings.
@@ -93,14 +91,14 @@ class AuditReader(DataSourceReader):
             return  # Spark runs one task even if there is nothing to audit
         schema = arrow_schema(self._schema)
         audits = (run_audit(unit) for unit in [partition.unit])
-        for findings in as_planned(iterated_with(self._s3, audits)):
+        for findings in as_planned(audits):
             if findings.num_rows:
                 arrays = [findings[field.name.lower()].cast(field.type) for field in schema]
                 check_not_null(schema, arrays)
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _matches(path: str) -> list[str]:
+def _matches(path: Location) -> list[Location]:
     """Return the path itself if it exists, else what matches it as a pattern."""
     if not has_pattern(path) or exists(path):
         return [path]

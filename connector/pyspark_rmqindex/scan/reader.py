@@ -13,7 +13,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader
 
 from pyspark_rmqindex.files.listing import list_slices, open_slice
-from pyspark_rmqindex.files.logs import absolute_log, find_log, folder_of
+from pyspark_rmqindex.files.logs import absolute_log, find_log
 from pyspark_rmqindex.files.planned import as_planned
 from pyspark_rmqindex.files.stores import store_of, store_of_log
 from pyspark_rmqindex.filters.batches import BatchBuilder, keep, merge
@@ -31,7 +31,6 @@ from pyspark_rmqindex.options import (
     LocalBound,
     planned_bound,
     task_bound,
-    with_s3_settings,
 )
 from pyspark_rmqindex.scan.partitions import IndexPartition, Query
 from pyspark_rmqindex.scan.plan_log import ScanPlan, log_plan, record_plan
@@ -43,7 +42,6 @@ from rmqindex import index_key_hashes
 from rmqindex.commitlog import PlannedLog
 from rmqindex.keys import is_utf8
 from rmqindex.query import VERIFIED_COLUMNS, may_hold, pairs_kept
-from rmqindex.storage import iterated_with
 from rmqindex.times import to_milliseconds
 
 if TYPE_CHECKING:
@@ -56,6 +54,7 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.files.slices import FileSlice
     from pyspark_rmqindex.options import ReadOptions
     from rmqindex import IndexFile
+    from rmqindex.storage import Location
 
 __all__ = ["IndexReader", "PushdownReader", "plan_files", "wanted_by", "with_logs"]
 
@@ -154,7 +153,6 @@ class IndexReader(DataSourceReader):
             raw_options: The options as Spark passed them, by which the plan is recorded.
         """
         self._options = options
-        self._s3 = options.s3
         self._schema = schema
         self._raw_options = raw_options
 
@@ -182,8 +180,7 @@ class IndexReader(DataSourceReader):
         )
         if times.is_empty:
             return
-        batches = iterated_with(self._s3, self._batches(partition, times))
-        yield from as_planned(merge(batches))
+        yield from as_planned(merge(self._batches(partition, times)))
 
     def _batches(self, partition: IndexPartition, times: Range) -> Iterator[pa.RecordBatch]:
         query = partition.query
@@ -203,7 +200,6 @@ class IndexReader(DataSourceReader):
                     else:
                         yield from finder.find(file, file_slice, times, builder, check)
 
-    @with_s3_settings
     def _plan(self, wanted: Wanted, filters: Sequence[Filter]) -> list[IndexPartition]:
         """Make the partitions, and log the plan."""
         options = self._options
@@ -344,23 +340,23 @@ def with_logs(files: Sequence[FileSlice], commit_log: str) -> list[FileSlice]:
         RmqIndexError: The CommitLog is missing, or of a kind that cannot be read.
         ValueError: One log is given for several stores that have their own.
     """
-    if commit_log != AUTO:
-        _check_one_log(files, absolute_log(commit_log))
-    logs: dict[str, str | None] = {}
+    if commit_log != AUTO and files:
+        _check_one_log(files, absolute_log(files[0].name_path.storage.at(commit_log)))
+    logs: dict[Location, Location | None] = {}
     for file_slice in files:
-        folder = folder_of(file_slice.name_path)
+        folder = file_slice.name_path.parent
         if folder not in logs:
             logs[folder] = find_log(file_slice.name_path, commit_log)
-    planned: dict[str | None, PlannedLog | None] = {
+    planned: dict[Location | None, PlannedLog | None] = {
         log: None if log is None else PlannedLog.of(log) for log in dict.fromkeys(logs.values())
     }
     return [
-        replace(file_slice, commit_log=planned[logs[folder_of(file_slice.name_path)]])
+        replace(file_slice, commit_log=planned[logs[file_slice.name_path.parent]])
         for file_slice in files
     ]
 
 
-def _check_one_log(files: Sequence[FileSlice], log: str) -> None:
+def _check_one_log(files: Sequence[FileSlice], log: Location) -> None:
     """Raise if one log is given for several stores of which any has a log of its own."""
     stores = {store_of(file_slice.name_path): file_slice.name_path for file_slice in files}
     if len(stores) < 2:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import StructField, StructType
 
 from pyspark_rmqindex.options import OPTIONS
-from rmqindex.storage import is_remote, local_path
+from rmqindex.storage import Location
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,7 +72,7 @@ def _created_path(path: str) -> str:
             f"got {path}; give the option paths as a JSON list instead, which Spark leaves alone: "
             "OPTIONS (paths '[\"..\"]')"
         )
-    return path if is_remote(path) else str(local_path(path))
+    return str(Location.of(path))
 
 
 def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:

@@ -27,7 +27,6 @@ from pyspark_rmqindex.filters.filters import Range
 from pyspark_rmqindex.options import AUTO, OPTIONS, option_text, read_options, scopes_of
 from pyspark_rmqindex.scan.reader import with_logs
 from pyspark_rmqindex.schema import full_schema
-from rmqindex.storage import using
 from rmqindex.times import microseconds_of, to_milliseconds
 
 if TYPE_CHECKING:
@@ -169,9 +168,8 @@ def plan_files_of(options: ReadOptions, path: str | Sequence[str] | None = None)
     if path is not None:
         paths = (path,) if isinstance(path, str) else tuple(path)
         options = replace(options, path=None, path_list=paths)
-    with using(options.s3):
-        slices = list_slices(options).slices
-        return slices if options.commit_log is None else with_logs(slices, options.commit_log)
+    slices = list_slices(options).slices
+    return slices if options.commit_log is None else with_logs(slices, options.commit_log)
 
 
 def check_path(path: str | Sequence[str | None] | None) -> None:

@@ -18,7 +18,7 @@ from pyspark_rmqindex.scan.partitions import IndexPartition, Query
 from pyspark_rmqindex.scan.reader import IndexReader
 from rmqindex import Layout, RmqIndexError, index_key, key_hash
 from rmqindex.query import NO_LOG, VERIFIED, PointFile, PointLog
-from rmqindex.storage import FileChangedError, using
+from rmqindex.storage import FileChangedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,10 +81,9 @@ class KeyFinder:
             return []
         hash_ = key_hash(index_key(topic, key))
         rows: list[tuple[Any, ...]] = []
-        with using(self._options.s3):
-            for file_slice in slices:
-                found = self._plain_rows(file_slice, topic, key, hash_, times)
-                rows += self._all_rows(file_slice, topic, key, times) if found is None else found
+        for file_slice in slices:
+            found = self._plain_rows(file_slice, topic, key, hash_, times)
+            rows += self._all_rows(file_slice, topic, key, times) if found is None else found
         if rows and _REPLACEMENT in topic + key:
             raise ValueError(
                 f"rmq_lookup: topic {topic!r} and key {key!r}: expected text without U+FFFD, as "
@@ -99,14 +98,13 @@ class KeyFinder:
         Raises:
             RmqIndexError: A file changed, or the storage failed.
         """
-        with using(self._options.s3):
-            try:
-                for file in self._files.values():
-                    file.ensure_same()
-                for log in self._logs.values():
-                    log.ensure_same()
-            except FileChangedError as error:
-                raise changed_error(error.path, error.what) from error
+        try:
+            for file in self._files.values():
+                file.ensure_same()
+            for log in self._logs.values():
+                log.ensure_same()
+        except FileChangedError as error:
+            raise changed_error(error.path, error.what) from error
 
     def close(self) -> None:
         """Close the files and the logs."""
@@ -200,7 +198,7 @@ class KeyFinder:
         tail = self._tails.get(file_slice.name_path)
         if tail is None:
             stores = (store_of(file_slice.name_path),) if self._options.has_store else ()
-            tail = self._tails[file_slice.name_path] = (file_slice.name_path, *stores)
+            tail = self._tails[file_slice.name_path] = (str(file_slice.name_path), *stores)
         low, high = times.low, times.high
         return [
             (

@@ -20,7 +20,6 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pyspark_rmqindex.options import with_s3_settings
 from pyspark_rmqindex.scan.plan_log import log_warning
 from pyspark_rmqindex.scan.reader import IndexReader, plan_files, wanted_by
 from pyspark_rmqindex.stream.listing import Directories
@@ -35,7 +34,6 @@ from pyspark_rmqindex.stream.offsets import (
     state_of,
 )
 from rmqindex import RmqIndexError
-from rmqindex.storage import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -64,7 +62,6 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             schema: The requested columns, checked.
         """
         self._options = options
-        self._s3 = options.s3
         # A file that disappears after planning is data loss, which the options allow or not.
         kept = replace(options, ignore_missing=not options.fail_on_data_loss)
         self._reader = IndexReader(kept, schema, {})
@@ -73,7 +70,6 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reported: dict[str, Any] | None = None
         self._told: set[str] = set()
 
-    @with_s3_settings
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's name)
         """Return where a new stream begins.
 
@@ -93,7 +89,6 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxFiles(options.max_files)
         return ReadAllAvailable()
 
-    @with_s3_settings
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (Spark's name)
         """Remember the current end, where the stream will stop.
 
@@ -105,7 +100,6 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for directory, files in self._directories.look({}).items()
         }
 
-    @with_s3_settings
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return where the next batch ends.
 
@@ -129,7 +123,6 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the end found by the last listing, for the stream's status."""
         return self._reported
 
-    @with_s3_settings
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Divide a batch among tasks.
 
@@ -153,7 +146,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 files[piece.file.name].slice_of(piece.start, piece.stop) for piece in state.pieces
             ]
         options = self._options
-        remote = any(is_remote(each.path) for each in slices)
+        remote = any(each.path.local is None for each in slices)
         return plan_files(options, wanted_by(options), slices, remote=remote).partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark_rmqindex.files.listing import list_files
-from pyspark_rmqindex.files.logs import folder_of, last_name
 from pyspark_rmqindex.files.slices import FileSlice
 from pyspark_rmqindex.stream.offsets import Mark, SeenFile
 from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.options import ReadOptions
     from pyspark_rmqindex.stream.offsets import StoreOffset
     from rmqindex.indexfile import Fingerprint
+    from rmqindex.storage import Location
 
 __all__ = ["Directories", "LiveFile"]
 
@@ -50,8 +50,8 @@ class LiveFile:
     """
 
     seen: SeenFile
-    path: str
-    name_path: str
+    path: Location
+    name_path: Location
     layout: Layout
     fingerprint: Fingerprint
 
@@ -89,7 +89,7 @@ class Directories:
             options: The options of the stream.
         """
         self._options = options
-        self._known: dict[str, _Known] = {}
+        self._known: dict[Location, _Known] = {}
 
     def look(self, offsets: Mapping[str, StoreOffset]) -> dict[str, dict[str, LiveFile]]:
         """List the files, and read the headers of those that may have unread entries.
@@ -145,7 +145,7 @@ class Directories:
     ) -> dict[str, dict[str, LiveFile]]:
         found: dict[str, dict[str, LiveFile]] = {}
         for file in listed:
-            directory, name = folder_of(file.name_path), last_name(file.name_path)
+            directory, name = file.name_path.parent, file.name_path.name
             files = found.setdefault(directory, {})
             offset = offsets.get(directory)
             known = self._known.get(file.name_path)
@@ -212,9 +212,7 @@ class Directories:
         known = self._known.get(file.name_path)
         if known is not None:
             return known.layout
-        layouts = {
-            each.layout for path, each in self._known.items() if folder_of(path) == directory
-        }
+        layouts = {each.layout for path, each in self._known.items() if path.parent == directory}
         if not layouts:
             return None
         with open_index_source(file.path) as source:

@@ -25,7 +25,7 @@ from pyspark_rmqindex.messages.reader import (
     MessageReader,
     planned_partitions,
 )
-from pyspark_rmqindex.options import planned_bound, with_s3_settings
+from pyspark_rmqindex.options import planned_bound
 from pyspark_rmqindex.scan.plan_log import log_warning
 from rmqindex import CommitLog, RmqIndexError
 from rmqindex.commitlog import LastRecord, ends_with, follow
@@ -96,12 +96,10 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             schema: The requested columns, checked.
         """
         self._options = options
-        self._s3 = options.s3
         self._reader = MessageReader(options, schema)
         self._target: dict[str, int] | None = None
         self._told: set[str] = set()
 
-    @with_s3_settings
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's name)
         """Return where a new stream begins.
 
@@ -119,7 +117,6 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(self._options.max_bytes)
         return ReadAllAvailable()
 
-    @with_s3_settings
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (Spark's name)
         """Remember where the logs end now, where the stream will stop.
 
@@ -128,7 +125,6 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         self._target = {store: self._end_of(log).offset for store, log in self._logs() if log.files}
 
-    @with_s3_settings
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return where the next batch ends.
 
@@ -165,7 +161,6 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 offsets[store] = LogOffset(progress.end, progress.last)
         return _to_json(offsets)
 
-    @with_s3_settings
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Divide a batch among tasks.
 

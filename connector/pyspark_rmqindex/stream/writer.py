@@ -24,7 +24,7 @@ from pyspark_rmqindex.write.job import write_options
 from pyspark_rmqindex.write.task import task_name
 from rmqindex import RmqIndexError
 from rmqindex.bulk import BY_POSITION, CONTENT, RunBuffer, RunSlice
-from rmqindex.storage import check_no_secret, is_remote
+from rmqindex.storage import Location, check_no_secret
 from rmqindex.transaction import Owner
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class IndexStreamWriter(DataSourceStreamArrowWriter):
                     "would write into; stream into a directory of its own instead"
                 )
         path = next((value for name, value in own.items() if name.lower() == "path"), "")
-        if is_remote(path):  # before any request to the store
+        if Location.of(path).local is None:  # before any request to the store
             check_no_secret(path)
             raise ValueError(
                 "option 'path': expected a local directory for a stream, whose batches continue "

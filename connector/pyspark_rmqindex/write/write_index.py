@@ -39,7 +39,6 @@ from rmqindex.bulk import (
     plan_files,
     without_indexed,
 )
-from rmqindex.storage import current_settings, using
 from rmqindex.store import is_live
 from rmqindex.transaction import Owner
 
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from rmqindex.bulk import IndexState
-    from rmqindex.storage import S3Settings
 
 __all__ = ["write_index"]
 
@@ -98,9 +96,8 @@ def write_index(
     texts = {name: option_text(value) for name, value in options.items() if value is not None}
     checked = write_options({**texts, "path": os.fspath(path)})
     shape = InputShape.of(df.schema, members=checked.index_members, tags=checked.index_tags)
-    with using(checked.s3):
-        job = WriteJob.start(checked, overwrite=mode == "overwrite", owner=Owner.current())
-        _write(df, job, shape)
+    job = WriteJob.start(checked, overwrite=mode == "overwrite", owner=Owner.current())
+    _write(df, job, shape)
 
 
 def _write(df: DataFrame, job: WriteJob, shape: InputShape) -> None:
@@ -143,17 +140,15 @@ def _run(
     df: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[dict[str, Any]]]
 ) -> list[dict[str, Any]]:
     """Run a task on each partition, and return the answers of the successful attempts."""
-    answers = df.mapInArrow(partial(_answer, task, current_settings()), _ANSWER).collect()
+    answers = df.mapInArrow(partial(_answer, task), _ANSWER).collect()
     return [json.loads(row[0]) for row in answers]  # noqa: TID251  (from _answer)
 
 
 def _answer(
     task: Callable[[Iterator[pa.RecordBatch]], Iterator[dict[str, Any]]],
-    settings: S3Settings,
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    with using(settings):
-        texts = [json.dumps(fields) for fields in task(batches)]
+    texts = [json.dumps(fields) for fields in task(batches)]
     yield pa.record_batch([pa.array(texts, pa.string())], names=["answer"])
 
 

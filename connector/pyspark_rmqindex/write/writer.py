@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from pyspark_rmqindex.files.stores import check_one_store
-from pyspark_rmqindex.options import with_s3_settings
 from pyspark_rmqindex.write.input_shapes import InputShape
 from pyspark_rmqindex.write.job import write_options
 from pyspark_rmqindex.write.task import task_name
@@ -21,7 +20,6 @@ from rmqindex.bulk import (
     WriteJob,
     commit_staged,
 )
-from rmqindex.storage import using
 from rmqindex.transaction import Owner
 
 if TYPE_CHECKING:
@@ -71,11 +69,8 @@ class IndexWriter(DataSourceArrowWriter):
         self._shape = InputShape.of(schema, members=checked.index_members, tags=checked.index_tags)
         # Rows from load() keep the order of their entries; other rows keep their order of arrival.
         self._order = BY_POSITION if self._shape.by_position else ARRIVAL
-        self._s3 = checked.s3
-        with using(self._s3):
-            self._job = WriteJob.start(checked, overwrite=overwrite, owner=Owner.of_ancestor(_JVM))
+        self._job = WriteJob.start(checked, overwrite=overwrite, owner=Owner.of_ancestor(_JVM))
 
-    @with_s3_settings
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
         """Stage the rows of one task.
 
@@ -96,7 +91,6 @@ class IndexWriter(DataSourceArrowWriter):
             staged = stager.stage_files()
         return TaskResult(partition, staged, stores.store)
 
-    @with_s3_settings
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit what the tasks staged, all of it or nothing.
 
@@ -118,7 +112,6 @@ class IndexWriter(DataSourceArrowWriter):
                 self._order,
             )
 
-    @with_s3_settings
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002
         """Remove the staged files, and undo an unfinished commit."""
         self._job.staging.discard()

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from rmqindex.audit.rules import Findings
     from rmqindex.indexfile.geometry import Layout
+    from rmqindex.storage.location import Location
     from rmqindex.storage.marks import FileMark
     from rmqindex.storage.source import IndexSource
 
@@ -115,7 +116,7 @@ class AuditedFile:
         return entry_byte(self.layout, position, field)
 
 
-def open_planned(path: str, mark: FileMark | None) -> IndexSource:
+def open_planned(path: Location, mark: FileMark | None) -> IndexSource:
     """Open a file of a planned audit.
 
     Raises:
@@ -133,7 +134,7 @@ def open_planned(path: str, mark: FileMark | None) -> IndexSource:
 
 
 def open_audited(
-    path: str, layout: Layout | None, findings: Findings, mark: FileMark | None = None
+    path: Location, layout: Layout | None, findings: Findings, mark: FileMark | None = None
 ) -> AuditedFile | None:
     """Open a file, or add findings that say why it cannot be audited.
 

@@ -32,7 +32,6 @@ from rmqindex.layout import (
     HEADER_SIZE,
 )
 from rmqindex.storage.identity import FileChangedError
-from rmqindex.storage.location import is_remote, last_name
 from rmqindex.storage.marks import FileMark, ensure_same
 from rmqindex.store.paths import index_entries, resolve
 
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rmqindex.commitlog.files import LogFile
-    from rmqindex.storage.location import PathLike
+    from rmqindex.storage.location import Location, PathLike
     from rmqindex.transaction.directories import FileEntry
 
 from rmqindex.commitlog.sibling import commit_log_of
@@ -119,7 +118,7 @@ class _Member:
         last: The offset of its last entry, bytes; -1 without entries.
     """
 
-    path: str
+    path: Location
     name: str
     size: int
     header: IndexHeader
@@ -139,12 +138,12 @@ class StoreUnit:
         log_files: The files of the CommitLog; None without one.
     """
 
-    directory: str
+    directory: Location
     members: tuple[_Member, ...]
     log_files: tuple[LogFile, ...] | None
 
     @property
-    def place(self) -> str:
+    def place(self) -> Location:
         """Where what is looked at lies."""
         return self.directory
 
@@ -164,17 +163,17 @@ class AuditUnit:
         mark: The file's mark; None to check nothing.
     """
 
-    path: str
+    path: Location
     name: str
     layout: Layout | None
     previous: IndexHeader | None
-    others: tuple[tuple[str, Layout, FileMark | None], ...]
+    others: tuple[tuple[Location, Layout, FileMark | None], ...]
     span: LogRange | None
     log_files: tuple[LogFile, ...] | None
     mark: FileMark | None = None
 
     @property
-    def place(self) -> str:
+    def place(self) -> Location:
         """Where what is looked at lies."""
         return self.path
 
@@ -198,16 +197,13 @@ def plan_audit(
     """
     resolved = resolve(path)
     log_files = None if log is None else marked_files(log)
-    name = last_name(resolved.path) if resolved.is_file else None
+    name = resolved.path.name if resolved.is_file else None
     directory = resolved.directory
     entries = [entry for entry in index_entries(directory) if not entry.is_directory]
     if resolved.is_file:
         chosen = [entry for entry in entries if entry.name == name]
         if not chosen:
-            alone = AuditUnit(
-                resolved.path, last_name(resolved.path), layout, None, (), None, log_files
-            )
-            return [alone]
+            return [AuditUnit(resolved.path, resolved.path.name, layout, None, (), None, log_files)]
     members = _members(entries, layout)
     by_path = {member.path: place for place, member in enumerate(members)}
     ranges = _ranges(members) if log is not None else {}
@@ -270,7 +266,7 @@ def _audit_store(unit: StoreUnit, log: CommitLog | None, findings: Findings) -> 
     for member in members:
         open_planned(member.path, member.mark).close()
     audit_files([(m.path, m.header, m.layout) for m in members], findings)
-    if not is_remote(unit.directory):
+    if unit.directory.local is not None:
         audit_state(unit.directory, [member.header for member in members], findings)
     if log is None:
         return
@@ -415,8 +411,8 @@ def _ranges(members: Sequence[_Member]) -> dict[str, LogRange]:
 
 
 def _others(
-    members: Sequence[_Member], path: str, span: LogRange
-) -> tuple[tuple[str, Layout, FileMark | None], ...]:
+    members: Sequence[_Member], path: Location, span: LogRange
+) -> tuple[tuple[Location, Layout, FileMark | None], ...]:
     return tuple(
         (member.path, member.layout, member.mark)
         for member in members

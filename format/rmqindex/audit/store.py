@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
+    from rmqindex.storage.location import Location
 
 __all__ = ["audit_barrier", "audit_files", "audit_names", "audit_state"]
 
@@ -33,7 +34,7 @@ _INDEX_MSG_TIMESTAMP_OFFSET = 16
 _CHECKPOINT_FIELDS_SIZE = 40
 
 
-def audit_names(directory: str, findings: Findings) -> None:
+def audit_names(directory: Location, findings: Findings) -> None:
     """Check the names in an index directory."""
     for entry in index_entries(directory):
         if entry.is_directory:

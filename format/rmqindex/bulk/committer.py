@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rmqindex.bulk.job import WriteJob
     from rmqindex.bulk.sorted_runs import Order, RunSlice
     from rmqindex.indexfile.append_in_place import InPlaceAppend
+    from rmqindex.storage.location import Location
     from rmqindex.transaction.staging import Staging
     from rmqindex.transaction.undo import UndoableAppend
 
@@ -53,7 +54,7 @@ class Committer:
     """
 
     staging: Staging
-    directory: Path | str
+    directory: Path | Location
     zone: str | tzinfo | None = None
     allow_live_store: bool = False
     checkpoint: bool = False

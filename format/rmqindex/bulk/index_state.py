@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rmqindex.storage.location import Location
     from rmqindex.transaction.directories import FileEntry
 
 __all__ = ["IndexState", "IndexedFile", "check_replaceable", "find_layout", "index_entries"]
@@ -40,7 +41,7 @@ class IndexedFile:
     """
 
     name: str
-    path: str
+    path: Location
     header: IndexHeader
 
 
@@ -180,7 +181,7 @@ def _tail_at(index_file: IndexFile, phy_offset: int) -> list[NDArray[np.int32]]:
     return found
 
 
-def _header(path: str) -> IndexHeader:
+def _header(path: Location) -> IndexHeader:
     """Read a header as the last finished commit left it."""
     with open_index_source(path) as source:
         return IndexHeader.from_bytes(source.header())

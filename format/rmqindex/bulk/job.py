@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqindex.bulk.index_state import IndexState, check_replaceable, find_layout, index_entries
 from rmqindex.errors import RmqIndexError
-from rmqindex.storage.s3 import S3Settings
 from rmqindex.store.cover import ensure_coverable
 from rmqindex.store.live_store import ensure_not_live
 from rmqindex.transaction.staging import create_staging
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from rmqindex.indexfile.geometry import Layout
+    from rmqindex.storage.location import Location
     from rmqindex.transaction.owner import Owner
     from rmqindex.transaction.staging import Staging
 
@@ -39,10 +39,9 @@ class WriteOptions:
         index_members: Whether to index the keys of the members of batches as well.
         index_tags: Whether to index tags as well.
         checkpoint: Whether to raise the store's checkpoint so that it covers the index.
-        s3: How to connect to S3.
     """
 
-    directory: Path | str
+    directory: Path | Location
     layout: Layout | None = None
     zone: str | None = None
     on_indexed: str = "error"
@@ -52,7 +51,6 @@ class WriteOptions:
     index_members: bool = False
     index_tags: bool = False
     checkpoint: bool = False
-    s3: S3Settings = field(default_factory=S3Settings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,8 @@ RocketMQ opens every file with the geometry of its configuration, so a broker wh
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +22,6 @@ from rmqindex.header import IndexHeader
 from rmqindex.indexfile.committed import open_index_source
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.layout import HEADER_SIZE
-from rmqindex.storage.location import is_remote
 from rmqindex.store.checkpoint import CHECKPOINT_NAME
 from rmqindex.store.contents import ensure_writable
 from rmqindex.store.paths import list_index_files, resolve
@@ -36,6 +33,7 @@ from rmqindex.transaction.owner import Owner
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import tzinfo
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -225,11 +223,12 @@ def expire_index(path: PathLike, offset: int, *, allow_live_store: bool = False)
 
 def _local_directory(path: PathLike) -> Path:
     resolved = resolve(path)
-    if is_remote(resolved.path):
+    local = resolved.path.absolute.local
+    if local is None:
         raise RmqIndexError(f"{path}: only a local index directory can be written")
     if resolved.is_file:
         raise RmqIndexError(f"{path}: expected an index directory or a store root, got a file")
-    return Path(os.path.abspath(resolved.path))  # noqa: PTH100  (links stay)
+    return local
 
 
 def _header(entry: FileEntry) -> IndexHeader:

@@ -36,7 +36,7 @@ from rmqindex.query.explain import explain_lookup
 from rmqindex.query.index_directory import IndexDirectory
 from rmqindex.query.search import search
 from rmqindex.query.verdicts import Judge
-from rmqindex.storage.location import is_remote, local_path
+from rmqindex.storage.location import Location
 from rmqindex.store.planned_index import plan_index
 
 if TYPE_CHECKING:
@@ -211,11 +211,12 @@ def _ask_as_the_broker(question: Question, layout: Layout | None, mode: Mode) ->
     """Answer with the broker's own search."""
     if mode != "FAILFAST":
         raise click.BadParameter("not together with --mode", param_hint="--broker")
-    if is_remote(question.path):
+    local = Location.of(question.path).local
+    if local is None:
         raise click.BadParameter("only for a local directory", param_hint="--broker")
     limit = DEFAULT_MAX_MSGS_NUM_BATCH if question.max_num is None else question.max_num
     end = INT64_MAX if question.end is None else question.end
-    with IndexDirectory(local_path(question.path), layout) as directory:
+    with IndexDirectory(local, layout) as directory:
         return directory.query_offset(question.topic, question.key, limit, question.begin or 0, end)
 
 

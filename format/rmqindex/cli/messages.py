@@ -26,7 +26,7 @@ from rmqindex.output.messages import body_of, is_readable, read_messages
 from rmqindex.output.text import complain
 from rmqindex.query.verdicts import Judge
 from rmqindex.record.message_ids import decode_offset_msg_id
-from rmqindex.storage.location import is_remote
+from rmqindex.storage.location import Location
 from rmqindex.store.contents import refuse_rocksdb_index
 from rmqindex.store.planned_index import plan_index
 
@@ -96,7 +96,7 @@ def _offsets(path: str, message: str, topic: str | None, log: CommitLog) -> list
         (row,) = read_messages(log, [decoded.phy_offset])
         if is_readable(row) and row["msg_id"] == message.upper():
             return [decoded.phy_offset]
-    if is_remote(path):
+    if Location.of(path).local is None:
         raise RmqIndexError(
             f"{path}: expected an offset or an offset message id, got {message!r}: unique keys are "
             "found in local stores alone; 'rmqindex lookup' finds them in remote ones"
@@ -120,7 +120,7 @@ def _indexed_store(path: Path) -> Path:
     for store in (path, path.parent):
         if (store / INDEX_FOLDER).is_dir():
             return store
-        refuse_rocksdb_index(str(store))
+        refuse_rocksdb_index(Location.of(store))
     raise RmqIndexError(
         f"{path}: expected a folder {INDEX_FOLDER}, by which a unique key is found, found none. "
         "Give the message's offset"

@@ -1,5 +1,6 @@
 """The CommitLog: its files, records, properties, bodies and batches, as Arrow arrays."""
 
+from rmqindex.commitlog.files import several_logs
 from rmqindex.commitlog.log import MATCH_STATES, CommitLog, LogFile
 from rmqindex.commitlog.planned_log import PlannedLog, PlannedLogs, marked_file
 from rmqindex.commitlog.sibling import sibling_log
@@ -15,5 +16,6 @@ __all__ = [
     "ends_with",
     "follow",
     "marked_file",
+    "several_logs",
     "sibling_log",
 ]

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.fs as pafs
 
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import COMMITLOG_FOLDER, MULTI_PATH_SPLITTER
 from rmqindex.layout import INT64_MAX
 from rmqindex.record_layout import FILE_NAME_DIGITS, MAX_FILE_SIZE
-from rmqindex.storage.filesystem import open_filesystem, unreadable
-from rmqindex.storage.identity import FileIdentity
-from rmqindex.storage.location import is_remote, local_path
+from rmqindex.storage.filesystem import status_of
+from rmqindex.storage.location import Location
 from rmqindex.storage.marks import FileMark
 from rmqindex.store.contents import refuse_dledger_file, refuse_dledger_log
 from rmqindex.transaction.directories import FileEntry, directory_entries
@@ -45,13 +42,13 @@ class LogFile:
     Attributes:
         start: The log's offset of its first byte, which is its name.
         size: Its size in bytes.
-        path: A local path or a URI.
+        path: Where it lies: a local path or a URI.
         mark: Its mark, checked on opening; None where only its size is known.
     """
 
     start: int
     size: int
-    path: str
+    path: Location
     mark: FileMark | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -78,10 +75,11 @@ def find_files(
     Raises:
         RmqIndexError: No files, a store of another kind, or files that overlap.
     """
-    found: dict[str, LogFile] = {}
-    for one in _paths(path, filesystem):
-        for file in [one] if isinstance(one, LogFile) else _files_of(one, filesystem):
-            found.setdefault(_whole_path(file.path, filesystem), file)
+    given = [path] if isinstance(path, (str, os.PathLike)) else path
+    found: dict[Location, LogFile] = {}
+    for one in given:
+        for file in _found(one, filesystem):
+            found.setdefault(file.path.absolute, file)
     files = sorted(found.values(), key=lambda file: (file.start, file.path))
     for before, after in pairwise(files):
         if before.stop > after.start:
@@ -90,13 +88,6 @@ def find_files(
                 f"{before.path} ends, got {after.start}"
             )
     return tuple(files)
-
-
-def _whole_path(path: str, filesystem: pafs.FileSystem | None) -> str:
-    """Return the absolute path, which identifies a file; links are not followed."""
-    if filesystem is not None or is_remote(path):
-        return path
-    return os.path.abspath(local_path(path))  # noqa: PTH100
 
 
 def mapped_file_size_of(files: Sequence[LogFile]) -> int | None:
@@ -116,47 +107,47 @@ def gaps_of(files: Sequence[LogFile]) -> tuple[tuple[int, int], ...]:
     return tuple((a.stop, b.start) for a, b in pairwise(files) if a.stop < b.start)
 
 
-def _paths(
-    path: PathLike | Sequence[PathLike | LogFile], filesystem: pafs.FileSystem | None
-) -> list[PathLike | LogFile]:
-    if not isinstance(path, (str, os.PathLike)):
-        return list(path)
-    text = os.fspath(path)
-    if MULTI_PATH_SPLITTER not in text or (filesystem is None and _exists_locally(text)):
-        return [path]
-    return [part.strip() for part in text.split(MULTI_PATH_SPLITTER) if part.strip()]
+def _found(one: PathLike | LogFile, filesystem: pafs.FileSystem | None) -> list[LogFile]:
+    """Return the files that one given path, or file, stands for."""
+    if isinstance(one, LogFile):
+        return [replace(one, path=Location.of(one.path, filesystem))]
+    location = Location.of(one, filesystem)
+    return [file for each in several_logs(location) for file in _files_of(each)]
 
 
-def _exists_locally(text: str) -> bool:
-    return not is_remote(text) and local_path(text).exists()
+def several_logs(location: Location) -> list[Location]:
+    """Split a text with commas, as RocketMQ writes several directories of one log."""
+    local = location.local
+    if MULTI_PATH_SPLITTER not in location or (local is not None and local.exists()):
+        return [location]
+    parts = [part.strip() for part in location.split(MULTI_PATH_SPLITTER)]
+    return [Location.of(location.storage.at(part)) for part in parts if part] or [location]
 
 
-def _files_of(path: PathLike, filesystem: pafs.FileSystem | None) -> list[LogFile]:
-    kind, size, text, identity = _look_at(path, filesystem)
+def _files_of(location: Location) -> list[LogFile]:
+    kind, size, identity = status_of(location)
     if kind == pafs.FileType.File:
-        name = _last_name(text)
-        if not _NAME.fullmatch(name):
+        if not _NAME.fullmatch(location.name):
             raise RmqIndexError(
-                f"{text}: expected a file named by {FILE_NAME_DIGITS} digits, got {name!r}"
+                f"{location}: expected a file named by {FILE_NAME_DIGITS} digits, got "
+                f"{location.name!r}"
             )
-        refuse_dledger_file(text, filesystem)
-        return _log_files([FileEntry(text, name, size, identity=identity)])
+        refuse_dledger_file(location)
+        return _log_files([FileEntry(location, location.name, size, identity=identity)])
     if kind != pafs.FileType.Directory:
-        raise RmqIndexError(f"{text}: no such file or directory")
-    entries = directory_entries(text, filesystem)
+        raise RmqIndexError(f"{location}: no such file or directory")
+    entries = directory_entries(location)
     found = _log_entries(entries)
     if found:
-        refuse_dledger_file(min(found, key=lambda entry: entry.name).path, filesystem)
+        refuse_dledger_file(min(found, key=lambda entry: entry.name).path)
         return _log_files(found)
     folders = {entry.name: entry for entry in entries if entry.is_directory}
-    refuse_dledger_log(text, lambda folder: directory_entries(folder, filesystem))
+    refuse_dledger_log(location, directory_entries)
     if COMMITLOG_FOLDER in folders:
-        return _log_files(
-            _log_entries(directory_entries(folders[COMMITLOG_FOLDER].path, filesystem))
-        )
+        return _log_files(_log_entries(directory_entries(folders[COMMITLOG_FOLDER].path)))
     if entries:
         raise RmqIndexError(
-            f"{text}: expected log files or a folder {COMMITLOG_FOLDER}, found neither"
+            f"{location}: expected log files or a folder {COMMITLOG_FOLDER}, found neither"
         )
     return []
 
@@ -178,28 +169,3 @@ def _log_files(entries: list[FileEntry]) -> list[LogFile]:
             mark = None if entry.identity is None else FileMark(entry.identity)
             files.append(LogFile(start, entry.size, entry.path, mark))
     return files
-
-
-def _look_at(
-    path: PathLike, filesystem: pafs.FileSystem | None
-) -> tuple[pafs.FileType, int, str, FileIdentity | None]:
-    """Return the kind of a path, its size in bytes, its text, and a local file's identity."""
-    if filesystem is None and not is_remote(path):
-        place = local_path(path)
-        if place.is_dir():
-            return pafs.FileType.Directory, 0, str(place), None
-        if not place.exists():
-            return pafs.FileType.NotFound, 0, str(place), None
-        identity = FileIdentity.of_stat(place.stat())
-        return pafs.FileType.File, identity.size, str(place), identity
-    text = os.fspath(path)
-    found, inner_path = open_filesystem(path, filesystem)
-    try:
-        info = found.get_file_info(inner_path)
-    except (OSError, pa.ArrowException) as error:
-        raise unreadable(text, error, expected="what is there") from error
-    return info.type, info.size or 0, text, None
-
-
-def _last_name(text: str) -> str:
-    return Path(text.partition("?")[0]).name

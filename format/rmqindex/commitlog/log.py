@@ -90,7 +90,7 @@ class CommitLog:
             RmqIndexError: Nothing is there, a store of another kind, files that overlap.
         """
         self.files = find_files(path, filesystem)
-        self._open_files = OpenFiles(self.files, filesystem)
+        self._open_files = OpenFiles(self.files)
         self._max_offset: int | None = None
 
     def __enter__(self) -> Self:

@@ -9,8 +9,6 @@ from rmqindex.storage.marks import ensure_same
 from rmqindex.storage.opening import open_found
 
 if TYPE_CHECKING:
-    import pyarrow.fs as pafs
-
     from rmqindex.commitlog.files import LogFile
     from rmqindex.storage.source import ByteSource
 
@@ -27,15 +25,13 @@ class OpenFiles:
         files: The files by offset.
     """
 
-    def __init__(self, files: tuple[LogFile, ...], filesystem: pafs.FileSystem | None) -> None:
+    def __init__(self, files: tuple[LogFile, ...]) -> None:
         """Set the files, without opening any.
 
         Args:
             files: By offset.
-            filesystem: Their file system; None to find it by their URIs.
         """
         self.files = files
-        self._filesystem = filesystem
         self._sources: dict[int, ByteSource] = {}
 
     @property
@@ -57,7 +53,7 @@ class OpenFiles:
         Raises:
             RmqIndexError: It is gone, cannot be read, or was changed since it was found.
         """
-        return open_found(file.path, file.size, file.mark, self._filesystem)
+        return open_found(file.path, file.size, file.mark)
 
     def ensure_same(self) -> None:
         """Raise if an open file was changed since it was opened."""

@@ -6,7 +6,6 @@ Any other change of the files is refused, since their messages may differ.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,19 +13,17 @@ from rmqindex.commitlog.files import LogFile, find_files
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.errors import RmqIndexError
 from rmqindex.storage.identity import FileChangedError
-from rmqindex.storage.location import is_remote
 from rmqindex.storage.marks import FileMark
-from rmqindex.storage.s3 import carried
+from rmqindex.storage.opening import map_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from rmqindex.storage.location import Location, Storage
     from rmqindex.storage.source import ByteSource
 
 __all__ = ["PlannedLog", "PlannedLogs", "marked_file", "marked_files"]
 
-# Requests in flight at once: they mostly wait.
-_REMOTE_THREADS = 16
 # A file begins with a message, whose fixed fields are unique.
 _HEAD_BYTES = 64
 
@@ -40,11 +37,11 @@ class PlannedLog:
         files: Its files, with their marks.
     """
 
-    path: str
+    path: Location
     files: tuple[LogFile, ...]
 
     @classmethod
-    def of(cls, path: str) -> PlannedLog:
+    def of(cls, path: Location) -> PlannedLog:
         """Find the files of a log and mark them.
 
         Raises:
@@ -54,13 +51,23 @@ class PlannedLog:
             return cls(path, marked_files(log))
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> PlannedLog:
-        """Rebuild a plan from its JSON, where bytes are hexadecimal digits."""
+    def from_dict(cls, data: Mapping[str, Any], storage: Storage) -> PlannedLog:
+        """Rebuild a plan from its JSON, where bytes are hexadecimal digits.
+
+        Args:
+            data: The JSON, which says nothing about how to reach the files.
+            storage: How to reach them.
+        """
         files = (
-            LogFile(**{**each, "mark": each["mark"] and FileMark.from_dict(each["mark"])})
+            LogFile(
+                each["start"],
+                each["size"],
+                storage.at(each["path"]),
+                each["mark"] and FileMark.from_dict(each["mark"]),
+            )
             for each in data["files"]
         )
-        return cls(data["path"], tuple(files))
+        return cls(storage.at(data["path"]), tuple(files))
 
     def files_now(self) -> tuple[LogFile, ...]:
         """List the files again; opening a planned one raises if it is another file now.
@@ -146,10 +153,7 @@ def marked_files(log: CommitLog) -> tuple[LogFile, ...]:
         except RmqIndexError:
             return file  # it expired meanwhile, or opening it later will raise
 
-    if any(is_remote(file.path) for file in log.files):
-        with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
-            return tuple(pool.map(carried(mark), log.files))
-    return tuple(mark(file) for file in log.files)
+    return tuple(map_files(mark, log.files, (file.path for file in log.files)))
 
 
 def marked_file(

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.folders import COMMITLOG_FOLDER
-from rmqindex.storage.location import parent, place_in
 from rmqindex.store.contents import dledger_data, refuse_dledger_log
 from rmqindex.store.paths import resolve
 from rmqindex.transaction.directories import exists
@@ -15,12 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rmqindex.commitlog.files import LogFile
-    from rmqindex.storage.location import PathLike
+    from rmqindex.storage.location import Location, PathLike
 
 __all__ = ["beside_index", "commit_log_of", "refuse_sibling_dledger", "sibling_log"]
 
 
-def sibling_log(path: PathLike) -> str | None:
+def sibling_log(path: PathLike) -> Location | None:
     """Return the ``commitlog`` beside the ``index`` of a path, if it can be read.
 
     None where it is missing, or continues in DLedger.
@@ -29,7 +28,7 @@ def sibling_log(path: PathLike) -> str | None:
         RmqIndexError: The path is not there.
     """
     log = beside_index(path, COMMITLOG_FOLDER)
-    return log if exists(log) and dledger_data(parent(log)) is None else None
+    return log if exists(log) and dledger_data(log.parent) is None else None
 
 
 def refuse_sibling_dledger(path: PathLike) -> None:
@@ -38,10 +37,10 @@ def refuse_sibling_dledger(path: PathLike) -> None:
     Raises:
         RmqIndexError: It has, or the path is not there.
     """
-    refuse_dledger_log(parent(beside_index(path, COMMITLOG_FOLDER)))
+    refuse_dledger_log(beside_index(path, COMMITLOG_FOLDER).parent)
 
 
-def beside_index(path: PathLike, name: str) -> str:
+def beside_index(path: PathLike, name: str) -> Location:
     """Return where a folder beside the ``index`` of a path would be, whether or not it exists.
 
     Args:
@@ -51,7 +50,7 @@ def beside_index(path: PathLike, name: str) -> str:
     Raises:
         RmqIndexError: The path is not there.
     """
-    return place_in(parent(resolve(path).directory), name)
+    return resolve(path).directory.parent.child(name)
 
 
 def commit_log_of(

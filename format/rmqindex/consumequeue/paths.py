@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import unquote
 
 from rmqindex.consumequeue.staging import is_exchanging
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.layout import INT32_MAX
 from rmqindex.queue_layout import FILE_NAME_DIGITS
-from rmqindex.storage.location import is_remote, local_path, parent
+from rmqindex.storage.location import Location
 from rmqindex.storage.marks import FileMark
 from rmqindex.storage.steady import UnsteadyError, read_steady
 from rmqindex.store.contents import refuse_database, refuse_rocksdb_queues
@@ -39,13 +38,13 @@ class QueueFile:
     """A file of a queue.
 
     Attributes:
-        path: A local path or a URI.
+        path: Where it lies: a local path or a URI.
         start: Where it begins in the queue, bytes; its name.
         size: Its size, bytes.
         mark: Its mark, checked on opening; None where only its size is known.
     """
 
-    path: str
+    path: Location
     start: int
     size: int
     mark: FileMark | None = field(default=None, compare=False, repr=False)
@@ -78,10 +77,11 @@ def find_queues(path: PathLike) -> list[FoundQueue]:
         RmqIndexError: Nothing is there, no ConsumeQueue, or ConsumeQueues in RocksDB alone; or a
             rebuild exchanges the queues, or died while it did.
     """
-    if is_remote(path):
-        return _find(str(path))
-    local = local_path(path).absolute()
-    return _unexchanged(_store_root(local), lambda: _find(str(local)))
+    location = Location.of(path)
+    if location.local is None:
+        return _find(location)
+    whole = location.local.absolute()
+    return _unexchanged(_store_root(whole), lambda: _find(location.storage.at(whole)))
 
 
 def _unexchanged(root: Path, read: Callable[[], T]) -> T:
@@ -134,32 +134,32 @@ def _folder_ids(root: Path) -> list[tuple[int, int] | None]:
     return ids
 
 
-def _find(text: str) -> list[FoundQueue]:
-    if not exists(text):
-        raise RmqIndexError(f"{text}: no such file or directory")
-    parts = _parts(text) or [""]
-    if _FILE_NAME.fullmatch(parts[-1]):
-        return [_only_file(text, parts)]
-    entries = directory_entries(text)
+def _find(location: Location) -> list[FoundQueue]:
+    if not exists(location):
+        raise RmqIndexError(f"{location}: no such file or directory")
+    if _FILE_NAME.fullmatch(location.name):
+        return [_only_file(location)]
+    entries = directory_entries(location)
     if any(not each.is_directory and _FILE_NAME.fullmatch(each.name) for each in entries):
-        return [_queue(text, parts)]
-    if parts[-1] in (QUEUE_FOLDER, BATCH_FOLDER):
-        queues = _queues_of_folder(entries, is_batch=parts[-1] == BATCH_FOLDER)
-        if not queues and parts[-1] == QUEUE_FOLDER:
-            refuse_rocksdb_queues(parent(text))
+        return [_queue(location)]
+    if location.name in (QUEUE_FOLDER, BATCH_FOLDER):
+        queues = _queues_of_folder(entries, is_batch=location.name == BATCH_FOLDER)
+        if not queues and location.name == QUEUE_FOLDER:
+            refuse_rocksdb_queues(location.parent)
         return queues
     folders = {each.name: each for each in entries if each.name in (QUEUE_FOLDER, BATCH_FOLDER)}
     plain = _queues_in(folders.get(QUEUE_FOLDER))
     if not plain:
-        refuse_rocksdb_queues(text)
+        refuse_rocksdb_queues(location)
     if folders:
         return [*plain, *_queues_in(folders.get(BATCH_FOLDER))]
-    refuse_database(text, entries)
-    if len(parts) > 1 and parts[-2] in (QUEUE_FOLDER, BATCH_FOLDER):
-        return _queues_of_topic(parts[-1], entries, is_batch=parts[-2] == BATCH_FOLDER)
+    refuse_database(location, entries)
+    folder = location.parent.name
+    if folder in (QUEUE_FOLDER, BATCH_FOLDER):
+        return _queues_of_topic(location.name, entries, is_batch=folder == BATCH_FOLDER)
     raise RmqIndexError(
-        f"{text}: expected a store with a folder {QUEUE_FOLDER}, that folder, or one below, got "
-        "neither"
+        f"{location}: expected a store with a folder {QUEUE_FOLDER}, that folder, or one below, "
+        "got neither"
     )
 
 
@@ -185,7 +185,7 @@ def _topics_in(store: Path) -> list[str] | None:
     listed = [entry for folder in there for entry in directory_entries(folder)]
     topics = {entry.name for entry in listed if entry.is_directory}
     if not topics:
-        refuse_rocksdb_queues(str(store))
+        refuse_rocksdb_queues(Location.of(store))
     return sorted(topics) if there else None
 
 
@@ -218,18 +218,20 @@ def _is_queue_id(name: str) -> bool:
     return _QUEUE_ID.fullmatch(name) is not None and int(name) <= INT32_MAX
 
 
-def _queue(path: str, parts: list[str]) -> FoundQueue:
-    if len(parts) < 2 or not _is_queue_id(parts[-1]):
-        raise RmqIndexError(f"{path}: expected the directory of a queue, named by its number")
-    is_batch = len(parts) > 2 and parts[-3] == BATCH_FOLDER
-    return FoundQueue(parts[-2], int(parts[-1]), is_batch, _files(directory_entries(path)))
+def _queue(location: Location) -> FoundQueue:
+    topic = location.parent
+    if not topic.name or not _is_queue_id(location.name):
+        raise RmqIndexError(f"{location}: expected the directory of a queue, named by its number")
+    is_batch = topic.parent.name == BATCH_FOLDER
+    files = _files(directory_entries(location))
+    return FoundQueue(topic.name, int(location.name), is_batch, files)
 
 
-def _only_file(path: str, parts: list[str]) -> FoundQueue:
-    folder = path.partition("?")[0].rpartition("/")[0]
-    whole = _queue(folder + "".join(path.partition("?")[1:]), parts[:-1])
-    files = tuple(each for each in whole.files if each.start == int(parts[-1]))
-    return FoundQueue(whole.topic, whole.queue_id, whole.is_batch, files)
+def _only_file(location: Location) -> FoundQueue:
+    whole = _queue(location.parent)
+    return replace(
+        whole, files=tuple(each for each in whole.files if each.start == int(location.name))
+    )
 
 
 def _files(entries: list[FileEntry]) -> tuple[QueueFile, ...]:
@@ -244,10 +246,3 @@ def _files(entries: list[FileEntry]) -> tuple[QueueFile, ...]:
         if not each.is_directory and _FILE_NAME.fullmatch(each.name)
     ]
     return tuple(sorted(files, key=lambda file: file.start))
-
-
-def _parts(path: str) -> list[str]:
-    """Return the names on a path; those of a URI are not unescaped."""
-    text = path.partition("?")[0] if is_remote(path) else path
-    parts = [part for part in text.split("/") if part]
-    return [unquote(part) for part in parts] if is_remote(path) else parts

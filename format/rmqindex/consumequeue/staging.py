@@ -14,6 +14,7 @@ from rmqindex.files.disk import sync_directory, sync_tree
 from rmqindex.files.own_files import ensure_directory, write_own
 from rmqindex.files.records import RecordKind
 from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
+from rmqindex.storage.location import Location
 from rmqindex.store.contents import refuse_rocksdb_queues
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class QueueStaging:
         Raises:
             RmqIndexError: The root has ConsumeQueues in RocksDB, which are never replaced.
         """
-        refuse_rocksdb_queues(str(self._root))
+        refuse_rocksdb_queues(Location.of(self._root))
         folders = [self._root / name for name in _FOLDERS]
         return [folder for folder in folders if folder.is_dir() and any(folder.iterdir())]
 
@@ -140,7 +141,7 @@ class QueueStaging:
             RmqIndexError: A broker has begun to keep ConsumeQueues in RocksDB meanwhile.
             OSError: A folder cannot be moved, or the disk is full or broken.
         """
-        refuse_rocksdb_queues(str(self._root))
+        refuse_rocksdb_queues(Location.of(self._root))
         old = [name for name in _FOLDERS if os.path.lexists(self._root / name)]
         new = [name for name in _FOLDERS if (self.path / name).exists()]
         ensure_directory(self._home)
@@ -161,7 +162,7 @@ class QueueStaging:
     def _clear(self) -> None:
         """Remove the unfinished queues of a dead rebuild."""
         if os.path.lexists(self._home):
-            refuse_rocksdb_queues(str(self._old))
+            refuse_rocksdb_queues(Location.of(self._old))
             try:
                 shutil.rmtree(self._home)
             except OSError as error:

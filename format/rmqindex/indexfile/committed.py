@@ -20,8 +20,9 @@ from rmqindex.layout import (
     SLOT_SIZE,
 )
 from rmqindex.storage.local import LocalSource
-from rmqindex.storage.location import PathLike, is_remote, local_path
-from rmqindex.storage.opening import ensure_found, open_remote
+from rmqindex.storage.location import Location, PathLike
+from rmqindex.storage.opening import ensure_found
+from rmqindex.storage.remote import RemoteSource
 from rmqindex.storage.source import IndexSource
 from rmqindex.storage.steady import UnsteadyError, read_steady
 from rmqindex.transaction.journal import unfinished_append
@@ -224,17 +225,16 @@ def open_index_source(
 
     Args:
         path: As ``open_source`` takes it.
-        filesystem: Likewise.
+        filesystem: The file system that the path lies in; None to find it by the URI.
         zero_extend_to: Read a shorter file as if it were extended with zeros to this size in bytes,
             as the broker does on loading; nothing on disk changes.
 
     Raises:
         RmqIndexError: No such file, not a file, or not readable.
     """
-    if filesystem is not None or is_remote(path):
-        source: IndexSource = open_remote(path, filesystem)
-    else:
-        source = _open_local(local_path(path))
+    location = Location.of(path, filesystem)
+    local = location.local
+    source = RemoteSource(location) if local is None else _open_local(local)
     if zero_extend_to is not None and source.size < zero_extend_to:
         return _ExtendedSource(source, zero_extend_to)
     return source

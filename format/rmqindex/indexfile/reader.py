@@ -25,7 +25,7 @@ from rmqindex.layout import (
     INDEX_COUNT_OFFSET,
     INT32_MAX,
 )
-from rmqindex.storage.location import is_remote, local_path
+from rmqindex.storage.location import Location
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -91,12 +91,11 @@ class IndexFile:
         if zero_extend and layout is None:
             raise ValueError("zero_extend: expected a layout to say to which size")
         self.mode = mode
-        remote = filesystem is not None or is_remote(path)
-        self.path = str(path) if remote else local_path(path)
-        self._remote = remote
+        location = Location.of(path, filesystem)
+        self._location = location
+        self.path = location.local or location
         self._source = open_index_source(
-            path,
-            filesystem=filesystem,
+            location,
             zero_extend_to=layout.file_size if zero_extend and layout is not None else None,
         )
         try:
@@ -148,7 +147,7 @@ class IndexFile:
     @property
     def name(self) -> str:
         """The file's name without its folder."""
-        return str(self.path).rsplit("/", 1)[-1].partition("?")[0]
+        return self._location.name
 
     @property
     def layout(self) -> Layout | None:
@@ -389,7 +388,7 @@ class IndexFile:
         Raises:
             TypeError: A remote file.
         """
-        if self._remote:
+        if self._location.local is None:
             raise TypeError(f"path: expected a local file, got {self.path}")
         return str(self.path)
 

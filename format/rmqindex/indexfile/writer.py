@@ -15,7 +15,7 @@ from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexfile.slot_repair import repair_slots, stale_slots
 from rmqindex.keys.hashing import key_hash
 from rmqindex.layout import INDEX_COUNT_OFFSET, INT32_MAX, INT64_MAX, INT64_MIN
-from rmqindex.storage.location import is_remote, local_path
+from rmqindex.storage.location import Location
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,9 +85,10 @@ class IndexFileWriter:
         """
         prev_end_phy_offset = _check_int64("prev_end_phy_offset", prev_end_phy_offset)
         prev_end_timestamp = _check_int64("prev_end_timestamp", prev_end_timestamp)
-        if is_remote(path):
+        local = Location.of(path).local
+        if local is None:
             raise ValueError(f"{path}: only a local file can be written")
-        self._path = local_path(path)
+        self._path = local
         self._appender = open_appender(self._path, layout, prev_end_phy_offset, prev_end_timestamp)
 
     @property

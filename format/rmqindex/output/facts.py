@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqindex.storage.identity import FileIdentity
-from rmqindex.storage.location import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,10 +137,10 @@ def _known(value: int | None) -> int:
 
 def _disk_size(planned: PlannedFile) -> int | None:
     path, identity = planned.entry.path, planned.entry.identity
-    if is_remote(path):
+    if path.local is None:
         return None
     try:
-        status = Path(path).stat()
+        status = path.local.stat()
     except FileNotFoundError as error:
         if planned.error is not None:
             return None

@@ -20,7 +20,6 @@ from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, FIRST_POSITION, INT64_MAX, INVALID_INDEX
 from rmqindex.query.verdicts import Judge
 from rmqindex.storage.identity import FileChangedError
-from rmqindex.storage.location import parent
 from rmqindex.store.contents import rocksdb_queues
 from rmqindex.store.planned_index import plan_index
 from rmqindex.transaction.directories import entries_or_none
@@ -433,6 +432,6 @@ def _group_topics(path: PathLike) -> list[str] | None:
     """
     queues = beside_index(path, QUEUE_FOLDER)
     folders = [entry.name for entry in entries_or_none(queues) if entry.is_directory]
-    if not folders and rocksdb_queues(parent(queues)) is not None:
+    if not folders and rocksdb_queues(queues.parent) is not None:
         return None
     return sorted(name for name in folders if name.startswith(_GROUP_PREFIXES))

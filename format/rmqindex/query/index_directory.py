@@ -19,7 +19,7 @@ from rmqindex.indexfile.reader import IndexFile
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.messages import TAG_INDEX_TYPE, message_keys, tag_key
 from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, FIRST_POSITION, INT64_MAX, INT64_MIN
-from rmqindex.storage.location import is_remote, local_path
+from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
 from rmqindex.store.contents import ensure_writable
 from rmqindex.store.names import next_names
@@ -147,7 +147,7 @@ class IndexDirectory:
         listed = partial(index_entries, self._path)
         load(listed()) if writable else read_listed(self._path, listed, load)
 
-    def _load(self, path: str, *, last_exit_ok: bool) -> None:
+    def _load(self, path: Location, *, last_exit_ok: bool) -> None:
         if self._writable:
             assert self._layout is not None
             if Path(path).stat().st_size < self._layout.file_size:
@@ -431,7 +431,7 @@ class IndexDirectory:
 
     def _checkpoint(self) -> StoreCheckpoint | None:
         """Read the checkpoint of a local store, if there is one."""
-        if is_remote(self._path) or not self._checkpoint_path.is_file():
+        if Location.of(self._path).local is None or not self._checkpoint_path.is_file():
             return None
         return StoreCheckpoint.load(self._checkpoint_path)
 
@@ -443,12 +443,12 @@ class IndexDirectory:
             self._is_published = True
 
 
-def _index_directory(path: PathLike, *, writable: bool) -> Path | str:
+def _index_directory(path: PathLike, *, writable: bool) -> Path | Location:
     """Return the index directory that a path means; with ``writable`` it may be absent."""
     if writable:
-        if is_remote(path):
+        local = Location.of(path).local
+        if local is None:
             raise ValueError(f"{path}: only a local index directory can be written")
-        local = local_path(path)
         if not local.exists():
             return local
         is_root = (local / COMMITLOG_FOLDER).is_dir() or (local / CHECKPOINT_NAME).is_file()
@@ -457,7 +457,7 @@ def _index_directory(path: PathLike, *, writable: bool) -> Path | str:
     resolved = resolve(path, to_write=writable)
     if resolved.is_file:
         raise RmqIndexError(f"{path}: expected an index directory or a store root, got a file")
-    return resolved.path if is_remote(resolved.path) else Path(resolved.path)
+    return resolved.path.local or resolved.path
 
 
 def _finish_writes(directory: Path) -> None:
@@ -466,18 +466,19 @@ def _finish_writes(directory: Path) -> None:
         LocalStaging.create(directory, Owner.current()).discard()
 
 
-def _loadable(entries: Sequence[FileEntry], *, writable: bool) -> tuple[list[str], bool]:
+def _loadable(entries: Sequence[FileEntry], *, writable: bool) -> tuple[list[Location], bool]:
     """Return the files in the broker's order of loading, and whether it loads them all."""
     needed = os.R_OK | os.W_OK if writable else os.R_OK
-    paths: list[str] = []
+    paths: list[Location] = []
     for entry in entries:
-        if entry.is_directory or not (is_remote(entry.path) or os.access(entry.path, needed)):
+        local = entry.path.local
+        if entry.is_directory or not (local is None or os.access(local, needed)):
             return paths, False
         paths.append(entry.path)
     return paths, True
 
 
-def _infer_layout(paths: list[str], *, writable: bool) -> Layout | None:
+def _infer_layout(paths: list[Location], *, writable: bool) -> Layout | None:
     """Return the geometry of the fullest file."""
     if not paths and writable:
         return Layout()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rmqindex.indexfile.reader import IndexFile
-from rmqindex.storage.location import last_name, parent
 from rmqindex.store.paths import list_index_files
 
 if TYPE_CHECKING:
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
 
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
+    from rmqindex.storage.location import Location
 
 __all__ = ["Ranks", "SearchedFile", "Shares"]
 
@@ -52,7 +52,7 @@ class SearchedFile:
     """
 
     file: IndexFile
-    path: str
+    path: Location
     limit: int
 
 
@@ -113,7 +113,7 @@ class Ranks:
         # A message's entries may be spread over two files.
         every = self._across(searched.path, key_hash, phy_offset)
         period = _period(len(every), counts)
-        place = (last_name(searched.path), position)
+        place = (searched.path.name, position)
         return None if period is None or place not in every else every.index(place) % period
 
     def _in_file(self, searched: SearchedFile, key_hash: int, phy_offset: int) -> NDArray[np.int32]:
@@ -127,9 +127,9 @@ class Ranks:
         mine: NDArray[np.int32] = positions[offsets == phy_offset]
         return mine
 
-    def _across(self, path: str, key_hash: int, phy_offset: int) -> list[tuple[str, int]]:
+    def _across(self, path: Location, key_hash: int, phy_offset: int) -> list[tuple[str, int]]:
         """Return all entries of a hash and offset in a directory: file names and positions."""
-        folder = parent(path)
+        folder = path.parent
         key = (folder, key_hash, phy_offset)
         if key not in self._of_folder:
             if len(self._of_folder) >= _MAX_KEPT:

@@ -4,18 +4,15 @@ Nothing here knows what the bytes mean.
 """
 
 from rmqindex.storage.identity import FileChangedError
-from rmqindex.storage.location import child_uri, is_remote, local_path
+from rmqindex.storage.location import Location, Storage
+from rmqindex.storage.opening import map_files
 from rmqindex.storage.s3 import (
     DEFAULT_ATTEMPTS,
     DEFAULT_CONNECT_TIMEOUT,
     DEFAULT_REQUEST_TIMEOUT,
     SCHEMES,
     S3Settings,
-    carried,
     check_no_secret,
-    current_settings,
-    iterated_with,
-    using,
 )
 from rmqindex.storage.steady import UnsteadyError, read_steady
 
@@ -25,15 +22,11 @@ __all__ = [
     "DEFAULT_REQUEST_TIMEOUT",
     "SCHEMES",
     "FileChangedError",
+    "Location",
     "S3Settings",
+    "Storage",
     "UnsteadyError",
-    "carried",
     "check_no_secret",
-    "child_uri",
-    "current_settings",
-    "is_remote",
-    "iterated_with",
-    "local_path",
+    "map_files",
     "read_steady",
-    "using",
 ]

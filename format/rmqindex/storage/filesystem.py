@@ -1,63 +1,86 @@
-"""Connects to the file system of a path, and words the errors of one that fails."""
+"""Connects to the file system of a location, and words the errors of one that fails."""
 
 from __future__ import annotations
 
 import os
 from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.storage.location import PathLike, split_uri
-from rmqindex.storage.s3 import (
-    SCHEMES,
-    S3Settings,
-    check_no_secret,
-    connect,
-    current_settings,
-)
+from rmqindex.storage.identity import FileIdentity
+from rmqindex.storage.s3 import SCHEMES, S3Settings, check_no_secret, connect
 
-__all__ = ["modified_time", "open_failure", "open_filesystem", "unreadable"]
+if TYPE_CHECKING:
+    from rmqindex.storage.location import Location
+
+__all__ = ["Status", "modified_time", "open_failure", "open_filesystem", "status_of", "unreadable"]
 
 
 # How Arrow's message begins where an S3 store has answered with an error.
 _AWS_ERROR = "AWS Error"
 
 
-def open_filesystem(
-    path: PathLike, filesystem: pafs.FileSystem | None = None
-) -> tuple[pafs.FileSystem, str]:
-    """Return the file system of a path, and the path inside it.
+class Status(NamedTuple):
+    """What is at a location.
 
-    Args:
-        path: A URI; with ``filesystem``, a path inside it.
-        filesystem: The file system to use; None to find it by the URI.
+    Attributes:
+        kind: A file, a directory, or nothing.
+        size: Bytes; 0 for anything but a file.
+        identity: The identity of a local file.
+    """
+
+    kind: pafs.FileType
+    size: int = 0
+    identity: FileIdentity | None = None
+
+
+def status_of(location: Location) -> Status:
+    """Return what is at a location.
+
+    Raises:
+        RmqIndexError: The storage failed.
+    """
+    local = location.local
+    if local is not None:
+        if local.is_dir():
+            return Status(pafs.FileType.Directory)
+        if not local.exists():
+            return Status(pafs.FileType.NotFound)
+        identity = FileIdentity.of_stat(local.stat())
+        return Status(pafs.FileType.File, identity.size, identity)
+    filesystem, inner_path = open_filesystem(location)
+    try:
+        info = filesystem.get_file_info(inner_path)
+    except (OSError, pa.ArrowException) as error:
+        raise unreadable(location, error, expected="what is there") from error
+    return Status(info.type, info.size or 0)
+
+
+def open_filesystem(location: Location) -> tuple[pafs.FileSystem, str]:
+    """Return the file system of a location that is not local, and the path inside it.
 
     Raises:
         RmqIndexError: ``pyarrow.fs`` does not know the scheme, or cannot reach the store.
     """
-    text = os.fspath(path)
-    if filesystem is not None:
-        return filesystem, text
-    check_no_secret(text)
-    scheme, folder, name, query = split_uri(text)
+    storage = location.storage
+    if storage.filesystem is not None:
+        return storage.filesystem, str(location)
+    check_no_secret(location)
+    scheme, folder, name, query = location.uri_parts()
     try:
         if scheme in SCHEMES:
-            found, inner_folder = _s3_filesystem(folder, query)
+            bucket, _, rest = folder.partition("/")
+            found = _bucket(bucket, query.removeprefix("?"), storage.s3, _environment())
+            inner_folder = f"{bucket}/{unquote(rest)}" if rest else bucket
         else:
             found, inner_folder = _filesystem(f"{scheme}://{folder}", query)
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise unreadable(text, error) from error
+        raise unreadable(location, error) from error
     return found, f"{inner_folder}/{unquote(name)}" if name else inner_folder
-
-
-def _s3_filesystem(folder: str, query: str) -> tuple[pafs.FileSystem, str]:
-    """Return the connection to a bucket, shared by all files with the same settings."""
-    bucket, _, rest = folder.partition("/")
-    inner = f"{bucket}/{unquote(rest)}" if rest else bucket
-    return _bucket(bucket, query.removeprefix("?"), current_settings(), _environment()), inner
 
 
 @lru_cache(maxsize=64)
@@ -67,6 +90,7 @@ def _bucket(
     settings: S3Settings,
     environment: tuple[str | None, ...],  # noqa: ARG001  (what was found there may have changed)
 ) -> pafs.FileSystem:
+    """Return the connection to a bucket, shared by all files with the same settings."""
     return connect(bucket, query, settings)
 
 
@@ -99,20 +123,20 @@ def open_failure(filesystem: pafs.FileSystem, inner_path: str, error: Exception)
 
 
 def unreadable(
-    path: str, error: Exception, *, expected: str = "", what: str = "read"
+    location: Location, error: Exception, *, expected: str = "", what: str = "read"
 ) -> RmqIndexError:
     """Return the error of a storage failure.
 
     Args:
-        path: The path or URI that was accessed.
+        location: What was accessed.
         error: The error that the storage raised.
         expected: What an S3 store should have answered.
         what: What could not be done with it.
     """
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     if _AWS_ERROR in reason:
-        settings = current_settings()
+        settings = location.storage.s3
         reason = f"{settings.hidden_in(reason)} (sent at most {settings.attempts} times)"
         if expected:
             reason = f"expected {expected}, got {reason}"
-    return RmqIndexError(f"{path}: cannot be {what}: {reason}")
+    return RmqIndexError(f"{location}: cannot be {what}: {reason}")

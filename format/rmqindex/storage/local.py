@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from rmqindex.layout import Geometry
 from rmqindex.storage.filesystem import unreadable
+from rmqindex.storage.location import Location
 from rmqindex.storage.source import IndexSource
 
 __all__ = ["LocalSource"]
@@ -41,10 +42,11 @@ class LocalSource(IndexSource):
 
     def __init__(self, path: Path) -> None:
         """Open the file."""
-        self.path = str(path)
+        location = Location.of(path)
+        self.path = location
         try:
             if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would block
-                raise unreadable(self.path, OSError("not a file"))
+                raise unreadable(location, OSError("not a file"))
             with path.open("rb") as file:
                 self.identity = FileIdentity.of_stat(os.fstat(file.fileno()))
                 self.size = self.identity.size
@@ -55,7 +57,7 @@ class LocalSource(IndexSource):
                     else None
                 )
         except (OSError, ValueError) as error:
-            raise unreadable(self.path, error) from error
+            raise unreadable(location, error) from error
         self._data = memoryview(self._map) if self._map is not None else memoryview(b"")
         self._advice = mmap.MADV_NORMAL
 

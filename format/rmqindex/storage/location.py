@@ -1,22 +1,20 @@
-"""Paths and URIs: their parents, names and children."""
+"""Where a file or a directory lies, and how to reach it."""
 
 from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Self
 from urllib.parse import quote, unquote
 
-__all__ = [
-    "PathLike",
-    "child_uri",
-    "is_remote",
-    "last_name",
-    "local_path",
-    "parent",
-    "place_in",
-    "split_uri",
-]
+from rmqindex.storage.s3 import S3Settings
+
+if TYPE_CHECKING:
+    import pyarrow.fs as pafs
+
+__all__ = ["Location", "PathLike", "Storage"]
 
 
 PathLike = str | os.PathLike[str]
@@ -24,30 +22,171 @@ PathLike = str | os.PathLike[str]
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
-def is_remote(path: PathLike) -> bool:
-    """Return whether a path is a URI of anything but local files."""
-    match = _URI.match(os.fspath(path))
-    return match is not None and match[1].lower() != "file"
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """How to reach files that are not local; picklable, and its text shows no keys.
 
-
-def child_uri(directory: str, name: str) -> str:
-    """Return the URI of a name in a directory, with the query of the directory's URI.
-
-    Args:
-        directory: The URI of the directory.
-        name: The name, unescaped, or several separated by slashes.
+    Attributes:
+        s3: How to connect to S3.
+        filesystem: The file system that the paths lie in; None to find it by their URIs.
     """
-    base, mark, query = directory.partition("?")
-    return f"{base.rstrip('/')}/{quote(name)}{mark}{query}"
+
+    s3: S3Settings = field(default_factory=S3Settings)
+    filesystem: pafs.FileSystem | None = None
+
+    def at(self, path: PathLike) -> Location:
+        """Return the location of a path in this storage."""
+        return Location(os.fspath(path), self)
 
 
-def local_path(path: PathLike) -> Path:
-    """Return the local path of a path or of a ``file:`` URI.
+_DEFAULT = Storage()
 
-    Raises:
-        ValueError: A ``file:`` URI that names another host.
+
+class Location(str):
+    """Where a file or a directory lies: a local path or a URI, with how to reach it; picklable.
+
+    It is its own text, and nothing but the text gets into columns, JSON, logs and errors, so that
+    no key does. Only a location made by the members below can still be reached: plain text made
+    from one, such as by ``str()``, has lost its storage.
+
+    Attributes:
+        storage: How to reach it.
     """
-    text = os.fspath(path)
+
+    __slots__ = ("_storage",)
+    _storage: Storage
+
+    def __new__(cls, text: str, storage: Storage = _DEFAULT) -> Self:
+        """Bind a text, as it is, to a storage."""
+        location = super().__new__(cls, text)
+        location._storage = storage
+        return location
+
+    def __reduce__(self) -> tuple[type[Location], tuple[str] | tuple[str, Storage]]:
+        """Pickle the text with the storage, which plans do not repeat where it is the default."""
+        text = str(self)
+        return Location, ((text,) if self._storage == _DEFAULT else (text, self._storage))
+
+    @classmethod
+    def of(cls, path: PathLike, filesystem: pafs.FileSystem | None = None) -> Location:
+        """Return the location of a user's path; that of a location itself keeps its storage.
+
+        Args:
+            path: A local path, a ``file:`` URI, or a URI that ``pyarrow.fs`` knows.
+            filesystem: The file system that the path lies in; None to find it by the URI.
+
+        Raises:
+            ValueError: A ``file:`` URI that names another host.
+        """
+        text = os.fspath(path)
+        storage = text.storage if isinstance(text, Location) else _DEFAULT
+        if filesystem is not None:
+            storage = Storage(storage.s3, filesystem)
+        local = cls(text, storage).local
+        return cls(text if local is None else str(local), storage)
+
+    @property
+    def storage(self) -> Storage:
+        """How to reach it."""
+        return self._storage
+
+    @property
+    def local(self) -> Path | None:
+        """The local path; None for anything that is not read and written as a local file.
+
+        Raises:
+            ValueError: A ``file:`` URI that names another host.
+        """
+        if self._storage.filesystem is not None or self._is_uri:
+            return None
+        return _local_path(str(self))
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of a URI in lower case; empty for any other text."""
+        match = _URI.match(self)
+        return "" if match is None else match[1].lower()
+
+    @property
+    def base(self) -> str:
+        """Its text without the query of a URI."""
+        return self.partition("?")[0] if self._is_uri else str(self)
+
+    @property
+    def name(self) -> str:
+        """The last name, unescaped; of a bucket or a host, its own."""
+        local = self.local
+        if local is not None:
+            return local.name
+        last = self.base.rstrip("/").rpartition("/")[2]
+        return unquote(last) if self._is_uri else last
+
+    @property
+    def parent(self) -> Location:
+        """The directory that it is in, absolute, with the query of a URI; of a root, itself."""
+        local = self.local
+        if local is not None:
+            return self._moved(str(local.absolute().parent))
+        folder = self.base.rstrip("/").rpartition("/")[0]
+        return self if self._is_uri and folder.endswith(":/") else self._moved(folder)
+
+    @property
+    def absolute(self) -> Location:
+        """The same place for processes in other working directories; links are not followed."""
+        local = self.local
+        return self if local is None else self._moved(os.path.abspath(local))  # noqa: PTH100
+
+    def child(self, name: str) -> Location:
+        """Return the location of a name in the directory.
+
+        Args:
+            name: The name, unescaped, or several separated by slashes.
+        """
+        return self.step(quote(name) if self._is_uri else name)
+
+    def steps(self) -> tuple[Location, list[str]]:
+        """Split an absolute location into its root and the names below, escaped in a URI."""
+        match = _URI.match(self) if self._is_uri else None
+        start = match.end() if match is not None else 0
+        root, *names = self.base[start:].rstrip("/").split("/")
+        return self._moved(self[:start] + root or "/"), names
+
+    def step(self, name: str) -> Location:
+        """Return the location of a name as :meth:`steps` returns it."""
+        local = self.local
+        if local is not None:
+            return self._moved(str(local / name))
+        return self._moved(f"{self.base.rstrip('/')}/{name}")
+
+    def uri_parts(self) -> tuple[str, str, str, str]:
+        """Split a URI into its scheme, its folder, its last name and its query.
+
+        Raises:
+            ValueError: It is no URI.
+        """
+        match = _URI.match(self)
+        if match is None:
+            raise ValueError(f"path: expected a URI, got {self}")
+        rest = self.base[match.end() :]
+        folder, _, name = rest.rstrip("/").rpartition("/")
+        if not folder:  # the root of a bucket or host has no name of its own
+            folder, name = rest, ""
+        return self.scheme, folder, name, self._query
+
+    @property
+    def _is_uri(self) -> bool:
+        return self._storage.filesystem is None and self.scheme not in ("", "file")
+
+    @property
+    def _query(self) -> str:
+        return str(self)[len(self.base) :]
+
+    def _moved(self, base: str) -> Location:
+        return Location(base + self._query, self._storage)
+
+
+def _local_path(text: str) -> Path:
+    """Return the local path of a path or of a ``file:`` URI."""
     if not text.lower().startswith("file:"):
         return Path(text)
     rest = text[len("file:") :]
@@ -57,37 +196,3 @@ def local_path(path: PathLike) -> Path:
             raise ValueError(f"path: expected a file URI of this machine, got {text}")
         rest = "/" + rest
     return Path(unquote(rest))
-
-
-def split_uri(uri: str) -> tuple[str, str, str, str]:
-    """Split a URI into its scheme, its folder, its last name and its query."""
-    match = _URI.match(uri)
-    if match is None:
-        raise ValueError(f"path: expected a URI, got {uri}")
-    scheme = match[1].lower()
-    rest, mark, query = uri[match.end() :].partition("?")
-    folder, _, name = rest.rstrip("/").rpartition("/")
-    if not folder:  # the root of a bucket or host has no name of its own
-        folder, name = rest, ""
-    return scheme, folder, name, mark + query
-
-
-def last_name(path: str) -> str:
-    """Return the last part of a path."""
-    base = path.partition("?")[0] if is_remote(path) else path
-    return base.rstrip("/").rpartition("/")[2]
-
-
-def parent(path: str) -> str:
-    """Return the parent directory of a path or a URI, with the query of the URI."""
-    if not is_remote(path):
-        return str(Path(path).absolute().parent)
-    base, mark, query = path.partition("?")
-    return base.rstrip("/").rpartition("/")[0] + mark + query
-
-
-def place_in(directory: str, name: str) -> str:
-    """Return the path or the URI of a name in a directory."""
-    if is_remote(directory):
-        return child_uri(directory, name)
-    return str(Path(directory) / name)

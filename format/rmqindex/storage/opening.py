@@ -8,36 +8,36 @@ A short read is an error of the file, not of the caller.
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
 
 from rmqindex.storage.identity import FileChangedError
 
 if TYPE_CHECKING:
-    import pyarrow.fs as pafs
+    from collections.abc import Callable, Iterable, Sequence
 
     from rmqindex.storage.marks import FileMark
     from rmqindex.storage.source import ByteSource
 
-from rmqindex.storage.filesystem import open_filesystem
 from rmqindex.storage.local import LocalSource
-from rmqindex.storage.location import PathLike, is_remote, local_path
+from rmqindex.storage.location import Location, PathLike
 from rmqindex.storage.remote import RemoteSource
 
-__all__ = ["ensure_found", "open_found", "open_remote", "open_source"]
+__all__ = ["ensure_found", "map_files", "open_found", "open_source"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+# Requests to a remote store spend most of their time waiting.
+_REMOTE_THREADS = 16
 
 
-def open_source(
-    path: PathLike,
-    *,
-    filesystem: pafs.FileSystem | None = None,
-) -> ByteSource:
+def open_source(path: PathLike) -> ByteSource:
     """Open a file for reading.
 
     Args:
         path: A local path or a ``file:`` URI (mapped), or another URI that ``pyarrow.fs`` knows
             (read by ranges).
-        filesystem: The file system of ``path``; None to find it by the URI.
 
     Returns:
         The open source.
@@ -45,36 +45,24 @@ def open_source(
     Raises:
         RmqIndexError: No such file, not a file, or not readable.
     """
-    if filesystem is not None or is_remote(path):
-        return open_remote(path, filesystem)
-    return LocalSource(local_path(path))
+    location = Location.of(path)
+    local = location.local
+    return RemoteSource(location) if local is None else LocalSource(local)
 
 
-def open_remote(path: PathLike, filesystem: pafs.FileSystem | None) -> RemoteSource:
-    """Open a file of an object store; see :func:`open_source`."""
-    found, inner_path = open_filesystem(path, filesystem)
-    return RemoteSource(os.fspath(path), found, inner_path)
-
-
-def open_found(
-    path: PathLike,
-    size: int,
-    mark: FileMark | None = None,
-    filesystem: pafs.FileSystem | None = None,
-) -> ByteSource:
+def open_found(path: PathLike, size: int, mark: FileMark | None = None) -> ByteSource:
     """Open a file that was listed before, and that may have grown since.
 
     Args:
         path: As :func:`open_source` takes it.
         size: Its size when it was listed, bytes.
         mark: Its mark; None where only its size is known.
-        filesystem: As :func:`open_source` takes it.
 
     Raises:
         FileChangedError: It is shorter than it was, or another file.
         RmqIndexError: It is gone, or not readable.
     """
-    source = open_source(path, filesystem=filesystem)
+    source = open_source(path)
     ensure_found(source, size, mark)
     return source
 
@@ -97,3 +85,19 @@ def ensure_found(source: ByteSource, size: int, mark: FileMark | None) -> None:
     source.close()
     what = "replaced" if found >= size else f"cut from {size} to {found} bytes"
     raise FileChangedError(source.path, what)
+
+
+def map_files(
+    function: Callable[[T], R], items: Sequence[T], locations: Iterable[Location]
+) -> list[R]:
+    """Return what a function that opens a file returns for each item.
+
+    Args:
+        function: Opens the file of an item; it must be safe to run in several threads.
+        items: The items.
+        locations: Where their files lie: several are opened at a time if any is not local.
+    """
+    if all(location.local is not None for location in locations):
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
+        return list(pool.map(function, items))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.fs as pafs
 
 from rmqindex.layout import (
     ENTRY_DTYPE,
@@ -16,10 +15,6 @@ from rmqindex.layout import (
     SLOT_DTYPE,
 )
 from rmqindex.storage.identity import FileIdentity
-from rmqindex.storage.s3 import (
-    current_settings,
-    using,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +22,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.layout import Geometry
-from rmqindex.storage.filesystem import modified_time, open_failure, unreadable
+    from rmqindex.storage.location import Location
+from rmqindex.storage.filesystem import (
+    modified_time,
+    open_failure,
+    open_filesystem,
+    unreadable,
+)
 from rmqindex.storage.source import IndexSource
 
 __all__ = ["RemoteSource"]
@@ -58,13 +59,12 @@ class RemoteSource(IndexSource):
 
     remote = True
 
-    def __init__(self, path: str, filesystem: pafs.FileSystem, inner_path: str) -> None:
+    def __init__(self, location: Location) -> None:
         """Open the file."""
-        self.path = path
-        self._place = filesystem, inner_path
+        self.path = self._location = location
+        self._place = open_filesystem(location)
         self._file, self.identity = self._opened()
         self.size = self.identity.size
-        self._settings = current_settings()
         self._head = b""
         self._window = 0
         self._kept: list[tuple[int, bytes]] = []
@@ -76,11 +76,9 @@ class RemoteSource(IndexSource):
         try:
             data: bytes = self._file.read_at(length, offset)
         except (OSError, ValueError, pa.ArrowException) as error:
-            # Use the settings in force when it was opened: this may be another thread.
-            with using(self._settings):
-                raise unreadable(
-                    self.path, error, expected=f"bytes {offset} to {offset + length - 1}"
-                ) from error
+            raise unreadable(
+                self._location, error, expected=f"bytes {offset} to {offset + length - 1}"
+            ) from error
         if len(data) != length:
             raise self._truncated(offset, length)
         return data
@@ -125,14 +123,12 @@ class RemoteSource(IndexSource):
             )
         except (OSError, pa.ArrowException) as error:
             # Only a failure is worth the request for the object's type.
-            raise unreadable(
-                self.path, open_failure(filesystem, inner_path, error), expected="the file's size"
-            ) from error
+            problem = open_failure(filesystem, inner_path, error)
+            raise unreadable(self._location, problem, expected="the file's size") from error
 
     def is_current(self) -> bool:
         """Return whether the path may still lead to the opened file."""
-        with using(self._settings):
-            file, identity = self._opened()
+        file, identity = self._opened()
         file.close()
         return self.identity.names_same(identity)
 

@@ -1,25 +1,19 @@
 """The connection to S3: its keys, endpoint and timeouts (Arrow: ``S3FileSystem``).
 
-What a URI leaves out comes from the settings in force, else from the environment variables that
-AWS's own tools read.
-Settings are in force for a context, not for a process: the tasks of several users can share one.
+What a URI leaves out comes from the settings, else from the environment variables that AWS's own
+tools read.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from contextlib import contextmanager
-from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pyarrow as pa
 import pyarrow.fs as pafs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 __all__ = [
     "DEFAULT_ATTEMPTS",
@@ -27,13 +21,9 @@ __all__ = [
     "DEFAULT_REQUEST_TIMEOUT",
     "SCHEMES",
     "S3Settings",
-    "carried",
     "check_no_secret",
     "connect",
-    "current_settings",
-    "iterated_with",
     "shown",
-    "using",
 ]
 
 #: The schemes of S3: Arrow's own, and Hadoop's, which Spark users write.
@@ -51,8 +41,6 @@ _REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _ANY_REGION = "us-east-1"
 _AUTHORITY = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)")
 _HIDDEN = "***"
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,58 +79,6 @@ class S3Settings:
             if secret:
                 text = text.replace(secret, _HIDDEN)
         return text
-
-
-_SETTINGS: ContextVar[S3Settings] = ContextVar("rmqindex_s3", default=S3Settings())  # noqa: B039
-
-
-def current_settings() -> S3Settings:
-    """Return the settings in force."""
-    return _SETTINGS.get()
-
-
-@contextmanager
-def using(settings: S3Settings) -> Iterator[None]:
-    """Put settings in force within a ``with`` block; generators use :func:`iterated_with` instead.
-
-    Args:
-        settings: How to connect to S3 within the block.
-    """
-    token = _SETTINGS.set(settings)
-    try:
-        yield
-    finally:
-        _SETTINGS.reset(token)
-
-
-def iterated_with(settings: S3Settings, items: Iterator[T]) -> Iterator[T]:
-    """Iterate with settings in force for the iterator alone, not for the code that consumes it.
-
-    Args:
-        settings: How to connect to S3 while an item is produced.
-        items: A generator that has not begun.
-    """
-    context = copy_context()
-    context.run(_SETTINGS.set, settings)
-    end = object()
-    try:
-        while (item := context.run(next, items, end)) is not end:
-            yield item  # type: ignore[misc]
-    finally:
-        close = getattr(items, "close", None)
-        if close is not None:
-            context.run(close)
-
-
-def carried(function: Callable[..., T]) -> Callable[..., T]:
-    """Return a function that runs with the present settings in whichever thread calls it."""
-    settings = current_settings()
-
-    def call(*arguments: object) -> T:
-        with using(settings):
-            return function(*arguments)
-
-    return call
 
 
 def check_no_secret(uri: str) -> None:

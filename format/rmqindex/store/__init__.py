@@ -11,7 +11,6 @@ from rmqindex.store.patterns import (
     expand,
     has_pattern,
     is_hidden,
-    listed,
     matcher,
 )
 from rmqindex.store.sample import sample_store
@@ -29,7 +28,6 @@ __all__ = [
     "is_index_name",
     "is_live",
     "list_index_files",
-    "listed",
     "matcher",
     "refuse_rocksdb_index",
     "refuse_target",

@@ -34,7 +34,7 @@ from rmqindex.record_layout import (
     MAGIC_CODE_V2,
     SIZE_WIDTH,
 )
-from rmqindex.storage.location import last_name, parent, place_in
+from rmqindex.storage.location import Location
 from rmqindex.storage.opening import open_source
 from rmqindex.store.live_store import ensure_not_live, store_roots
 from rmqindex.transaction.directories import entries_or_none
@@ -42,8 +42,6 @@ from rmqindex.transaction.directories import entries_or_none
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
-
-    import pyarrow.fs as pafs
 
     from rmqindex.transaction.directories import FileEntry
 
@@ -90,7 +88,7 @@ _WHY_NOT_DLEDGER = (
 )
 
 
-def refuse_other_file(given: str, file: str, folder: str) -> None:
+def refuse_other_file(given: Location, file: Location, folder: Location) -> None:
     """Refuse a file with a numeric name that, by its place or its bytes, is not an IndexFile.
 
     Args:
@@ -101,25 +99,25 @@ def refuse_other_file(given: str, file: str, folder: str) -> None:
     Raises:
         RmqIndexError: It belongs to a CommitLog, a ConsumeQueue, DLedger or the tiered storage.
     """
-    name = last_name(file)
+    name = file.name
     if _TIERED_NAME.fullmatch(name):
         with open_index_source(file) as source:
             refuse_tiered_file(source)
     if not _LOG_NAME.fullmatch(name):
         return
-    queues = last_name(parent(parent(folder)))
+    queues = folder.parent.parent.name
     if queues in (QUEUE_FOLDER, BATCH_FOLDER):
         what, how = "ConsumeQueue", "rmqindex.ConsumeQueue or the format rmqconsumequeue"
-        store = parent(parent(parent(folder)))
+        store = folder.parent.parent.parent
     elif _is_of_dledger(file, folder):
-        dledger = parent(folder)
+        dledger = folder.parent
         raise RmqIndexError(
             f"{given}: expected an IndexFile, an index directory or a store, got a file of DLedger "
-            f"({dledger}). For its store's index give {parent(dledger) or '/'}"
+            f"({dledger}). For its store's index give {dledger.parent or '/'}"
         )
-    elif last_name(folder) == COMMITLOG_FOLDER or _begins_like_a_log(file):
+    elif folder.name == COMMITLOG_FOLDER or _begins_like_a_log(file):
         what, how = "CommitLog", "rmqindex.CommitLog, the format rmqcommitlog or rmqindex cat"
-        store = parent(folder)
+        store = folder.parent
     else:
         return
     raise RmqIndexError(
@@ -128,7 +126,7 @@ def refuse_other_file(given: str, file: str, folder: str) -> None:
     )
 
 
-def _begins_like_a_log(file: str) -> bool:
+def _begins_like_a_log(file: Location) -> bool:
     """Return whether a file begins with a record, or with a blank one."""
     with open_source(file) as source:
         if source.size < MAGIC_CODE_OFFSET + SIZE_WIDTH:
@@ -140,7 +138,7 @@ def _begins_like_a_log(file: str) -> bool:
 # --- Tiered storage ---------------------------------------------------------------------------
 
 
-def refuse_tiered_folder(directory: str) -> None:
+def refuse_tiered_folder(directory: Location) -> None:
     """Refuse a directory that has index files of the tiered storage in or below it.
 
     Args:
@@ -151,7 +149,7 @@ def refuse_tiered_folder(directory: str) -> None:
     """
     for entry in entries_or_none(directory):
         if entry.is_directory and entry.name in TIERED_FOLDERS:
-            refuse_tiered_folder(place_in(directory, entry.name))
+            refuse_tiered_folder(directory.child(entry.name))
         elif _TIERED_NAME.fullmatch(entry.name) and not entry.is_directory:
             with open_index_source(entry.path) as source:
                 refuse_tiered_file(source)
@@ -160,7 +158,7 @@ def refuse_tiered_folder(directory: str) -> None:
 # --- RocksDB ----------------------------------------------------------------------------------
 
 
-def refuse_database(path: str, entries: Iterable[FileEntry]) -> None:
+def refuse_database(path: Location, entries: Iterable[FileEntry]) -> None:
     """Refuse a directory that is a RocksDB database.
 
     Args:
@@ -173,11 +171,11 @@ def refuse_database(path: str, entries: Iterable[FileEntry]) -> None:
     found = _database(entries)
     if found is None:
         return
-    if last_name(path) in (QUEUE_FOLDER, ROCKSDB_QUEUE_FOLDER):
-        raise _rocksdb_queue_error(path, f"{place_in(path, _CURRENT)} and {found}", parent(path))
+    if path.name in (QUEUE_FOLDER, ROCKSDB_QUEUE_FOLDER):
+        raise _rocksdb_queue_error(path, f"{path.child(_CURRENT)} and {found}", path.parent)
     raise RmqIndexError(
         f"{path}: a RocksDB database ({_CURRENT} and {found}), which is not supported. Give its "
-        f"store for the IndexFiles beside it, {parent(path) or '/'}"
+        f"store for the IndexFiles beside it, {path.parent or '/'}"
     )
 
 
@@ -188,21 +186,21 @@ def _database(entries: Iterable[FileEntry]) -> str | None:
     return manifests[-1] if _CURRENT in names and manifests else None
 
 
-def rocksdb_queues(store: str) -> tuple[str, str] | None:
+def rocksdb_queues(store: Location) -> tuple[Location, str] | None:
     """Return where a store has ConsumeQueues in RocksDB, and the files that show it.
 
     Args:
         store: A store root.
     """
     for name in (QUEUE_FOLDER, ROCKSDB_QUEUE_FOLDER):
-        folder = place_in(store, name)
+        folder = store.child(name)
         found = _database(entries_or_none(folder))
         if found is not None:
-            return folder, f"{place_in(folder, _CURRENT)} and {found}"
+            return folder, f"{folder.child(_CURRENT)} and {found}"
     return None
 
 
-def refuse_rocksdb_queues(store: str) -> None:
+def refuse_rocksdb_queues(store: Location) -> None:
     """Refuse a store whose ConsumeQueues are in RocksDB.
 
     Args:
@@ -216,7 +214,7 @@ def refuse_rocksdb_queues(store: str) -> None:
         raise _rocksdb_queue_error(*found, store)
 
 
-def _rocksdb_queue_error(folder: str, files: str, store: str) -> RmqIndexError:
+def _rocksdb_queue_error(folder: Location, files: str, store: Location) -> RmqIndexError:
     return RmqIndexError(
         f"{folder}: expected files of ConsumeQueues, found those of RocksDB ({files}), as with "
         "storeType=defaultRocksDB or rocksdbCQDoubleWriteEnable=true, which is not supported. "
@@ -225,7 +223,7 @@ def _rocksdb_queue_error(folder: str, files: str, store: str) -> RmqIndexError:
     )
 
 
-def refuse_rocksdb_index(store: str) -> None:
+def refuse_rocksdb_index(store: Location) -> None:
     """Refuse a store whose index is in RocksDB.
 
     Args:
@@ -234,7 +232,7 @@ def refuse_rocksdb_index(store: str) -> None:
     Raises:
         RmqIndexError: Its index is in RocksDB.
     """
-    proof = _rocksdb_index(place_in(store, ROCKSDB_STORE_FOLDER))
+    proof = _rocksdb_index(store.child(ROCKSDB_STORE_FOLDER))
     if proof is not None:
         raise RmqIndexError(
             f"{store}: expected IndexFiles, found none, and an index in RocksDB ({proof}), as with "
@@ -243,7 +241,7 @@ def refuse_rocksdb_index(store: str) -> None:
         )
 
 
-def _rocksdb_index(folder: str) -> str | None:
+def _rocksdb_index(folder: Location) -> str | None:
     """Return a file of a database that has records of the index, if any.
 
     The index is in the default column family; timers and transactions have others.
@@ -267,8 +265,8 @@ def _rocksdb_index(folder: str) -> str | None:
 
 
 def dledger_data(
-    store: str, entries_of: Callable[[str], list[FileEntry]] = entries_or_none
-) -> str | None:
+    store: Location, entries_of: Callable[[Location], list[FileEntry]] = entries_or_none
+) -> Location | None:
     """Return the folder of a store in which DLedger keeps the CommitLog, if any.
 
     Args:
@@ -287,7 +285,7 @@ def dledger_data(
 
 
 def refuse_dledger_log(
-    store: str, entries_of: Callable[[str], list[FileEntry]] = entries_or_none
+    store: Location, entries_of: Callable[[Location], list[FileEntry]] = entries_or_none
 ) -> None:
     """Refuse a store whose CommitLog, or the newer part of it, is in DLedger.
 
@@ -306,46 +304,45 @@ def refuse_dledger_log(
             raise RmqIndexError(
                 f"{store}: expected a plain CommitLog, got one that goes on in DLedger ({data}): "
                 f"{_WHY_NOT_DLEDGER}. For the records before it give "
-                f"{place_in(store, COMMITLOG_FOLDER)}"
+                f"{store.child(COMMITLOG_FOLDER)}"
             )
         return
     named = sorted(name for name in folders if name.startswith(DLEDGER_PREFIX))
     if data is None and named:
-        data = place_in(store, named[0])
+        data = store.child(named[0])
     if data is not None:
         raise _dledger_log_error(store, data)
 
 
-def refuse_dledger_file(file: str, filesystem: pafs.FileSystem | None = None) -> None:
+def refuse_dledger_file(file: Location) -> None:
     """Refuse a file of a log that begins with an entry of DLedger.
 
     Args:
         file: A file named by 20 digits.
-        filesystem: Its file system; None to find it by the URI.
 
     Raises:
         RmqIndexError: It does.
     """
-    if _begins_like_dledger(file, filesystem):
-        raise _dledger_log_error(file, parent(file))
+    if _begins_like_dledger(file):
+        raise _dledger_log_error(file, file.parent)
 
 
-def _dledger_log_error(path: str, data: str) -> RmqIndexError:
+def _dledger_log_error(path: Location, data: Location) -> RmqIndexError:
     return RmqIndexError(
         f"{path}: expected a plain CommitLog, got that of a DLedger store ({data}): "
         f"{_WHY_NOT_DLEDGER}. The IndexFiles and ConsumeQueues of such a store can be read"
     )
 
 
-def _is_of_dledger(file: str, folder: str) -> bool:
-    return last_name(parent(folder)).startswith(DLEDGER_PREFIX) or _begins_like_dledger(file)
+def _is_of_dledger(file: Location, folder: Location) -> bool:
+    return folder.parent.name.startswith(DLEDGER_PREFIX) or _begins_like_dledger(file)
 
 
-def _begins_like_dledger(file: str, filesystem: pafs.FileSystem | None = None) -> bool:
+def _begins_like_dledger(file: Location) -> bool:
     """Return whether a file begins with an entry of DLedger, or with a unit of its index."""
-    start = int(last_name(file))
+    start = int(file.name)
     try:
-        with open_source(file, filesystem=filesystem) as source:
+        with open_source(file) as source:
             if source.size < _DLEDGER_HEAD.size:
                 return False
             head = bytes(source.read(0, _DLEDGER_HEAD.size))
@@ -374,12 +371,12 @@ def ensure_writable(directory: Path, *, allow_live_store: bool) -> None:
         RmqIndexError: As :func:`refuse_target`, or a broker holds the store.
     """
     for store in store_roots(directory):
-        refuse_target(str(directory), str(store))
+        refuse_target(Location.of(directory), Location.of(store))
     if not allow_live_store:
         ensure_not_live(directory)
 
 
-def refuse_target(directory: str, store: str | None = None) -> None:
+def refuse_target(directory: Location, store: Location | None = None) -> None:
     """Refuse to write into a DLedger store, or among files that are not IndexFiles.
 
     Args:
@@ -390,7 +387,7 @@ def refuse_target(directory: str, store: str | None = None) -> None:
         RmqIndexError: It is part of a DLedger store, or has files of a CommitLog, a ConsumeQueue,
             DLedger, the tiered storage or RocksDB.
     """
-    data = dledger_data(parent(directory) if store is None else store)
+    data = dledger_data(directory.parent if store is None else store)
     if data is not None:
         raise RmqIndexError(
             f"{directory}: expected a store with a plain CommitLog to write to, got a DLedger "

@@ -14,6 +14,7 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER
 from rmqindex.header import IndexHeader
 from rmqindex.indexfile.committed import open_index_source
+from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
 from rmqindex.store.contents import refuse_target
 from rmqindex.store.live_store import ensure_not_locked
@@ -61,7 +62,7 @@ def ensure_coverable(index: Path) -> None:
         raise RmqIndexError(
             f"{store}: expected a store, with a checkpoint or a commitlog, got neither"
         )
-    refuse_target(str(index))
+    refuse_target(Location.of(index))
     ensure_not_locked(index)
 
 

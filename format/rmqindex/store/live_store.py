@@ -11,15 +11,15 @@ import errno
 import fcntl
 import os
 import struct
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
 from rmqindex.files.own_files import open_to_read
-from rmqindex.storage.location import is_remote
+from rmqindex.storage.location import Location
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 __all__ = [
     "ABORT_NAME",
@@ -86,10 +86,10 @@ def store_roots(index_directory: str | os.PathLike[str]) -> list[Path]:
 
     An object store has none, since brokers do not write there.
     """
-    if is_remote(index_directory):
+    link = Location.of(index_directory).absolute.local
+    if link is None:
         return []
-    # The broker's own path is tried first; abspath, unlike resolve, keeps links.
-    link = Path(os.path.abspath(index_directory))  # noqa: PTH100
+    # The broker's own path is tried first, with links unresolved.
     return list(dict.fromkeys((link.parent, link.resolve().parent)))
 
 

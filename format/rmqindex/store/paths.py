@@ -6,26 +6,24 @@ whose name ``Long.parseLong`` accepts (RocketMQ: ``IndexService.load``, ``Defaul
 
 from __future__ import annotations
 
-import os
 import unicodedata
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
 
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import DLEDGER_PREFIX, INDEX_FOLDER, ROCKSDB_STORE_FOLDER, STORE_FOLDERS
-from rmqindex.indexfile.committed import open_index_source
 from rmqindex.layout import INT64_MAX, INT64_MIN
-from rmqindex.storage.location import is_remote, last_name, local_path, parent
+from rmqindex.storage.filesystem import status_of
+from rmqindex.storage.location import Location
 from rmqindex.store.contents import (
     refuse_database,
     refuse_other_file,
     refuse_rocksdb_index,
     refuse_tiered_folder,
 )
-from rmqindex.transaction.directories import FileEntry, directory_entries, kind_of
+from rmqindex.transaction.directories import FileEntry, directory_entries
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -47,19 +45,20 @@ class ResolvedPath:
     """A user's path, resolved.
 
     Attributes:
-        path: An IndexFile or an index directory, as a local path or a URI.
+        path: An IndexFile or an index directory.
         is_file: Whether it is a file.
     """
 
-    path: str
+    path: Location
     is_file: bool
 
     @property
-    def directory(self) -> str:
+    def directory(self) -> Location:
         """The index directory, relative where the path is."""
         if not self.is_file:
             return self.path
-        return parent(self.path) if is_remote(self.path) else str(Path(self.path).parent)
+        local = self.path.local
+        return self.path.parent if local is None else self.path.storage.at(local.parent)
 
 
 def is_index_name(name: str) -> bool:
@@ -95,17 +94,17 @@ def resolve(path: PathLike, *, to_write: bool = False) -> ResolvedPath:
         RmqIndexError: The path is absent, the store's index is not in IndexFiles, or the path is a
             CommitLog, a ConsumeQueue or a database.
     """
-    text = os.fspath(path) if is_remote(path) else str(local_path(path))
-    kind = kind_of(text)
+    location = Location.of(path)
+    kind = status_of(location).kind
     if kind == pafs.FileType.File:
-        refuse_other_file(text, text, parent(text))
-        return ResolvedPath(text, is_file=True)
+        refuse_other_file(location, location, location.parent)
+        return ResolvedPath(location, is_file=True)
     if kind != pafs.FileType.Directory:
-        raise RmqIndexError(f"{text}: no such file or directory")
-    return ResolvedPath(_resolve_directory(text, to_write=to_write), is_file=False)
+        raise RmqIndexError(f"{location}: no such file or directory")
+    return ResolvedPath(_resolve_directory(location, to_write=to_write), is_file=False)
 
 
-def _resolve_directory(path: str, *, to_write: bool) -> str:
+def _resolve_directory(path: Location, *, to_write: bool) -> Location:
     """Return the index directory of a directory."""
     entries = directory_entries(path)
     refuse_database(path, entries)
@@ -121,7 +120,7 @@ def _resolve_directory(path: str, *, to_write: bool) -> str:
         _refuse_rocksdb_index(path, index, folders)
     if index is not None:
         # DLedger has a folder of this name too, with other files.
-        is_dledger = last_name(path).startswith(DLEDGER_PREFIX)
+        is_dledger = path.name.startswith(DLEDGER_PREFIX)
         return _resolve_directory(index, to_write=to_write) if is_dledger else index
     refuse_tiered_folder(path)
     if any(name in folders for name in STORE_FOLDERS):
@@ -129,13 +128,13 @@ def _resolve_directory(path: str, *, to_write: bool) -> str:
     return path
 
 
-def _refuse_rocksdb_index(path: str, index: str | None, folders: Container[str]) -> None:
+def _refuse_rocksdb_index(path: Location, index: Location | None, folders: Container[str]) -> None:
     """Refuse a directory without IndexFiles whose store has its index in RocksDB."""
     if ROCKSDB_STORE_FOLDER in folders:
         if index is None or not any(is_index_name(e.name) for e in directory_entries(index)):
             refuse_rocksdb_index(path)
-    elif last_name(path) == INDEX_FOLDER:
-        refuse_rocksdb_index(parent(path))
+    elif path.name == INDEX_FOLDER:
+        refuse_rocksdb_index(path.parent)
 
 
 def index_files(path: PathLike) -> list[FileEntry]:
@@ -147,12 +146,7 @@ def index_files(path: PathLike) -> list[FileEntry]:
     resolved = resolve(path)
     if not resolved.is_file:
         return list_index_files(resolved.path)
-    if is_remote(resolved.path):
-        with open_index_source(resolved.path) as source:
-            size = source.size
-    else:
-        size = Path(resolved.path).stat().st_size
-    return [FileEntry(resolved.path, last_name(resolved.path), size)]
+    return [FileEntry(resolved.path, resolved.path.name, status_of(resolved.path).size)]
 
 
 def list_index_files(directory: PathLike) -> list[FileEntry]:
@@ -176,7 +170,6 @@ def index_entries(directory: PathLike) -> list[FileEntry]:
     Raises:
         RmqIndexError: No such directory.
     """
-    text = os.fspath(directory) if is_remote(directory) else str(local_path(directory))
-    entries = [entry for entry in directory_entries(text) if is_index_name(entry.name)]
+    entries = [entry for entry in directory_entries(directory) if is_index_name(entry.name)]
     # Java compares strings by UTF-16 code units.
     return sorted(entries, key=lambda entry: entry.name.encode("utf-16-be", "surrogatepass"))

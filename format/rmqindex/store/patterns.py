@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 from fnmatch import translate
 from typing import TYPE_CHECKING, NamedTuple
 
-from rmqindex.storage.location import child_uri, is_remote
 from rmqindex.transaction.directories import FileEntry, entries_or_none, exists
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from rmqindex.storage.location import Location
 
 __all__ = [
     "Hit",
@@ -19,14 +19,10 @@ __all__ = [
     "expand",
     "has_pattern",
     "is_hidden",
-    "listed",
     "matcher",
 ]
 
 _PATTERN = re.compile(r"[*?\[{]")
-_REMOTE_PATTERN = re.compile(r"[*\[{]")  # a question mark begins the query of a URI
-
-
 _BRACES = re.compile(r"\{([^{}]*)\}")
 # The most alternatives, which each pair of braces multiplies.
 _MOST_ALTERNATIVES = 1000
@@ -35,16 +31,19 @@ _MOST_ALTERNATIVES = 1000
 class Hit(NamedTuple):
     """A path that matches a pattern, with its ``entry`` if it was listed."""
 
-    path: str
+    path: Location
     entry: FileEntry | None = None
 
 
-def has_pattern(path: str) -> bool:
-    """Return whether a path is a pattern: whether it has ``*``, ``?``, ``[`` or ``{``."""
-    return (_REMOTE_PATTERN if is_remote(path) else _PATTERN).search(path) is not None
+def has_pattern(path: Location) -> bool:
+    """Return whether a path is a pattern: whether it has ``*``, ``?``, ``[`` or ``{``.
+
+    The query of a URI is no part of it.
+    """
+    return _PATTERN.search(path.base) is not None
 
 
-def expand(path: str) -> Iterator[Hit]:
+def expand(path: Location) -> Iterator[Hit]:
     """Expand a pattern, in the order of names.
 
     Args:
@@ -56,21 +55,18 @@ def expand(path: str) -> Iterator[Hit]:
     Raises:
         ValueError: As :func:`matcher`.
     """
-    base, mark, query = path.partition("?") if is_remote(path) else (path, "", "")
-    scheme, separator, rest = base.partition("://") if is_remote(path) else ("", "", base)
-    root, *segments = rest.rstrip("/").split("/")
-    found = [Hit(f"{scheme}{separator}{root}{mark}{query}" if is_remote(path) else "/")]
-    pattern = _REMOTE_PATTERN if is_remote(path) else _PATTERN
-    for segment in segments:
-        if not pattern.search(segment):
-            found = [Hit(_child(each.path, segment)) for each in found]
+    root, names = path.steps()
+    found = [Hit(root)]
+    for name in names:
+        if not _PATTERN.search(name):
+            found = [Hit(each.path.step(name)) for each in found]
             continue
-        fits = matcher(segment)
+        fits = matcher(name)
         found = [
-            Hit(listed(each.path, entry), entry)
+            Hit(each.path.child(entry.name), entry)
             for each in found
             for entry in sorted(entries_or_none(each.path), key=broker_order)
-            if fits(entry.name) and (segment.startswith((".", "_")) or not is_hidden(entry.name))
+            if fits(entry.name) and (name.startswith((".", "_")) or not is_hidden(entry.name))
         ]
     yield from (each for each in found if each.entry is not None or exists(each.path))
 
@@ -85,12 +81,6 @@ def matcher(pattern: str) -> Callable[[str], object]:
     return re.compile("|".join(alternatives)).match
 
 
-def listed(directory: str, entry: FileEntry) -> str:
-    """Return a file's path by its name, wherever a commit keeps its bytes for the moment."""
-    child = child_uri if is_remote(directory) else _child
-    return child(directory, entry.name)
-
-
 def broker_order(entry: FileEntry) -> bytes:
     """Return a sort key that orders names as Java compares strings."""
     return entry.name.encode("utf-16-be", "surrogatepass")
@@ -99,13 +89,6 @@ def broker_order(entry: FileEntry) -> bytes:
 def is_hidden(name: str) -> bool:
     """Return whether Spark's sources skip a name."""
     return name.startswith((".", "_"))
-
-
-def _child(directory: str, name: str) -> str:
-    if not is_remote(directory):
-        return os.path.join(directory, name)  # noqa: PTH118  (text, as it is listed)
-    base, mark, query = directory.partition("?")
-    return f"{base.rstrip('/')}/{name}{mark}{query}"
 
 
 def _braces(pattern: str) -> list[str]:

@@ -17,7 +17,6 @@ from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.layout import FIRST_POSITION
 from rmqindex.storage.identity import FileChangedError
-from rmqindex.storage.location import is_remote, parent, place_in
 from rmqindex.storage.steady import UnsteadyError, read_steady
 from rmqindex.store.paths import index_files, list_index_files, resolve
 from rmqindex.transaction.directories import exists
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.fingerprint import Fingerprint
-    from rmqindex.storage.location import PathLike
+    from rmqindex.storage.location import Location, PathLike
     from rmqindex.transaction.directories import FileEntry
 
 __all__ = ["PlannedFile", "layout_of_fullest", "plan_index", "read_listed"]
@@ -53,7 +52,7 @@ class PlannedFile:
     """
 
     entry: FileEntry
-    name_path: str
+    name_path: Location
     mode: Mode
     layout: Layout | None = None
     header: IndexHeader = field(default_factory=IndexHeader)
@@ -62,7 +61,9 @@ class PlannedFile:
     error: RmqIndexError | None = None
 
     @classmethod
-    def of(cls, entry: FileEntry, name_path: str, layout: Layout | None, mode: Mode) -> PlannedFile:
+    def of(
+        cls, entry: FileEntry, name_path: Location, layout: Layout | None, mode: Mode
+    ) -> PlannedFile:
         """Read the header of a listed file; one that cannot be used has its ``error`` set."""
         try:
             with IndexFile(entry.path, layout, mode=mode) as file:
@@ -137,17 +138,17 @@ class PlannedFile:
             raise problem
         raise self.changed("replaced" if is_replaced else "removed") from problem
 
-    def _whereabouts(self) -> Iterator[str]:
+    def _whereabouts(self) -> Iterator[PathLike]:
         yield self.entry.path
         if self.name_path != self.entry.path:
             yield self.name_path
-        if not is_remote(self.name_path):
+        if self.name_path.local is not None:
             try:
-                place = effective_listing(parent(self.name_path)).get(self.entry.name)
+                place = effective_listing(self.name_path.parent).get(self.entry.name)
             except OSError:  # the whole directory is gone
                 return
             if place is not None:
-                yield str(place)
+                yield place
 
 
 def plan_index(path: PathLike, layout: Layout | None, mode: Mode) -> tuple[PlannedFile, ...]:
@@ -175,7 +176,7 @@ def plan_index(path: PathLike, layout: Layout | None, mode: Mode) -> tuple[Plann
         directory,
         lambda: list_index_files(directory),
         lambda entries: tuple(
-            PlannedFile.of(each, place_in(directory, each.name), layout, mode) for each in entries
+            PlannedFile.of(each, directory.child(each.name), layout, mode) for each in entries
         ),
     )
 
@@ -212,7 +213,7 @@ def read_listed(
     return read_steady(where, read_once)
 
 
-def layout_of_fullest(paths: Sequence[str]) -> Layout | None:
+def layout_of_fullest(paths: Sequence[PathLike]) -> Layout | None:
     """Return the geometry of the file with the most entries; None without entries."""
     fullest: IndexFile | None = None
     for path in paths:

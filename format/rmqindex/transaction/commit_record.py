@@ -11,11 +11,11 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.files.own_files import INDEX_NAME, is_plain_name
 from rmqindex.files.records import RecordKind, shortened
 from rmqindex.layout import INT64_MAX
-from rmqindex.storage.location import child_uri
 from rmqindex.transaction.owner import Owner
 
 if TYPE_CHECKING:
     from rmqindex.files.records import Fields
+    from rmqindex.storage.location import Location
 
 __all__ = ["COMMIT_SUFFIX", "STAGING_PREFIX", "CommitRecord", "is_record"]
 
@@ -57,7 +57,7 @@ class CommitRecord:
 
     @classmethod
     def read(
-        cls, filesystem: pafs.FileSystem, inner_directory: str, name: str, directory: str
+        cls, filesystem: pafs.FileSystem, inner_directory: str, name: str, directory: Location
     ) -> CommitRecord:
         """Read a record.
 
@@ -65,14 +65,14 @@ class CommitRecord:
             filesystem: The store.
             inner_directory: The index directory in it.
             name: The record's name, which contains the job's.
-            directory: The URI of the directory.
+            directory: The directory.
 
         Raises:
             RmqIndexError: The record is damaged.
             FileNotFoundError: It no longer exists.
             OSError: The storage failed.
         """
-        uri = child_uri(directory, name)
+        uri = directory.child(name)
         record = _COMMIT_RECORD.read_object(filesystem, f"{inner_directory}/{name}", uri)
         if name != cls.name_of(record.job):
             raise RmqIndexError(
@@ -101,7 +101,7 @@ class CommitRecord:
             fields.flag("committed"),
         )
 
-    def encode(self, directory: str) -> bytes:
+    def encode(self, directory: Location) -> bytes:
         """Return the bytes of the record, to store in a directory.
 
         Raises:
@@ -114,7 +114,7 @@ class CommitRecord:
             "removed": self.removed,
             "committed": self.committed,
         }
-        return _COMMIT_RECORD.encode(child_uri(directory, self.name_of(self.job)), fields)
+        return _COMMIT_RECORD.encode(directory.child(self.name_of(self.job)), fields)
 
     def show_in(self, listing: dict[str, tuple[pafs.FileInfo, str]]) -> None:
         """Apply the commit to a listing of the directory."""

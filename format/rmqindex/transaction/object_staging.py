@@ -38,7 +38,6 @@ import pyarrow.fs as pafs
 
 from rmqindex.errors import RmqIndexError
 from rmqindex.storage.filesystem import open_filesystem, unreadable
-from rmqindex.storage.location import child_uri
 from rmqindex.storage.steady import UnsteadyError, read_steady
 from rmqindex.transaction.commit_record import (
     COMMIT_SUFFIX,
@@ -52,6 +51,7 @@ from rmqindex.transaction.used_names import LAST_NAME, greatest, last_used, read
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from rmqindex.storage.location import Location
     from rmqindex.transaction.undo import UndoableAppend
 
 __all__ = ["ObjectStaging", "committed_listing"]
@@ -66,11 +66,11 @@ _CLAIMED: dict[str, float] = {}
 T = TypeVar("T")
 
 
-def committed_listing(directory: str) -> list[tuple[pafs.FileInfo, str]]:
+def committed_listing(directory: Location) -> list[tuple[pafs.FileInfo, str]]:
     """List a directory of a remote store as its last commit left it.
 
     Args:
-        directory: Its URI.
+        directory: The directory.
 
     Returns:
         Every name in it, and the path of its bytes below the directory: its own name, or, while a
@@ -85,7 +85,7 @@ def committed_listing(directory: str) -> list[tuple[pafs.FileInfo, str]]:
 
 
 def _list_once(
-    filesystem: pafs.FileSystem, inner_path: str, directory: str
+    filesystem: pafs.FileSystem, inner_path: str, directory: Location
 ) -> list[tuple[pafs.FileInfo, str]]:
     there = filesystem.get_file_info(pafs.FileSelector(inner_path))
     found = {each.base_name: each for each in there}
@@ -108,21 +108,21 @@ class ObjectStaging:
     """The staged files of one job on S3; picklable, since tasks and the commit are other processes.
 
     Attributes:
-        directory: The URI of the index directory.
+        directory: The index directory.
         job: The job's name.
         owner: The process whose death makes the job void.
     """
 
-    directory: str
+    directory: Location
     job: str
     owner: Owner
 
     @classmethod
-    def create(cls, directory: str, owner: Owner) -> ObjectStaging:
+    def create(cls, directory: Location, owner: Owner) -> ObjectStaging:
         """Begin a job, and finish or remove dead ones.
 
         Args:
-            directory: The URI of the index directory.
+            directory: The index directory.
             owner: The process whose death makes the job void.
 
         Raises:
@@ -174,9 +174,9 @@ class ObjectStaging:
         for name in names:
             path = self.path / name
             if not path.exists():
-                _download(self._staged_uri(name), path)
+                _download(self._staged_location(name), path)
 
-    def fetch_indexed(self, place: str, name: str) -> None:
+    def fetch_indexed(self, place: Location, name: str) -> None:
         """Copy an object of the index into :attr:`path`."""
         _download(place, self.path / name)
 
@@ -271,13 +271,13 @@ class ObjectStaging:
                         _finish(filesystem, inner, record, time.monotonic())
                 elif self._is_void(filesystem, info):
                     filesystem.delete_dir(info.path)
-        data = OWNER_RECORD.encode(self._staged_uri(_OWNER), self.owner.to_dict())
+        data = OWNER_RECORD.encode(self._staged_location(_OWNER), self.owner.to_dict())
         _store(filesystem, f"{self._staged(inner)}/{_OWNER}", data)
 
     def _is_void(self, filesystem: pafs.FileSystem, info: pafs.FileInfo) -> bool:
         """Return whether a job is dead; one whose owner's record is damaged may be alive."""
         inner = f"{info.path}/{_OWNER}"
-        uri = child_uri(self.directory, f"{info.base_name}/{_OWNER}")
+        uri = self.directory.child(f"{info.base_name}/{_OWNER}")
         if not _is_there(filesystem, inner):
             return False
         try:
@@ -401,8 +401,8 @@ class ObjectStaging:
     ) -> None:
         _store(filesystem, self._record(inner), record.encode(self.directory))
 
-    def _staged_uri(self, name: str) -> str:
-        return child_uri(child_uri(self.directory, f"{STAGING_PREFIX}{self.job}"), name)
+    def _staged_location(self, name: str) -> Location:
+        return self.directory.child(f"{STAGING_PREFIX}{self.job}").child(name)
 
     def _reached(self, work: Callable[[], T]) -> T:
         """Run a function on the store; its failures become a :class:`RmqIndexError`."""
@@ -412,29 +412,29 @@ class ObjectStaging:
             raise unreadable(self.directory, error, what="written") from error
 
 
-def _download(uri: str, path: Path) -> None:
+def _download(location: Location, path: Path) -> None:
     """Download an object into a local file, a few MB at a time; blocks of zeros become holes.
 
     Args:
-        uri: The object.
+        location: The object.
         path: A path at which nothing exists yet.
 
     Raises:
         RmqIndexError: The storage failed.
         OSError: The local disk is full or broken.
     """
-    filesystem, inner = open_filesystem(uri)
+    filesystem, inner = open_filesystem(location)
     with path.open("xb") as target:
         try:
             source = filesystem.open_input_file(inner)
             size = source.size()
         except (OSError, pa.ArrowException) as error:
-            raise unreadable(uri, error, expected="the file's size") from error
+            raise unreadable(location, error, expected="the file's size") from error
         for start in range(0, size, _COPY_BYTES):
             try:
                 block = source.read_at(_COPY_BYTES, start)
             except (OSError, pa.ArrowException) as error:
-                raise unreadable(uri, error, expected=f"bytes from {start} on") from error
+                raise unreadable(location, error, expected=f"bytes from {start} on") from error
             if block.count(0) != len(block):
                 target.seek(start)
                 target.write(block)

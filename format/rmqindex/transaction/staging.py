@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Protocol
 
-from rmqindex.storage.location import is_remote
+from rmqindex.storage.location import Location
 from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.object_staging import ObjectStaging
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
@@ -28,7 +28,7 @@ class Staging(Protocol):
     """
 
     @property
-    def directory(self) -> Path | str:
+    def directory(self) -> Path | Location:
         """The index directory; it need not exist yet."""
 
     @property
@@ -63,7 +63,7 @@ class Staging(Protocol):
             RmqIndexError: The storage failed, or the job was ended.
         """
 
-    def fetch_indexed(self, place: str, name: str) -> None:
+    def fetch_indexed(self, place: Location, name: str) -> None:
         """Copy a file of the index into :attr:`path`, to continue it there.
 
         Args:
@@ -138,6 +138,7 @@ def create_staging(directory: str | os.PathLike[str], owner: Owner) -> Staging:
     Raises:
         RmqIndexError: The storage failed, or no file can be staged beside the directory.
     """
-    if is_remote(directory):
-        return ObjectStaging.create(os.fspath(directory), owner)
-    return LocalStaging.create(directory, owner)
+    location = Location.of(directory)
+    if location.local is None:
+        return ObjectStaging.create(location, owner)
+    return LocalStaging.create(location.local, owner)
