@@ -9,6 +9,7 @@ import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from time import tzset
 from unittest import mock
 
 import pytest
@@ -17,6 +18,11 @@ from hypothesis import settings
 from kinds import mark_kinds
 
 GOLDEN = Path(__file__).parent / "golden"
+
+# What commands print is in the system's zone.
+os.environ["TZ"] = "UTC"
+tzset()
+os.environ.pop("RMQINDEX_TIME_ZONE", None)
 
 # PySpark 4.1 has not what streams are read with, and modules that import it cannot be collected.
 HAS_SPARK_STREAMS = find_spec("pyspark.sql.streaming.datasource") is not None

@@ -32,6 +32,7 @@ __all__ = [
     "MESSAGE_COLUMNS",
     "QUEUE_COLUMNS",
     "STORE_COLUMN",
+    "TEXT_COLUMN",
     "arrow_schema",
     "check_columns",
     "check_schema",
@@ -62,6 +63,9 @@ MATCH_COLUMN = "match_state"
 
 _TEXTS = ArrayType(StringType())
 
+#: The body as text, which exists only where an option or a schema asks for it.
+TEXT_COLUMN = "body_text"
+
 #: The columns of a message, as in the format ``rmqcommitlog``.
 MESSAGE_COLUMNS: dict[str, DataType] = {
     "topic": StringType(),
@@ -82,6 +86,7 @@ MESSAGE_COLUMNS: dict[str, DataType] = {
     "prepared_transaction_offset": LongType(),
     "properties": MapType(StringType(), StringType()),
     "body": BinaryType(),
+    TEXT_COLUMN: StringType(),
     "body_crc": IntegerType(),
     "msg_id": StringType(),
     "magic_code": IntegerType(),
@@ -142,7 +147,12 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def full_schema(
-    *, keys: bool, log: bool = False, message: bool = False, store: bool = False
+    *,
+    keys: bool,
+    log: bool = False,
+    message: bool = False,
+    store: bool = False,
+    text: bool = False,
 ) -> StructType:
     """Return every column of entries, in the documented order.
 
@@ -151,6 +161,7 @@ def full_schema(
         log: Whether there is a CommitLog, which adds ``match_state``.
         message: Whether to add the columns of the message.
         store: Whether to add ``store``, the store of an entry.
+        text: Whether to add ``body_text``.
     """
     columns = {**KEY_COLUMNS, **ENTRY_COLUMNS} if keys else dict(ENTRY_COLUMNS)
     if store:
@@ -158,7 +169,9 @@ def full_schema(
     if log:
         columns[MATCH_COLUMN] = StringType()
     if message:
-        columns |= EXTRA_MESSAGE_COLUMNS
+        columns |= _without_text(EXTRA_MESSAGE_COLUMNS)
+    if text:
+        columns[TEXT_COLUMN] = StringType()
     return _struct(columns)
 
 
@@ -172,13 +185,23 @@ def queue_schema() -> StructType:
     return _struct(QUEUE_COLUMNS)
 
 
-def message_schema(*, store: bool = False) -> StructType:
+def message_schema(*, store: bool = False, text: bool = False) -> StructType:
     """Return every column of messages, in the documented order.
 
     Args:
         store: Whether to add ``store``, the store of a message.
+        text: Whether to add ``body_text``.
     """
-    return _struct(MESSAGE_COLUMNS | ({STORE_COLUMN: StringType()} if store else {}))
+    columns = _without_text(MESSAGE_COLUMNS)
+    if store:
+        columns[STORE_COLUMN] = StringType()
+    if text:
+        columns[TEXT_COLUMN] = StringType()
+    return _struct(columns)
+
+
+def _without_text(columns: dict[str, DataType]) -> dict[str, DataType]:
+    return {name: type_ for name, type_ in columns.items() if name != TEXT_COLUMN}
 
 
 def _struct(columns: dict[str, DataType]) -> StructType:
@@ -197,7 +220,7 @@ def check_schema(schema: StructType, *, keys: bool, log: bool = False) -> None:
         ValueError: No column, a repeated or an unknown one, or one of another type; the message
             lists the known ones.
     """
-    check_columns(schema, full_schema(keys=keys, log=log, message=log, store=True))
+    check_columns(schema, full_schema(keys=keys, log=log, message=log, store=True, text=log))
 
 
 def check_columns(schema: StructType, full: StructType) -> None:

@@ -152,7 +152,7 @@ COMMITLOG_SCHEMA = pa.schema(
         _required("reconsume_times", pa.int32()),
         _required("prepared_transaction_offset", pa.int64()),
         _required("properties", pa.map_(pa.string(), pa.string())),
-        # As stored: compressed bodies stay compressed, see rmqindex.decompress_body.
+        # As it was sent, or, with decompress_body=False, as stored; body_crc is of the stored one.
         _required("body", pa.binary()),
         _required("body_crc", pa.int32()),
         # offsetMsgId: upper-case hex of the store host's address, its port and the offset.

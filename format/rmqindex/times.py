@@ -6,9 +6,11 @@ goes through here: what is written out by hand overflows at an end of 64 bits.
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from datetime import MINYEAR, UTC, datetime, timedelta, timezone, tzinfo
+from pathlib import Path
 from typing import TYPE_CHECKING, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -23,10 +25,14 @@ __all__ = [
     "LAST_MILLISECOND",
     "MILLISECOND",
     "LocalTime",
+    "TimeUnitError",
+    "check_milliseconds",
     "format_millis",
     "microseconds_of",
-    "parse_millis",
+    "parse_micros",
     "parse_time",
+    "system_zone",
+    "time_text",
     "to_microseconds",
     "to_milliseconds",
     "zone_of",
@@ -64,6 +70,22 @@ _EXPECTED = (
     "epoch milliseconds or a timestamp such as 2024-01-31 12:30:00.250, with or without a zone "
     "(Z, +08:00, Asia/Shanghai)"
 )
+# Numbers that as seconds, microseconds or nanoseconds are of the years 2001 to 2099, and as
+# milliseconds are of 1970, or far in the future, when nobody stored a message; and by what such a
+# number is multiplied and divided to get milliseconds.
+_UNITS = (
+    (range(10**9, 4_102_444_800), 1000, 1),
+    (range(10**15, 4_102_444_800 * 10**6), 1, 1000),
+    (range(10**18, 4_102_444_800 * 10**9), 1, 10**6),
+)
+# A date, a date and time, and the name of an IndexFile, without anything between the digits.
+_DIGITS = re.compile(
+    r"(20\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(?:([01]\d|2[0-3])([0-5]\d)([0-5]\d)(\d{3})?)?"
+)
+_UTC_NAMES = frozenset({"", "UTC", "UCT", "Universal", "Zulu", "GMT"})
+# The beginning of a POSIX rule, such as CST-8 or <+08>-8.
+_POSIX_RULE = re.compile(r"(?:[A-Za-z]{3,}|<[A-Za-z0-9+-]{3,}>)[+-]?\d")
+_LOCAL_TIME = "local time"
 _OFFSET_ID = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?([0-5]\d))?")
 
 
@@ -152,6 +174,94 @@ def zone_of(name: str | tzinfo | None) -> tzinfo | None:
     )
 
 
+def system_zone() -> tuple[str, tzinfo]:
+    """Return the time zone of this system, and its name: that of ``TZ``, or of ``/etc/localtime``.
+
+    Raises:
+        ValueError: ``TZ`` names no zone.
+    """
+    text = os.environ.get("TZ")
+    if text is None:
+        link = Path("/etc/localtime")
+        if not link.exists():
+            return "UTC", UTC
+        name = str(link.resolve())
+    else:
+        name = text.removeprefix(":")
+    name = name.rpartition("zoneinfo/")[2]
+    if name.removeprefix("Etc/") in _UTC_NAMES:
+        return "UTC", UTC
+    try:
+        return name, ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        pass
+    if text is None:  # a copy of a zone's file, whose name nothing tells
+        return _LOCAL_TIME, _SystemZone()
+    if not _POSIX_RULE.match(name):
+        raise ValueError(f"TZ: expected a time zone such as Asia/Shanghai, got {text!r}")
+    return name, _SystemZone()
+
+
+class _SystemZone(tzinfo):
+    """The system's zone, whatever it is, as the C library knows it."""
+
+    def utcoffset(self, time: datetime | None) -> timedelta | None:
+        """Return the offset from UTC at a local time."""
+        return None if time is None else time.replace(tzinfo=None).astimezone().utcoffset()
+
+    def dst(self, time: datetime | None) -> timedelta | None:  # noqa: ARG002  (the signature)
+        """Return None, which stands for unknown."""
+        return None
+
+    def tzname(self, time: datetime | None) -> str | None:  # noqa: ARG002  (the signature)
+        """Return a name for every time."""
+        return _LOCAL_TIME
+
+    def fromutc(self, time: datetime) -> datetime:
+        """Return a time in UTC as local time."""
+        local = time.replace(tzinfo=UTC).astimezone()
+        naive = local.replace(tzinfo=None, fold=0)
+        is_second = naive.astimezone().utcoffset() != local.utcoffset()
+        return naive.replace(tzinfo=self, fold=int(is_second))
+
+
+class TimeUnitError(ValueError):
+    """A number that is no milliseconds of any message; the text says what was probably meant."""
+
+
+def check_milliseconds(number: int) -> None:
+    """Refuse a number that was probably not meant as epoch milliseconds.
+
+    Args:
+        number: Epoch milliseconds, as a user gave them.
+
+    Raises:
+        TimeUnitError: It looks like seconds, microseconds or nanoseconds, or like the digits of a
+            date, of which none was ever a store time.
+    """
+    for known, factor, divisor in _UNITS:
+        if number in known:
+            meant = number * factor // divisor
+            raise _unit_error(number, f"{meant} ({format_millis(meant, UTC)} UTC)")
+    digits = _DIGITS.fullmatch(str(number))
+    if digits is None:
+        return
+    year, month, day, *rest = digits.groups()
+    hour, minute, second, fraction = (part or "" for part in rest)
+    meant_text = f"{year}-{month}-{day}"
+    if hour:
+        meant_text += f" {hour}:{minute}:{second}" + (f".{fraction}" if fraction else "")
+    raise _unit_error(number, meant_text)
+
+
+def _unit_error(number: int, meant: str) -> TimeUnitError:
+    read = format_millis(number, UTC)
+    what = "beyond the year 9999" if read == "-" else f"{read} UTC"
+    return TimeUnitError(
+        f"expected epoch milliseconds, got {number}, which is {what}; did you mean {meant}?"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class LocalTime:
     """A wall-clock time whose zone is not known yet.
@@ -213,12 +323,14 @@ def parse_time(text: str) -> int | LocalTime:
         Microseconds since the epoch, or a local time where the text names no zone.
 
     Raises:
+        TimeUnitError: Digits that were probably not meant as milliseconds.
         ValueError: Neither; the message is what was expected.
     """
     text = text.strip()
     if _MILLIS.fullmatch(text):
         if len(text) > _MOST_DIGITS + 1 or not INT64_MIN <= int(text) <= INT64_MAX:
             raise ValueError("epoch milliseconds of 64 bits")
+        check_milliseconds(int(text))
         return int(text) * MILLISECOND
     for parse in (_spark_timestamp, _iso_timestamp):
         time = parse(text)
@@ -262,34 +374,43 @@ def _local_time(text: str, naive: datetime) -> LocalTime:
     return LocalTime(text, microseconds_of(naive.replace(tzinfo=UTC)))
 
 
-def parse_millis(text: str, zone: tzinfo, *, up: bool) -> int:
-    """Parse a time, as :func:`parse_time` does, to epoch milliseconds.
+def parse_micros(text: str, zone: tzinfo) -> int:
+    """Parse a time, as :func:`parse_time` does, to epoch microseconds.
 
     Args:
         text: Epoch milliseconds or a timestamp.
         zone: The time zone of a text that names none.
-        up: Whether what is finer than a millisecond is rounded up, as for the earliest time that
-            is asked for, or down, as for the latest.
 
     Raises:
         ValueError: Neither, with what was expected and what it is.
     """
     try:
         time = parse_time(text)
+    except TimeUnitError:
+        raise
     except ValueError as error:
         raise ValueError(f"expected {error}, got {text!r}") from None
-    micros = time.in_zone(zone) if isinstance(time, LocalTime) else time
-    return to_milliseconds(micros, up=up)
+    return time.in_zone(zone) if isinstance(time, LocalTime) else time
+
+
+def time_text(micros: int) -> str:
+    """Write epoch microseconds for an error."""
+    millis = micros // MILLISECOND
+    text = format_millis(millis, UTC)
+    return f"{millis} ms" if text == "-" else f"{text} UTC"
 
 
 def format_millis(millis: int, zone: tzinfo) -> str:
     """Write epoch milliseconds as ``2023-11-14 22:13:20.000`` in a time zone.
 
     Returns:
-        The text, or ``-`` for a time that no calendar of four-digit years holds.
+        The text, with its offset if that local time occurs twice, as ``2023-11-05
+        01:30:00.000-05:00``; or ``-`` for a time that no calendar of four-digit years holds.
     """
     try:
         time = (_EPOCH + millis * _ONE_MILLISECOND).astimezone(zone)
-    except OverflowError:
+        occurs_twice = time.replace(fold=1 - time.fold).utcoffset() != time.utcoffset()
+    except (OverflowError, ValueError, OSError):  # the last two are the C library's
         return "-"
-    return time.replace(tzinfo=None).isoformat(" ", "milliseconds")
+    shown = time if occurs_twice else time.replace(tzinfo=None)
+    return shown.isoformat(" ", "milliseconds")

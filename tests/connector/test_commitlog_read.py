@@ -182,9 +182,9 @@ class TestSchema:
     def test_each_column_comes_alone_as_with_the_others(self, spark, name):
         """Nothing depends on what else is asked for."""
         store = STORES["golden2"][1]
-        alone = load(spark, store, StructType([message_schema()[name]]))
+        alone = load(spark, store, StructType([message_schema(text=True)[name]]))
         column = F.col(name).cast("string") if name == "properties" else F.col(name)
-        everything = load(spark, store)
+        everything = load(spark, store, bodyText=True)
         assert sorted(map(str, alone.select(column).collect())) == sorted(
             map(str, everything.select(column).collect())
         )
@@ -270,12 +270,20 @@ class TestIds:
 
 
 class TestBodies:
-    """Bodies come as they are stored, or as they were sent."""
+    """Bodies come as they were sent, or as they are stored."""
 
-    def test_bodies_are_decompressed_when_asked(self, spark, told):
-        """zlib, LZ4 and Zstandard."""
+    def test_bodies_come_as_they_were_sent(self, spark, told):
+        """zlib, LZ4 and Zstandard; and as text, where a schema names it."""
         store, kept = told
-        rows = load(spark, store, "phy_offset BIGINT, body BINARY", decompressBody=True).collect()
+        columns = "phy_offset BIGINT, body BINARY, body_text STRING"
+        rows = load(spark, store, columns).collect()
+        inner = {offset for offset, message in kept.items() if message.get("inner_messages")}
+        for row in rows:
+            try:
+                text = None if row.phy_offset in inner else bytes(row.body).decode()
+            except UnicodeDecodeError:
+                text = None
+            assert row.body_text == text
         bodies = {row.phy_offset: bytes(row.body) for row in rows}
         compared = 0
         for offset, message in kept.items():
@@ -284,6 +292,22 @@ class TestBodies:
                 assert bodies[offset] == base64.b64decode(sent["body_b64"])
                 compared += 1
         assert compared > 300
+
+    def test_the_bytes_as_stored_are_to_be_had(self, spark, told):
+        """The text is of what was sent all the same, and only an option adds it to all columns."""
+        store, kept = told
+        frame = load(spark, store, decompressBody=False, bodyText=True)
+        assert frame.columns == [*load(spark, store).columns, "body_text"]
+        stored = {row.phy_offset: (bytes(row.body), row.body_text) for row in frame.collect()}
+        packed = 0
+        for offset, message in kept.items():
+            if message["decoded"] and offset in stored:
+                body, text = stored[offset]
+                assert body == base64.b64decode(message["decoded"]["stored_body_b64"] or "")
+                if message["decoded"]["sys_flag"] & 1 and text is not None:
+                    assert text.encode() == base64.b64decode(message["sent"]["body_b64"])
+                    packed += 1
+        assert packed
 
     @pytest.fixture
     def flipped(self, tmp_path):

@@ -160,7 +160,7 @@ def test_messages_have_options_of_their_own():
     )
     assert (options.paths, options.begin_offset, options.end_offset) == (("/d",), 5, None)
     assert (options.begin, options.end, options.max_clock_step) == (None, 7000, None)
-    assert (options.check_crc, options.decompress_body, options.mode) == (True, False, "FAILFAST")
+    assert (options.check_crc, options.unpacks_bodies, options.mode) == (True, True, "FAILFAST")
     for raw, message in [
         ({"topic": "t"}, "option 'topic': not for the format rmqcommitlog"),
         ({"beginOfset": "1"}, "option 'beginOfset': unknown; did you mean 'beginOffset'"),

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import functions as F  # noqa: N812  (Spark's custom)
 
 from pyspark_rmqindex import write_index
@@ -309,3 +309,21 @@ def test_tags_are_indexed_when_asked_for(spark, tmp_path):
     assert got == expected
     with pytest.raises(ValueError, match="'indexTags': expected messages with the column tags"):
         write_index(messages.drop("tags"), tmp_path / "other", indexTags=True)
+
+
+def test_bodies_are_not_unpacked_to_be_left_out(spark, lost):
+    """A body that does not unpack is none of an index's business, and costs it nothing."""
+    with CommitLog(lost) as log:
+        batch = next(log.scan(columns=["phy_offset", "sys_flag", "body"], decompress_body=False))
+    packed = next(row for row in batch.to_pylist() if row["sys_flag"] & 1)
+    path = lost / "commitlog" / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    at = data.index(packed["body"], packed["phy_offset"])
+    data[at : at + len(packed["body"])] = bytes(len(packed["body"]))
+    path.write_bytes(data)
+    damaged = spark.read.format("rmqcommitlog").load(str(lost))
+    with pytest.raises(PythonException, match=r"body: expected .* data"):
+        damaged.collect()
+    write_index(damaged, lost, **GEOMETRY)
+    with IndexDirectory(lost / "index", Layout(97, 200)) as written:
+        assert written.query_offset("TopicTest", "order-49", 64, 0, 2**62).phy_offsets

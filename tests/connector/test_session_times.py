@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
+from unittest.mock import Mock, patch
 
-from pyspark_rmqindex.options import planned_bound, read_options, system_zone
+import pytest
+from pyspark import TaskContext
+
+from pyspark_rmqindex.options import (
+    message_options,
+    message_stream_options,
+    planned_bound,
+    read_options,
+    stream_options,
+    system_zone,
+    task_range,
+    time_texts,
+)
 from rmqindex.layout import INT64_MAX, INT64_MIN
 from rmqindex.times import parse_time
 
@@ -31,3 +43,51 @@ def test_an_option_takes_what_the_command_line_takes():
     """Both have one grammar: here ISO 8601 in its basic format, which Spark's CAST refuses."""
     options = read_options({"path": "/d", "beginTimestamp": "20240101T083020+0800"})
     assert options.begin == parse_time("2024-01-01 08:30:20 Asia/Shanghai")
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        ("2023-11-15", "2023-11-14"),
+        ("2023-11-15 00:00Z", "2023-11-14 00:00Z"),
+        ("1700006400001", "1700006400000"),
+        ("1700006400000", "2023-11-14 00:00Z"),
+    ],
+)
+def test_a_begin_after_the_end_is_refused(begin, end):
+    """Of entries, of messages, and of streams of both; equal bounds are a range."""
+    for parse in (read_options, message_options, stream_options, message_stream_options):
+        with pytest.raises(ValueError, match="'beginTimestamp': expected a time at or before"):
+            parse({"path": "/d", "beginTimestamp": begin, "endTimestamp": end})
+        parse({"path": "/d", "beginTimestamp": begin, "endTimestamp": begin})
+        parse({"path": "/d", "beginTimestamp": end, "endTimestamp": begin})
+
+
+def test_times_of_which_one_is_local_are_compared_in_the_task():
+    """Which alone knows the session's zone."""
+    options = {"path": "/d", "beginTimestamp": "2023-11-15", "endTimestamp": "2023-11-14 00:00Z"}
+    checked = read_options(options)
+    begin, end = planned_bound(checked.begin, up=True), planned_bound(checked.end, up=False)
+    with (
+        patch.object(TaskContext, "get", return_value=Mock(getLocalProperty=lambda _name: "UTC")),
+        pytest.raises(ValueError, match="expected a time at or before 'endTimestamp'"),
+    ):
+        task_range(begin, end)
+    assert task_range(5, 5) == (5, 5)
+    assert task_range(5, None) == (5, None)
+
+
+def test_seconds_are_refused_with_what_was_probably_meant():
+    """As on the command line."""
+    with pytest.raises(ValueError, match=r"'endTimestamp': .* did you mean 1700000000000 \(2023"):
+        read_options({"path": "/d", "endTimestamp": "1700000000"})
+
+
+def test_a_plan_says_the_range_of_times():
+    """An answer without rows is explained by it."""
+    options = {"path": "/d", "beginTimestamp": "1700006400000", "endTimestamp": "2023-11-16"}
+    assert time_texts(read_options(options)) == (
+        "store_timestamp >= '2023-11-15 00:00:00.000 UTC'",
+        "store_timestamp <= '2023-11-16' (session's time zone)",
+    )
+    assert time_texts(read_options({"path": "/d"})) == ()

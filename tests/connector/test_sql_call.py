@@ -113,7 +113,12 @@ class TestArguments:
         verified = call(STORE, "t", "k", mode=None)
         assert verified.schema.names[-1] == "match_state"
         assert {each.commit_log.path for each in verified.slices} == {f"{STORE}/commitlog"}
-        assert "body" in call(STORE, "t", "k", message=True).schema.names
+        with_message = call(STORE, "t", "k", message=True).schema.names
+        assert ("body" in with_message, "body_text" in with_message) == (True, False)
+        assert call(STORE, "t", "k", bodyText=True).schema.names[-2:] == [
+            "match_state",
+            "body_text",
+        ]
         several = call([STORE, f"{STORE}/index"], "t", "k", None, column(LongType()))
         assert "store" in several.schema.names
         assert len(several.slices) == 5
@@ -253,3 +258,28 @@ def test_a_time_that_a_function_cannot_return_is_an_error_of_ours(tmp_path, mode
     with pytest.raises(RmqIndexError, match=r"of the years 1 to 9999, got .*; read it with table"):
         finder.rows(plan.slices, "T", "a", EVERYTHING)
     finder.close()
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "message"),
+    [
+        (
+            1700000000,
+            None,
+            r"argument 'begin': .* did you mean 1700000000000 \(2023-11-14 22:13:20",
+        ),
+        (None, 1700000000, r"argument 'end': .* did you mean 1700000000000 \(2023-11-14 22:13:20"),
+        (1700000000002, 1700000000000, "argument 'begin': expected a time at or before 'end'"),
+    ],
+)
+def test_constant_times_that_nobody_means_are_refused(begin, end, message):
+    """Seconds, and a range that ends before it begins, before anything runs."""
+    with pytest.raises(ValueError, match=message):
+        call(STORE, "t", "k", begin, end)
+
+
+def test_a_range_of_a_row_that_ends_before_it_begins_is_empty():
+    """As with BETWEEN, so that one row does not end a query; seconds are refused in each."""
+    assert time_range(2000, 1000).is_empty
+    with pytest.raises(ValueError, match="argument 'end': expected epoch milliseconds"):
+        time_range(None, 1700000000)

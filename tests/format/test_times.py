@@ -18,10 +18,13 @@ from rmqindex.layout import INT64_MAX, INT64_MIN
 from rmqindex.times import (
     LAST_MILLISECOND,
     LocalTime,
+    TimeUnitError,
+    check_milliseconds,
     format_millis,
     microseconds_of,
-    parse_millis,
+    parse_micros,
     parse_time,
+    system_zone,
     to_microseconds,
     to_milliseconds,
 )
@@ -30,6 +33,11 @@ ENDS = [INT64_MIN, INT64_MIN + 1, -1001, -1000, -999, -1, 0, 1, 999, 1000, INT64
 NUMBERS = st.lists(st.sampled_from(ENDS) | st.integers(INT64_MIN, INT64_MAX))
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DAY = 1704067200  # 2024-01-01 in UTC
+
+
+def parse_millis(text, zone, *, up):
+    """Return epoch milliseconds, as the command line has them."""
+    return to_milliseconds(parse_micros(text, zone), up=up)
 
 
 @given(NUMBERS)
@@ -228,3 +236,92 @@ def test_a_broker_is_asked_for_any_range(tmp_path, stored):
             assert file.select_phy_offset("T#a", 64, begin, end) == ([5] if is_inside else [])
             if begin <= end:
                 assert file.is_time_matched(begin, end) == is_inside
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (
+            1700000000,
+            "which is 1970-01-20 16:13:20.000 UTC; did you mean 1700000000000 (2023-11-14 22:13:20",
+        ),
+        (1700000000123456, "which is beyond the year 9999; did you mean 1700000000123 ("),
+        (1700000000123456789, "did you mean 1700000000123 (2023-11-14 22:13:20.123 UTC)?"),
+        (20231114, "which is 1970-01-01 05:37:11.114 UTC; did you mean 2023-11-14?"),
+        (20231114221320, "did you mean 2023-11-14 22:13:20?"),
+        (20231114221320123, "did you mean 2023-11-14 22:13:20.123?"),
+    ],
+)
+def test_a_number_of_another_unit_is_refused_with_what_was_probably_meant(number, message):
+    """Seconds, micro- and nanoseconds, a date, the name of an IndexFile; as text and as number."""
+    for check in (check_milliseconds, lambda it: parse_time(str(it))):
+        with pytest.raises(TimeUnitError) as error:
+            check(number)
+        assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [0, 1, -1, 999_999_999, 4_102_444_800, 1700000000000, 9999999999999, INT64_MAX, INT64_MIN],
+)
+def test_a_number_that_may_be_milliseconds_is_taken(number):
+    """The ends that people write for an open range, and every time since 1973."""
+    check_milliseconds(number)
+    assert parse_time(str(number)) == number * 1000
+
+
+def test_a_time_of_1970_is_taken_as_a_text():
+    """Only the digits are refused."""
+    assert parse_time("1970-01-20 16:13:20Z") == 1700000000 * 1000
+
+
+class TestSystemZone:
+    """The zone of the command line, where none is given."""
+
+    @pytest.mark.parametrize(
+        ("text", "name", "hours"),
+        [
+            ("Asia/Shanghai", "Asia/Shanghai", 8),
+            (":Asia/Shanghai", "Asia/Shanghai", 8),
+            ("/usr/share/zoneinfo/Asia/Shanghai", "Asia/Shanghai", 8),
+            ("", "UTC", 0),
+            ("Etc/UTC", "UTC", 0),
+            ("CST-8", "CST-8", 8),
+            ("<+0530>-5:30", "<+0530>-5:30", 5.5),
+        ],
+    )
+    def test_it_is_the_one_of_the_variable(self, monkeypatch, text, name, hours):
+        """A name, a file or a POSIX rule, whose sign is the other way round."""
+        monkeypatch.setenv("TZ", text)
+        tzset()
+        try:
+            found, zone = system_zone()
+            assert found == name
+            for noon in (datetime(2024, 1, 1, 12, tzinfo=UTC), datetime(2024, 7, 1, tzinfo=UTC)):
+                assert noon.astimezone(zone).utcoffset() == timedelta(hours=hours)
+                assert noon.astimezone(zone).astimezone(UTC) == noon
+        finally:
+            monkeypatch.undo()
+            tzset()
+
+    def test_a_rule_with_clock_changes_is_kept(self, monkeypatch):
+        """Each of the two hours that look alike is itself again, and is told from the other."""
+        monkeypatch.setenv("TZ", "EST5EDT,M3.2.0,M11.1.0")
+        tzset()
+        try:
+            _, zone = system_zone()
+            first = 1699162200000  # 2023-11-05 05:30 in UTC
+            assert format_millis(first, zone) == "2023-11-05 01:30:00.000-04:00"
+            assert format_millis(first + 3_600_000, zone) == "2023-11-05 01:30:00.000-05:00"
+            assert format_millis(first + 7_200_000, zone) == "2023-11-05 02:30:00.000"
+            assert parse_millis("2023-11-05 01:30", zone, up=True) == first
+            assert parse_millis("2023-03-12 02:30", zone, up=True) == 1678606200000  # 03:30 there
+        finally:
+            monkeypatch.undo()
+            tzset()
+
+    def test_a_name_that_is_none_is_refused(self, monkeypatch):
+        """The C library would take it for UTC."""
+        monkeypatch.setenv("TZ", "Asia/Nowhere")
+        with pytest.raises(ValueError, match="TZ: expected a time zone such as Asia/Shanghai"):
+            system_zone()

@@ -125,7 +125,11 @@ def lookup(
     checked = _read_options(keys, path, options)
     columns = _key_columns(keys.schema)
     found = full_schema(
-        keys=False, log=checked.has_log, message=checked.message, store=checked.has_store
+        keys=False,
+        log=checked.has_log,
+        message=checked.message,
+        store=checked.has_store,
+        text=checked.body_text,
     )
     schema = keys.schema if how == "anti" else _both(keys.schema, found)
     times = _times(checked)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,12 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_rmqindex.messages.ids import decode_uniq_keys
-from rmqindex import COMMITLOG_SCHEMA, RmqIndexError, decompress_bodies, decompress_body
+from rmqindex import COMMITLOG_SCHEMA
+from rmqindex.commitlog import BODY_TEXT, bad_body, body_texts, unpack_bodies
 from rmqindex.record import MAX_BODY_SIZE, BadInnerBatchError, UnpackedSizeError, member_keys
 from rmqindex.times import to_microseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -23,27 +25,33 @@ if TYPE_CHECKING:
     from rmqindex.indexfile import Mode
 
 __all__ = [
+    "BODY_ADVICE",
     "TIMES",
     "Messages",
     "as_timestamps",
-    "bad_body",
     "ensure_fits",
-    "in_halves",
     "log_columns",
 ]
 
 #: Columns that hold times.
 TIMES = frozenset({"born_timestamp", "store_timestamp"})
+#: What the error for a body that cannot be unpacked recommends.
+BODY_ADVICE = (
+    "The option mode=DROPMALFORMED gives null for such a body, and an inner batch no members; "
+    "decompressBody=false returns every body as it is stored, and maxBodySize is the largest that "
+    "is unpacked"
+)
 # The most bytes of decompressed bodies in a batch, unless it holds a single message.
 _MAX_UNPACKED = 256 * 1024 * 1024
 # The sources of columns that are not in the format; bodies of inner batches are read separately.
 _MADE_OF = {
     "member_keys": ("all_uniq_keys", "all_keys", "sys_flag", "phy_offset"),
     "decoded_uniq_key": ("uniq_key", "store_timestamp"),
+    BODY_TEXT: ("body", "sys_flag", "phy_offset"),
 }
 
 
-def log_columns(names: Iterable[str], *, decompress: bool = False) -> list[str]:
+def log_columns(names: Iterable[str], *, decompress: bool = True) -> list[str]:
     """Return the columns to read from a CommitLog.
 
     Args:
@@ -67,7 +75,7 @@ class Messages:
         batch: pa.RecordBatch,
         *,
         mode: Mode,
-        decompress: bool = False,
+        decompress: bool = True,
         max_body_size: int = MAX_BODY_SIZE,
         zone: dt.tzinfo = dt.UTC,
         members: tuple[NDArray[np.int64], list[str]] | None = None,
@@ -80,7 +88,7 @@ class Messages:
                 no nulls.
             mode: What to do with bodies that cannot be decompressed: ``FAILFAST`` raises;
                 ``DROPMALFORMED`` returns null, and an inner batch has no members.
-            decompress: Whether to decompress bodies.
+            decompress: Whether to decompress the column ``body``; ``body_text`` always is.
             max_body_size: The most bytes that a body may decompress to.
             zone: The time zone of the clients.
             members: The keys of batch members, after the row of each, ascending; None to read them
@@ -111,11 +119,13 @@ class Messages:
             )
         if name == "member_keys":
             return self._member_lists(type_)
+        if name == BODY_TEXT:
+            return body_texts(self._sent, self._numbers("sys_flag"))
         array = self.batch.column(name)
         if name in TIMES:
             return as_timestamps(array, type_)
         if name == "body" and self._decompress:
-            return self._decompressed(array)
+            return self._sent
         return array if array.type == type_ else array.cast(type_)
 
     def _member_keys(self) -> tuple[NDArray[np.int64], list[str]]:
@@ -125,12 +135,16 @@ class Messages:
                 self.batch.column("all_keys"),
                 self._numbers("sys_flag"),
                 self._numbers("phy_offset"),
-                lambda offsets: self._log.read_at(offsets, ["body"]).column("body"),
+                self._stored_bodies,
                 strict=self._strict,
                 max_body_size=self._max_body_size,
             )
         except BadInnerBatchError as error:
-            raise bad_body(self._log, error.phy_offset, str(error)) from error
+            files = self._log.files
+            raise bad_body(files, error.phy_offset, str(error), BODY_ADVICE) from error
+
+    def _stored_bodies(self, offsets: NDArray[np.int64]) -> pa.Array:
+        return self._log.read_at(offsets, ["body"], decompress_body=False).column("body")
 
     def _numbers(self, name: str) -> Any:  # noqa: ANN401  (arrays of several dtypes)
         return self.batch.column(name).to_numpy()
@@ -141,73 +155,20 @@ class Messages:
         np.cumsum(np.bincount(rows, minlength=self.batch.num_rows), out=offsets[1:])
         return pa.ListArray.from_arrays(pa.array(offsets), pa.array(keys, pa.string()), type=type_)
 
-    def _decompressed(self, bodies: pa.Array) -> pa.Array:
-        flags = self._numbers("sys_flag")
-        # A larger body gets a batch of its own.
-        limits = {"max_size": self._max_body_size, "max_total_size": _MAX_UNPACKED}
-        try:
-            return decompress_bodies(bodies, flags, **limits)
-        except UnpackedSizeError:
-            raise
-        except RmqIndexError:
-            sound = [
-                self._is_sound(*one)
-                for one in zip(
-                    bodies.to_pylist(),
-                    flags.tolist(),
-                    self._numbers("phy_offset").tolist(),
-                    strict=True,
-                )
-            ]
-            return decompress_bodies(
-                pc.if_else(pa.array(sound), bodies, pa.scalar(None, bodies.type)), flags, **limits
-            )
-
-    def _is_sound(self, body: bytes, flag: int, offset: int) -> bool:
-        try:
-            decompress_body(body, flag, max_size=self._max_body_size)
-        except RmqIndexError as error:
-            if self._strict:
-                raise bad_body(self._log, offset, f"message at offset {offset}: {error}") from error
-            return False
-        return True
-
-
-def bad_body(log: CommitLog, offset: int, what: str) -> RmqIndexError:
-    """Return the error for a bad body, with its file and the options that skip it.
-
-    Args:
-        log: The log.
-        offset: Where the message starts, bytes.
-        what: What is wrong.
-    """
-    file = next(each for each in log.files if each.start <= offset < each.stop)
-    return RmqIndexError(
-        f"{file.path}: {what}. The record begins at byte {offset - file.start}. The option "
-        "mode=DROPMALFORMED gives null for such a body, and an inner batch no members; "
-        "maxBodySize names the largest body"
-    )
-
-
-def in_halves(
-    rows: pa.RecordBatch, build: Callable[[pa.RecordBatch], pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Build batches of rows with their messages, halving the rows while they are too large.
-
-    Args:
-        rows: At least one row.
-        build: Builds one batch, or raises ``UnpackedSizeError``.
-    """
-    todo = [rows]
-    while todo:
-        part = todo.pop()
-        try:
-            built = build(part)
-        except UnpackedSizeError:
-            half = part.num_rows // 2
-            todo += [part.slice(half), part.slice(0, half)]
-            continue
-        yield built
+    @cached_property
+    def _sent(self) -> pa.Array:
+        """The bodies as they were sent."""
+        return unpack_bodies(
+            self.batch.column("body"),
+            self._numbers("sys_flag"),
+            self._numbers("phy_offset"),
+            self._log.files,
+            strict=self._strict,
+            max_size=self._max_body_size,
+            # A larger body gets a batch of its own.
+            max_total_size=_MAX_UNPACKED,
+            advice=BODY_ADVICE,
+        )
 
 
 def ensure_fits(bodies: pa.Array, rows: NDArray[np.int64]) -> None:

@@ -14,11 +14,11 @@ from pyspark_rmqindex.files.planned import as_planned
 from pyspark_rmqindex.files.stores import logs_of
 from pyspark_rmqindex.filters.batches import check_not_null, keep
 from pyspark_rmqindex.filters.filters import Range
-from pyspark_rmqindex.messages.columns import Messages, in_halves, log_columns
-from pyspark_rmqindex.options import LocalBound, planned_bound, task_bound
+from pyspark_rmqindex.messages.columns import Messages, log_columns
+from pyspark_rmqindex.options import LocalBound, planned_bound, task_range
 from pyspark_rmqindex.schema import STORE_COLUMN, arrow_schema
 from rmqindex import CommitLog
-from rmqindex.commitlog import marked_file
+from rmqindex.commitlog import in_halves, marked_file
 from rmqindex.times import zone_of
 
 if TYPE_CHECKING:
@@ -113,11 +113,8 @@ class MessageReader(DataSourceReader):
         """
         if not isinstance(partition, MessagePartition):
             return  # Spark runs one task even if there is nothing to read
-        begin, end = (
-            task_bound(bound, up=up) if isinstance(bound, LocalBound) else bound
-            for bound, up in ((partition.begin, True), (partition.end, False))
-        )
-        yield from as_planned(self._of_partition(partition, Range(begin, end)))
+        times = Range(*task_range(partition.begin, partition.end))
+        yield from as_planned(self._of_partition(partition, times))
 
     def _of_partition(self, partition: MessagePartition, times: Range) -> Iterator[pa.RecordBatch]:
         with CommitLog(partition.files) as log:
@@ -136,7 +133,7 @@ class MessageReader(DataSourceReader):
         # Spark requires every batch to have exactly this schema.
         schema = arrow_schema(self._schema)
         names = [name.lower() for name in self._schema.names]
-        columns = set(log_columns(names, decompress=options.decompress_body))
+        columns = set(log_columns(names, decompress=options.unpacks_bodies))
         first, behind = options.begin_offset, options.end_offset
         by_offset = offsets[0] < first or (behind is not None and behind < offsets[1])
         ranges = {"store_timestamp": times} if not times.is_everything else {}
@@ -150,6 +147,7 @@ class MessageReader(DataSourceReader):
             mode=options.mode,
             at_boundaries=True,
             max_records=_MAX_MESSAGES,
+            decompress_body=False,
         ):
             for batch in keep(scanned, ranges):
                 yield from in_halves(batch, partial(self._built, log, store, schema))
@@ -163,7 +161,7 @@ class MessageReader(DataSourceReader):
             log,
             batch,
             mode=self._options.mode,
-            decompress=self._options.decompress_body,
+            decompress=self._options.unpacks_bodies,
             max_body_size=self._options.max_body_size,
             zone=zone_of(self._options.time_zone or "UTC"),
         )

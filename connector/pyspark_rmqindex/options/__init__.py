@@ -30,7 +30,8 @@ from pyspark_rmqindex.options.times import (
     LocalBound,
     planned_bound,
     system_zone,
-    task_bound,
+    task_range,
+    time_texts,
 )
 from pyspark_rmqindex.options.write import WriteOptions
 
@@ -60,6 +61,7 @@ __all__ = [
     "scopes_of",
     "stream_options",
     "system_zone",
-    "task_bound",
+    "task_range",
+    "time_texts",
     "wants_pushdown",
 ]

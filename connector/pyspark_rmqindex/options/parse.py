@@ -14,6 +14,7 @@ from pyspark_rmqindex.options.read import ReadOptions
 from pyspark_rmqindex.options.storage import S3Options
 from pyspark_rmqindex.options.stream import MessageStreamOptions, StreamOptions
 from pyspark_rmqindex.options.write import WriteOptions
+from rmqindex.times import TimeUnitError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -116,6 +117,8 @@ def parse_options(options: type[T], raw: Mapping[str, str], scope: Scope) -> T:
 def _value(option: Option, text: str) -> object:
     try:
         value: object = option.kind.parse(text)
+    except TimeUnitError as error:
+        raise ValueError(f"option {option.name!r}: {error}") from error
     except ValueError as error:
         may_hold_keys = option.secret or (option.kind.check is not None and "@" in text)
         got = "another text" if may_hold_keys else repr(text)

@@ -24,7 +24,7 @@ __all__ = ["ReadOptions", "Unverified"]
 
 Unverified = Literal["keep", "drop", "error"]
 
-_NEEDS_LOG = ("message", "check_crc", "decompress_body")
+_NEEDS_LOG = ("message", "body_text", "check_crc", "decompress_body")
 # An audit checks whole files.
 _NOT_WITH_AUDIT = (
     "topic",
@@ -36,6 +36,7 @@ _NOT_WITH_AUDIT = (
     "path_glob_filter",
     "recursive",
     "message",
+    "body_text",
 )
 
 
@@ -163,6 +164,7 @@ class ReadOptions(GeometryOptions, S3Options, RecordOptions):
         Raises:
             ValueError: Some options conflict.
         """
+        RecordOptions.__post_init__(self)
         if not self.pushdown and not self.key_columns:
             raise ValueError("option 'keyColumns': only with pushdown=true")
         _ = self.layout

@@ -22,7 +22,7 @@ from rmqindex import Layout
 from rmqindex.layout import INT32_MAX
 from rmqindex.record import MAX_BODY_SIZE
 from rmqindex.store import has_pattern
-from rmqindex.times import LocalTime
+from rmqindex.times import LocalTime, time_text
 
 if TYPE_CHECKING:
     from rmqindex.indexfile import Mode
@@ -116,7 +116,9 @@ class TimeOptions(ZoneOption):
         TIME,
         "Only entries, or messages, stored at this time or later. Digits are epoch milliseconds; "
         "anything else is a timestamp as Spark's CAST reads it or as ISO 8601 has it, in the "
-        "session's time zone unless it names one. The command line takes the same.",
+        "session's time zone unless it names one: of a local time that occurs twice the first is "
+        "meant, and one that a clock change skips moves forward by as much. The command line takes "
+        "the same.",
         default_doc="no lower bound",
     )
     end_timestamp: int | LocalTime | None = option(
@@ -125,6 +127,25 @@ class TimeOptions(ZoneOption):
         "Only entries, or messages, stored at this time or earlier; written as `beginTimestamp`.",
         default_doc="no upper bound",
     )
+
+    def __post_init__(self) -> None:
+        """Check the two times against each other; those of unlike kinds only a task can compare.
+
+        Raises:
+            ValueError: The first is after the last.
+        """
+        begin, end = self.begin, self.end
+        if isinstance(begin, int) and isinstance(end, int):
+            is_reversed, first, last = begin > end, time_text(begin), time_text(end)
+        elif isinstance(begin, LocalTime) and isinstance(end, LocalTime):
+            is_reversed, first, last = begin.micros > end.micros, begin.text, end.text
+        else:
+            return
+        if is_reversed:
+            raise ValueError(
+                f"option 'beginTimestamp': expected a time at or before 'endTimestamp', {last}, "
+                f"got {first}"
+            )
 
     @property
     def begin(self) -> int | LocalTime | None:
@@ -168,10 +189,18 @@ class RecordOptions(TimeOptions, InputOptions):
         "Check the CRC of every message that is read.",
         default="false",
     )
-    decompress_body: bool = option(
+    decompress_body: bool | None = option(
         "decompressBody",
         BOOLEAN,
-        "Return bodies as they were sent instead of as they are stored.",
+        "Whether the column `body` holds bodies as they were sent, or, with `false`, as they are "
+        "stored: clients compress those above 4 KiB.",
+        default_doc="`true`",
+    )
+    body_text: bool = option(
+        "bodyText",
+        BOOLEAN,
+        "Whether there is a column `body_text`: the body as it was sent where that is UTF-8 text, "
+        "else NULL. A schema that names it needs no option.",
         default="false",
     )
     max_body_size: int = option(
@@ -182,6 +211,11 @@ class RecordOptions(TimeOptions, InputOptions):
         "raised it.",
         default=str(MAX_BODY_SIZE),
     )
+
+    @property
+    def unpacks_bodies(self) -> bool:
+        """Whether the column ``body`` is decompressed."""
+        return self.decompress_body is not False
 
     @property
     def may_find_stores(self) -> bool:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
-from rmqindex.times import LocalTime, to_milliseconds, zone_of
+from rmqindex.times import MILLISECOND, LocalTime, time_text, to_milliseconds, zone_of
 
-__all__ = ["EXECUTION_ID", "LocalBound", "planned_bound", "system_zone", "task_bound"]
+if TYPE_CHECKING:
+    from pyspark_rmqindex.options.shared import TimeOptions
+
+__all__ = ["EXECUTION_ID", "LocalBound", "planned_bound", "system_zone", "task_range", "time_texts"]
 
 EXECUTION_ID = "spark.sql.execution.id"
 _TIME_ZONE_CONF = "spark.sql.session.timeZone"
@@ -52,18 +56,46 @@ def planned_bound(bound: int | LocalTime | None, *, up: bool) -> int | LocalBoun
     return LocalBound(bound, None if zone is None else bound.in_zone(zone))
 
 
-def task_bound(bound: LocalBound | None, *, up: bool) -> int | None:
-    """Return a local bound as epoch milliseconds, in the session's time zone; None for no bound.
+def task_range(
+    begin: int | LocalBound | None, end: int | LocalBound | None
+) -> tuple[int | None, int | None]:
+    """Return the bounds of store time as epoch milliseconds, those of local time in the session's.
 
     Args:
-        bound: What :func:`planned_bound` left to the task.
-        up: Whether to round up to whole milliseconds.
+        begin: What :func:`planned_bound` returned for the earliest time.
+        end: The same for the latest one.
 
     Raises:
-        ValueError: The session's zone cannot be determined.
+        ValueError: The session's zone cannot be determined, or the earliest time is after the
+            latest.
     """
-    if bound is None:
-        return None
+    low = _task_bound(begin, up=True) if isinstance(begin, LocalBound) else begin
+    high = _task_bound(end, up=False) if isinstance(end, LocalBound) else end
+    # Two times within one millisecond pass each other when they are rounded.
+    if low is not None and high is not None and low > high + 1:
+        raise ValueError(
+            f"option 'beginTimestamp': expected a time at or before 'endTimestamp', "
+            f"{time_text(high * MILLISECOND)}, got {time_text(low * MILLISECOND)}"
+        )
+    return low, high
+
+
+def time_texts(options: TimeOptions) -> tuple[str, ...]:
+    """Return the bounds of store time as the texts of filters, for the plan of a scan."""
+    return tuple(
+        f"store_timestamp {operator} {_shown(bound)}"
+        for operator, bound in ((">=", options.begin), ("<=", options.end))
+        if bound is not None
+    )
+
+
+def _shown(bound: int | LocalTime) -> str:
+    if isinstance(bound, LocalTime):
+        return f"'{bound.text}' (session's time zone)"
+    return f"'{time_text(bound)}'"
+
+
+def _task_bound(bound: LocalBound, *, up: bool) -> int:
     context = TaskContext.get()
     name = context.getLocalProperty(_TIME_ZONE_CONF) if context is not None else None
     if name is not None:

@@ -25,16 +25,16 @@ class Query:
         key_hashes: Key hashes to look up; None for no lookup by hashes.
         time: Store times to keep, epoch milliseconds.
         phy_offset: CommitLog offsets to keep, bytes.
-        begin: A further lower bound of store time, inclusive.
-        end: A further upper bound of store time, inclusive.
+        begin: A further lower bound of store time, inclusive, if it or ``end`` is a local time.
+        end: A further upper bound of store time, likewise.
     """
 
     pairs: tuple[tuple[str, str], ...] | None = None
     key_hashes: tuple[int, ...] | None = None
     time: Range = EVERYTHING
     phy_offset: Range = EVERYTHING
-    begin: LocalBound | None = None
-    end: LocalBound | None = None
+    begin: int | LocalBound | None = None
+    end: int | LocalBound | None = None
 
     @property
     def is_lookup(self) -> bool:

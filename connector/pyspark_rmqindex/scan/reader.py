@@ -30,7 +30,8 @@ from pyspark_rmqindex.options import (
     EXECUTION_ID,
     LocalBound,
     planned_bound,
-    task_bound,
+    task_range,
+    time_texts,
 )
 from pyspark_rmqindex.scan.partitions import IndexPartition, Query
 from pyspark_rmqindex.scan.plan_log import ScanPlan, log_plan, record_plan
@@ -117,13 +118,14 @@ def plan_files(
             to_milliseconds(end.time.latest, up=False) if isinstance(end, LocalBound) else end,
         ),
     )
+    is_local = isinstance(begin, LocalBound) or isinstance(end, LocalBound)
     query = Query(
         pairs=None if wanted.pairs is None else tuple(sorted(wanted.pairs)),
         key_hashes=None if wanted.key_hashes is None else tuple(sorted(wanted.key_hashes)),
         time=wanted.time,
         phy_offset=wanted.phy_offset,
-        begin=begin if isinstance(begin, LocalBound) else None,
-        end=end if isinstance(end, LocalBound) else None,
+        begin=begin if is_local else None,
+        end=end if is_local else None,
     )
     if options.commit_log is not None:
         files = with_logs(files, options.commit_log)
@@ -175,9 +177,7 @@ class IndexReader(DataSourceReader):
         if not isinstance(partition, IndexPartition):
             return  # Spark runs one task even if there is nothing to read
         query = partition.query
-        times = query.time & Range(
-            task_bound(query.begin, up=True), task_bound(query.end, up=False)
-        )
+        times = query.time & Range(*task_range(query.begin, query.end))
         if times.is_empty:
             return
         yield from as_planned(merge(self._batches(partition, times)))
@@ -208,7 +208,7 @@ class IndexReader(DataSourceReader):
         plan = ScanPlan(
             pairs=query.pairs,
             key_hashes=query.key_hashes,
-            filters=tuple(filter_text(file_slice) for file_slice in filters),
+            filters=(*map(filter_text, filters), *time_texts(options)),
             files_kept=len(slices),
             files_total=total,
             entries=sum(file_slice.stop - file_slice.start for file_slice in slices),

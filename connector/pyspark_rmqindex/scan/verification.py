@@ -9,16 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_rmqindex.messages.columns import (
-    Messages,
-    bad_body,
-    ensure_fits,
-    in_halves,
-    log_columns,
-)
+from pyspark_rmqindex.messages.columns import BODY_ADVICE, Messages, ensure_fits, log_columns
 from pyspark_rmqindex.schema import EXTRA_MESSAGE_COLUMNS, MATCH_COLUMN
 from rmqindex import RmqIndexError
-from rmqindex.commitlog import PlannedLogs
+from rmqindex.commitlog import BODY_TEXT, PlannedLogs, bad_body, in_halves
 from rmqindex.query import MATCH_CODES, NO_LOG, VERIFIED, EntryVerifier, Ranks, SearchedFile
 from rmqindex.record import BadInnerBatchError
 
@@ -34,7 +28,8 @@ __all__ = ["Verifier", "handle_unverified"]
 
 # The most bytes of messages held at once if bodies or properties are requested.
 _MAX_BYTES = 32 * 1024 * 1024
-_HEAVY = frozenset({"body", "properties"})
+_BODIES = frozenset({"body", BODY_TEXT})
+_HEAVY = _BODIES | {"properties"}
 
 
 class Verifier:
@@ -58,7 +53,7 @@ class Verifier:
         self._ranks = Ranks(options.layout, options.mode)
         self._entries = EntryVerifier(
             "members",
-            log_columns(names, decompress=options.decompress_body),
+            log_columns(names, decompress=options.unpacks_bodies),
             check_crc=options.check_crc,
             strict=options.mode == "FAILFAST",
             max_body_size=options.max_body_size,
@@ -142,7 +137,7 @@ class Verifier:
         try:
             compared = self._entries.compare(log, hashes, offsets, rank)
         except BadInnerBatchError as error:
-            raise bad_body(log, error.phy_offset, str(error)) from error
+            raise bad_body(log.files, error.phy_offset, str(error), BODY_ADVICE) from error
         return self._enriched(log, entries, compared)
 
     def _enriched(
@@ -152,7 +147,7 @@ class Verifier:
             log,
             compared.messages,
             mode=self._options.mode,
-            decompress=self._options.decompress_body,
+            decompress=self._options.unpacks_bodies,
             max_body_size=self._options.max_body_size,
             members=compared.members,
         )
@@ -170,7 +165,7 @@ class Verifier:
         }
         for field in self._fields:
             array = messages.column(field.name, field.type)
-            if field.name == "body":
+            if field.name in _BODIES:
                 ensure_fits(array, np.where(verified, rows, -1))
             columns[field.name] = array.take(taken)
         return _with_columns(entries, columns)

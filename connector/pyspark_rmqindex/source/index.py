@@ -81,6 +81,7 @@ class DefaultSource(DataSource):
                 log=options.has_log,
                 message=options.message,
                 store=options.has_store,
+                text=options.body_text,
             )
         keeps_options = created is not None or (options.pushdown and "relation" not in raw)
         return with_options(schema, raw) if keeps_options else schema

@@ -37,7 +37,7 @@ class MessageSource(DataSource):
         created = created_options(self.options)
         options = message_schema_options(self.options if created is None else created)
         check_paths(options.paths, created=created is not None)
-        schema = message_schema(store=options.has_store)
+        schema = message_schema(store=options.has_store, text=options.body_text)
         return schema if created is None else with_options(schema, created)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -53,7 +53,7 @@ class MessageSource(DataSource):
 
         options = message_options(relation_options(schema, self.options))
         check_paths(options.paths)
-        check_columns(schema, message_schema(store=True))
+        check_columns(schema, message_schema(store=True, text=True))
         reader: DataSourceReader = MessageReader(options, schema)
         return reader
 
@@ -75,7 +75,7 @@ class MessageSource(DataSource):
             check_spark_streams()
             options = message_stream_options(relation_options(schema, self.options))
             check_paths(options.paths)
-            check_columns(schema, message_schema(store=True))
+            check_columns(schema, message_schema(store=True, text=True))
         except ValueError as error:
             refused: DataSourceStreamReader = RefusedStream(error)
             return refused

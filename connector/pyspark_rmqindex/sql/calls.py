@@ -27,7 +27,14 @@ from pyspark_rmqindex.filters.filters import Range
 from pyspark_rmqindex.options import AUTO, OPTIONS, option_text, read_options, scopes_of
 from pyspark_rmqindex.scan.reader import with_logs
 from pyspark_rmqindex.schema import full_schema
-from rmqindex.times import microseconds_of, to_milliseconds
+from rmqindex.times import (
+    MILLISECOND,
+    TimeUnitError,
+    check_milliseconds,
+    microseconds_of,
+    time_text,
+    to_milliseconds,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -134,6 +141,7 @@ def plan_call(args: Sequence[AnalyzeArgument], kwargs: Mapping[str, AnalyzeArgum
         if name in parameters:
             allowed = (TimestampType, LongType, IntegerType)
             _check_type(name, parameters[name], allowed, "TIMESTAMP, or BIGINT epoch milliseconds")
+    _check_constant_times(*(parameters.get(name) for name in _TIMES))
     texts = _option_texts(named)
     how = texts.pop(_HOW, _INNER).lower()
     if how not in (_INNER, _LEFT):
@@ -149,7 +157,11 @@ def plan_call(args: Sequence[AnalyzeArgument], kwargs: Mapping[str, AnalyzeArgum
         options = read_options({"storecolumn": "true"} | given)
         slices = None
     schema = full_schema(
-        keys=True, log=options.has_log, message=options.message, store=options.has_store
+        keys=True,
+        log=options.has_log,
+        message=options.message,
+        store=options.has_store,
+        text=options.body_text,
     )
     return LookupPlan(schema=schema, options=options, slices=slices, keeps_absent=how == _LEFT)
 
@@ -188,14 +200,38 @@ def time_range(begin: dt.datetime | int | None, end: dt.datetime | int | None) -
 
     Args:
         begin: The earliest one, as Spark passes TIMESTAMP or BIGINT; None for no bound.
-        end: The latest one, likewise.
+        end: The latest one, likewise. A range that ends before it begins holds no time, as with
+            BETWEEN.
+
+    Raises:
+        ValueError: A BIGINT that looks like seconds.
     """
+    for name, bound in zip(_TIMES, (begin, end), strict=True):
+        if isinstance(bound, int):
+            try:
+                check_milliseconds(bound)
+            except TimeUnitError as error:
+                raise ValueError(f"{_NAME}: argument {name!r}: {error}") from error
     # Spark passes times in the worker's zone; ``fold`` tells the two runs of a repeated hour apart.
     low, high = (
         to_milliseconds(microseconds_of(bound), up=up) if isinstance(bound, dt.datetime) else bound
         for bound, up in ((begin, True), (end, False))
     )
     return Range(low, high)
+
+
+def _check_constant_times(begin: AnalyzeArgument | None, end: AnalyzeArgument | None) -> None:
+    """Raise if the times are constants, and wrong by themselves or together."""
+    known = [
+        each.value if each is not None and each.isConstantExpression else None
+        for each in (begin, end)
+    ]
+    times = time_range(*known)
+    if times.low is not None and times.high is not None and times.low > times.high + 1:
+        low, high = (time_text(bound * MILLISECOND) for bound in (times.low, times.high))
+        raise ValueError(
+            f"{_NAME}: argument 'begin': expected a time at or before 'end', {high}, got {low}"
+        )
 
 
 def _check_type(

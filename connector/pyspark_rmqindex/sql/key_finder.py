@@ -175,7 +175,8 @@ class KeyFinder:
 
         None if it is unclear whether an entry is of the key, or if other columns are requested.
         """
-        if self._options.message or self._options.check_crc:
+        options = self._options
+        if options.message or options.body_text or options.check_crc:
             return None
         if planned is None:
             return [(entry, NO_LOG) for entry in entries]

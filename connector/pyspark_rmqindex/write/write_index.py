@@ -21,6 +21,7 @@ from pyspark_rmqindex.files.stores import check_one_store
 from pyspark_rmqindex.options import option_text
 from pyspark_rmqindex.write.input_shapes import InputShape
 from pyspark_rmqindex.write.job import write_options
+from pyspark_rmqindex.write.pruning import without_unused
 from pyspark_rmqindex.write.task import task_name
 from rmqindex import IndexHeader
 from rmqindex.bulk import (
@@ -95,7 +96,10 @@ def write_index(
         raise ValueError(f"mode: expected 'append' or 'overwrite', got {mode!r}")
     texts = {name: option_text(value) for name, value in options.items() if value is not None}
     checked = write_options({**texts, "path": os.fspath(path)})
-    shape = InputShape.of(df.schema, members=checked.index_members, tags=checked.index_tags)
+    kinds = {"members": checked.index_members, "tags": checked.index_tags}
+    InputShape.of(df.schema, **kinds)
+    df = without_unused(df, **kinds)
+    shape = InputShape.of(df.schema, **kinds)
     job = WriteJob.start(checked, overwrite=mode == "overwrite", owner=Owner.current())
     _write(df, job, shape)
 

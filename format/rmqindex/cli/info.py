@@ -23,11 +23,12 @@ from rmqindex.cli.options import (
     mode_option,
     path_argument,
     slots_option,
-    time_of,
+    time_range_of,
     zone_option,
 )
 from rmqindex.layout import FIRST_POSITION, INT64_MAX, INT64_MIN
 from rmqindex.output.facts import describe
+from rmqindex.output.interface import Shortfall
 from rmqindex.output.text import complain, write_line
 from rmqindex.store.planned_index import plan_index
 from rmqindex.store.sample import write_sample_store
@@ -143,29 +144,31 @@ def scan(
     Times are those of the entries: whole seconds after the first entry of the file.
     """
     layout = layout_of(max_hash_slot_num, max_index_num)
-    first = time_of(begin, zone, "--begin", up=True)
-    last = time_of(end, zone, "--end", up=False)
+    shortfall = Shortfall(*time_range_of(begin, end, zone))
     ranges = {
-        "store_timestamp": (
-            INT64_MIN if first is None else first,
-            INT64_MAX if last is None else last,
-        ),
         "phy_offset": (from_offset or INT64_MIN, INT64_MAX if to_offset is None else to_offset - 1),
     }
     if key_hash is not None:
         ranges["key_hash"] = (key_hash, key_hash)
     output = choose_output(as_json, zone)
     files = plan_index(path, layout, "DROPMALFORMED" if salvaged else mode)
-    output.entries(islice(_entries(files, ranges, salvaged=salvaged), limit))
+    entries = _entries(files, ranges, shortfall, salvaged=salvaged)
+    output.entries(islice(entries, limit), shortfall)
 
 
 def _entries(
     files: Sequence[PlannedFile],
     ranges: dict[str, tuple[int, int]],
+    shortfall: Shortfall,
     *,
     salvaged: bool,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the entries that are in all ranges, both ends included."""
+    """Yield the entries within all ranges and times, and count those of other times.
+
+    All bounds are inclusive.
+    """
+    begin = INT64_MIN if shortfall.begin is None else shortfall.begin
+    end = INT64_MAX if shortfall.end is None else shortfall.end
     for planned in files:
         counted = {"position": (FIRST_POSITION, planned.stop - 1)}
         for batch in _salvage_entries(planned) if salvaged else _scan_entries(planned):
@@ -173,6 +176,10 @@ def _entries(
             for name, (low, high) in (counted | ranges).items():
                 values = kept[name].to_numpy()
                 kept = kept.filter(pa.array((values >= low) & (values <= high)))
+            times = kept["store_timestamp"].to_numpy()
+            within = (times >= begin) & (times <= end)
+            shortfall.at_other_times += int((~within).sum())
+            kept = kept.filter(pa.array(within))
             for row in kept.to_pylist():
                 yield {"file": planned.entry.name, **row}
 

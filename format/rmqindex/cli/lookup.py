@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,8 @@ from rmqindex.cli.options import (
     mode_option,
     path_argument,
     slots_option,
-    time_of,
+    stored_body_option,
+    time_range_of,
     topic_argument,
     zone_option,
 )
@@ -83,6 +85,7 @@ __all__ = ["explain", "lookup"]
 @click.option(
     "--message", "with_message", is_flag=True, help="Also print the messages from the CommitLog."
 )
+@stored_body_option
 @commit_log_option
 @json_option
 @zone_option
@@ -100,6 +103,7 @@ def lookup(
     tag: bool,
     broker: bool,
     with_message: bool,
+    as_stored: bool,
     commit_log: str | None,
     as_json: bool,
     zone: Zone,
@@ -119,8 +123,7 @@ def lookup(
         path,
         topic,
         tag_key(key) if tag else key,
-        time_of(begin, zone, "--begin", up=True),
-        time_of(end, zone, "--end", up=False),
+        *time_range_of(begin, end, zone),
         max_num,
     )
     output = choose_output(as_json, zone)
@@ -128,8 +131,9 @@ def lookup(
         if with_message:
             raise click.BadParameter("not together with --message", param_hint="--broker")
         answer = _ask_as_the_broker(question, layout, mode)
-        output.broker_answer(question, answer)
         found = bool(answer.phy_offsets)
+        others = None if found else _at_other_times(question, layout, mode, None)
+        output.broker_answer(question, answer, others)
     else:
         with ExitStack() as stack:
             log = commit_log_of(path, commit_log)
@@ -139,8 +143,9 @@ def lookup(
                 refuse_sibling_dledger(path)
                 raise click.BadParameter("needs a CommitLog, found none", param_hint="--message")
             hits = _search(question, layout, mode, log)
-            messages = _messages(log, hits) if with_message else None
-        output.hits(question, hits, messages)
+            messages = _messages(log, hits, mode, as_stored) if with_message else None
+            others = None if hits else _at_other_times(question, layout, mode, log)
+        output.hits(question, hits, messages, others)
         found = bool(hits)
     if not found:
         raise click.exceptions.Exit(NOT_FOUND)
@@ -183,8 +188,7 @@ def explain(
         path,
         topic,
         key,
-        time_of(begin, zone, "--begin", up=True),
-        time_of(end, zone, "--end", up=False),
+        *time_range_of(begin, end, zone),
         commit_log,
         layout_of(max_hash_slot_num, max_index_num),
     )
@@ -207,6 +211,15 @@ def _search(
     return list(islice(hits, question.max_num))
 
 
+def _at_other_times(
+    question: Question, layout: Layout | None, mode: Mode, log: CommitLog | None
+) -> int | None:
+    """Return how many entries a question without its bounds of time finds; None without bounds."""
+    if question.begin is None and question.end is None:
+        return None
+    return len(_search(replace(question, begin=None, end=None, max_num=None), layout, mode, log))
+
+
 def _ask_as_the_broker(question: Question, layout: Layout | None, mode: Mode) -> QueryOffsetResult:
     """Answer with the broker's own search."""
     if mode != "FAILFAST":
@@ -220,9 +233,15 @@ def _ask_as_the_broker(question: Question, layout: Layout | None, mode: Mode) ->
         return directory.query_offset(question.topic, question.key, limit, question.begin or 0, end)
 
 
-def _messages(log: CommitLog | None, hits: list[Hit]) -> list[dict[str, Any] | None]:
+def _messages(
+    log: CommitLog | None,
+    hits: list[Hit],
+    mode: Mode,
+    as_stored: bool,
+) -> list[dict[str, Any] | None]:
     """Return the message of each hit, None where it is not in the log."""
     if log is None or not hits:
         return [None] * len(hits)
-    rows = read_messages(log, [hit.phy_offset for hit in hits])
+    offsets = [hit.phy_offset for hit in hits]
+    rows = read_messages(log, offsets, mode=mode, as_stored=as_stored)
     return [row if is_readable(row) else None for row in rows]

@@ -15,6 +15,7 @@ from rmqindex.cli.options import (
     choose_output,
     command,
     json_option,
+    stored_body_option,
     zone_option,
 )
 from rmqindex.commitlog.log import CommitLog
@@ -22,7 +23,7 @@ from rmqindex.consumequeue.paths import queue_topics
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.keys.hashing import index_key, key_hash
-from rmqindex.output.messages import body_of, is_readable, read_messages
+from rmqindex.output.messages import is_readable, read_messages
 from rmqindex.output.text import complain
 from rmqindex.query.verdicts import Judge
 from rmqindex.record.message_ids import decode_offset_msg_id
@@ -57,10 +58,18 @@ __all__ = ["cat"]
     help="The topic of a unique key; by default every topic that has a ConsumeQueue is searched.",
 )
 @click.option("--raw", is_flag=True, help="Write only the body, byte for byte.")
+@stored_body_option
 @json_option
 @zone_option
 def cat(
-    *, path: str, message: str, topic: str | None, raw: bool, as_json: bool, zone: Zone
+    *,
+    path: str,
+    message: str,
+    topic: str | None,
+    raw: bool,
+    as_stored: bool,
+    as_json: bool,
+    zone: Zone,
 ) -> None:
     """Print a message from the CommitLog: its fields, properties and decompressed body.
 
@@ -69,7 +78,7 @@ def cat(
     """
     with CommitLog(path) as log:
         offsets = _offsets(path, message, topic, log)
-        found = read_messages(log, offsets)
+        found = read_messages(log, offsets, as_stored=as_stored)
     rows = [row for row in found if is_readable(row)]
     if not rows:
         why = f": {found[0]['state']}" if found else ""
@@ -84,7 +93,7 @@ def cat(
 def _write_bodies(rows: Sequence[dict[str, Any]]) -> None:
     sys.stdout.flush()
     for row in rows:
-        sys.stdout.buffer.write(body_of(row))
+        sys.stdout.buffer.write(row["body"])
 
 
 def _offsets(path: str, message: str, topic: str | None, log: CommitLog) -> list[int]:
@@ -93,7 +102,7 @@ def _offsets(path: str, message: str, topic: str | None, log: CommitLog) -> list
         return [int(message)]
     decoded = decode_offset_msg_id(message)
     if decoded is not None:
-        (row,) = read_messages(log, [decoded.phy_offset])
+        (row,) = read_messages(log, [decoded.phy_offset], as_stored=True)
         if is_readable(row) and row["msg_id"] == message.upper():
             return [decoded.phy_offset]
     if Location.of(path).local is None:

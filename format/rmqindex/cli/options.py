@@ -11,7 +11,7 @@ from rmqindex.cli.help import Argument, Command
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.output.documents import JsonOutput
 from rmqindex.output.interface import Zone
-from rmqindex.times import parse_millis, zone_of
+from rmqindex.times import parse_micros, system_zone, to_milliseconds, zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,9 @@ __all__ = [
     "mode_option",
     "path_argument",
     "slots_option",
+    "stored_body_option",
     "time_of",
+    "time_range_of",
     "to_option",
     "topic_argument",
     "zone_option",
@@ -91,16 +93,40 @@ def layout_of(hash_slot_num: int | None, index_num: int | None) -> Layout | None
 
 def time_of(text: str | None, zone: Zone, option: str, *, up: bool) -> int | None:
     """Return an option's time as epoch milliseconds, rounded up or down."""
+    micros = _micros_of(text, zone, option)
+    return None if micros is None else to_milliseconds(micros, up=up)
+
+
+def time_range_of(begin: str | None, end: str | None, zone: Zone) -> tuple[int | None, int | None]:
+    """Return ``--begin`` and ``--end`` as epoch milliseconds, both inclusive."""
+    low, high = _micros_of(begin, zone, "--begin"), _micros_of(end, zone, "--end")
+    first = None if low is None else to_milliseconds(low, up=True)
+    last = None if high is None else to_milliseconds(high, up=False)
+    if low is not None and high is not None and low > high:
+        raise click.BadParameter(f"{begin!r} is after --end {end!r}", param_hint="--begin")
+    if first is not None and last is not None and first > last:
+        raise click.BadParameter(
+            f"there is no whole millisecond from {begin!r} to --end {end!r}", param_hint="--begin"
+        )
+    return first, last
+
+
+def _micros_of(text: str | None, zone: Zone, option: str) -> int | None:
     if text is None:
         return None
     try:
-        return parse_millis(text, zone.info, up=up)
+        return parse_micros(text, zone.info)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint=option) from error
 
 
 def choose_output(as_json: bool, zone: Zone | None = None) -> Output:
-    """Return the output for machines, or the one for people with times in a zone, UTC if none."""
+    """Return the output for machines, or the one for people, with times in a zone.
+
+    Args:
+        as_json: Whether it is for machines.
+        zone: The zone; None for a command that shows no times.
+    """
     if as_json:
         return JsonOutput()
     from rmqindex.output.console import ConsoleOutput  # noqa: PLC0415  (machines need no rich)
@@ -115,8 +141,13 @@ def _zone(name: str) -> Zone:
         raise click.BadParameter(str(error), param_hint="--time-zone") from error
 
 
-def _parse_zone(_ctx: click.Context, _param: click.Parameter, text: str) -> Zone:
-    return _zone(text)
+def _parse_zone(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Zone:
+    if text is not None:
+        return _zone(text)
+    try:
+        return Zone(*system_zone())
+    except ValueError as error:
+        raise click.BadParameter(f"needed. {error}", param_hint="--time-zone") from error
 
 
 def _parse_local_zone(
@@ -166,10 +197,10 @@ zone_option = click.option(
     "--time-zone",
     "zone",
     metavar="ZONE",
-    default="UTC",
-    show_default=True,
+    envvar="RMQINDEX_TIME_ZONE",
     callback=_parse_zone,
-    help="The time zone of times, such as Asia/Shanghai or +08:00.",
+    help="The time zone of times, such as Asia/Shanghai or +08:00; by default that of "
+    "RMQINDEX_TIME_ZONE, or else the system's.",
 )
 local_zone_option = click.option(
     "--time-zone",
@@ -181,7 +212,9 @@ local_zone_option = click.option(
 begin_option = click.option(
     "--begin",
     metavar="TIME",
-    help="Only messages stored at this time or later: epoch milliseconds or ISO 8601.",
+    help="Only messages stored at this time or later: epoch milliseconds, or ISO 8601 in the time "
+    "zone of --time-zone. Of a local time that occurs twice, the first is meant; one that a clock "
+    "change skips moves forward by as much.",
 )
 end_option = click.option(
     "--end", metavar="TIME", help="Only messages stored at this time or earlier."
@@ -194,6 +227,12 @@ commit_log_option = click.option(
     callback=_parse_commit_log,
     help="A store, a commitlog directory, or several separated by commas; 'auto' uses the one "
     "beside the index, if any; 'none' uses none.",
+)
+stored_body_option = click.option(
+    "--no-decompress",
+    "as_stored",
+    is_flag=True,
+    help="Leave compressed bodies as they are stored.",
 )
 from_option = click.option(
     "--from",

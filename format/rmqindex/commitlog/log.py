@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from rmqindex.arrays import int_array
 from rmqindex.commitlog.access import records_at
+from rmqindex.commitlog.bodies import Unpacking
 from rmqindex.commitlog.files import LogFile, find_files, gaps_of
 from rmqindex.commitlog.open_files import OpenFiles
 from rmqindex.commitlog.reading import DEFAULT_MAX_RECORDS, Reading
@@ -22,7 +23,8 @@ from rmqindex.commitlog.walk import (
     record_crc_fault,
 )
 from rmqindex.layout import INT64_MAX
-from rmqindex.record.batches import build_batch, one_chunk, schema_of
+from rmqindex.record.batches import build_batch, one_chunk
+from rmqindex.record.bodies import MAX_BODY_SIZE
 from rmqindex.record.records import store_timestamp_of
 
 if TYPE_CHECKING:
@@ -205,6 +207,8 @@ class CommitLog:
         at_boundaries: bool = False,
         on_malformed: Callable[[CorruptCommitLogError], None] | None = None,
         max_records: int = DEFAULT_MAX_RECORDS,
+        decompress_body: bool = True,
+        max_body_size: int = MAX_BODY_SIZE,
     ) -> Iterator[pa.RecordBatch]:
         """Read messages in the order of their offsets.
 
@@ -213,15 +217,19 @@ class CommitLog:
                 log's start.
             stop: The offset from which on messages are left out; None for the log's end.
             columns: Names of ``COMMITLOG_SCHEMA``, in any order; other columns cost nothing.
-                None for all.
+                ``body_text`` may be among them: the body where it is UTF-8 text, else null; null
+                for inner batches. None for all of the schema.
             check_crc: Check the CRC of every body, and that of the properties where there is one.
-            mode: ``FAILFAST`` raises at damage; ``DROPMALFORMED`` continues at the next record that
-                is proved by its offset, parts and CRCs.
+            mode: ``FAILFAST`` raises at damage, and at a body that cannot be decompressed;
+                ``DROPMALFORMED`` continues at the next record that is proved by its offset, parts
+                and CRCs, and gives null for such a body.
             at_boundaries: Whether ``start`` and ``stop`` come from :meth:`record_boundaries`.
                 Reading then begins at ``start`` at once, and records that pass over ``stop`` are
                 damage.
             on_malformed: Called with each error that ``DROPMALFORMED`` does not raise.
             max_records: The most messages in a batch.
+            decompress_body: Whether compressed bodies are decompressed; False gives them as stored.
+            max_body_size: The most bytes that a body may decompress to.
 
         Yields:
             Batches of at least one message, with the requested fields of ``COMMITLOG_SCHEMA``.
@@ -229,15 +237,16 @@ class CommitLog:
         Raises:
             ValueError: An unknown column or mode, a negative offset.
             CorruptCommitLogError: Damage, with the file and the byte; only ``FAILFAST``.
-            RmqIndexError: The storage failed.
+            RmqIndexError: A body cannot be decompressed, only ``FAILFAST``; the storage failed.
         """
-        if mode not in _MODES:
-            raise ValueError(f"mode: expected {' or '.join(_MODES)}, got {mode!r}")
+        _check_mode(mode)
         limits = {"start": (start, 0), "stop": (stop, 0), "max_records": (max_records, 1)}
         for name, (value, least) in limits.items():
             if value is not None and value < least:
                 raise ValueError(f"{name}: expected at least {least}, got {value}")
-        schema = schema_of(columns)
+        bodies = Unpacking(
+            columns, decompress=decompress_body, strict=mode == "FAILFAST", max_size=max_body_size
+        )
         reading = Reading(
             self._open_files,
             self.min_offset if start is None else start,
@@ -248,7 +257,11 @@ class CommitLog:
             on_malformed=on_malformed,
             max_records=max_records,
         )
-        return (build_batch(records, schema) for records in reading.records())
+        return (
+            batch
+            for records in reading.records()
+            for batch in bodies.batches(build_batch(records, bodies.source), self.files)
+        )
 
     def read_at(
         self,
@@ -256,6 +269,9 @@ class CommitLog:
         columns: Sequence[str] | None = None,
         *,
         check_crc: bool = False,
+        mode: Mode = "FAILFAST",
+        decompress_body: bool = True,
+        max_body_size: int = MAX_BODY_SIZE,
     ) -> pa.RecordBatch:
         """Read the messages at given offsets.
 
@@ -263,6 +279,10 @@ class CommitLog:
             offsets: int64, bytes, in any order; duplicates are answered each time.
             columns: As in :meth:`scan`.
             check_crc: As in :meth:`scan`.
+            mode: ``FAILFAST`` raises at a body that cannot be decompressed; ``DROPMALFORMED`` gives
+                null for it.
+            decompress_body: As in :meth:`scan`.
+            max_body_size: As in :meth:`scan`.
 
         Returns:
             One row per offset, in their order: ``state`` (one of ``MATCH_STATES``, as a dictionary)
@@ -273,11 +293,15 @@ class CommitLog:
             (only with ``check_crc``).
 
         Raises:
-            ValueError: An unknown column, a null, or more than 2 GiB of a column.
+            ValueError: An unknown column or mode, a null, or more than 2 GiB of a column.
             TypeError: Offsets that are not integers.
-            RmqIndexError: The storage failed.
+            RmqIndexError: A body cannot be decompressed, only ``FAILFAST``; the storage failed.
         """
-        schema = schema_of(columns)
+        _check_mode(mode)
+        bodies = Unpacking(
+            columns, decompress=decompress_body, strict=mode == "FAILFAST", max_size=max_body_size
+        )
+        schema = bodies.source
         wanted, rows = np.unique(
             int_array("offsets", offsets).astype(np.int64), return_inverse=True
         )
@@ -310,9 +334,10 @@ class CommitLog:
         table = pa.Table.from_batches(batches).combine_chunks().take(taken)
         arrays = [one_chunk(table.column(name), name) for name in schema.names]
         state = pa.DictionaryArray.from_arrays(pa.array(states[rows]), pa.array(MATCH_STATES))
-        fields = [pa.field("state", _STATE_TYPE, nullable=False)]
-        fields += [field.with_nullable(True) for field in schema]
-        return pa.RecordBatch.from_arrays([state, *arrays], schema=pa.schema(fields))
+        state_field = pa.field("state", _STATE_TYPE, nullable=False)
+        fields = [state_field, *(field.with_nullable(True) for field in schema)]
+        found = pa.RecordBatch.from_arrays([state, *arrays], schema=pa.schema(fields))
+        return bodies.batch(found, self.files, [state_field]) if bodies.is_needed else found
 
     def _records_at(
         self, file: LogFile, offsets: NDArray[np.int64], *, check_crc: bool
@@ -370,3 +395,8 @@ class CommitLog:
         if end.kind in (EndKind.BLANK, EndKind.FULL) and following:
             return following[0].start
         return self.files[last].start + end.position
+
+
+def _check_mode(mode: str) -> None:
+    if mode not in _MODES:
+        raise ValueError(f"mode: expected {' or '.join(_MODES)}, got {mode!r}")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rmqindex.bulk.relayout import RelayoutResult
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
     from rmqindex.output.facts import FileFacts
-    from rmqindex.output.interface import Question, Zone
+    from rmqindex.output.interface import Question, Shortfall, Zone
     from rmqindex.query.explain import LookupExplanation
     from rmqindex.query.index_directory import QueryOffsetResult
     from rmqindex.query.search import Hit
@@ -48,19 +48,20 @@ class ConsoleOutput:
         else:
             write_line(f"{path}: no IndexFiles")
 
-    def entries(self, rows: Iterable[dict[str, Any]]) -> None:
+    def entries(self, rows: Iterable[dict[str, Any]], shortfall: Shortfall) -> None:
         """Write a row for each entry as it comes."""
-        print_entries(rows, self._zone)
+        print_entries(rows, self._zone, shortfall)
 
     def hits(
         self,
         question: Question,
         hits: Sequence[Hit],
         messages: Sequence[dict[str, Any] | None] | None,
+        at_other_times: int | None,
     ) -> None:
         """Write a table of the hits, then the messages that the log still has."""
         if not hits:
-            _complain_of_no_entry(question)
+            self._complain_of_no_entry(question, at_other_times)
             return
         console = make_console()
         print_hits(console, hits, self._zone)
@@ -69,12 +70,14 @@ class ConsoleOutput:
                 write_line()
                 print_message(console, message, self._zone)
 
-    def broker_answer(self, question: Question, answer: QueryOffsetResult) -> None:
+    def broker_answer(
+        self, question: Question, answer: QueryOffsetResult, at_other_times: int | None
+    ) -> None:
         """Write the offsets and when the index was last updated."""
         if answer.phy_offsets:
             print_broker_answer(make_console(), answer, self._zone)
         else:
-            _complain_of_no_entry(question)
+            self._complain_of_no_entry(question, at_other_times)
 
     def explanation(self, path: str, explained: LookupExplanation) -> None:
         """Write a row for each file and hit, then what the reasons mean."""
@@ -139,9 +142,11 @@ class ConsoleOutput:
         done = f"Undid an unfinished write of: {', '.join(names)}" if names else "Nothing to undo"
         write_line(done)
 
-
-def _complain_of_no_entry(question: Question) -> None:
-    complain(f"{question.path}: no entry of {index_key(question.topic, question.key)}")
+    def _complain_of_no_entry(self, question: Question, at_other_times: int | None) -> None:
+        window = self._zone.window(question.begin, question.end)
+        others = "" if at_other_times is None else f"; {at_other_times} at other times"
+        key = index_key(question.topic, question.key)
+        complain(f"{question.path}: no entry of {key}{window}{others}")
 
 
 def _write_checkpoint(index_msg_timestamp: int | None) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rmqindex.bulk.relayout import RelayoutResult
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
     from rmqindex.output.facts import FileFacts
-    from rmqindex.output.interface import Question
+    from rmqindex.output.interface import Question, Shortfall
     from rmqindex.query.explain import LookupExplanation
     from rmqindex.query.index_directory import QueryOffsetResult
     from rmqindex.query.search import Hit
@@ -38,7 +38,7 @@ class JsonOutput:
         files = [asdict(file) for file in facts]
         _write({"path": path, "files": files, "totals": asdict(total(facts))})
 
-    def entries(self, rows: Iterable[dict[str, Any]]) -> None:
+    def entries(self, rows: Iterable[dict[str, Any]], shortfall: Shortfall) -> None:  # noqa: ARG002  (for people)
         """Write one object a line."""
         for row in rows:
             write_line(json.dumps(row))
@@ -48,16 +48,19 @@ class JsonOutput:
         question: Question,
         hits: Sequence[Hit],
         messages: Sequence[dict[str, Any] | None] | None,
+        at_other_times: int | None,
     ) -> None:
         """Write the question and its hits, with ``message`` if messages were asked for."""
         documents = [asdict(hit) for hit in hits]
         for document, message in zip(documents, messages or (), strict=False):
             document["message"] = None if message is None else message_document(message)
-        _write({**asdict(question), "hits": documents})
+        _write({**asdict(question), "hits": documents, "at_other_times": at_other_times})
 
-    def broker_answer(self, question: Question, answer: QueryOffsetResult) -> None:
+    def broker_answer(
+        self, question: Question, answer: QueryOffsetResult, at_other_times: int | None
+    ) -> None:
         """Write the question and the broker's answer."""
-        _write({**asdict(question), **asdict(answer)})
+        _write({**asdict(question), **asdict(answer), "at_other_times": at_other_times})
 
     def explanation(self, path: str, explained: LookupExplanation) -> None:
         """Write every field of an explanation."""

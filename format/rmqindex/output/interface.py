@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rmqindex.query.search import Hit
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["Output", "Question", "Zone"]
+__all__ = ["Output", "Question", "Shortfall", "Zone"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,15 @@ class Question:
     max_num: int | None
 
 
+@dataclass(slots=True)
+class Shortfall:
+    """The range of store times of a scan, and how many entries were left out for it alone."""
+
+    begin: int | None
+    end: int | None
+    at_other_times: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Zone:
     """A time zone, under the name that the user gave it."""
@@ -47,6 +56,21 @@ class Zone:
         """Return epoch milliseconds as local time."""
         return format_millis(millis, self.info)
 
+    def window(self, begin: int | None, end: int | None) -> str:
+        """Return what to say of a range of store times: nothing of one without bounds."""
+        low, high = (self._bound(bound) for bound in (begin, end))
+        if begin is None and end is None:
+            return ""
+        if end is None:
+            return f" stored at {low} or later ({self.name})"
+        if begin is None:
+            return f" stored at {high} or earlier ({self.name})"
+        return f" stored from {low} to {high} ({self.name})"
+
+    def _bound(self, millis: int | None) -> str:
+        text = "-" if millis is None else self.format(millis)
+        return f"{millis} ms" if text == "-" else text
+
 
 class Output(Protocol):
     """Writes answers to standard output, one method for each kind of answer."""
@@ -54,7 +78,7 @@ class Output(Protocol):
     def files(self, path: str, facts: Sequence[FileFacts]) -> None:
         """Write what the IndexFiles of a path contain."""
 
-    def entries(self, rows: Iterable[dict[str, Any]]) -> None:
+    def entries(self, rows: Iterable[dict[str, Any]], shortfall: Shortfall) -> None:
         """Write entries one by one: ``file`` and the columns of ``ENTRY_SCHEMA``."""
 
     def hits(
@@ -62,11 +86,17 @@ class Output(Protocol):
         question: Question,
         hits: Sequence[Hit],
         messages: Sequence[dict[str, Any] | None] | None,
+        at_other_times: int | None,
     ) -> None:
-        """Write the entries that a lookup found, and their messages if they were asked for."""
+        """Write the entries that a lookup found, and their messages if they were asked for.
 
-    def broker_answer(self, question: Question, answer: QueryOffsetResult) -> None:
-        """Write what the broker's own search returns."""
+        Where it found none in a range of times, ``at_other_times`` says how many lie outside.
+        """
+
+    def broker_answer(
+        self, question: Question, answer: QueryOffsetResult, at_other_times: int | None
+    ) -> None:
+        """Write what the broker's own search returns; ``at_other_times`` as for :meth:`hits`."""
 
     def explanation(self, path: str, explained: LookupExplanation) -> None:
         """Write why a key is or is not found."""

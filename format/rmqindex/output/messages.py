@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmqindex.errors import RmqIndexError
 from rmqindex.output.text import visible
-from rmqindex.record.bodies import decompress_body, inner_messages, is_inner_batch
+from rmqindex.record.bodies import inner_messages, is_inner_batch
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rmqindex.commitlog.log import CommitLog
+    from rmqindex.commitlog.log import CommitLog, Mode
     from rmqindex.output.interface import Zone
 
-__all__ = ["body_of", "is_readable", "message_document", "print_message", "read_messages"]
+__all__ = ["is_readable", "message_document", "print_message", "read_messages"]
 
 _COLUMNS = (
     "topic",
@@ -50,15 +49,27 @@ _HEX_LINE = 16
 _HEX_BYTES = 512
 
 
-def read_messages(log: CommitLog, phy_offsets: list[int]) -> list[dict[str, Any]]:
+def read_messages(
+    log: CommitLog, phy_offsets: list[int], *, mode: Mode = "FAILFAST", as_stored: bool = False
+) -> list[dict[str, Any]]:
     """Read messages, each with ``state`` as :meth:`CommitLog.read_at` says it.
 
     A message with a wrong CRC (``bad_crc``) is returned like any other.
+
+    Args:
+        log: The log.
+        phy_offsets: Where messages may start, bytes.
+        mode: What to do with a body that cannot be decompressed: raise, or give None for it.
+        as_stored: Whether bodies are left as they are stored, which ``as_stored`` of a row tells.
     """
     offsets = np.array(phy_offsets, np.int64)
-    rows: list[dict[str, Any]] = log.read_at(offsets, _COLUMNS).to_pylist()
+    found = log.read_at(offsets, _COLUMNS, mode=mode, decompress_body=not as_stored)
+    rows: list[dict[str, Any]] = found.to_pylist()
     states = log.read_at(offsets, ["phy_offset"], check_crc=True)["state"].to_pylist()
-    return [{**row, "state": state} for row, state in zip(rows, states, strict=True)]
+    return [
+        {**row, "state": state, "as_stored": as_stored}
+        for row, state in zip(rows, states, strict=True)
+    ]
 
 
 def is_readable(row: dict[str, Any]) -> bool:
@@ -66,23 +77,18 @@ def is_readable(row: dict[str, Any]) -> bool:
     return row["state"] in _READABLE
 
 
-def body_of(row: dict[str, Any]) -> bytes:
-    """Return a message's body as it was sent, or as stored where it does not unpack."""
-    try:
-        return decompress_body(row["body"], row["sys_flag"])
-    except RmqIndexError:
-        return bytes(row["body"])
-
-
 def message_document(row: dict[str, Any]) -> dict[str, Any]:
     """Return a message as JSON values, with ``body_base64`` for ``body`` if that is not text."""
-    document = {name: value for name, value in row.items() if name not in {"body", "state"}}
+    document = {name: row[name] for name in _COLUMNS if name != "body"}
     document["properties"] = dict(row["properties"])
-    document |= _body_field(body_of(row))
-    if is_inner_batch(row["sys_flag"]):
+    body = row["body"]
+    document |= {"body": None} if body is None else _body_field(body)
+    if is_inner_batch(row["sys_flag"]) and body is not None:
         document["inner_messages"] = [
             {"properties": dict(inner.properties), **_body_field(inner.body)}
-            for inner in inner_messages(row["body"], row["sys_flag"], row["queue_offset"])
+            for inner in inner_messages(
+                body, row["sys_flag"], row["queue_offset"], decompress=row["as_stored"]
+            )
         ]
     return document
 
@@ -100,11 +106,16 @@ def print_message(console: Console, row: dict[str, Any], zone: Zone) -> None:
         lines.append(f"{name:<28}", "bold").append(visible(f"{shown}\n"))
     for name, value in row["properties"]:
         lines.append(visible(f"  {name:<26}"), "dim").append(visible(f"{value}\n"))
-    body = body_of(row)
     lines.append("\n")
-    text = _as_text(body)
-    lines.append(_hex_dump(body) if text is None else text)
+    lines.append(_shown(row["body"]))
     console.print(lines, soft_wrap=True)
+
+
+def _shown(body: bytes | None) -> str:
+    if body is None:
+        return "(the body cannot be decompressed)"
+    text = _as_text(body)
+    return _hex_dump(body) if text is None else text
 
 
 def _body_field(body: bytes) -> dict[str, str]:

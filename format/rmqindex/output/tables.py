@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from rmqindex.output.facts import FileFacts
-    from rmqindex.output.interface import Zone
+    from rmqindex.output.interface import Shortfall, Zone
     from rmqindex.query.explain import LookupExplanation
     from rmqindex.query.index_directory import QueryOffsetResult
     from rmqindex.query.search import Hit
@@ -96,7 +96,7 @@ def print_broker_answer(console: Console, answer: QueryOffsetResult, zone: Zone)
     )
 
 
-def print_entries(rows: Iterable[dict[str, Any]], zone: Zone) -> None:
+def print_entries(rows: Iterable[dict[str, Any]], zone: Zone, shortfall: Shortfall) -> None:
     """Print the entries of IndexFiles one by one, of which there may be millions, and a count."""
     heads = ("File", "Position", "Previous", "Slot", "Key hash", "Offset", f"Stored ({zone.name})")
     widths = [max(width, len(head)) for width, head in zip(_ENTRY_WIDTHS, heads, strict=True)]
@@ -116,7 +116,12 @@ def print_entries(rows: Iterable[dict[str, Any]], zone: Zone) -> None:
         )
         write_line(_entry_line(cells, widths))
         count += 1
-    write_line(("\n" if count else "") + counted(count, "entry", "entries"))
+    if count:
+        write_line(f"\n{counted(count, 'entry', 'entries')}")
+        return
+    window = zone.window(shortfall.begin, shortfall.end)
+    others = f"; {shortfall.at_other_times} at other times" if window else ""
+    write_line(f"0 entries{window}{others}")
 
 
 def print_explanation(console: Console, explained: LookupExplanation, zone: Zone) -> None:

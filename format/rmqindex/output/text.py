@@ -35,5 +35,7 @@ def complain(message: str) -> None:
     line = " ".join(message.split())
     if "maxHashSlotNum" in line:
         line += " (here --max-hash-slot-num and --max-index-num)"
+    if "decompress_body=False" in line:
+        line += " (here --mode DROPMALFORMED, where the command has it, and --no-decompress)"
     sys.stderr.write(f"rmqindex: {visible(line)}\n")
     sys.stderr.flush()

@@ -22,6 +22,7 @@ from rmqindex.query.verdicts import Judge
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.store.contents import rocksdb_queues
 from rmqindex.store.planned_index import plan_index
+from rmqindex.times import check_milliseconds
 from rmqindex.transaction.directories import entries_or_none
 
 if TYPE_CHECKING:
@@ -212,6 +213,7 @@ def explain_lookup(
         The explanation.
 
     Raises:
+        ValueError: ``begin`` is after ``end``, or one of them looks like seconds.
         RmqIndexError: Nothing is there, a store of another kind, or a file was replaced meanwhile.
 
     Example:
@@ -220,6 +222,11 @@ def explain_lookup(
         >>> sorted({file.reason for file in explained.files})
         ['empty_slot', 'other_keys']
     """
+    for bound in (begin, end):
+        if bound is not None:
+            check_milliseconds(bound)
+    if begin is not None and end is not None and begin > end:
+        raise ValueError(f"begin: expected at most end, {end}, got {begin}")
     window = _Window(0 if begin is None else begin, INT64_MAX if end is None else end)
     text = index_key(topic, key)
     log = commit_log_of(path, commit_log)

@@ -151,7 +151,7 @@ class EntryVerifier:
 
         Args:
             scope: Which keys of a message count.
-            columns: Further columns of ``COMMITLOG_SCHEMA`` to read.
+            columns: Further columns of ``COMMITLOG_SCHEMA`` to read; bodies are read as stored.
             check_crc: Whether to check the CRCs of messages.
             strict: Whether an inner batch that cannot be unpacked is an error; otherwise it has no
                 members.
@@ -188,7 +188,7 @@ class EntryVerifier:
         offsets, of_entry = np.unique(phy_offsets, return_inverse=True)
         has_tags = self._has_tags
         columns = list(dict.fromkeys([*self._columns, *(["tags"] if has_tags else [])]))
-        found = log.read_at(offsets, columns, check_crc=self._check_crc)
+        found = log.read_at(offsets, columns, check_crc=self._check_crc, decompress_body=False)
         codes = found.column("state").indices.to_numpy()
         sound = np.flatnonzero(codes == _VERIFIED)
         messages = found.drop_columns(["state"])
@@ -233,7 +233,7 @@ class EntryVerifier:
             return np.empty(0, np.int64), []
 
         def bodies(offsets: NDArray[np.int64]) -> pa.Array:
-            return log.read_at(offsets, ["body"]).column("body")
+            return log.read_at(offsets, ["body"], decompress_body=False).column("body")
 
         return member_keys(
             messages.column("all_uniq_keys"),

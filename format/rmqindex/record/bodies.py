@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_BODY_SIZE",
     "MAX_INNER_MESSAGES",
+    "MAX_TOTAL_SIZE",
     "InnerMessage",
     "UnpackedSizeError",
     "decompress_bodies",
@@ -47,7 +48,7 @@ MAX_BODY_SIZE = 64 * 1024 * 1024
 # INNER_NUM, and a unit of a batch queue, count the messages of an inner batch in 16 bits.
 MAX_INNER_MESSAGES = 2**15 - 1
 # Of an Arrow array, whose offsets have 32 bits.
-_MAX_TOTAL_SIZE = 2**31 - 1
+MAX_TOTAL_SIZE = 2**31 - 1
 _PIECE = 1024 * 1024
 _INNER_HEAD = struct.Struct(">iiiii")
 _PROPERTIES_LENGTH = struct.Struct(">h")
@@ -108,7 +109,9 @@ def decompress_body(body: bytes, sys_flag: int, *, max_size: int = MAX_BODY_SIZE
     except (OSError, ValueError, zlib.error, pa.ArrowException) as error:
         raise RmqIndexError(f"body: expected {kind} data: {error}") from error
     if len(unpacked) > max_size:
-        raise RmqIndexError(f"body: expected at most {max_size} bytes after unpacking, got more")
+        raise RmqIndexError(
+            f"body: expected at most {max_size} bytes after unpacking {kind} data, got more"
+        )
     return unpacked
 
 
@@ -117,7 +120,7 @@ def decompress_bodies(
     sys_flags: pa.Array | Sequence[int] | NDArray[np.int32],
     *,
     max_size: int = MAX_BODY_SIZE,
-    max_total_size: int = _MAX_TOTAL_SIZE,
+    max_total_size: int = MAX_TOTAL_SIZE,
 ) -> pa.Array:
     """Return the bodies of many messages as they were sent.
 
@@ -163,15 +166,22 @@ def is_inner_batch(sys_flag: int) -> bool:
 
 
 def inner_messages(
-    body: bytes, sys_flag: int, queue_offset: int = 0, *, max_size: int = MAX_BODY_SIZE
+    body: bytes,
+    sys_flag: int,
+    queue_offset: int = 0,
+    *,
+    max_size: int = MAX_BODY_SIZE,
+    decompress: bool = True,
 ) -> list[InnerMessage]:
     """Return the messages inside an inner batch; batches inside are not opened in their turn.
 
     Args:
-        body: The record's body as stored; decompressed here where it is compressed.
+        body: The record's body.
         sys_flag: The record's ``SYSFLAG``.
         queue_offset: The record's queue offset, which is its first message's.
         max_size: The most bytes that the body may unpack to.
+        decompress: Whether the body is as stored, so that a compressed one is decompressed here;
+            False for one that was decompressed before, as :meth:`CommitLog.scan` returns it.
 
     Returns:
         The messages in their order; none for a record that is no inner batch.
@@ -180,7 +190,8 @@ def inner_messages(
         RmqIndexError: The body does not unpack, or is not a sequence of messages, of which a
             broker can count 32,767.
     """
-    return list(iterate_inner_messages(body, sys_flag, queue_offset, max_size=max_size))
+    flags = sys_flag if decompress else sys_flag & ~COMPRESSED_FLAG
+    return list(iterate_inner_messages(body, flags, queue_offset, max_size=max_size))
 
 
 def iterate_inner_messages(

@@ -1,0 +1,246 @@
+"""The bodies of many messages: unpacked, as text, or an error that says which one is bad."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rmqindex.errors import RmqIndexError
+from rmqindex.keys.utf8 import not_utf8
+from rmqindex.record.batches import schema_of
+from rmqindex.record.bodies import (
+    MAX_BODY_SIZE,
+    MAX_TOTAL_SIZE,
+    UnpackedSizeError,
+    decompress_bodies,
+    decompress_body,
+)
+from rmqindex.record_layout import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from rmqindex.commitlog.files import LogFile
+
+__all__ = ["BODY_TEXT", "Unpacking", "bad_body", "body_texts", "in_halves", "unpack_bodies"]
+
+#: The column of bodies as text, which is read only where it is named.
+BODY_TEXT = "body_text"
+
+# The most bytes of unpacked bodies in a batch of a scan, unless it holds a single message.
+_MAX_UNPACKED = 256 * 1024 * 1024
+_ADVICE = (
+    "mode='DROPMALFORMED' gives null for such a body, decompress_body=False every body as it is "
+    "stored; max_body_size is the largest that is unpacked"
+)
+_INNER = INNER_BATCH_FLAG | NEED_UNWRAP_FLAG
+_TEXT_FIELD = pa.field(BODY_TEXT, pa.string())
+
+
+def unpack_bodies(
+    bodies: pa.Array,
+    sys_flags: NDArray[np.int32],
+    phy_offsets: NDArray[np.int64],
+    files: Sequence[LogFile],
+    *,
+    strict: bool = True,
+    max_size: int = MAX_BODY_SIZE,
+    max_total_size: int = _MAX_UNPACKED,
+    advice: str = _ADVICE,
+) -> pa.Array:
+    """Return the bodies of messages as they were sent.
+
+    Args:
+        bodies: A ``binary`` array, as stored.
+        sys_flags: Of each message its ``SYSFLAG``.
+        phy_offsets: Of each message its offset in the log, bytes.
+        files: The files of the log.
+        strict: Whether a body that does not unpack is an error; otherwise it is null.
+        max_size: The most bytes that a body may unpack to.
+        max_total_size: The most bytes that all of several may have.
+        advice: What the error for a bad body recommends.
+
+    Raises:
+        UnpackedSizeError: All are too large together; see :func:`in_halves`.
+        RmqIndexError: One does not unpack, with its file and offset.
+    """
+    try:
+        return decompress_bodies(
+            bodies, sys_flags, max_size=max_size, max_total_size=max_total_size
+        )
+    except UnpackedSizeError:
+        raise
+    except RmqIndexError:
+        sound = np.ones(len(bodies), bool)
+        for row, (body, flag) in enumerate(
+            zip(bodies.to_pylist(), sys_flags.tolist(), strict=True)
+        ):
+            try:
+                decompress_body(b"" if body is None else body, flag, max_size=max_size)
+            except RmqIndexError as error:
+                if strict:
+                    offset = int(phy_offsets[row])
+                    what = f"message at offset {offset}: {error}"
+                    raise bad_body(files, offset, what, advice) from error
+                sound[row] = False
+    kept = pc.if_else(pa.array(sound), bodies, pa.scalar(None, bodies.type))
+    return decompress_bodies(kept, sys_flags, max_size=max_size, max_total_size=max_total_size)
+
+
+def body_texts(bodies: pa.Array, sys_flags: NDArray[np.int32]) -> pa.Array:
+    """Return bodies as text: null where one is not UTF-8, or holds the messages of an inner batch.
+
+    Args:
+        bodies: A ``binary`` array, unpacked.
+        sys_flags: Of each message its ``SYSFLAG``.
+    """
+    texts = bodies.view(pa.string())
+    hidden = sys_flags & _INNER == _INNER
+    strange = not_utf8(texts)
+    if strange is not None:
+        hidden |= strange
+    return pc.if_else(pa.array(hidden), pa.scalar(None, texts.type), texts)
+
+
+def bad_body(
+    files: Sequence[LogFile], offset: int, what: str, advice: str = _ADVICE
+) -> RmqIndexError:
+    """Return the error for a bad body, with its file and the options that help.
+
+    Args:
+        files: The files of the log.
+        offset: Where the message starts, bytes.
+        what: What is wrong.
+        advice: The options, in the words of the interface.
+    """
+    file = next(each for each in files if each.start <= offset < each.stop)
+    return RmqIndexError(
+        f"{file.path}: {what}. The record begins at byte {offset - file.start}. {advice}"
+    )
+
+
+def in_halves(
+    rows: pa.RecordBatch, build: Callable[[pa.RecordBatch], pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Build batches of rows with their messages, halving the rows while they are too large.
+
+    Args:
+        rows: At least one row.
+        build: Builds one batch, or raises ``UnpackedSizeError``.
+    """
+    todo = [rows]
+    while todo:
+        part = todo.pop()
+        try:
+            built = build(part)
+        except UnpackedSizeError:
+            half = part.num_rows // 2
+            todo += [part.slice(half), part.slice(0, half)]
+            continue
+        yield built
+
+
+class Unpacking:
+    """What a caller wants of bodies, and the columns that it takes to give it."""
+
+    def __init__(
+        self,
+        columns: Sequence[str] | None,
+        *,
+        decompress: bool,
+        strict: bool,
+        max_size: int,
+    ) -> None:
+        """Check the names of the columns.
+
+        Args:
+            columns: Names of ``COMMITLOG_SCHEMA`` or ``body_text``; None for all of the schema.
+            decompress: Whether ``body`` is unpacked; ``body_text`` always is.
+            strict: Whether a body that does not unpack is an error; otherwise it is null.
+            max_size: The most bytes that a body may unpack to.
+
+        Raises:
+            ValueError: An unknown or repeated name, or a size below 1.
+            TypeError: One text instead of a sequence.
+        """
+        if max_size < 1:
+            raise ValueError(f"max_body_size: expected at least 1 byte, got {max_size}")
+        self._strict = strict
+        self._max_size = max_size
+        has_text = columns is not None and not isinstance(columns, str) and BODY_TEXT in columns
+        if has_text:
+            assert columns is not None
+            # The text stands for the body while names are checked.
+            known = schema_of([name for name in columns if name != BODY_TEXT] or ["body"])
+            if len(set(columns)) != len(columns):
+                raise ValueError(f"columns: expected each once, got {', '.join(columns)}")
+            fields = [_TEXT_FIELD if name == BODY_TEXT else known.field(name) for name in columns]
+        else:
+            fields = list(schema_of(columns))
+        self._unpacks = decompress and any(field.name == "body" for field in fields)
+        if self._unpacks and not strict:
+            fields = [
+                field.with_nullable(True) if field.name == "body" else field for field in fields
+            ]
+        #: The fields of the answer.
+        self.schema = pa.schema(fields)
+        self.is_needed = self._unpacks or has_text
+        #: The fields to read from records.
+        self.source = self.schema
+        if self.is_needed:
+            names = [name for name in self.schema.names if name != BODY_TEXT]
+            wanted = [*names, "body", "sys_flag", "phy_offset"]
+            self.source = schema_of(list(dict.fromkeys(wanted)))
+
+    def batches(self, batch: pa.RecordBatch, files: Sequence[LogFile]) -> Iterator[pa.RecordBatch]:
+        """Yield the answer for a batch of ``source``, in pieces where bodies are large."""
+        if not self.is_needed:
+            yield batch
+        elif batch.num_rows:
+            yield from in_halves(batch, lambda part: self._batch(part, files, _MAX_UNPACKED))
+
+    def batch(
+        self, batch: pa.RecordBatch, files: Sequence[LogFile], extra: Sequence[pa.Field] = ()
+    ) -> pa.RecordBatch:
+        """Return the answer for a batch of ``source`` in one piece, after some columns of it.
+
+        Raises:
+            ValueError: It has more than 2 GiB of bodies.
+        """
+        try:
+            return self._batch(batch, files, MAX_TOTAL_SIZE, extra)
+        except UnpackedSizeError as error:
+            raise ValueError(
+                "offsets: expected fewer at a time, body is beyond 2 GiB together"
+            ) from error
+
+    def _batch(
+        self,
+        batch: pa.RecordBatch,
+        files: Sequence[LogFile],
+        max_total_size: int,
+        extra: Sequence[pa.Field] = (),
+    ) -> pa.RecordBatch:
+        flags = batch.column("sys_flag").fill_null(0).to_numpy(zero_copy_only=False)
+        unpacked = unpack_bodies(
+            batch.column("body"),
+            flags,
+            batch.column("phy_offset").fill_null(-1).to_numpy(zero_copy_only=False),
+            files,
+            strict=self._strict,
+            max_size=self._max_size,
+            max_total_size=max_total_size,
+        )
+        made = {"body": unpacked} if self._unpacks else {}
+        if BODY_TEXT in self.schema.names:
+            made[BODY_TEXT] = body_texts(unpacked, flags)
+        fields = [*extra, *(field.with_nullable(True) if extra else field for field in self.schema)]
+        arrays = [
+            made[field.name] if field.name in made else batch.column(field.name) for field in fields
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
