@@ -36,10 +36,11 @@ author = "The rmqindex authors"
 copyright = "The rmqindex authors, Apache License 2.0"  # noqa: A001  (Sphinx's name)
 
 extensions = [
-    "myst_parser",
+    "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
+    "sphinx_design",
     "requirement_links",
     "generated_tables",
     "prose_returns",
@@ -69,6 +70,10 @@ nitpick_ignore_regex = [
 
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "fieldlist"]
 myst_heading_anchors = 3
+
+# A test executes the notebooks; the site shows what they printed.
+nb_execution_mode = "off"
+nb_merge_streams = True
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"

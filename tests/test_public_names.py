@@ -89,7 +89,7 @@ def options():
 
     A default that is a sentence is left out.
     """
-    from page_texts import options_text
+    from page_texts import OPTION_GROUPS, option_group_text
 
     item = re.compile(
         r"^\[`(?P<name>[^`]+)`\].*?^  \*(?P<type>[^*]+)\*, for (?P<places>[^;\n]+)"
@@ -102,7 +102,8 @@ def options():
             "places": re.split(r", (?=`)", found["places"]),
             "default": found["default"],
         }
-        for found in item.finditer(options_text())
+        for heading in OPTION_GROUPS
+        for found in item.finditer(option_group_text(heading))
     }
 
 
@@ -190,11 +191,11 @@ def test_names_are_as_they_were(kind):
 
 def test_nothing_is_missed():
     """Each option that the page has is listed, and no command is without options."""
-    from page_texts import options_text
+    from pyspark_rmqindex.options import OPTIONS
 
     listed = json.loads(LIST.read_text())
     assert listed.keys() == KINDS.keys()
-    assert len(listed["options"]) == len(re.findall(r"^\[`", options_text(), re.MULTILINE))
+    assert listed["options"].keys() == {o.name for o in OPTIONS if not o.internal}
     assert len(listed["commands"]) > 10
     assert all("--help" in command["options"] for command in listed["commands"].values())
 

@@ -1,4 +1,4 @@
-"""What is made when the site is built: the options, and what shows each requirement."""
+"""What is made when the site is built: options, commands, and what shows each requirement."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
 
 import spectext
-from page_texts import audit_rules_text, explain_reasons_text, options_text
+from page_texts import (
+    audit_rules_text,
+    command_text,
+    explain_reasons_text,
+    option_group_text,
+)
 from requirement_links import link
 
 if TYPE_CHECKING:
@@ -31,11 +36,24 @@ class _Generated(Directive):
 
 
 class OptionList(_Generated):
-    """``{option-list}``."""
+    """``{option-list} heading``."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
 
     def content_text(self) -> str:
-        """Return the list."""
-        return options_text()
+        """Return the options below the heading."""
+        return option_group_text(self.arguments[0])
+
+
+class Command(_Generated):
+    """``{command} name``."""
+
+    required_arguments = 1
+
+    def content_text(self) -> str:
+        """Return what the command's help says."""
+        return command_text(self.arguments[0])
 
 
 class AuditRules(_Generated):
@@ -65,6 +83,7 @@ class TraceabilityTable(_Generated):
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register with Sphinx."""
     app.add_directive("audit-rules", AuditRules)
+    app.add_directive("command", Command)
     app.add_directive("explain-reasons", ExplainReasons)
     app.add_directive("option-list", OptionList)
     app.add_directive("traceability-table", TraceabilityTable)

@@ -1,11 +1,17 @@
-"""What pages say that the code knows: options, audit rules, reasons of an explanation."""
+"""What pages say that the code knows: options, commands, audit rules, reasons."""
 
 from __future__ import annotations
 
+import inspect
+import re
 from typing import TYPE_CHECKING
+
+import click
 
 from pyspark_rmqindex.options import OPTIONS, scopes_of
 from rmqindex import AUDIT_RULES, EXPLAIN_REASONS
+from rmqindex.cli.command import load
+from rmqindex.cli.help import Argument, Context
 
 if TYPE_CHECKING:
     from pyspark_rmqindex.options import Option
@@ -21,9 +27,58 @@ _SCOPES = {
 }
 
 
-def options_text() -> str:
-    """Return a Markdown definition list of the data source's options."""
-    return "\n".join(_item(option) for option in OPTIONS)
+#: The headings of the options page, and the options below each.
+OPTION_GROUPS = {
+    "What to read": (
+        "path",
+        "pathGlobFilter",
+        "recursiveFileLookup",
+        "ignoreMissingFiles",
+        "storeColumn",
+        "mode",
+        "maxHashSlotNum",
+        "maxIndexNum",
+        "audit",
+    ),
+    "Keys": ("topic", "key", "keys", "keyHash", "pushdown"),
+    "Times": ("beginTimestamp", "endTimestamp", "timeZone", "maxClockStep"),
+    "Messages": (
+        "commitLog",
+        "unverified",
+        "message",
+        "decompressBody",
+        "bodyText",
+        "maxBodySize",
+        "checkCrc",
+        "beginOffset",
+        "endOffset",
+    ),
+    "Writing": (
+        "checkpoint",
+        "indexTags",
+        "indexMembers",
+        "onIndexed",
+        "brokerRedispatch",
+        "allowOverlap",
+        "allowLiveStore",
+    ),
+    "Streams": (
+        "startingPosition",
+        "failOnDataLoss",
+        "maxEntriesPerTrigger",
+        "maxFilesPerTrigger",
+        "maxMessagesPerTrigger",
+        "maxBytesPerTrigger",
+    ),
+    "Partitions and logs": ("maxPartitionBytes", "logLevel"),
+    "Object storage": tuple(option.name for option in OPTIONS if option.name.startswith("fs.s3a.")),
+}
+
+
+def option_group_text(heading: str) -> str:
+    """Return a Markdown definition list of the options below a heading."""
+    by_name = {option.name: option for option in OPTIONS}
+    return "\n".join(_item(by_name[name]) for name in OPTION_GROUPS[heading])
 
 
 def _item(option: Option) -> str:
@@ -48,3 +103,40 @@ def explain_reasons_text() -> str:
     """Return a Markdown table of the reasons of an explained lookup."""
     rows = [f"| `{name}` | {meaning} |" for name, meaning in EXPLAIN_REASONS.items()]
     return "\n".join(["| reason | what it means |", "|---|---|", *rows])
+
+
+def command_text(name: str) -> str:
+    """Return what a command's ``--help`` says, as Markdown."""
+    command = load(name)
+    context = Context(command, info_name=f"rmqindex {name}")
+    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+    terms = [term for param in command.get_params(context) if (term := _term(param, context))]
+    described = inspect.cleandoc(command.help or "").replace("\b\n", "")
+    parts = [
+        f"```text\n{usage}\n```",
+        _escaped(described),
+        "\n".join(f"`{term}`\n: {_escaped(text)}\n" for term, text in terms),
+        _examples(command.epilog or ""),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _term(param: click.Parameter, context: click.Context) -> tuple[str, str] | None:
+    if isinstance(param, Argument):
+        return param.human_readable_name, param.text
+    is_help = isinstance(param, click.Option) and "--help" in param.opts
+    return None if is_help else param.get_help_record(context)
+
+
+def _examples(epilog: str) -> str:
+    """Return the end of a help, whose indented lines are commands."""
+    _, _, body = epilog.partition("\b\n")
+    lines, _, note = body.partition("\n\n")
+    commands = "\n".join(line.removeprefix("  ") for line in lines.splitlines())
+    return f"```bash\n{commands}\n```\n\n{_escaped(note)}".rstrip()
+
+
+def _escaped(text: str) -> str:
+    """Return plain text as Markdown that shows it, with the names of options as code."""
+    text = re.sub(r"(?<!\S)(--[a-z][a-z-]+)", r"\0\1\0", text)
+    return re.sub(r"([\\\[\]<>*_`|])", r"\\\1", text).replace("\0", "`")

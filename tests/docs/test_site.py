@@ -12,6 +12,7 @@ import pytest
 import pyspark_rmqindex
 import rmqindex
 from pyspark_rmqindex.options import OPTIONS
+from rmqindex.cli.command import COMMANDS
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -21,6 +22,7 @@ DOCS = ROOT / "docs"
 sys.path[:0] = [str(DOCS / "_ext"), str(ROOT / "spec")]
 
 import requirement_links  # noqa: E402  (it lies outside of any package)
+from page_texts import OPTION_GROUPS  # noqa: E402
 
 
 def pages() -> dict[str, str]:
@@ -44,12 +46,21 @@ def test_every_page_is_in_the_contents() -> None:
         assert f"\n{name}\n" in contents, name
 
 
-def test_the_options_page_is_made_from_the_table() -> None:
-    """It holds the directive, and each option has a name of its own and says what it does."""
-    assert "```{option-list}" in pages()["options"]
+def test_the_options_page_has_each_option_in_one_group() -> None:
+    """Internal options are in none; each option has a name of its own and says what it does."""
+    headings = re.findall(r"^## (.+)\n\n```\{option-list\} \1\n", pages()["options"], re.MULTILINE)
+    assert headings == list(OPTION_GROUPS)
+    listed = [name for group in OPTION_GROUPS.values() for name in group]
+    assert sorted(listed) == sorted(option.name for option in OPTIONS if not option.internal)
     names = [option.name for option in OPTIONS]
     assert len(names) == len({name.lower() for name in names})
     assert all(option.doc.endswith(".") for option in OPTIONS)
+
+
+def test_the_command_line_page_has_each_command() -> None:
+    """In the order of the help, each below its name."""
+    page = pages()["command-line"]
+    assert re.findall(r"^### (.+)\n\n```\{command\} \1\n", page, re.MULTILINE) == list(COMMANDS)
 
 
 def test_requirements_become_anchors_and_links() -> None:

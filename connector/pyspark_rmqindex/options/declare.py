@@ -51,6 +51,7 @@ class Option:
         default_doc: What absence means, if ``default`` does not say it.
         only: The scopes that allow it; empty for every scope whose dataclass has the field.
         secret: Whether errors must not show its text.
+        internal: Whether only this package sets it; no list of options names it.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Option:
     default_doc: str = ""
     only: tuple[Scope, ...] = ()
     secret: bool = False
+    internal: bool = False
 
 
 @overload
@@ -71,6 +73,7 @@ def option(
     default: str,
     default_doc: str = ...,
     only: tuple[Scope, ...] = ...,
+    internal: bool = ...,
 ) -> T: ...
 
 
@@ -83,6 +86,7 @@ def option(
     default_doc: str = ...,
     only: tuple[Scope, ...] = ...,
     secret: bool = ...,
+    internal: bool = ...,
 ) -> T | None: ...
 
 
@@ -95,12 +99,14 @@ def option(
     default_doc: str = "",
     only: tuple[Scope, ...] = (),
     secret: bool = False,
+    internal: bool = False,
 ) -> Any:
     """Return the field of a dataclass that declares an option; see :class:`Option`."""
+    declared = Option(name, kind, doc, default, default_doc, only, secret, internal)
     return field(
         default=None if default is None else kind.parse(default),
         repr=not secret,
-        metadata={_OPTION: Option(name, kind, doc, default, default_doc, only, secret)},
+        metadata={_OPTION: declared},
     )
 
 

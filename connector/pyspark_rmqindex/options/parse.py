@@ -83,7 +83,7 @@ _OWN = {
     if name not in _S3
 }
 
-#: Every option of the data sources, as the documentation lists them.
+#: Every option of the data sources.
 OPTIONS = (*_OWN.values(), *_S3.values())
 
 
@@ -132,8 +132,9 @@ def _misplaced(name: str, scope: Scope) -> str:
     """Return the error for an option that a scope does not allow."""
     option = next((option for option in OPTIONS if option.name.lower() == name.lower()), None)
     if option is None:
-        names = sorted(_BY_SCOPE[scope])
-        lowered = {known.lower(): known for known in names}
+        known = _BY_SCOPE[scope].values()
+        names = sorted(option.name for option in known if not option.internal)
+        lowered = {each.lower(): each for each in names}
         close = difflib.get_close_matches(name.lower(), lowered, n=1)
         hint = f"; did you mean {lowered[close[0]]!r}" if close else ""
         return f"option {name!r}: unknown{hint}. Known here: {', '.join(names)}"

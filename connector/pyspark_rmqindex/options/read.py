@@ -84,12 +84,14 @@ class ReadOptions(GeometryOptions, S3Options, RecordOptions):
         "bind. `table(.., keys=False)` sets it to false.",
         default="true",
         only=("read", "table"),
+        internal=True,
     )
     relation: str | None = option(
         "relation",
         TEXT,
         "A name by which `last_plan()` tells relations apart. `table()` sets it.",
         only=("read", "table"),
+        internal=True,
     )
     last_plan: bool = option(
         "lastPlan",
@@ -97,6 +99,7 @@ class ReadOptions(GeometryOptions, S3Options, RecordOptions):
         "Read nothing; the schema carries the last plan of the same load. `last_plan()` sets it.",
         default="false",
         only=("read", "table"),
+        internal=True,
     )
     path_glob_filter: str | None = option(
         "pathGlobFilter",

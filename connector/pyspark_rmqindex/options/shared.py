@@ -74,6 +74,7 @@ class InputOptions(PathOption):
         PATHS,
         "Several paths to read, as `load([..])` passes them.",
         default_doc="the one `path`",
+        internal=True,
     )
     max_partition_bytes: int = option(
         "maxPartitionBytes",

@@ -1,0 +1,63 @@
+"""The programs that guides include as files print what the guides show."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+import pytest
+
+import rmqindex
+
+GUIDES = Path(__file__).resolve().parents[2] / "docs" / "guides"
+SPARK_HOME = Path(pyspark.__file__).parent
+
+
+def printed(command: list[str], directory: Path) -> str:
+    """Run a command in an empty directory and return its standard output."""
+    told = {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_HOME": str(SPARK_HOME),
+    }
+    done = subprocess.run(
+        command,
+        cwd=directory,
+        env={**os.environ, **told},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_another_engine_builds_an_index_and_looks_keys_up(tmp_path: Path) -> None:
+    """The program of the guide prints what the guide shows, and nothing on standard error."""
+    (tmp_path / "store").mkdir()
+    program = GUIDES / "other_engine.py"
+    done = subprocess.run(
+        [sys.executable, program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    assert done.stdout == program.with_suffix(".txt").read_text()
+
+
+@pytest.mark.system
+def test_spark_connect_answers_as_a_classic_session_does(tmp_path: Path) -> None:
+    """Lookups, joins, functions of SQL and messages through a server of Spark Connect."""
+    program = GUIDES / "spark_connect.py"
+    shown = program.with_suffix(".txt").read_text()
+    assert printed([sys.executable, str(program)], tmp_path) == shown
+
+
+@pytest.mark.system
+def test_a_file_of_sql_looks_keys_up_and_scans_without_python_code(tmp_path: Path) -> None:
+    """The shell ``spark-sql`` runs it from beginning to end."""
+    program = GUIDES / "spark_sql.sql"
+    shell = [str(SPARK_HOME / "bin" / "spark-sql"), "--master", "local[1]", "-f", str(program)]
+    told = ["--hivevar", f"store={rmqindex.sample_store()}"]
+    assert printed([*shell, *told], tmp_path) == program.with_suffix(".txt").read_text()
