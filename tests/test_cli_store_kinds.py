@@ -17,15 +17,13 @@ from rmqindex.storage import filesystem
 ROCKSDB_QUEUES = ("rocksdb_queue", "separate_path", "rocksdb_alone", "rocksdb_killed")
 NO_INDEX_FILES = ("rocksdb_index_alone", "rocksdb_alone", "rocksdb_killed")
 INDEX_IN_ROCKSDB = ("rocksdb_index_alone", "rocksdb_alone")
-DLEDGER = ("dledger", "dledger_after_plain")
+DLEDGER = ("dledger", "dledger_after_plain", "dledger_batches")
 WITH_INDEX_FILES = tuple(kind for kind in KINDS if kind not in NO_INDEX_FILES)
 WITH_QUEUE_FILES = tuple(kind for kind in KINDS if kind not in ROCKSDB_QUEUES)
-WITH_PLAIN_LOG = tuple(kind for kind in KINDS if kind not in DLEDGER)
 
 QUEUE_REFUSAL = r"found those of RocksDB \(.*CURRENT and MANIFEST-000005\), as with storeType="
 INDEX_REFUSAL = r"an index in RocksDB \(.*rocksdbstore/000013\.sst\), as with indexRocksDBEnable="
-LOG_REFUSAL = "each record there follows an entry head of 48 bytes"
-WRITE_REFUSAL = "expected a store with a plain CommitLog to write to, got a DLedger store"
+WRITE_REFUSAL = "expected a folder of a store to write to, got one of DLedger"
 
 
 @pytest.fixture
@@ -155,7 +153,7 @@ class TestIndexFiles:
             ("rocksdb_index", "rocksdbstore", r"a RocksDB database \(CURRENT and MANIFEST-"),
             ("dledger", "dledger-n0/index", "got a file of DLedger"),
             ("dledger", "dledger-n0/data", "got a file of DLedger"),
-            ("dledger", "dledger-n0", "got a file of DLedger"),
+            ("dledger", "dledger-n0", "DLedger"),
         ],
     )
     def test_a_folder_of_another_kind_is_no_index(self, kept, kind, name, message):
@@ -296,42 +294,47 @@ class TestConsumeQueues:
 class TestCommitLogs:
     """What reads the CommitLog."""
 
-    @pytest.mark.parametrize("kind", WITH_PLAIN_LOG)
-    def test_a_plain_log_is_read(self, kept, kind):
-        """Whatever RocksDB holds beside it."""
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_a_log_is_read(self, kept, kind):
+        """Plain, in DLedger or partly in both, and whatever RocksDB holds beside it."""
         with CommitLog(kept(kind)) as log:
             offsets = [row["phy_offset"] for b in log.scan() for row in b.to_pylist()]
         assert offsets == [message[0] for message in told(kind)["messages"]]
 
     @pytest.mark.parametrize("kind", DLEDGER)
-    def test_a_log_of_dledger_is_refused_for_its_heads(self, run, kept, tmp_path, kind):
-        """By the store, the folder and a file; nothing is written anywhere."""
+    def test_commands_answer_from_a_log_of_dledger(self, run, kept, tmp_path, kind):
+        """``cat``, ``lookup --message``, ``verify``, ``explain``, ``expire`` and both rebuilds."""
         store = kept(kind)
         before = bytes_of(store)
-        data = store / "dledger-n0" / "data"
-        for path in (store, data, next(data.iterdir()), f"{store / 'x'},{data}"):
-            with pytest.raises(RmqIndexError, match=r"48 bytes|no such file"):
-                CommitLog(path)
-        for command in (
-            ("cat", store, "0"),
-            ("lookup", store, "TopicTest", "order-3", "--message"),
-            ("expire", store),
-            ("rebuild", store),
-            ("rebuild", store, "--out", tmp_path / "index"),
-            ("rebuild-queues", store, "--replace"),
-            ("rebuild-queues", store, "--out", tmp_path / "made"),
-        ):
-            code, _, err = run(*command)
-            assert code == 2, command
-            assert LOG_REFUSAL in err, command
+        offset = told(kind)["messages"][119][0]
+        assert run("cat", store, offset, "--raw") == (0, "body 119", "")
+        code, out, _ = run("lookup", store, "TopicTest", "item119", "--message", "--json")
+        assert (code, '"body 119"' in out) == (0, True)
+        code, out, _ = run("verify", store)
+        assert (code, out.split(";")[0].strip()) == (0, "0 errors, 0 warnings, 0 remarks")
+        code, out, _ = run("explain", store, "TopicTest", "item119")
+        assert (code, str(offset) in out) == (0, True)
+        assert run("expire", store, "--dry-run")[0] == 0
+        options = ("--max-hash-slot-num", 97, "--max-index-num", 200, "--index-tags")
+        assert run("rebuild", store, "--out", tmp_path / "index", *options)[0] == 0
+        made = tmp_path / "made"
+        assert run("rebuild-queues", store, "--out", made, "--file-size", 2000)[0] == 0
         assert bytes_of(store) == before
-        assert not (tmp_path / "index").exists()
+        assert [path.read_bytes() for path in sorted((tmp_path / "index").iterdir())] == [
+            path.read_bytes() for path in sorted((store / "index").iterdir())
+        ]
+        queues = bytes_of(made / "consumequeue")
+        assert queues == bytes_of(store / "consumequeue")
+        assert queues
 
     def test_data_of_dledger_elsewhere_is_told_by_its_bytes(self, kept, tmp_path):
-        """``storePathDLedgerCommitLog`` may name any folder."""
-        (kept("dledger") / "dledger-n0" / "data").rename(tmp_path / "log")
-        with pytest.raises(RmqIndexError, match=LOG_REFUSAL):
-            CommitLog(tmp_path / "log")
+        """``storePathDLedgerCommitLog`` may name any folder, and the store says what is missing."""
+        store = kept("dledger")
+        (store / "dledger-n0" / "data").rename(tmp_path / "log")
+        with CommitLog(tmp_path / "log") as log:
+            assert sum(batch.num_rows for batch in log.scan()) == 120
+        with pytest.raises(RmqIndexError, match=r"in the folder dledger-n0/data of DLedger, found"):
+            CommitLog(store)
 
     def test_the_plain_part_before_dledger_is_read_by_its_own_name(self, kept):
         """As the refusal says."""
@@ -340,24 +343,41 @@ class TestCommitLogs:
             assert sum(batch.num_rows for batch in log.scan()) == 120
 
     @pytest.mark.parametrize("kind", DLEDGER)
-    def test_nothing_is_written_into_a_store_of_dledger(self, run, kept, kind):
-        """Neither an index nor queues."""
+    def test_index_and_queues_of_dledger_are_replaced(self, run, kept, kind):
+        """As a broker takes them: with the same bytes, and nothing of DLedger is touched."""
         store = kept(kind)
         before = bytes_of(store)
-        for command in (
-            ("relayout", store, "--slots", 10, "--entries", 500),
-            ("expire", store, "--before", 10_000, "--allow-live-store"),
-        ):
-            code, _, err = run(*command)
-            assert (code, WRITE_REFUSAL in err) == (2, True), command
+        ended = rmqindex.StoreCheckpoint.load(store / "checkpoint").index_msg_timestamp
+        code, out, _ = run("rebuild", store, "--replace", "--index-tags")
+        assert (code, "indexMsgTimestamp" in out) == (0, True)
+        assert run("rebuild-queues", store, "--replace", "--file-size", 2000)[0] == 0
+        assert rmqindex.cover_index(store).index_msg_timestamp >= ended
+        after = bytes_of(store)
+        told_apart = {"index": [], "other": []}
+        for found in (before, after):
+            told_apart["index"].append(
+                [found[name] for name in sorted(found) if name.startswith("index/")]
+            )
+            told_apart["other"].append(
+                {
+                    name: data
+                    for name, data in found.items()
+                    if not name.startswith(("index/", ".")) and name != "checkpoint"
+                }
+            )
+        assert told_apart["index"][0] == told_apart["index"][1]
+        assert told_apart["other"][0] == told_apart["other"][1]
+
+    @pytest.mark.parametrize("name", ["dledger-n0", "dledger-n0/index", "dledger-n0/new"])
+    def test_nothing_is_written_into_a_folder_of_dledger(self, kept, name):
+        """Neither an index nor queues."""
+        store = kept("dledger")
+        before = bytes_of(store)
         with pytest.raises(RmqIndexError, match=WRITE_REFUSAL):
-            IndexDirectory(store, writable=True, allow_live_store=True)
-        with pytest.raises(RmqIndexError, match=WRITE_REFUSAL):
-            rmqindex.cover_index(store)
-        with pytest.raises(RmqIndexError, match=WRITE_REFUSAL):
-            rmqindex.rebuild_index(rmqindex.sample_store(), store / "index", replace=True)
-        with pytest.raises(RmqIndexError, match=WRITE_REFUSAL):
-            rmqindex.rebuild_consume_queues(rmqindex.sample_store(), store, replace=True)
+            rmqindex.rebuild_index(rmqindex.sample_store(), store / name, replace=True)
+        if name == "dledger-n0":
+            with pytest.raises(RmqIndexError, match=WRITE_REFUSAL):
+                rmqindex.rebuild_consume_queues(rmqindex.sample_store(), store / name)
         assert bytes_of(store) == before
 
     def test_a_rebuild_among_files_of_a_log_is_refused(self, kept):

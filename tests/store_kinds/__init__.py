@@ -34,6 +34,7 @@ KINDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "rocksdb_killed": ((*_ROCKSDB_QUEUE, *_ROCKSDB_INDEX, *_NO_INDEX_FILES, "halt"),),
     "dledger": (_DLEDGER,),
     "dledger_after_plain": ((), _DLEDGER),
+    "dledger_batches": ((*_DLEDGER, "batches"),),
 }
 
 

@@ -73,6 +73,7 @@ def _make(kind: str, target: Path, class_path: str) -> None:
         "messages": [message for run in runs for message in run["messages"]],
         "queues": last["queues"],
         "answers": last["answers"],
+        "read": last["read"],
     }
     (target / "told.json").write_text(json.dumps(answers, separators=(",", ":")) + "\n")
 

@@ -30,8 +30,7 @@ def find_log(file_path: Location, commit_log: str) -> Location | None:
         commit_log: The option: a path, or ``auto`` for the sibling of the directory ``index``.
 
     Returns:
-        A path that ``CommitLog`` accepts; None if ``auto`` finds no log, or one that continues in
-        DLedger.
+        A path that ``CommitLog`` accepts; None if ``auto`` finds no log.
     """
     if commit_log != AUTO:
         return absolute_log(file_path.storage.at(commit_log))
@@ -39,5 +38,7 @@ def find_log(file_path: Location, commit_log: str) -> Location | None:
     if directory.name != INDEX_FOLDER:
         return None
     store = directory.parent
+    if dledger_data(store) is not None:
+        return store
     found = store.child(COMMITLOG_FOLDER)
-    return found if exists(found) and dledger_data(store) is None else None
+    return found if exists(found) else None

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from pyspark_rmqindex.files.logs import absolute_log
 from rmqindex import RmqIndexError
 from rmqindex.commitlog import several_logs
+from rmqindex.dledger_layout import DATA_FOLDER
 from rmqindex.folders import (
     COMMITLOG_FOLDER,
     DLEDGER_PREFIX,
@@ -50,8 +51,8 @@ def store_of(file_path: Location) -> str:
 
     Returns:
         If the file's directory is called ``index`` or ``commitlog``, as in every store root
-        (RocketMQ: ``StorePathConfigHelper``), the parent of that directory; else the file's
-        directory itself.
+        (RocketMQ: ``StorePathConfigHelper``), the parent of that directory; if it is
+        ``dledger-*/data``, the store that this is in; else the file's directory itself.
         The query of a URI is kept, so that the store can be loaded by this name.
     """
     return str(_root_of(file_path.parent))
@@ -127,7 +128,10 @@ def _may_hold_log(path: Location) -> bool:
 
 
 def _root_of(directory: Location) -> Location:
-    return directory.parent if directory.name in _FOLDERS else directory
+    above = directory.parent
+    if directory.name == DATA_FOLDER and above.name.startswith(DLEDGER_PREFIX):
+        return above.parent
+    return above if directory.name in _FOLDERS else directory
 
 
 class StoreCheck:

@@ -207,7 +207,7 @@ def audit_coverage(
 
     batches = log.scan(
         max(wanted.start, 0),
-        wanted.stop,
+        log.agreed_stop(wanted.stop),
         [*_KEY_COLUMNS, "phy_offset"],
         mode="DROPMALFORMED",
         on_malformed=damaged,

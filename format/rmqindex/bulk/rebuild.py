@@ -168,6 +168,7 @@ def rebuild_index(
             stack.callback(log.close)
         begin = _resume_at(there.files, layout) if resume else None
         begin = begin or _Start(log.min_offset if start is None else start)
+        stop = log.agreed_stop(stop)
         messages = _Messages(log, begin, stop, mode, on_malformed, progress, index_tags=index_tags)
         last_name = staging.last_name([entry.name for entry in there.files], replaced=replace)
         if commit is None:

@@ -28,7 +28,7 @@ from rmqindex.cli.options import (
     topic_argument,
     zone_option,
 )
-from rmqindex.commitlog.sibling import commit_log_of, refuse_sibling_dledger
+from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.messages import tag_key
 from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, INT64_MAX, INT64_MIN
@@ -140,7 +140,6 @@ def lookup(
             if log is not None:
                 stack.enter_context(log)
             elif with_message:
-                refuse_sibling_dledger(path)
                 raise click.BadParameter("needs a CommitLog, found none", param_hint="--message")
             hits = _search(question, layout, mode, log)
             messages = _messages(log, hits, mode, as_stored) if with_message else None

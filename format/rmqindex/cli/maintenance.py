@@ -22,7 +22,7 @@ from rmqindex.cli.options import (
     local_zone_option,
     slots_option,
 )
-from rmqindex.commitlog.sibling import commit_log_of, refuse_sibling_dledger
+from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.consumequeue.staging import QueueStaging
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import INDEX_FOLDER
@@ -75,7 +75,6 @@ def expire(
     if before is None:
         log = commit_log_of(store, commit_log)
         if log is None or not log.files:
-            refuse_sibling_dledger(store)
             raise click.BadParameter("needed without a CommitLog", param_hint="--before")
         before = log.min_offset
     if dry_run:

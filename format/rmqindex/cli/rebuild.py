@@ -30,7 +30,7 @@ from rmqindex.output.terminal import progress_bar
 from rmqindex.output.text import complain
 from rmqindex.queue_layout import DEFAULT_BATCH_FILE_SIZE, DEFAULT_DELAY_LEVELS, DEFAULT_FILE_SIZE
 from rmqindex.storage.location import Location
-from rmqindex.store.contents import refuse_dledger_log
+from rmqindex.store.dledger import dledger_data
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -236,8 +236,11 @@ def rebuild_queues(
 
 def _require_out(store: str, out: Path | None) -> None:
     """Raise unless a rebuild has a place to write to: ``--out``, or a store root."""
-    if out is None and not (Path(store) / COMMITLOG_FOLDER).is_dir():
-        refuse_dledger_log(Location.of(store))
+    if (
+        out is None
+        and not (Path(store) / COMMITLOG_FOLDER).is_dir()
+        and dledger_data(Location.of(store)) is None
+    ):
         raise click.BadParameter("needed unless STORE is a store root", param_hint="--out")
 
 

@@ -3,6 +3,7 @@
 A file is named after the log's offset of its first byte, in 20 digits.
 The first need not start at 0, since expired files are deleted from the head.
 Several directories (``storePathCommitLog`` with commas) hold files of one log.
+So do ``commitlog`` and the data folder of DLedger in a store that was plain before.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
 
+from rmqindex.dledger_layout import DATA_FOLDER
 from rmqindex.errors import RmqIndexError
-from rmqindex.folders import COMMITLOG_FOLDER, MULTI_PATH_SPLITTER
+from rmqindex.folders import COMMITLOG_FOLDER, DLEDGER_PREFIX, MULTI_PATH_SPLITTER
 from rmqindex.layout import INT64_MAX
 from rmqindex.record_layout import FILE_NAME_DIGITS, MAX_FILE_SIZE
 from rmqindex.storage.filesystem import status_of
 from rmqindex.storage.location import Location
 from rmqindex.storage.marks import FileMark
-from rmqindex.store.contents import refuse_dledger_file, refuse_dledger_log
+from rmqindex.store.dledger import dledger_data, entry_head_of
 from rmqindex.transaction.directories import FileEntry, directory_entries
 
 if TYPE_CHECKING:
@@ -44,12 +46,14 @@ class LogFile:
         size: Its size in bytes.
         path: Where it lies: a local path or a URI.
         mark: Its mark, checked on opening; None where only its size is known.
+        entry_head: The bytes before each record: those of DLedger's entry head, else 0.
     """
 
     start: int
     size: int
     path: Location
     mark: FileMark | None = field(default=None, compare=False, repr=False)
+    entry_head: int = 0
 
     @property
     def stop(self) -> int:
@@ -63,8 +67,9 @@ def find_files(
     """Find the files of a log.
 
     Args:
-        path: A store root that has ``commitlog/``, a directory of log files, one such file, or
-            several of them: a sequence, or one text with commas as RocketMQ writes it.
+        path: A store root that has ``commitlog/``, a DLedger log or both, a directory of log
+            files, one such file, or several of them: a sequence, or one text with commas as
+            RocketMQ writes it.
             Files found before are used without listing them again.
         filesystem: The file system of the paths; None to find it by their URIs.
 
@@ -132,19 +137,26 @@ def _files_of(location: Location) -> list[LogFile]:
                 f"{location}: expected a file named by {FILE_NAME_DIGITS} digits, got "
                 f"{location.name!r}"
             )
-        refuse_dledger_file(location)
         return _log_files([FileEntry(location, location.name, size, identity=identity)])
     if kind != pafs.FileType.Directory:
         raise RmqIndexError(f"{location}: no such file or directory")
     entries = directory_entries(location)
     found = _log_entries(entries)
     if found:
-        refuse_dledger_file(min(found, key=lambda entry: entry.name).path)
         return _log_files(found)
-    folders = {entry.name: entry for entry in entries if entry.is_directory}
-    refuse_dledger_log(location, directory_entries)
-    if COMMITLOG_FOLDER in folders:
-        return _log_files(_log_entries(directory_entries(folders[COMMITLOG_FOLDER].path)))
+    folders = {entry.name: entry.path for entry in entries if entry.is_directory}
+    data = dledger_data(location, directory_entries)
+    parts = [each for each in (folders.get(COMMITLOG_FOLDER), data) if each is not None]
+    if parts:
+        return [
+            file for part in parts for file in _log_files(_log_entries(directory_entries(part)))
+        ]
+    for name in sorted(folders):
+        if name.startswith(DLEDGER_PREFIX):
+            raise RmqIndexError(
+                f"{location}: expected log files in the folder {name}/{DATA_FOLDER} of DLedger, "
+                "found none. If storePathDLedgerCommitLog names another folder, give that one"
+            )
     if entries:
         raise RmqIndexError(
             f"{location}: expected log files or a folder {COMMITLOG_FOLDER}, found neither"
@@ -157,6 +169,8 @@ def _log_entries(entries: list[FileEntry]) -> list[FileEntry]:
 
 
 def _log_files(entries: list[FileEntry]) -> list[LogFile]:
+    """Return the files of one directory that have bytes."""
+    head = entry_head_of(entry for entry in entries if entry.size)
     files = []
     for entry in entries:
         start = int(entry.name)
@@ -167,5 +181,5 @@ def _log_files(entries: list[FileEntry]) -> list[LogFile]:
             )
         if entry.size:
             mark = None if entry.identity is None else FileMark(entry.identity)
-            files.append(LogFile(start, entry.size, entry.path, mark))
+            files.append(LogFile(start, entry.size, entry.path, mark, head))
     return files

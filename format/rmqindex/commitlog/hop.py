@@ -46,29 +46,33 @@ _MIN_CHAINS = 16
 _SEARCH_RECORDS = 8
 
 
-def hop(data: memoryview, start: int, stop: int, base: int) -> tuple[NDArray[np.int64], int]:
+def hop(
+    data: memoryview, start: int, stop: int, base: int, gap: int = 0
+) -> tuple[NDArray[np.int64], int]:
     """Return where consecutive records start.
 
-    Only sizes and magic codes are checked; the caller must check the rest of each record.
+    Only sizes and magic codes are checked; the caller must check the rest of each record, and what
+    is between them.
 
     Args:
         data: Bytes of a file.
         start: The position of the first record in ``data``.
         stop: No record at or beyond this is returned; at most ``len(data)``.
         base: The log's offset of the first byte of ``data``.
+        gap: The bytes between a record and the next one.
 
     Returns:
-        The starts (int64, ascending), and the end of the last record, where the next one may start.
+        The starts (int64, ascending), and where the next record may start.
         Records before ``stop`` may be missing, but at least one is returned if there is one.
     """
-    first, at = _walk(data, start, stop, _PROBE)
+    first, at = _walk(data, start, stop, _PROBE, gap)
     if len(first) < _PROBE or at >= stop:
         return np.array(first, np.int64), at
     average = (at - start) // len(first)
     stride = average * _CHAIN_RECORDS
     chains = min(_MAX_CHAINS, (stop - at) // stride)
     if chains < _MIN_CHAINS:
-        rest, at = _walk(data, at, stop, _MIN_CHAINS * _CHAIN_RECORDS * 2)
+        rest, at = _walk(data, at, stop, _MIN_CHAINS * _CHAIN_RECORDS * 2, gap)
         return np.array(first + rest, np.int64), at
     heads = [at]
     reach = average * _SEARCH_RECORDS
@@ -77,7 +81,7 @@ def hop(data: memoryview, start: int, stop: int, base: int) -> tuple[NDArray[np.
             heads.append(found)
             break
     heads.append(min(stop, at + stride * chains))
-    found_starts, at = _follow(data, np.unique(np.array(heads, np.int64)))
+    found_starts, at = _follow(data, np.unique(np.array(heads, np.int64)), gap)
     return np.concatenate([np.array(first, np.int64), found_starts]), at
 
 
@@ -96,7 +100,7 @@ def candidates(data: memoryview, start: int, stop: int, base: int) -> Iterator[i
             yield at
 
 
-def _walk(data: memoryview, start: int, stop: int, count: int) -> tuple[list[int], int]:
+def _walk(data: memoryview, start: int, stop: int, count: int, gap: int) -> tuple[list[int], int]:
     """Walk at most ``count`` records one by one."""
     starts: list[int] = []
     append = starts.append
@@ -111,15 +115,16 @@ def _walk(data: memoryview, start: int, stop: int, count: int) -> tuple[list[int
         if magic not in (MAGIC_CODE_V1, MAGIC_CODE_V2) or not MIN_RECORD_SIZE <= size <= end - at:
             break
         append(at)
-        at += size
+        at += size + gap
     return starts, at
 
 
-def _follow(data: memoryview, heads: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+def _follow(data: memoryview, heads: NDArray[np.int64], gap: int) -> tuple[NDArray[np.int64], int]:
     """Follow the chains from all heads but the last, each up to the next head.
 
     Returns:
-        The starts in all chains up to the first that does not end at the next head, and its end.
+        The starts in all chains up to the first that does not end at the next head, and where it
+        leads.
     """
     end = len(data)
     words = np.ndarray((end - 7,), ">i8", data, 0, (1,))  # size and magic code as one number
@@ -137,7 +142,7 @@ def _follow(data: memoryview, heads: NDArray[np.int64]) -> tuple[NDArray[np.int6
         if not good.all():
             alive, at, size = alive[good], at[good], size[good]
         steps.append((alive, at))
-        at = at + size
+        at = at + size + gap
         ends[alive] = at
         going = at < limits[alive]
         if not going.all():

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from rmqindex.arrays import int_array
 from rmqindex.commitlog.access import records_at
+from rmqindex.commitlog.agreed import committed_offset
 from rmqindex.commitlog.bodies import Unpacking
 from rmqindex.commitlog.files import LogFile, find_files, gaps_of
 from rmqindex.commitlog.open_files import OpenFiles
@@ -63,6 +64,7 @@ class CommitLog:
     That place may hold zeros, a torn record or remains of an earlier life of the log.
     It is damage instead if a sound record follows that is not older than the last one before it, or
     if it lies in an earlier file.
+    In DLedger, index and term of the entries tell which is older.
 
     Attributes:
         files: The files by offset.
@@ -79,9 +81,9 @@ class CommitLog:
         """Find the files; none is opened yet.
 
         Args:
-            path: A store root that has ``commitlog/``, a directory of log files, one such file,
-                or several of them: a sequence, or one text with commas as in RocketMQ's
-                ``storePathCommitLog``.
+            path: A store root that has ``commitlog/``, a DLedger log (``dledger-*/data``) or both,
+                a directory of log files, one such file, or several of them: a sequence, or one text
+                with commas as in RocketMQ's ``storePathCommitLog``.
                 A file that several of them name counts once.
                 Local, ``file:`` URIs, or other URIs that ``pyarrow.fs`` knows.
                 Files found before (:attr:`files`) are used as given, so that another process need
@@ -89,7 +91,7 @@ class CommitLog:
             filesystem: Where the paths lie, instead of what they say themselves.
 
         Raises:
-            RmqIndexError: Nothing is there, a store of another kind, files that overlap.
+            RmqIndexError: Nothing is there, no store with a log, files that overlap.
         """
         self.files = find_files(path, filesystem)
         self._open_files = OpenFiles(self.files)
@@ -140,6 +142,22 @@ class CommitLog:
             self._max_offset = self._find_end()
         return self._max_offset
 
+    @property
+    def committed_offset(self) -> int | None:
+        """The offset behind the last entry on which DLedger's group is known to have agreed.
+
+        A broker dispatches no messages behind it to index and queues, and another leader may
+        replace them.
+        Brokers note it every three seconds and when they stop, so it may be too small after a kill.
+        None for a plain log, and without the broker's note beside the data.
+        """
+        return committed_offset(self._open_files)
+
+    def agreed_stop(self, stop: int | None = None) -> int | None:
+        """Return the smaller one of an offset, None for no limit, and :attr:`committed_offset`."""
+        agreed = self.committed_offset
+        return agreed if stop is None else stop if agreed is None else min(stop, agreed)
+
     def first_store_timestamp(self, file: LogFile) -> int | None:
         """Return the store timestamp, epoch milliseconds, of the first record of a file.
 
@@ -147,13 +165,14 @@ class CommitLog:
         Store times usually, but not always, ascend: clocks step back.
         """
         source = self.source(file)
-        if is_record(source, file, 0, crc=False) is None:
+        if is_record(source, file, file.entry_head, crc=False) is None:
             return None
-        return store_timestamp_of(source.read, 0)
+        return store_timestamp_of(source.read, file.entry_head)
 
     def record_boundaries(self, file: LogFile, chunk_size: int = _DEFAULT_CHUNK) -> list[int]:
         """Return offsets that split a file into parts of about one size, at record boundaries.
 
+        In a file of DLedger these are where entries start, each with its head before its record.
         They are searched for, not walked to, so that a file of any size takes a few reads.
         Each has the head, the offset, the size and the CRC of a record; reading the part before it
         with ``at_boundaries=True`` proves that it is not a copy of a record in a message's body.
@@ -191,9 +210,9 @@ class CommitLog:
     def _walked_boundaries(self, file: LogFile, chunk_size: int) -> list[int]:
         boundaries = [file.start]
         for records in Reading(self._open_files, file.start, file.stop, drop=True).records():
-            while (target := boundaries[-1] + chunk_size) <= records.phy_offset[-1]:
-                place = np.searchsorted(records.phy_offset, target)
-                boundaries.append(int(records.phy_offset[place]))
+            frames = records.phy_offset - file.entry_head
+            while (target := boundaries[-1] + chunk_size) <= frames[-1]:
+                boundaries.append(int(frames[np.searchsorted(frames, target)]))
         return boundaries
 
     def scan(

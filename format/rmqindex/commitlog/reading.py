@@ -6,24 +6,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rmqindex.commitlog.framing import frames_of
 from rmqindex.commitlog.walk import (
     End,
     EndKind,
     end_at,
     find_record,
+    frame_of,
     is_record,
     record_crc_fault,
     walk,
 )
 from rmqindex.errors import CorruptCommitLogError
-from rmqindex.record.records import Fault, store_timestamp_of
-from rmqindex.record_layout import MIN_RECORD_SIZE, SIZE_WIDTH
+from rmqindex.record.records import Fault
+from rmqindex.record_layout import MIN_RECORD_SIZE
 from rmqindex.storage.marks import ensure_same
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from rmqindex.commitlog.files import LogFile
+    from rmqindex.commitlog.framing import Frames
     from rmqindex.commitlog.open_files import OpenFiles
     from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource
@@ -90,33 +93,35 @@ class Reading:
     def _records_of(self, source: ByteSource, file: LogFile, *, is_last: bool) -> Iterator[Records]:
         stop = min(self._stop - file.start, file.size)
         at: int | None = self._first(source, file, is_last=is_last)
-        newest: int | None = None
+        frames = frames_of(file)
         while at is not None and at < stop:
-            for records in walk(source, file, at, stop, self._max_records):
-                size = int(records.size[-1])
-                at = int(records.phy_offset[-1]) - file.start + size
-                newest = store_timestamp_of(source.read, at - size)
+            for records in walk(source, file, frames, at, stop, self._max_records):
                 yield from self._wanted(file, records)
-            if at >= stop and stop < file.size:
+            at = frames.at
+            if at + file.entry_head >= stop and stop < file.size:
                 break
-            end = end_at(source, file, at)
+            end = end_at(source, file, frames, at)
             self.end = end
             fault = self._fault_of(file, end, is_last=is_last)
             if fault is None:
                 break
-            resume = self._resume(source, file, at, newest if is_last else None)
+            resume = self._resume(source, file, at, frames if is_last else None)
             if is_last and resume is None:
                 break  # a torn or stale tail: the end of the log
-            if is_last and is_record(source, file, at, crc=False) is not None:
+            if is_last and not isinstance(frames.check(source.read, at, file.size), Fault):
                 continue  # a broker was writing it during the walk
             self._malformed(file, at, fault)
             at = resume
+            if at is not None:
+                frames.resume_at(source.read, at)
         if self._at_boundaries and at is not None and at != stop < file.size:
             expected = f"that the records before end at the boundary {stop}"
             self._malformed(file, stop, Fault("phy_offset", 0, expected, at))
 
     def _first(self, source: ByteSource, file: LogFile, *, is_last: bool) -> int:
         """Return where to begin: at the range's start, if a record is known to start there.
+
+        It may be named by its own place or by its frame's.
 
         In the last file it might be a remnant behind the log's end, which only a walk from the
         file's start can tell.
@@ -125,10 +130,10 @@ class Reading:
         if first <= 0:
             return 0
         if self._at_boundaries:
-            return first
+            return frame_of(source, file, first)
         if is_last or is_record(source, file, first, crc=True) is None:
             return 0
-        return first
+        return first - file.entry_head
 
     def _fault_of(self, file: LogFile, end: End, *, is_last: bool) -> Fault | None:
         """Return the fault at the end of a file's records, if any."""
@@ -143,18 +148,20 @@ class Reading:
             return Fault("file_size", 0, f"{mapped} bytes", file.size)
         return None
 
-    def _resume(self, source: ByteSource, file: LogFile, at: int, newest: int | None) -> int | None:
-        """Return where the records continue behind a place without one, if anywhere."""
+    def _resume(
+        self, source: ByteSource, file: LogFile, at: int, frames: Frames | None
+    ) -> int | None:
+        """Return where the frames continue behind a place without one, if anywhere."""
         left = file.size - at
         if left >= MIN_RECORD_SIZE:
-            claimed = int.from_bytes(bytes(source.read(at, SIZE_WIDTH)), "big", signed=True)
+            claimed = frames_of(file).claimed(source.read, at)
             if (
                 0 < claimed < left
-                and is_record(source, file, at + claimed, crc=True) is not None
-                and (newest is None or store_timestamp_of(source.read, at + claimed) >= newest)
+                and is_record(source, file, at + claimed + file.entry_head, crc=True) is not None
+                and (frames is None or frames.goes_on_at(source.read, at + claimed))
             ):
                 return at + claimed
-        return find_record(source, file, at + 1, file.size, not_before=newest)
+        return find_record(source, file, at + 1, file.size, frames=frames)
 
     def _malformed(self, file: LogFile, at: int, fault: Fault) -> None:
         error = CorruptCommitLogError(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.folders import COMMITLOG_FOLDER
-from rmqindex.store.contents import dledger_data, refuse_dledger_log
+from rmqindex.store.dledger import dledger_data
 from rmqindex.store.paths import resolve
 from rmqindex.transaction.directories import exists
 
@@ -16,28 +16,22 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.files import LogFile
     from rmqindex.storage.location import Location, PathLike
 
-__all__ = ["beside_index", "commit_log_of", "refuse_sibling_dledger", "sibling_log"]
+__all__ = ["beside_index", "commit_log_of", "sibling_log"]
 
 
 def sibling_log(path: PathLike) -> Location | None:
-    """Return the ``commitlog`` beside the ``index`` of a path, if it can be read.
+    """Return where the CommitLog beside the ``index`` of a path is, None where there is none.
 
-    None where it is missing, or continues in DLedger.
+    It is the folder ``commitlog``, or the store root if the log, or its newer part, is in DLedger.
 
     Raises:
-        RmqIndexError: The path is not there.
+        RmqIndexError: The path is not there, or several DLedger brokers share the store.
     """
     log = beside_index(path, COMMITLOG_FOLDER)
-    return log if exists(log) and dledger_data(log.parent) is None else None
-
-
-def refuse_sibling_dledger(path: PathLike) -> None:
-    """Refuse an index whose store has its CommitLog in DLedger, where a plain one is needed.
-
-    Raises:
-        RmqIndexError: It has, or the path is not there.
-    """
-    refuse_dledger_log(beside_index(path, COMMITLOG_FOLDER).parent)
+    store = log.parent
+    if dledger_data(store) is not None:
+        return store
+    return log if exists(log) else None
 
 
 def beside_index(path: PathLike, name: str) -> Location:

@@ -21,17 +21,19 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from rmqindex.commitlog.framing import DLedgerFrames, Frames, frames_of
 from rmqindex.commitlog.walk import (
     EndKind,
     end_at,
     find_record,
+    frame_of,
     is_record,
     record_crc_fault,
     walk,
 )
 from rmqindex.errors import CorruptCommitLogError
 from rmqindex.indexfile.fingerprint import checksum_of
-from rmqindex.record.records import store_timestamp_of
+from rmqindex.record.records import Fault, store_timestamp_of
 
 if TYPE_CHECKING:
     from rmqindex.commitlog.files import LogFile
@@ -106,13 +108,15 @@ def follow(
         mode: ``FAILFAST`` raises at damage; ``DROPMALFORMED`` skips it.
 
     Returns:
-        The end of the records: where none starts yet, at a limit, or at a gap between files.
+        The end of the records: where none starts yet, at a limit, at a gap between files, or where
+        DLedger's group has not agreed yet.
 
     Raises:
         CorruptCommitLogError: In ``FAILFAST``, damage: a place without a record before the log's
             end.
         RmqIndexError: The storage failed.
     """
+    stop = log.agreed_stop(stop)
     following = _Following(log, start, last, stop, max_records, max_bytes, drop=mode != "FAILFAST")
     following.run()
     return Progress(following.at, following.last)
@@ -190,9 +194,9 @@ class _Following:
         if unread is None or (self.last is not None and self.last.phy_offset >= unread.start):
             return
         with self._log.open_file(unread) as source:
-            size = is_record(source, unread, 0, crc=False)
+            size = is_record(source, unread, unread.entry_head, crc=False)
             if size is not None:
-                self.last = _remembered(source, unread, 0, size)
+                self.last = _remembered(source, unread, unread.entry_head, size)
 
     def _go_on(self) -> LogFile | None:
         """Follow the log; return the last file that was skipped unread."""
@@ -209,6 +213,8 @@ class _Following:
                 self.at, unread = file.stop, file
                 continue
             with self._log.open_file(file) as source:
+                if self.at > file.start:
+                    self.at = file.start + frame_of(source, file, self.at - file.start)
                 goes_on = self._follow_file(source, file, is_last=is_last)
             if not goes_on:
                 break
@@ -226,23 +232,33 @@ class _Following:
         """Follow the records of a file; return whether the log continues in the next."""
         stop = file.size if self._stop is None else min(file.size, self._stop - file.start)
         tried = -1
+        frames = self._frames_of(source, file)
         while True:
-            for records in walk(source, file, self.at - file.start, stop, _BLOCK_RECORDS):
+            for records in walk(source, file, frames, self.at - file.start, stop, _BLOCK_RECORDS):
                 if not self._pass(records, source, file, is_last=is_last):
                     return False
-            at = self.at - file.start
-            if self._is_done():
+            self.at = file.start + frames.at
+            if self._is_done() or (stop < file.size and frames.at + file.entry_head >= stop):
                 return False
-            end = end_at(source, file, at)
+            end = end_at(source, file, frames, frames.at)
             if end.kind in (EndKind.BLANK, EndKind.FULL):
                 return True
-            resume = self._resume(source, file, end, is_last=is_last)
+            resume = self._resume(source, file, frames, end, is_last=is_last)
             if resume is None or resume == tried:
                 # A file before the last is done; in the last, this is the log's end, as is a place
                 # where a record was found once but not again.
                 return not is_last
             tried = resume
             self.at = file.start + resume
+            frames.resume_at(source.read, resume)
+
+    def _frames_of(self, source: ByteSource, file: LogFile) -> Frames:
+        """Begin a pass over a file, behind the last record if that is in it."""
+        if not file.entry_head:
+            return Frames(file.start, None if self.last is None else self.last.store_timestamp)
+        if self.last is not None and file.start < self.last.phy_offset < file.stop:
+            return DLedgerFrames.behind(file.start, source.read, self.last.phy_offset - file.start)
+        return frames_of(file)
 
     def _pass(self, records: Records, source: ByteSource, file: LogFile, *, is_last: bool) -> bool:
         """Accept as many whole records as the limits allow; return whether these were all."""
@@ -266,18 +282,18 @@ class _Following:
             self.at, self._has_moved = end, True
         return count == len(records)
 
-    def _resume(self, source: ByteSource, file: LogFile, end: End, *, is_last: bool) -> int | None:
+    def _resume(
+        self, source: ByteSource, file: LogFile, frames: Frames, end: End, *, is_last: bool
+    ) -> int | None:
         """Return where the records continue behind a place without one, if anywhere."""
         at = end.position
         if is_last:
             if end.kind is EndKind.ZERO:
                 return None
-            # Remains of an earlier life of the log are older than the records read.
-            newest = None if self.last is None else self.last.store_timestamp
-            resume = find_record(source, file, at + 1, at + _REACH, not_before=newest)
+            resume = find_record(source, file, at + 1, at + _REACH, frames=frames)
             if resume is None:
                 return None  # a torn tail, which a broker may still be writing
-            if is_record(source, file, at, crc=False) is not None:
+            if not isinstance(frames.check(source.read, at, file.size), Fault):
                 return at  # a broker was writing it during the walk
         else:
             resume = find_record(source, file, at + 1, file.size)

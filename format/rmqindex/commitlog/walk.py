@@ -6,20 +6,14 @@ RocketMQ: ``CommitLog.recoverNormally`` and ``checkMessageAndReturnSize``.
 from __future__ import annotations
 
 import enum
-import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rmqindex.commitlog.framing import frames_of
 from rmqindex.commitlog.hop import candidates, hop
-from rmqindex.record.records import (
-    Fault,
-    check_record,
-    crc_fault,
-    parse_records,
-    store_timestamp_of,
-)
-from rmqindex.record_layout import BLANK_MAGIC_CODE, MIN_RECORD_SIZE
+from rmqindex.record.records import Fault, check_record, crc_fault, parse_records
+from rmqindex.record_layout import MIN_RECORD_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,12 +21,23 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.commitlog.files import LogFile
+    from rmqindex.commitlog.framing import Frames
     from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource
 
-__all__ = ["End", "EndKind", "end_at", "find_record", "is_record", "record_crc_fault", "walk"]
+__all__ = [
+    "End",
+    "EndKind",
+    "end_at",
+    "find_record",
+    "frame_of",
+    "is_record",
+    "record_crc_fault",
+    "walk",
+]
 
-_SIZE_AND_MAGIC = struct.Struct(">ii")
+# The bytes that tell a frame from an unwritten place.
+_MARK_SIZE = 8
 # Bytes read at once of a remote file.
 _WINDOW = 16 * 1024 * 1024
 # Bytes in which boundaries are searched for at once: more is faster, up to a point.
@@ -46,7 +51,7 @@ _SEARCH_WINDOW = 1024 * 1024
 class EndKind(enum.Enum):
     """What a file has where its records end."""
 
-    #: A blank record: the log continues in the next file.
+    #: A blank frame: the log continues in the next file.
     BLANK = "blank"
     #: The file's own end.
     FULL = "full"
@@ -71,14 +76,15 @@ class End(NamedTuple):
 
 
 def walk(
-    source: ByteSource, file: LogFile, start: int, stop: int, max_records: int
+    source: ByteSource, file: LogFile, frames: Frames, start: int, stop: int, max_records: int
 ) -> Iterator[Records]:
     """Yield the sound records of a file, one behind the other, up to the first place without one.
 
     Args:
         source: The open file.
         file: What file it is.
-        start: Where the first record starts, bytes from the start of the file.
+        frames: Its frames as this pass has read them, which are told of each record.
+        start: Where the first frame starts, bytes from the start of the file.
         stop: Records that start here or later are left out.
         max_records: The most records in a block.
 
@@ -86,7 +92,8 @@ def walk(
         Blocks of at least one record.
     """
     size = min(source.size, file.size)
-    at = start
+    head = file.entry_head
+    at = frames.at = start
     stop = min(stop, size)
     while at < stop:
         window_stop = _window_stop(source, file, at, size)
@@ -94,19 +101,21 @@ def walk(
         base = file.start + at
         inner = 0
         while True:
-            limit = min(stop - at, inner + _HOP_SPAN, len(data))
-            starts, after = hop(data, inner, limit, base)
+            while at + inner < stop and (skipped := frames.skip(data, inner, size)):
+                inner += skipped
+            limit = min(stop - at, inner + head + _HOP_SPAN, len(data))
+            starts, after = hop(data, inner + head, limit, base, head)
             if not len(starts):
                 break
             for part in _parts(starts, max_records):
                 records, sound = parse_records(data, part, part + base)
-                if not sound.all():
-                    count = int(np.argmin(sound))
+                count = frames.accept(records, sound)
+                if count < len(records):
                     if count:
                         yield records.taken(slice(0, count))
                     return
                 yield records
-            inner = after
+            inner = after - head
         if inner == 0:
             return
         at += inner
@@ -129,35 +138,36 @@ def _window_stop(source: ByteSource, file: LogFile, at: int, size: int) -> int:
     stop = min(size, at + _WINDOW)
     if stop < size:
         # A record larger than the window is read whole once its parts agree with its size.
-        checked = check_record(source.read, at, size, file.start + at)
+        record = at + file.entry_head
+        checked = check_record(source.read, record, size, file.start + record)
         if isinstance(checked, int):
-            return max(stop, at + checked)
+            return max(stop, record + checked)
     return stop
 
 
-def end_at(source: ByteSource, file: LogFile, position: int) -> End:
-    """Classify a place where no sound record starts.
+def end_at(source: ByteSource, file: LogFile, frames: Frames, position: int) -> End:
+    """Classify a place where no sound frame starts.
 
     Args:
         source: The open file.
         file: What file it is.
+        frames: Its frames as the pass has read them up to there.
         position: Bytes from the start of the file.
     """
     size = min(source.size, file.size)
     left = size - position
     if left <= 0:
         return End(EndKind.FULL, position)
-    head = bytes(source.read(position, min(left, _SIZE_AND_MAGIC.size)))
+    head = bytes(source.read(position, min(left, _MARK_SIZE)))
     if not any(head):
         return End(EndKind.ZERO, position)
-    if left >= _SIZE_AND_MAGIC.size:
-        total_size, magic = _SIZE_AND_MAGIC.unpack(head)
-        if magic == BLANK_MAGIC_CODE:
-            if total_size <= left:
-                return End(EndKind.BLANK, position)
-            fault = Fault("total_size", 0, f"at most {left} for a blank record", total_size)
-            return End(EndKind.FAULT, position, fault)
-    checked = check_record(source.read, position, size, file.start + position)
+    if left >= _MARK_SIZE:
+        blank = frames.blank(head, left)
+        if blank is not None:
+            if isinstance(blank, Fault):
+                return End(EndKind.FAULT, position, blank)
+            return End(EndKind.BLANK, position)
+    checked = frames.check(source.read, position, size)
     if isinstance(checked, Fault):
         return End(EndKind.FAULT, position, checked)
     # A broker has written a record here since the walk.
@@ -170,13 +180,17 @@ def is_record(source: ByteSource, file: LogFile, position: int, *, crc: bool) ->
     Args:
         source: The open file.
         file: What file it is.
-        position: Bytes from the start of the file, 0 or more.
+        position: Bytes from the start of the file.
         crc: Whether its CRCs must agree, too.
     """
     size = min(source.size, file.size)
-    checked = check_record(source.read, position, size, file.start + position)
-    if isinstance(checked, Fault):
+    if position < file.entry_head:
         return None
+    frame = frames_of(file).check(source.read, position - file.entry_head, size)
+    # An entry of DLedger need not hold a record.
+    if isinstance(frame, Fault) or frame == file.entry_head:
+        return None
+    checked = frame - file.entry_head
     if crc:
         data = memoryview(source.read(position, checked))
         starts = np.zeros(1, np.int64)
@@ -184,6 +198,13 @@ def is_record(source: ByteSource, file: LogFile, position: int, *, crc: bool) ->
         if record_crc_fault(records, 0) is not None:
             return None
     return checked
+
+
+def frame_of(source: ByteSource, file: LogFile, position: int) -> int:
+    """Return where the frame starts at a place that is its start or that of its record."""
+    if file.entry_head and is_record(source, file, position, crc=False) is not None:
+        return position - file.entry_head
+    return position
 
 
 def record_crc_fault(records: Records, place: int) -> Fault | None:
@@ -201,19 +222,19 @@ def find_record(
     start: int,
     stop: int,
     *,
-    not_before: int | None = None,
+    frames: Frames | None = None,
 ) -> int | None:
-    """Search for a record that is proved by its own offset, its parts and its CRCs.
+    """Search for a record that is proved by its own offset, its frame, its parts and its CRCs.
 
     Args:
         source: The open file.
         file: What file it is.
         start: Where to search from, bytes from the start of the file.
         stop: Where to search to.
-        not_before: Skip records stored before this, epoch milliseconds.
+        frames: What a pass has read before; records of an earlier life of the log are skipped.
 
     Returns:
-        The first place, or None.
+        Where the first one's frame starts, or None.
     """
     size = min(source.size, file.size)
     stop = min(stop, size)
@@ -226,7 +247,8 @@ def find_record(
             place = at + found
             if is_record(source, file, place, crc=True) is None:
                 continue
-            if not_before is None or store_timestamp_of(source.read, place) >= not_before:
-                return place
+            frame = place - file.entry_head
+            if frames is None or frames.goes_on_at(source.read, frame):
+                return frame
         at = window_stop
     return None

@@ -119,7 +119,7 @@ def rebuild_consume_queues(
 
     Raises:
         RmqIndexError: There are ConsumeQueues and ``replace`` is not given, the store has
-            them in RocksDB or is one of DLedger, a broker holds it, another rebuild is under way,
+            them in RocksDB, a broker holds it, another rebuild is under way,
             or the log is damaged: a message's topic cannot name a folder, or its queue offset is
             beyond what the log has room for.
         ValueError: A file size that is no multiple of a unit's, or bad delay levels.
@@ -144,6 +144,7 @@ def rebuild_consume_queues(
             )
         refuse = _Refusal(log, on_malformed, mode)
         writers = _Writers(staging.path, file_size, batch_file_size, refuse)
+        stop = log.agreed_stop(stop)
         end = log.files[-1].stop if log.files else 0
         end = end if stop is None else min(end, stop)
         for batch in log.scan(start, stop, DISPATCH_COLUMNS, mode=mode, on_malformed=on_malformed):

@@ -1,8 +1,9 @@
 """A broker's store: how paths resolve, its files, their names, its checkpoint and its lock."""
 
 from rmqindex.store.checkpoint import StoreCheckpoint
-from rmqindex.store.contents import dledger_data, refuse_rocksdb_index, refuse_target
+from rmqindex.store.contents import refuse_rocksdb_index, refuse_target
 from rmqindex.store.cover import cover_index
+from rmqindex.store.dledger import dledger_data
 from rmqindex.store.live_store import is_live
 from rmqindex.store.paths import index_files, is_index_name, list_index_files, resolve
 from rmqindex.store.patterns import (

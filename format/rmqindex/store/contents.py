@@ -11,14 +11,12 @@ RocketMQ: ``MessageRocksDBStorage``, ``ConsumeQueueRocksDBStorage``, ``DLedgerCo
 from __future__ import annotations
 
 import re
-import struct
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import (
     BATCH_FOLDER,
     COMMITLOG_FOLDER,
-    DLEDGER_PREFIX,
     QUEUE_FOLDER,
     ROCKSDB_QUEUE_FOLDER,
     ROCKSDB_STORE_FOLDER,
@@ -36,21 +34,19 @@ from rmqindex.record_layout import (
 )
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import open_source
+from rmqindex.store.dledger import begins_like_dledger, is_dledger_folder
 from rmqindex.store.live_store import ensure_not_live, store_roots
 from rmqindex.transaction.directories import entries_or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from pathlib import Path
 
     from rmqindex.transaction.directories import FileEntry
 
 __all__ = [
-    "dledger_data",
     "ensure_writable",
     "refuse_database",
-    "refuse_dledger_file",
-    "refuse_dledger_log",
     "refuse_other_file",
     "refuse_rocksdb_index",
     "refuse_rocksdb_queues",
@@ -76,17 +72,6 @@ _TABLE_END_SIZE = 1 << 16
 _UNIQUE_KEY_MARK = b"@U@"
 _WAL_BEGIN_SIZE = 1 << 20
 
-# DLedgerEntryType: NORMAL, NOOP, CONFIG_CHANGE.
-_DLEDGER_MAGICS = (1, 2, 3)
-# DLedgerEntry: magic, size, index, term, pos, channel, chain CRC, body CRC, body size.
-_DLEDGER_HEAD = struct.Struct(">iiqqqiiii")
-# DLedgerIndexEntry: magic, pos, size, index, term.
-_DLEDGER_UNIT = struct.Struct(">iqiqq")
-_DLEDGER_DATA_FOLDER = "data"
-_WHY_NOT_DLEDGER = (
-    f"each record there follows an entry head of {_DLEDGER_HEAD.size} bytes, which is not supported"
-)
-
 
 def refuse_other_file(given: Location, file: Location, folder: Location) -> None:
     """Refuse a file with a numeric name that, by its place or its bytes, is not an IndexFile.
@@ -109,11 +94,12 @@ def refuse_other_file(given: Location, file: Location, folder: Location) -> None
     if queues in (QUEUE_FOLDER, BATCH_FOLDER):
         what, how = "ConsumeQueue", "rmqindex.ConsumeQueue or the format rmqconsumequeue"
         store = folder.parent.parent.parent
-    elif _is_of_dledger(file, folder):
+    elif is_dledger_folder(folder.parent) or begins_like_dledger(file):
         dledger = folder.parent
         raise RmqIndexError(
             f"{given}: expected an IndexFile, an index directory or a store, got a file of DLedger "
-            f"({dledger}). For its store's index give {dledger.parent or '/'}"
+            f"({dledger}). For its store's index give {dledger.parent or '/'}; its CommitLog is "
+            "read by rmqindex.CommitLog, the format rmqcommitlog or rmqindex cat"
         )
     elif folder.name == COMMITLOG_FOLDER or _begins_like_a_log(file):
         what, how = "CommitLog", "rmqindex.CommitLog, the format rmqcommitlog or rmqindex cat"
@@ -261,102 +247,6 @@ def _rocksdb_index(folder: Location) -> str | None:
     return None
 
 
-# --- DLedger ----------------------------------------------------------------------------------
-
-
-def dledger_data(
-    store: Location, entries_of: Callable[[Location], list[FileEntry]] = entries_or_none
-) -> Location | None:
-    """Return the folder of a store in which DLedger keeps the CommitLog, if any.
-
-    Args:
-        store: A store root.
-        entries_of: Lists a directory.
-    """
-    for entry in sorted(entries_of(store), key=lambda entry: entry.name):
-        if not entry.is_directory or not entry.name.startswith(DLEDGER_PREFIX):
-            continue
-        for folder in entries_of(entry.path):
-            if folder.is_directory and folder.name == _DLEDGER_DATA_FOLDER:
-                files = entries_of(folder.path)
-                if any(_LOG_NAME.fullmatch(file.name) and file.size for file in files):
-                    return folder.path
-    return None
-
-
-def refuse_dledger_log(
-    store: Location, entries_of: Callable[[Location], list[FileEntry]] = entries_or_none
-) -> None:
-    """Refuse a store whose CommitLog, or the newer part of it, is in DLedger.
-
-    Args:
-        store: A store root.
-        entries_of: Lists a directory.
-
-    Raises:
-        RmqIndexError: It is.
-    """
-    entries = entries_of(store)
-    folders = {entry.name for entry in entries if entry.is_directory}
-    data = dledger_data(store, entries_of)
-    if COMMITLOG_FOLDER in folders:
-        if data is not None:
-            raise RmqIndexError(
-                f"{store}: expected a plain CommitLog, got one that goes on in DLedger ({data}): "
-                f"{_WHY_NOT_DLEDGER}. For the records before it give "
-                f"{store.child(COMMITLOG_FOLDER)}"
-            )
-        return
-    named = sorted(name for name in folders if name.startswith(DLEDGER_PREFIX))
-    if data is None and named:
-        data = store.child(named[0])
-    if data is not None:
-        raise _dledger_log_error(store, data)
-
-
-def refuse_dledger_file(file: Location) -> None:
-    """Refuse a file of a log that begins with an entry of DLedger.
-
-    Args:
-        file: A file named by 20 digits.
-
-    Raises:
-        RmqIndexError: It does.
-    """
-    if _begins_like_dledger(file):
-        raise _dledger_log_error(file, file.parent)
-
-
-def _dledger_log_error(path: Location, data: Location) -> RmqIndexError:
-    return RmqIndexError(
-        f"{path}: expected a plain CommitLog, got that of a DLedger store ({data}): "
-        f"{_WHY_NOT_DLEDGER}. The IndexFiles and ConsumeQueues of such a store can be read"
-    )
-
-
-def _is_of_dledger(file: Location, folder: Location) -> bool:
-    return folder.parent.name.startswith(DLEDGER_PREFIX) or _begins_like_dledger(file)
-
-
-def _begins_like_dledger(file: Location) -> bool:
-    """Return whether a file begins with an entry of DLedger, or with a unit of its index."""
-    start = int(file.name)
-    try:
-        with open_source(file) as source:
-            if source.size < _DLEDGER_HEAD.size:
-                return False
-            head = bytes(source.read(0, _DLEDGER_HEAD.size))
-    except RmqIndexError:  # a broker's expiry may have deleted it; reading it will raise
-        return False
-    magic, size, _, _, pos, _, _, _, body = _DLEDGER_HEAD.unpack(head)
-    if magic not in _DLEDGER_MAGICS:
-        return False
-    if size == _DLEDGER_HEAD.size + body and pos == start:
-        return True
-    _, _, size, index, _ = _DLEDGER_UNIT.unpack_from(head)
-    return bool(size >= _DLEDGER_HEAD.size and index * _DLEDGER_UNIT.size == start)
-
-
 # --- Writes -----------------------------------------------------------------------------------
 
 
@@ -377,23 +267,22 @@ def ensure_writable(directory: Path, *, allow_live_store: bool) -> None:
 
 
 def refuse_target(directory: Location, store: Location | None = None) -> None:
-    """Refuse to write into a DLedger store, or among files that are not IndexFiles.
+    """Refuse to write into a folder of DLedger, or among files that are not IndexFiles.
 
     Args:
         directory: The directory, which may be absent; a local path or a URI.
         store: The root of its store; by default its parent.
 
     Raises:
-        RmqIndexError: It is part of a DLedger store, or has files of a CommitLog, a ConsumeQueue,
+        RmqIndexError: It is a folder of DLedger, or has files of a CommitLog, a ConsumeQueue,
             DLedger, the tiered storage or RocksDB.
     """
-    data = dledger_data(directory.parent if store is None else store)
-    if data is not None:
-        raise RmqIndexError(
-            f"{directory}: expected a store with a plain CommitLog to write to, got a DLedger "
-            f"store ({data}), with whose CommitLog a written index cannot be compared. Write to a "
-            "directory outside the store"
-        )
+    for folder in (directory, directory.parent if store is None else store):
+        if is_dledger_folder(folder):
+            raise RmqIndexError(
+                f"{directory}: expected a folder of a store to write to, got one of DLedger "
+                f"({folder}). Give its store, {folder.parent or '/'}, or a directory outside"
+            )
     entries = entries_or_none(directory)
     refuse_database(directory, entries)
     for entry in entries:

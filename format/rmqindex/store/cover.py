@@ -17,6 +17,7 @@ from rmqindex.indexfile.committed import open_index_source
 from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
 from rmqindex.store.contents import refuse_target
+from rmqindex.store.dledger import dledger_data
 from rmqindex.store.live_store import ensure_not_locked
 from rmqindex.store.paths import list_index_files
 
@@ -55,10 +56,11 @@ def ensure_coverable(index: Path) -> None:
         index: The directory, which may be absent.
 
     Raises:
-        RmqIndexError: It is not part of a store, the store uses DLedger, or a broker runs on it.
+        RmqIndexError: It is not part of a store, or a broker runs on it.
     """
     store = index.parent
-    if not (store / CHECKPOINT_NAME).exists() and not (store / COMMITLOG_FOLDER).is_dir():
+    has_log = (store / COMMITLOG_FOLDER).is_dir() or dledger_data(Location.of(store)) is not None
+    if not (store / CHECKPOINT_NAME).exists() and not has_log:
         raise RmqIndexError(
             f"{store}: expected a store, with a checkpoint or a commitlog, got neither"
         )

@@ -1,5 +1,6 @@
 import com.alibaba.fastjson2.JSON;
 import com.alibaba.fastjson2.JSONWriter;
+import java.io.ByteArrayOutputStream;
 import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
@@ -13,14 +14,18 @@ import java.util.Map;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
+import java.util.zip.CRC32;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageDecoder;
+import org.apache.rocketmq.common.message.MessageExtBatch;
 import org.apache.rocketmq.common.message.MessageExtBrokerInner;
 import org.apache.rocketmq.store.DefaultMessageStore;
+import org.apache.rocketmq.store.GetMessageResult;
 import org.apache.rocketmq.store.PutMessageResult;
 import org.apache.rocketmq.store.QueryMessageResult;
 import org.apache.rocketmq.store.RocksDBMessageStore;
@@ -34,13 +39,16 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  * Writes a small store of one kind with RocketMQ's own message store, and notes what it answers.
  *
  * <p>Arguments: the store root, the file for the answers, and settings of MessageStoreConfig as
- * {@code name=value}; {@code halt} among them ends the process as a kill does.
+ * {@code name=value}; {@code halt} among them ends the process as a kill does, {@code batches} puts
+ * batches of messages behind the others, and {@code read} puts none and only asks.
  */
 public final class Writer {
     private static final String TOPIC = "TopicTest";
     private static final String LIGHT_QUEUE = "%LMQ%device1";
     private static final int QUEUES = 4;
     private static final int MESSAGES = 120;
+    private static final int BATCHES = 8;
+    private static final int BATCH_MESSAGES = 5;
     /** RocksDB commits queue units and index records behind the caller's back. */
     private static final long PATIENCE_MILLIS = 30_000;
 
@@ -50,12 +58,16 @@ public final class Writer {
         String root = arguments[0];
         Map<String, String> settings = new LinkedHashMap<>();
         boolean halt = false;
+        boolean batches = false;
+        boolean read = false;
         for (String setting : Arrays.asList(arguments).subList(2, arguments.length)) {
             String[] parts = setting.split("=", 2);
             if (parts.length == 2) {
                 settings.put(parts[0], parts[1]);
             } else {
-                halt = setting.equals("halt");
+                halt |= setting.equals("halt");
+                batches |= setting.equals("batches");
+                read |= setting.equals("read");
             }
         }
         MessageStoreConfig config = config(root, settings);
@@ -65,8 +77,11 @@ public final class Writer {
         }
         store.start();
         List<long[]> messages = new ArrayList<>();
-        for (int i = 0; i < MESSAGES; i++) {
+        for (int i = 0; i < (read ? 0 : MESSAGES); i++) {
             messages.add(put(store, i));
+        }
+        for (int i = 0; i < (batches ? BATCHES : 0); i++) {
+            messages.addAll(putBatch(store, i));
         }
         await(store);
         Map<String, Object> told = new LinkedHashMap<>();
@@ -74,6 +89,7 @@ public final class Writer {
         told.put("messages", messages);
         told.put("queues", queues(store));
         told.put("answers", answers(store));
+        told.put("read", read(store));
         Files.writeString(
                 Path.of(arguments[1]),
                 JSON.toJSONString(told, JSONWriter.Feature.WriteMapNullValue) + "\n");
@@ -157,6 +173,59 @@ public final class Writer {
         }
     }
 
+    /** Store a batch, whose messages get an entry each in DLedger; tells of each as {@link #put}. */
+    private static List<long[]> putBatch(DefaultMessageStore store, int number) {
+        ByteArrayOutputStream body = new ByteArrayOutputStream();
+        for (int i = 0; i < BATCH_MESSAGES; i++) {
+            Message message = new Message(TOPIC, ("batch " + number + "-" + i).getBytes(StandardCharsets.UTF_8));
+            message.setKeys("batch" + number + " order-" + i);
+            MessageAccessor.putProperty(
+                    message, MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX,
+                    String.format("BATCH%d-%d", number, i));
+            body.writeBytes(MessageDecoder.encodeMessage(message));
+        }
+        MessageExtBatch batch = new MessageExtBatch();
+        batch.setTopic(TOPIC);
+        batch.setQueueId(number % QUEUES);
+        batch.setBody(body.toByteArray());
+        batch.setBornTimestamp(System.currentTimeMillis());
+        batch.setBornHost(new InetSocketAddress("127.0.0.1", 10_000));
+        batch.setStoreHost(new InetSocketAddress("127.0.0.1", 10_911));
+        PutMessageResult result = store.putMessages(batch);
+        if (!result.isOk()) {
+            throw new IllegalStateException("batch " + number + ": " + result);
+        }
+        List<long[]> messages = new ArrayList<>();
+        for (String id : result.getAppendMessageResult().getMsgId().split(",")) {
+            messages.add(new long[] {
+                Long.parseUnsignedLong(id.substring(id.length() - 16), 16),
+                number % QUEUES,
+                result.getAppendMessageResult().getLogicsOffset() + messages.size(),
+                batch.getStoreTimestamp()});
+        }
+        return messages;
+    }
+
+    /** The messages that consumers get of each queue: offset in the CommitLog and CRC of the record. */
+    private static List<long[]> read(DefaultMessageStore store) throws Exception {
+        List<long[]> records = new ArrayList<>();
+        for (int queue = 0; queue < QUEUES; queue++) {
+            long next = store.getMinOffsetInQueue(TOPIC, queue);
+            while (next < store.getMaxOffsetInQueue(TOPIC, queue)) {
+                GetMessageResult result = store.getMessage("group", TOPIC, queue, next, 32, null);
+                for (ByteBuffer record : result.getMessageBufferList()) {
+                    CRC32 crc = new CRC32();
+                    crc.update(record.duplicate());
+                    records.add(new long[] {
+                        record.getLong(MessageDecoder.PHY_POS_POSITION), crc.getValue()});
+                }
+                next = result.getNextBeginOffset();
+                result.release();
+            }
+        }
+        return records;
+    }
+
     /** Wait until every message is in its queue, and the indexes have taken what they get. */
     private static void await(DefaultMessageStore store) throws Exception {
         long deadline = System.currentTimeMillis() + PATIENCE_MILLIS;
@@ -214,7 +283,8 @@ public final class Writer {
     }
 
     private static Map<String, Object> answers(DefaultMessageStore store) {
-        TreeSet<String> keys = new TreeSet<>(List.of("a", "a@b", "item0", "item119", "UNIQ0003"));
+        TreeSet<String> keys = new TreeSet<>(List.of(
+                "a", "a@b", "item0", "item119", "UNIQ0003", "batch3", "BATCH7-4"));
         for (int i = 0; i < 10; i++) {
             keys.add("order-" + i);
         }

@@ -1,0 +1,205 @@
+"""Finds the CommitLog of a DLedger store, and how much of it the broker's group had agreed on.
+
+A broker with ``enableDLegerCommitLog`` keeps its CommitLog in ``<store>/dledger-<selfId>/data``,
+each record in an entry of DLedger.
+A store that was plain before has both: the log begins in ``commitlog`` and goes on there.
+
+RocketMQ: ``DLedgerCommitLog``. DLedger: ``DLedgerConfig``, ``DLedgerMmapFileStore``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from rmqindex.dledger_layout import (
+    BLANK_HEAD,
+    BLANK_MAGIC,
+    CHECKPOINT_NAME,
+    COMMITTED_INDEX_KEY,
+    DATA_FOLDER,
+    ENTRY_HEAD,
+    INDEX_UNIT,
+    MAGICS,
+    TERM_NAME,
+)
+from rmqindex.errors import RmqIndexError
+from rmqindex.folders import DLEDGER_PREFIX, INDEX_FOLDER
+from rmqindex.record_layout import (
+    BLANK_MAGIC_CODE,
+    FILE_NAME_DIGITS,
+    MAGIC_CODE_OFFSET,
+    MAGIC_CODE_V1,
+    MAGIC_CODE_V2,
+    SIZE_WIDTH,
+)
+from rmqindex.storage.opening import open_source
+from rmqindex.transaction.directories import directory_entries, entries_or_none
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from rmqindex.storage.location import Location
+    from rmqindex.transaction.directories import FileEntry
+
+__all__ = [
+    "begins_like_dledger",
+    "committed_index",
+    "dledger_data",
+    "entry_head_of",
+    "entry_place",
+    "is_dledger_folder",
+]
+
+# DLedgerUtils.offset2FileName.
+_LOG_NAME = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
+# IOUtils.string2File renames the old text before it renames the new one to its place.
+_BACKUP_SUFFIX = ".bak"
+# Far more than the two lines of a checkpoint.
+_MAX_CHECKPOINT = 4096
+_COMMITTED_INDEX = re.compile(rf"^{COMMITTED_INDEX_KEY}=(-?[0-9]+)\s*$".encode(), re.MULTILINE)
+
+
+def dledger_data(
+    store: Location, entries_of: Callable[[Location], list[FileEntry]] = entries_or_none
+) -> Location | None:
+    """Return the folder of a store in which DLedger keeps the CommitLog, if any.
+
+    Args:
+        store: A store root.
+        entries_of: Lists a directory.
+
+    Raises:
+        RmqIndexError: Several folders have one.
+    """
+    found = []
+    for entry in sorted(entries_of(store), key=lambda entry: entry.name):
+        if not entry.is_directory or not entry.name.startswith(DLEDGER_PREFIX):
+            continue
+        for folder in entries_of(entry.path):
+            if folder.is_directory and folder.name == DATA_FOLDER:
+                files = entries_of(folder.path)
+                if any(_LOG_NAME.fullmatch(file.name) and file.size for file in files):
+                    found.append(folder.path)
+    if len(found) > 1:
+        raise RmqIndexError(
+            f"{store}: expected the CommitLog of one DLedger broker, got {' and '.join(found)}. "
+            "Give the folder of one"
+        )
+    return found[0] if found else None
+
+
+def is_dledger_folder(folder: Location) -> bool:
+    """Return whether a directory is that of a DLedger broker, by its name and what is in it."""
+    return folder.name.startswith(DLEDGER_PREFIX) and any(
+        entry.name in (DATA_FOLDER, TERM_NAME) for entry in entries_or_none(folder)
+    )
+
+
+def entry_head_of(files: Iterable[FileEntry]) -> int:
+    """Return how many bytes precede each record in the files of a directory.
+
+    Args:
+        files: Its log files.
+    """
+    folder = None
+    # The first bytes of a file may be empty, damaged, or just expired.
+    for file in sorted(files, key=lambda file: file.name):
+        folder = file.path.parent
+        head = _head(file.path)
+        if _is_entry(head, int(file.name)):
+            return ENTRY_HEAD.size
+        if _is_record(head):
+            return 0
+    if folder is None or folder.name != DATA_FOLDER:
+        return 0
+    return ENTRY_HEAD.size if folder.parent.name.startswith(DLEDGER_PREFIX) else 0
+
+
+def begins_like_dledger(file: Location) -> bool:
+    """Return whether a file begins with an entry of DLedger, or with a unit of its index.
+
+    Args:
+        file: A file named by 20 digits.
+    """
+    start = int(file.name)
+    head = _head(file)
+    if _is_entry(head, start):
+        return True
+    if len(head) < INDEX_UNIT.size:
+        return False
+    magic, _, size, index, _ = INDEX_UNIT.unpack_from(head)
+    return magic in MAGICS and size >= ENTRY_HEAD.size and index * INDEX_UNIT.size == start
+
+
+def _is_record(head: bytes) -> bool:
+    """Return whether a file's first bytes are a record, or a blank of a plain log."""
+    magic = int.from_bytes(
+        head[MAGIC_CODE_OFFSET : MAGIC_CODE_OFFSET + SIZE_WIDTH], "big", signed=True
+    )
+    return magic in (MAGIC_CODE_V1, MAGIC_CODE_V2, BLANK_MAGIC_CODE)
+
+
+def _is_entry(head: bytes, start: int) -> bool:
+    """Return whether a file's first bytes are an entry, or a blank of DLedger."""
+    if len(head) < ENTRY_HEAD.size:
+        return False
+    magic, size, _, _, pos, _, _, _, body = ENTRY_HEAD.unpack(head)
+    if magic == BLANK_MAGIC:
+        return bool(size >= BLANK_HEAD.size)
+    return magic in MAGICS and size == ENTRY_HEAD.size + body and pos == start
+
+
+def _head(path: Location) -> bytes:
+    try:
+        with open_source(path) as source:
+            return bytes(source.read(0, min(source.size, ENTRY_HEAD.size)))
+    except RmqIndexError:  # a broker's expiry may have deleted it; reading it will raise
+        return b""
+
+
+def committed_index(data: Location) -> int | None:
+    """Return the index of the last entry of which a broker noted that its group agreed on it.
+
+    Brokers note it every three seconds and when they stop.
+
+    Args:
+        data: The folder with the log's files.
+
+    Returns:
+        The index, -1 where there was no such entry; None without a note.
+    """
+    for name in (CHECKPOINT_NAME, CHECKPOINT_NAME + _BACKUP_SUFFIX):
+        try:
+            with open_source(data.parent.child(name)) as source:
+                text = bytes(source.read(0, min(source.size, _MAX_CHECKPOINT)))
+        except RmqIndexError:
+            continue
+        found = re.search(_COMMITTED_INDEX, text)
+        if found is not None:
+            return int(found[1])
+    return None
+
+
+def entry_place(data: Location, index: int) -> tuple[int, int, int] | None:
+    """Return offset, size and term of an entry by DLedger's own index, where it has it.
+
+    Args:
+        data: The folder with the log's files.
+        index: The index of the entry.
+    """
+    at = index * INDEX_UNIT.size
+    try:
+        entries = directory_entries(data.parent.child(INDEX_FOLDER))
+    except RmqIndexError:
+        return None
+    for entry in entries:
+        if not _LOG_NAME.fullmatch(entry.name):
+            continue
+        inner = at - int(entry.name)
+        if 0 <= inner <= entry.size - INDEX_UNIT.size:
+            with open_source(entry.path) as source:
+                unit = INDEX_UNIT.unpack(source.read(inner, INDEX_UNIT.size))
+            magic, pos, size, found, term = unit
+            return (pos, size, term) if magic in MAGICS and found == index else None
+    return None
