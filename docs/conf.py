@@ -64,7 +64,7 @@ nitpick_ignore_regex = [
         ),
     ),
     ("py:class", r"re\.Pattern"),
-    ("py:class", r"(DataSource.*|Row|Mode|How|Strategy|dict\[str)"),
+    ("py:class", r"(DataSource.*|Row|Mode|Basis|TagChoice|How|Strategy|dict\[str)"),
     ("py:exc", r"(Analysis|Python|PySpark\w*)Exception"),
 ]
 

@@ -139,6 +139,10 @@ class TestRebuildQueues:
             "unit_count": 406,
             "file_count": 20,
             "gaps": [],
+            "file_size": 2000,
+            "batch_file_size": 13_800_000,
+            "is_default_size": False,
+            "kept": [],
         }
         assert files_of(store / "consumequeue") == before
         assert not [path for path in store.iterdir() if path.name.startswith(".")]

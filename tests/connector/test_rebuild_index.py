@@ -227,8 +227,14 @@ class TestCheckpoint:
     def test_without_it_the_broker_deletes_new_files(self, messages, lost):
         """The checkpoint knows of the full files that the broker itself wrote, and of no others."""
         StoreCheckpoint().save(lost / "checkpoint")
-        write_index(messages, lost, **GEOMETRY)
+        write_index(messages, lost, checkpoint=False, **GEOMETRY)
         assert self.started_after_a_crash(lost) == 0
+
+    def test_by_default_the_broker_keeps_them(self, messages, lost):
+        """Nobody has to know of the checkpoint to rebuild the index of a store."""
+        StoreCheckpoint().save(lost / "checkpoint")
+        write_index(messages, lost, **GEOMETRY)
+        assert self.started_after_a_crash(lost) == 5
 
     @pytest.mark.parametrize("way", ["write_index", "save", "cover_index"])
     def test_with_it_the_broker_keeps_them(self, messages, lost, way):
@@ -239,7 +245,8 @@ class TestCheckpoint:
             writer = messages.write.format("rmqindex").mode("append").options(**GEOMETRY)
             writer.option("checkpoint", True).save(str(lost))
         else:
-            write_index(messages, lost, checkpoint=way == "write_index", **GEOMETRY)
+            checkpoint = "auto" if way == "write_index" else False
+            write_index(messages, lost, checkpoint=checkpoint, **GEOMETRY)
         if way == "cover_index":
             cover_index(lost)
         after = StoreCheckpoint.load(lost / "checkpoint")
@@ -327,3 +334,70 @@ def test_bodies_are_not_unpacked_to_be_left_out(spark, lost):
     write_index(damaged, lost, **GEOMETRY)
     with IndexDirectory(lost / "index", Layout(97, 200)) as written:
         assert written.query_offset("TopicTest", "order-49", 64, 0, 2**62).phy_offsets
+
+
+class TestTags:
+    """An index of a broker from 5.4.0 on keeps the entries of tags, without being told."""
+
+    @pytest.fixture
+    def tagged(self, tmp_path):
+        """Return a copy of a store of RocketMQ 5.5.0."""
+        return Path(
+            shutil.copytree(GOLDEN.with_name("golden_broker") / "5.5.0/store", tmp_path / "s")
+        )
+
+    def read(self, spark, store):
+        """Return the messages of a store."""
+        return spark.read.format("rmqcommitlog").load(str(store))
+
+    @pytest.mark.parametrize("way", ["write_index", "save"])
+    def test_the_replaced_files_show_them(self, spark, tagged, way):
+        """The files are the broker's, byte for byte."""
+        before = index_files(tagged / "index")
+        messages = self.read(spark, tagged)
+        if way == "write_index":
+            write_index(messages, tagged, mode="overwrite")
+        else:
+            messages.write.format("rmqindex").mode("overwrite").save(str(tagged))
+        assert index_files(tagged / "index") == before
+
+    def test_the_continued_files_show_them(self, spark, tagged):
+        """The newest file is lost, and comes back with the tags that it had."""
+        before = index_files(tagged / "index")
+        max((tagged / "index").iterdir()).unlink()
+        write_index(self.read(spark, tagged), tagged, onIndexed="skip")
+        assert index_files(tagged / "index") == before
+
+    def test_rows_without_the_column_are_refused(self, spark, tagged):
+        """The error names the column and the option."""
+        before = index_files(tagged / "index")
+        messages = self.read(spark, tagged).drop("tags")
+        with pytest.raises(ValueError, match=r"column 'tags': missing.*indexTags=false"):
+            write_index(messages, tagged, mode="overwrite")
+        assert index_files(tagged / "index") == before
+        write_index(messages, tagged, mode="overwrite", indexTags=False)
+        assert len(index_files(tagged / "index")) == len(before) - 1
+
+    def test_what_was_taken_is_said_where_nothing_tells(self, spark, tagged, capfd):
+        """Tags and geometry, with the options that choose; the folder of a new broker tells."""
+        before = index_files(tagged / "index")
+        shutil.rmtree(tagged / "index")
+        lines = []
+        for folder in (None, "rocksdbstore"):
+            if folder is not None:
+                (tagged / folder).mkdir()
+            write_index(self.read(spark, tagged), tagged, **GEOMETRY)
+            lines.append(capfd.readouterr().err)
+            made = index_files(tagged / "index")
+            shutil.rmtree(tagged / "index")
+        assert "tags are not indexed" in lines[0]
+        assert "indexTags=true" in lines[0]
+        assert "has the folder rocksdbstore" in lines[1]
+        assert made == before
+
+
+def test_a_store_that_a_killed_broker_left_names_the_option(messages, lost):
+    """In Spark's words."""
+    (lost / "abort").touch()
+    with pytest.raises(RmqIndexError, match="keep it stopped and give allowLiveStore=true"):
+        write_index(messages, lost, **GEOMETRY)

@@ -26,6 +26,7 @@ __all__ = [
     "POSITION",
     "SIZE",
     "SOME_TEXT",
+    "SWITCH",
     "TEXT",
     "TEXTS",
     "TIME",
@@ -62,6 +63,13 @@ def _boolean(text: str) -> bool:
     if lowered not in {"true", "false"}:
         raise ValueError("true or false")
     return lowered == "true"
+
+
+def _switch(text: str) -> bool | None:
+    lowered = text.strip().lower()
+    if lowered not in {AUTO, "true", "false"}:
+        raise ValueError("auto, true or false")
+    return None if lowered == AUTO else lowered == "true"
 
 
 def integer(low: int, high: int) -> Kind[int]:
@@ -185,6 +193,7 @@ TEXT: Kind[str] = Kind("string", str)
 SOME_TEXT = Kind("string", _some_text)
 TEXTS = Kind("JSON list of strings", _texts)
 BOOLEAN = Kind("boolean", _boolean)
+SWITCH = Kind("`auto`, `true` or `false`", _switch)
 HASHES = Kind("integer or JSON list of integers", _hashes)
 TIME: Kind[int | LocalTime] = Kind("epoch milliseconds or timestamp", parse_time)
 ZONE = Kind("time zone", _zone)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pyspark_rmqindex.options.declare import option
-from pyspark_rmqindex.options.kinds import BOOLEAN, choice
+from pyspark_rmqindex.options.kinds import BOOLEAN, SWITCH, choice
 from pyspark_rmqindex.options.shared import GeometryOptions, PathOption, ZoneOption
 from pyspark_rmqindex.options.storage import S3Options
 
@@ -53,19 +53,23 @@ class WriteOptions(ZoneOption, GeometryOptions, S3Options, PathOption):
         "find members of a batch. They come after the message's own keys.",
         default="false",
     )
-    index_tags: bool = option(
+    index_tags: bool | None = option(
         "indexTags",
-        BOOLEAN,
+        SWITCH,
         "Messages: also index the column `tags` under the key `T#` and the tags, behind the "
-        "message's own keys, as brokers from 5.4.0 on do and older ones do not.",
-        default="false",
+        "message's own keys, as brokers from 5.4.0 on do and older ones do not. `auto` does what "
+        "the existing files show, compared with the CommitLog beside the index; where they do not "
+        "tell, it indexes tags if the store has the folder `rocksdbstore`, which brokers make from "
+        "5.4.0 on, and logs a warning that says what it took.",
+        default="auto",
     )
-    checkpoint: bool = option(
+    checkpoint: bool | None = option(
         "checkpoint",
-        BOOLEAN,
+        SWITCH,
         "After the commit, raise `indexMsgTimestamp` in the store's `checkpoint` to the end of the "
-        "new files, so that a broker that starts after a crash keeps them.",
-        default="false",
+        "new files, so that a broker that starts after a crash keeps them. `auto` does so in the "
+        "`index` of a local store on which no broker runs.",
+        default="auto",
     )
 
     def __post_init__(self) -> None:

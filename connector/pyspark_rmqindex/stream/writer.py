@@ -20,7 +20,7 @@ from pyspark_rmqindex.stream.commit import (
     staging_of,
 )
 from pyspark_rmqindex.write.input_shapes import InputShape
-from pyspark_rmqindex.write.job import write_options
+from pyspark_rmqindex.write.job import choose_tags, in_options, write_options
 from pyspark_rmqindex.write.task import task_name
 from rmqindex import RmqIndexError
 from rmqindex.bulk import BY_POSITION, CONTENT, RunBuffer, RunSlice
@@ -101,9 +101,10 @@ class IndexStreamWriter(DataSourceStreamArrowWriter):
                 "Stream into a local directory, or append with df.write"
             )
         self._options = write_options(own)
-        self._shape = InputShape.of(
+        shape = InputShape.of(
             schema, members=self._options.index_members, tags=self._options.index_tags
         )
+        self._shape = choose_tags(shape, self._options, once=True)
         self._order = BY_POSITION if self._shape.by_position else CONTENT
         self._owner = Owner.of_ancestor(_JVM)
 
@@ -150,7 +151,8 @@ class IndexStreamWriter(DataSourceStreamArrowWriter):
         check_one_store(part.store for part in parts)
         runs = [run for part in parts for run in part.runs]
         try:
-            commit_batch(self._options, batch, runs, self._order, self._owner)
+            with in_options():
+                commit_batch(self._options, batch, runs, self._order, self._owner)
         finally:
             discard_batches(self._options, batch)
 

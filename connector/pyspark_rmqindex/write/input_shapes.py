@@ -5,7 +5,7 @@ There are three shapes of input; the schema alone determines which one applies.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -37,6 +37,8 @@ from rmqindex.times import LAST_MILLISECOND, to_milliseconds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from rmqindex.bulk import TagChoice
 
 __all__ = ["BadRowError", "InputShape"]
 
@@ -83,17 +85,19 @@ class InputShape:
         columns: The index of each known column, by name.
         by_position: Whether ``file_path`` and ``position`` give the original order of the entries.
         members: Whether to index the keys of batch members as well.
-        tags: Whether to index tags as well.
+        tags: Which messages' tags to index as well; None for none.
     """
 
     kind: Literal["key", "hash", "message"]
     columns: dict[str, int]
     by_position: bool
     members: bool = False
-    tags: bool = False
+    tags: TagChoice | None = None
 
     @classmethod
-    def of(cls, schema: StructType, *, members: bool = False, tags: bool = False) -> InputShape:
+    def of(
+        cls, schema: StructType, *, members: bool = False, tags: bool | None = False
+    ) -> InputShape:
         """Recognise the shape of a DataFrame.
 
         Names are compared case-insensitively.
@@ -103,7 +107,7 @@ class InputShape:
         Args:
             schema: The columns of the DataFrame.
             members: Whether to index the keys in ``member_keys`` as well.
-            tags: Whether to index ``tags`` as well.
+            tags: Whether ``tags`` must be there, to be indexed as well; None for whether it may.
 
         Raises:
             ValueError: A column is missing, unknown, repeated, ambiguous or of another type; the
@@ -125,15 +129,41 @@ class InputShape:
                 f"option 'indexMembers': expected messages with the column {_MEMBER_KEYS}, as the "
                 "format rmqcommitlog reads them"
             )
-        if tags:
-            if kind != "message" or _TAGS not in columns:
-                raise ValueError(
-                    f"option 'indexTags': expected messages with the column {_TAGS} STRING"
-                )
+        if tags and (kind != "message" or _TAGS not in columns):
+            raise ValueError(
+                f"option 'indexTags': expected messages with the column {_TAGS} STRING"
+            )
+        if (
+            tags is None
+            and _TAGS in columns
+            and not _fits(schema.fields[columns[_TAGS]].dataType, _TAGS)
+        ):
+            del columns[_TAGS]  # another column of the same name
+        elif tags:
             of_tags = schema.fields[columns[_TAGS]]
             _check_type(of_tags.name, _TAGS, of_tags.dataType)
         by_position = kind != "message" and {"file_path", "position"} <= columns.keys()
-        return cls(kind, columns, by_position, members, tags)
+        return cls(kind, columns, by_position, members)
+
+    def with_tags(self, choice: TagChoice) -> InputShape:
+        """Return the shape with the choice of the tags to index.
+
+        Raises:
+            ValueError: Tags are to be indexed, and messages have no such column.
+        """
+        if self.kind != "message" or choice.start is None:
+            return self
+        if _TAGS not in self.columns:
+            raise ValueError(
+                f"column {_TAGS!r}: missing, though the index has entries of tags. Add the column "
+                f"{_TAGS} STRING, or leave tags out with the option indexTags=false"
+            )
+        return replace(self, tags=choice)
+
+    @property
+    def has_tags(self) -> bool:
+        """Whether the rows are messages with their tags."""
+        return self.kind == "message" and _TAGS in self.columns
 
     def store_check(self) -> StoreCheck:
         """Return a check that all rows of one task come from one store."""
@@ -261,7 +291,7 @@ class InputShape:
             self._optional(batch, "uniq_key"),
             self._optional(batch, "keys"),
             flags,
-            self._column(batch, _TAGS) if self.tags else None,
+            self._tags(batch),
         )
         if not self.members:
             return own
@@ -278,6 +308,11 @@ class InputShape:
             np.concatenate([own_ordinals, ordinals])[order],
             np.concatenate([own_hashes, hashes])[order],
         )
+
+    def _tags(self, batch: pa.RecordBatch) -> pa.Array | None:
+        if self.tags is None:
+            return None
+        return self.tags.masked(self._column(batch, _TAGS), self._column(batch, "phy_offset"))
 
     def _first_bad_message(self, batch: pa.RecordBatch) -> BadRowError:
         """Return the error of the first message that cannot be expanded, trying one by one."""
@@ -301,13 +336,17 @@ class InputShape:
 def _check_type(label: str, name: str, data_type: DataType) -> None:
     if name not in _TYPES:
         return  # a column of load() that is not needed
-    allowed, described = _TYPES[name]
-    element = data_type.elementType if isinstance(data_type, ArrayType) else StringType()
-    fits = isinstance(data_type, allowed) and isinstance(element, StringType)
-    if not fits:
+    _, described = _TYPES[name]
+    if not _fits(data_type, name):
         raise ValueError(
             f"column {label!r}: expected {described}, got {data_type.simpleString().upper()}"
         )
+
+
+def _fits(data_type: DataType, name: str) -> bool:
+    allowed, _ = _TYPES[name]
+    element = data_type.elementType if isinstance(data_type, ArrayType) else StringType()
+    return isinstance(data_type, allowed) and isinstance(element, StringType)
 
 
 def _kind(columns: dict[str, int]) -> Literal["key", "hash", "message"]:

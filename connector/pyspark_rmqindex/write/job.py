@@ -1,23 +1,45 @@
-"""The options of a write, and the index directory in its path."""
+"""The options of a write, the index directory in its path, and what the files there decide."""
 
 from __future__ import annotations
 
+import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark_rmqindex.options import WriteOptions as SparkOptions
 from pyspark_rmqindex.options import parse_options
+from pyspark_rmqindex.scan.plan_log import log_warning
 from rmqindex import RmqIndexError
-from rmqindex.bulk import WriteOptions
+from rmqindex.bulk import TagChoice, WriteOptions, tags_of_index
 from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.storage import SCHEMES, Location
-from rmqindex.store import refuse_target, resolve
+from rmqindex.store import is_coverable, list_index_files, refuse_target, resolve
 from rmqindex.transaction import entries_or_none, exists
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
-__all__ = ["write_options"]
+    from pyspark_rmqindex.write.input_shapes import InputShape
+    from rmqindex import Layout
 
+__all__ = ["choose_tags", "in_options", "warn_of_geometry", "write_options"]
+
+# What messages of the codec advise to give, as Python has it and as Spark does.
+_OPTIONS = {
+    "allow_live_store=True": "allowLiveStore=true",
+    "index_tags=True": "indexTags=true",
+    "index_tags=False": "indexTags=false",
+}
+# A word of its own, which no part of a path is.
+_ARGUMENTS = re.compile(rf"(?<= )(?:{'|'.join(_OPTIONS)})")
+
+_NOT_TOLD = {
+    False: "tags are not indexed, since nothing shows that the broker does; one from 5.4.0 on "
+    "does: give the option indexTags=true for it, else false",
+    True: "tags are indexed, since the store has the folder rocksdbstore, which brokers make from "
+    "5.4.0 on; for an older broker give the option indexTags=false",
+}
 _MESSAGE_FOLDERS = (COMMITLOG_FOLDER, QUEUE_FOLDER)
 
 
@@ -44,8 +66,68 @@ def write_options(raw: Mapping[str, str]) -> WriteOptions:
         allow_live_store=options.allow_live_store,
         index_members=options.index_members,
         index_tags=options.index_tags,
-        checkpoint=options.checkpoint,
+        checkpoint=_raises_checkpoint(options.checkpoint, directory),
     )
+
+
+def _raises_checkpoint(asked: bool | None, directory: Location) -> bool:
+    if asked is None:
+        local = directory.local
+        return local is not None and is_coverable(local)
+    return asked
+
+
+@contextmanager
+def in_options() -> Iterator[None]:
+    """Let errors of the codec name Spark's options instead of Python's arguments."""
+    try:
+        yield
+    except RmqIndexError as error:
+        text = _ARGUMENTS.sub(lambda match: _OPTIONS[match[0]], str(error))
+        error.args = (text, *error.args[1:])
+        raise
+
+
+def choose_tags(
+    shape: InputShape, options: WriteOptions, *, overwrite: bool = False, once: bool = False
+) -> InputShape:
+    """Return a shape with the choice of the tags to index; say it where the files do not tell.
+
+    Args:
+        shape: The columns of the rows.
+        options: The options of the write.
+        overwrite: Whether the write replaces the files.
+        once: Whether to say it only before the first files, since batches of a stream follow.
+
+    Raises:
+        ValueError: Tags are to be indexed, and the rows have none.
+        RmqIndexError: The files contradict each other.
+    """
+    if shape.kind != "message":
+        return shape
+    if options.index_tags is not None:
+        return shape.with_tags(TagChoice(0 if options.index_tags else None, "argument"))
+    choice = tags_of_index(options.directory, newest_only=not overwrite)
+    if choice.basis == "store" and not shape.has_tags:
+        choice = TagChoice(None, "store")
+    if shape.has_tags and choice.basis != "files" and not (once and has_files(options.directory)):
+        log_warning(f"{options.directory}: {_NOT_TOLD[choice.start is not None]}")
+    return shape.with_tags(choice)
+
+
+def warn_of_geometry(options: WriteOptions, layout: Layout) -> None:
+    """Say which geometry the first files of an index get, unless an option does."""
+    if options.layout is None and not has_files(options.directory):
+        log_warning(
+            f"{options.directory}: no files that tell the geometry, so the new ones have the "
+            f"default, {layout.hash_slot_num:,} slots and {layout.index_num:,} entry places; for a "
+            "broker with other settings give the options maxHashSlotNum and maxIndexNum"
+        )
+
+
+def has_files(directory: Path | Location) -> bool:
+    """Return whether an index directory has files."""
+    return exists(directory) and bool(list_index_files(directory))
 
 
 def _index_directory(path: Location) -> Location:

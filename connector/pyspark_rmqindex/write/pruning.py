@@ -17,7 +17,7 @@ _FORMAT = "rmqcommitlog"
 _NEEDED = ("topic", "uniq_key", "keys", "sys_flag", "phy_offset", "store_timestamp", STORE_COLUMN)
 
 
-def without_unused(df: DataFrame, *, members: bool, tags: bool) -> DataFrame:
+def without_unused(df: DataFrame, *, members: bool, tags: bool | None) -> DataFrame:
     """Return messages without the columns that are not indexed, such as their bodies.
 
     Only a DataFrame that is the load of a CommitLog and nothing more can be read anew; any other is
@@ -26,7 +26,7 @@ def without_unused(df: DataFrame, *, members: bool, tags: bool) -> DataFrame:
     Args:
         df: The rows to index.
         members: Whether the keys of batch members are indexed.
-        tags: Whether tags are indexed.
+        tags: Whether tags are indexed; None where the files that are there decide.
     """
     java_frame = getattr(df, "_jdf", None)
     if java_frame is None or df.storageLevel.useMemory or df.storageLevel.useDisk:
@@ -36,7 +36,7 @@ def without_unused(df: DataFrame, *, members: bool, tags: bool) -> DataFrame:
         return df
     if str(plan.table().name()) != _FORMAT:
         return df
-    needed = {*_NEEDED, *(["member_keys"] if members else []), *(["tags"] if tags else [])}
+    needed = {*_NEEDED, *(["member_keys"] if members else []), *([] if tags is False else ["tags"])}
     fields = [field for field in df.schema.fields if field.name.lower() in needed]
     if any(field.metadata for field in fields):  # of a catalog table, which keeps options there
         return df

@@ -20,7 +20,12 @@ import pyarrow as pa
 from pyspark_rmqindex.files.stores import check_one_store
 from pyspark_rmqindex.options import option_text
 from pyspark_rmqindex.write.input_shapes import InputShape
-from pyspark_rmqindex.write.job import write_options
+from pyspark_rmqindex.write.job import (
+    choose_tags,
+    in_options,
+    warn_of_geometry,
+    write_options,
+)
 from pyspark_rmqindex.write.pruning import without_unused
 from pyspark_rmqindex.write.task import task_name
 from rmqindex import IndexHeader
@@ -96,12 +101,15 @@ def write_index(
         raise ValueError(f"mode: expected 'append' or 'overwrite', got {mode!r}")
     texts = {name: option_text(value) for name, value in options.items() if value is not None}
     checked = write_options({**texts, "path": os.fspath(path)})
-    kinds = {"members": checked.index_members, "tags": checked.index_tags}
-    InputShape.of(df.schema, **kinds)
-    df = without_unused(df, **kinds)
-    shape = InputShape.of(df.schema, **kinds)
-    job = WriteJob.start(checked, overwrite=mode == "overwrite", owner=Owner.current())
-    _write(df, job, shape)
+    members, tags = checked.index_members, checked.index_tags
+    InputShape.of(df.schema, members=members, tags=tags)
+    df = without_unused(df, members=members, tags=tags)
+    shape = InputShape.of(df.schema, members=members, tags=tags)
+    with in_options():
+        shape = choose_tags(shape, checked, overwrite=mode == "overwrite")
+        job = WriteJob.start(checked, overwrite=mode == "overwrite", owner=Owner.current())
+        warn_of_geometry(checked, job.layout)
+        _write(df, job, shape)
 
 
 def _write(df: DataFrame, job: WriteJob, shape: InputShape) -> None:

@@ -9,7 +9,12 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from pyspark_rmqindex.files.stores import check_one_store
 from pyspark_rmqindex.write.input_shapes import InputShape
-from pyspark_rmqindex.write.job import write_options
+from pyspark_rmqindex.write.job import (
+    choose_tags,
+    in_options,
+    warn_of_geometry,
+    write_options,
+)
 from pyspark_rmqindex.write.task import task_name
 from rmqindex.bulk import (
     ARRIVAL,
@@ -66,10 +71,13 @@ class IndexWriter(DataSourceArrowWriter):
             RmqIndexError: A broker holds the store, or the geometry is unknown or differs.
         """
         checked = write_options(options)
-        self._shape = InputShape.of(schema, members=checked.index_members, tags=checked.index_tags)
+        shape = InputShape.of(schema, members=checked.index_members, tags=checked.index_tags)
         # Rows from load() keep the order of their entries; other rows keep their order of arrival.
-        self._order = BY_POSITION if self._shape.by_position else ARRIVAL
-        self._job = WriteJob.start(checked, overwrite=overwrite, owner=Owner.of_ancestor(_JVM))
+        self._order = BY_POSITION if shape.by_position else ARRIVAL
+        with in_options():
+            self._shape = choose_tags(shape, checked, overwrite=overwrite)
+            self._job = WriteJob.start(checked, overwrite=overwrite, owner=Owner.of_ancestor(_JVM))
+            warn_of_geometry(checked, self._job.layout)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
         """Stage the rows of one task.
@@ -103,7 +111,7 @@ class IndexWriter(DataSourceArrowWriter):
             (message for message in messages if isinstance(message, TaskResult)),
             key=lambda result: result.partition,
         )
-        with Committer.of(self._job):
+        with in_options(), Committer.of(self._job):
             check_one_store(result.store for result in results)
             commit_staged(
                 self._job,

@@ -24,6 +24,7 @@ from rmqindex.bulk.sorted_runs import (
     RunSet,
     RunSlice,
 )
+from rmqindex.bulk.tags import TagChoice, tags_of_index
 
 __all__ = [
     "ARRIVAL",
@@ -44,6 +45,7 @@ __all__ = [
     "RunSet",
     "RunSlice",
     "StagedRows",
+    "TagChoice",
     "WriteJob",
     "WriteOptions",
     "build_file",
@@ -54,5 +56,6 @@ __all__ = [
     "rebuild_index",
     "relayout_index",
     "salvage",
+    "tags_of_index",
     "without_indexed",
 ]

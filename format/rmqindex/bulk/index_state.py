@@ -23,7 +23,14 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import Location
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["IndexState", "IndexedFile", "check_replaceable", "find_layout", "index_entries"]
+__all__ = [
+    "IndexState",
+    "IndexedFile",
+    "check_replaceable",
+    "find_layout",
+    "index_entries",
+    "open_file",
+]
 
 # A broker's names are times; the other stores of a broker have names of 20 digits.
 _NAME_DIGITS = 17
@@ -113,6 +120,18 @@ class IndexState:
 def index_entries(directory: str | os.PathLike[str]) -> list[FileEntry]:
     """List the IndexFiles of a directory, oldest first; none where it is absent."""
     return list_index_files(directory) if exists(directory) else []
+
+
+def open_file(path: str, layout: Layout | None) -> IndexFile:
+    """Open a file with the known geometry, or with one of its own.
+
+    Raises:
+        RmqIndexError: It cannot be read with either.
+    """
+    try:
+        return IndexFile(path, layout)
+    except RmqIndexError:
+        return IndexFile(path)
 
 
 def find_layout(entries: list[FileEntry], asked: Layout | None, *, check: bool) -> Layout:

@@ -37,7 +37,7 @@ class WriteOptions:
         allow_overlap: Whether files may overlap.
         allow_live_store: Whether a broker may hold the store.
         index_members: Whether to index the keys of the members of batches as well.
-        index_tags: Whether to index tags as well.
+        index_tags: Whether to index tags as well; None where the files decide.
         checkpoint: Whether to raise the store's checkpoint so that it covers the index.
     """
 
@@ -49,7 +49,7 @@ class WriteOptions:
     allow_overlap: bool = False
     allow_live_store: bool = False
     index_members: bool = False
-    index_tags: bool = False
+    index_tags: bool | None = False
     checkpoint: bool = False
 
 

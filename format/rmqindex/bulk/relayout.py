@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import PathLike
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["RelayoutResult", "expire_index", "expired_files", "relayout_index"]
+__all__ = ["RelayoutResult", "expire_index", "expired_files", "make_exact", "relayout_index"]
 
 _RECORD = MATCH_STATES.index("record")
 _COLUMNS = ("key_hash", "phy_offset", "store_timestamp")
@@ -120,6 +120,8 @@ def relayout_index(
             Committer(staging, directory, allow_live_store=allow_live_store, checkpoint=is_store)
         )
         old = Snapshot.of(directory)
+        if not old.files:
+            raise RmqIndexError(f"{directory}: expected IndexFiles to change, found none")
         last_name = staging.last_name(old.names, replaced=True)
         roller = FileRoller(staging.path, layout, zone_of(time_zone), last_name=last_name)
         stack.callback(roller.abandon)
@@ -129,7 +131,7 @@ def relayout_index(
                 for batch in file.scan(columns=_COLUMNS):
                     hashes, offsets, times = (batch[name].to_numpy() for name in _COLUMNS)
                     times = times.copy()
-                    exact += _make_exact(file.header, offsets, times, log)
+                    exact += make_exact(file.header, offsets, times, log)
                     roller.put_many(hashes, offsets, times)
                     if progress is not None:
                         progress(roller.count, total)
@@ -139,7 +141,7 @@ def relayout_index(
     return RelayoutResult(files, tuple(old.names), roller.count, exact, said)
 
 
-def _make_exact(
+def make_exact(
     header: IndexHeader,
     offsets: NDArray[np.int64],
     times: NDArray[np.int64],

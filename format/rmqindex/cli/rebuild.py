@@ -25,6 +25,7 @@ from rmqindex.cli.options import (
 )
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.rebuild import rebuild_consume_queues
+from rmqindex.errors import RmqIndexError
 from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER
 from rmqindex.output.terminal import progress_bar
 from rmqindex.output.text import complain
@@ -64,12 +65,17 @@ __all__ = ["rebuild", "rebuild_queues"]
     is_flag=True,
     help="Replace the existing files, in one step when the new ones are complete.",
 )
-@click.option("--index-tags", is_flag=True, help="Also index tags, as brokers from 5.4.0 on do.")
+@click.option(
+    "--index-tags/--no-index-tags",
+    default=None,
+    help="Whether to index tags, as brokers from 5.4.0 on do. By default as the existing files "
+    "show; without files, if the store has the folder rocksdbstore, which these brokers make.",
+)
 @click.option(
     "--checkpoint/--no-checkpoint",
     default=None,
     help="Raise the checkpoint of the store, so that a broker keeps the files after a crash. By "
-    "default only if the files are written to STORE/index.",
+    "default only in the index of a store on which no broker runs.",
 )
 @allow_live_option
 @json_option
@@ -85,7 +91,7 @@ def rebuild(
     to_offset: int | None,
     resume: bool,
     replace: bool,
-    index_tags: bool,
+    index_tags: bool | None,
     checkpoint: bool | None,
     allow_live_store: bool,
     as_json: bool,
@@ -96,8 +102,9 @@ def rebuild(
 ) -> None:
     """Rebuild an index from its CommitLog, byte for byte as the broker writes it.
 
-    A broker cannot do this itself. Stop it first, and give its geometry if there is no file to
-    infer it from. Use --resume to continue an interrupted rebuild.
+    A broker cannot do this itself. Stop it first. Geometry and tags are taken from the existing
+    files; if there are none, give the broker's geometry. Use --resume to continue an interrupted
+    rebuild.
     """
     layout = layout_of(max_hash_slot_num, max_index_num)
     output = choose_output(as_json)
@@ -115,8 +122,8 @@ def rebuild(
             stop=to_offset,
             resume=resume,
             replace=replace,
-            index_tags=index_tags,
-            checkpoint=out is None if checkpoint is None else checkpoint,
+            index_tags="auto" if index_tags is None else index_tags,
+            checkpoint="auto" if checkpoint is None else checkpoint,
             time_zone=time_zone,
             allow_live_store=allow_live_store,
             mode=mode,
@@ -150,24 +157,23 @@ def rebuild(
     "--file-size",
     metavar="BYTES",
     type=int,
-    default=DEFAULT_FILE_SIZE,
-    show_default=True,
-    help="The broker's mappedFileSizeConsumeQueue.",
+    help="The broker's mappedFileSizeConsumeQueue. By default that of the existing queues, "
+    f"else {DEFAULT_FILE_SIZE}.",
 )
 @click.option(
     "--batch-file-size",
     metavar="BYTES",
     type=int,
-    default=DEFAULT_BATCH_FILE_SIZE,
-    show_default=True,
-    help="The broker's mapperFileSizeBatchConsumeQueue.",
+    help="The broker's mapperFileSizeBatchConsumeQueue. By default that of the existing queues, "
+    f"else {DEFAULT_BATCH_FILE_SIZE}.",
 )
 @click.option(
     "--batch-topic",
     "batch_topics",
     metavar="TOPIC",
     multiple=True,
-    help="A topic with batch queues; topics with inner batches are detected. May be repeated.",
+    help="A topic with batch queues; topics that have some, or inner batches, are detected. May be "
+    "repeated.",
 )
 @click.option(
     "--delay-levels",
@@ -192,8 +198,8 @@ def rebuild_queues(
     from_offset: int | None,
     to_offset: int | None,
     replace: bool,
-    file_size: int,
-    batch_file_size: int,
+    file_size: int | None,
+    batch_file_size: int | None,
     batch_topics: tuple[str, ...],
     delay_levels: str,
     multi_dispatch: bool,
@@ -236,12 +242,19 @@ def rebuild_queues(
 
 def _require_out(store: str, out: Path | None) -> None:
     """Raise unless a rebuild has a place to write to: ``--out``, or a store root."""
-    if (
-        out is None
-        and not (Path(store) / COMMITLOG_FOLDER).is_dir()
-        and dledger_data(Location.of(store)) is None
-    ):
-        raise click.BadParameter("needed unless STORE is a store root", param_hint="--out")
+    if out is not None or (Path(store) / COMMITLOG_FOLDER).is_dir():
+        return
+    if dledger_data(Location.of(store)) is not None:
+        return
+    with CommitLog(store) as log:  # it says what is missing
+        if not log.files:
+            raise RmqIndexError(
+                f"{store}: expected a store with {COMMITLOG_FOLDER}/, found an empty directory"
+            )
+    raise click.BadParameter(
+        f"needed, since {store} is not a store root, which has {COMMITLOG_FOLDER}/",
+        param_hint="--out",
+    )
 
 
 def _complain_of(error: CorruptCommitLogError) -> None:

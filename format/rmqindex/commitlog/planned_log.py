@@ -64,6 +64,7 @@ class PlannedLog:
                 each["size"],
                 storage.at(each["path"]),
                 each["mark"] and FileMark.from_dict(each["mark"]),
+                each["entry_head"],
             )
             for each in data["files"]
         )

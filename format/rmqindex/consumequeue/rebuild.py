@@ -6,6 +6,7 @@ import os
 from bisect import bisect_right
 from contextlib import ExitStack
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ import numpy as np
 
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.dispatch import DISPATCH_COLUMNS, Dispatcher, parse_delay_levels
+from rmqindex.consumequeue.predecessors import Predecessors
 from rmqindex.consumequeue.staging import QueueStaging
 from rmqindex.errors import CorruptCommitLogError, RmqIndexError
 from rmqindex.files.disk import naming
@@ -22,9 +24,7 @@ from rmqindex.layout import INT64_MAX
 from rmqindex.queue_layout import (
     BATCH_UNIT_DTYPE,
     BLANK_SIZE,
-    DEFAULT_BATCH_FILE_SIZE,
     DEFAULT_DELAY_LEVELS,
-    DEFAULT_FILE_SIZE,
     FILE_NAME_DIGITS,
     NO_COMPACTED_OFFSET,
     UNIT_DTYPE,
@@ -61,12 +61,21 @@ class QueueRebuildResult:
         file_count: How many files.
         gaps: Topic, queue, and the queue offsets between which messages are missing in the log;
             blank units stand there.
+        file_size: The size of the queues' files, bytes.
+        batch_file_size: That of batch queues' files, bytes.
+        is_default_size: Whether one of these, used for files, is only the broker's default.
+        kept: Topic and queue of those that were kept as they were, since all their messages have
+            expired.
     """
 
     queue_count: int
     unit_count: int
     file_count: int
     gaps: tuple[tuple[str, int, int, int], ...]
+    file_size: int
+    batch_file_size: int
+    is_default_size: bool = False
+    kept: tuple[tuple[str, int], ...] = ()
 
 
 def rebuild_consume_queues(
@@ -75,8 +84,8 @@ def rebuild_consume_queues(
     *,
     start: int | None = None,
     stop: int | None = None,
-    file_size: int = DEFAULT_FILE_SIZE,
-    batch_file_size: int = DEFAULT_BATCH_FILE_SIZE,
+    file_size: int | None = None,
+    batch_file_size: int | None = None,
     delay_levels: str = DEFAULT_DELAY_LEVELS,
     batch_topics: Sequence[str] = (),
     multi_dispatch: bool = True,
@@ -94,6 +103,8 @@ def rebuild_consume_queues(
     As in the broker, files have one fixed size and are named by where they begin, units before a
     queue's first message are blank, delayed messages have the time at which they are due in the
     place of their tags, and prepared and rolled back messages have no unit.
+    Queues that are there, and all of whose messages have expired, are kept as they are, since they
+    hold the queue offset of the next message.
     For a log whose head is gone, the units are the broker's, and the places before them are blank.
 
     Args:
@@ -102,10 +113,12 @@ def rebuild_consume_queues(
         start: Messages that start before this offset (bytes) are left out; None for the log's
             start.
         stop: Messages that start here or later are left out; None for all.
-        file_size: The broker's ``mappedFileSizeConsumeQueue``, bytes.
-        batch_file_size: The broker's ``mapperFileSizeBatchConsumeQueue``, bytes.
+        file_size: The broker's ``mappedFileSizeConsumeQueue``, bytes; by default that of the
+            present queues, or of those beside the log, else the broker's default.
+        batch_file_size: The broker's ``mapperFileSizeBatchConsumeQueue``, bytes; by default alike.
         delay_levels: The broker's ``messageDelayLevel``.
-        batch_topics: Topics whose queues are batch queues; those with inner batches are, anyway.
+        batch_topics: Topics whose queues are batch queues; those with inner batches, and those that
+            have batch queues now, are anyway.
         multi_dispatch: The broker's ``enableMultiDispatch``: messages also go into the light
             queues that they name.
         replace: Replace all present queues by the new ones.
@@ -127,9 +140,7 @@ def rebuild_consume_queues(
     """
     _check_size("file_size", file_size, UNIT_DTYPE)
     _check_size("batch_file_size", batch_file_size, BATCH_UNIT_DTYPE)
-    dispatcher = Dispatcher(
-        parse_delay_levels(delay_levels), batch_topics, multi_dispatch=multi_dispatch
-    )
+    levels = parse_delay_levels(delay_levels)
     root = Path(os.path.abspath(store))  # noqa: PTH100  (links stay)
     ensure_writable(root / QUEUE_FOLDER, allow_live_store=allow_live_store)
     log = commit_log if isinstance(commit_log, CommitLog) else CommitLog(commit_log)
@@ -140,10 +151,23 @@ def rebuild_consume_queues(
         there = staging.there()
         if there and not replace:
             raise RmqIndexError(
-                f"{there[0]}: expected no ConsumeQueues, got some: move or replace them"
+                f"{there[0]}: expected no ConsumeQueues, got some: move them, or give replace=True"
             )
+        if there and not log.files:
+            raise RmqIndexError(
+                f"{there[0]}: expected a CommitLog with files to replace these queues from, got "
+                "one without; is its disk mounted?"
+            )
+        old = Predecessors.of(root, there, log)
+        dispatcher = Dispatcher(
+            levels, [*batch_topics, *old.batch_topics], multi_dispatch=multi_dispatch
+        )
+        sizes = {
+            is_batch: old.file_size(asked, is_batch=is_batch)
+            for is_batch, asked in ((False, file_size), (True, batch_file_size))
+        }
         refuse = _Refusal(log, on_malformed, mode)
-        writers = _Writers(staging.path, file_size, batch_file_size, refuse)
+        writers = _Writers(staging.path, sizes, refuse)
         stop = log.agreed_stop(stop)
         end = log.files[-1].stop if log.files else 0
         end = end if stop is None else min(end, stop)
@@ -152,12 +176,13 @@ def rebuild_consume_queues(
                 writers.append(units)
             if progress is not None:
                 progress(batch["phy_offset"][batch.num_rows - 1].as_py(), end)
+        kept = old.keep_expired(staging.path, writers, log.min_offset) if there else []
         staging.exchange()
-    return writers.result()
+    return replace_fields(writers.result(), kept=tuple(kept))
 
 
-def _check_size(name: str, size: int, dtype: np.dtype[Any]) -> None:
-    if size < 1 or size % dtype.itemsize:
+def _check_size(name: str, size: int | None, dtype: np.dtype[Any]) -> None:
+    if size is not None and (size < 1 or size % dtype.itemsize):
         raise ValueError(f"{name}: expected a multiple of {dtype.itemsize}, got {size}")
 
 
@@ -196,11 +221,15 @@ def _names_folder(topic: str) -> bool:
 class _Writers:
     """The queues in the making."""
 
-    def __init__(self, root: Path, file_size: int, batch_file_size: int, refuse: _Refusal) -> None:
+    def __init__(self, root: Path, sizes: dict[bool, tuple[int, bool]], refuse: _Refusal) -> None:
         self._root = root
         self._refuse = refuse
-        self._sizes = {False: file_size, True: batch_file_size}
+        self._sizes = sizes
         self._queues: dict[tuple[str, int, bool], _QueueWriter] = {}
+
+    def __contains__(self, queue: object) -> bool:
+        """Return whether a queue, by topic, number and kind, was written."""
+        return queue in self._queues
 
     def append(self, units: QueueUnits) -> None:
         key = (units.topic, units.queue_id, units.is_batch)
@@ -218,7 +247,7 @@ class _Writers:
             folder = self._root / (BATCH_FOLDER if units.is_batch else QUEUE_FOLDER)
             directory = folder / units.topic / str(units.queue_id)
             directory.mkdir(parents=True)
-            queue = _QueueWriter(directory, self._sizes[units.is_batch], self._refuse)
+            queue = _QueueWriter(directory, self._sizes[units.is_batch][0], self._refuse)
             self._queues[key] = queue
         if units.is_batch:
             queue.append_batches(units)
@@ -236,6 +265,9 @@ class _Writers:
                 for (topic, queue_id, _), queue in self._queues.items()
                 for gap in queue.gaps
             ),
+            self._sizes[False][0],
+            self._sizes[True][0],
+            any(self._sizes[is_batch][1] for _, _, is_batch in self._queues),
         )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmqindex.keys.hashing import index_key
 from rmqindex.output.messages import print_message
+from rmqindex.output.notes import queue_notes, rebuild_notes
 from rmqindex.output.tables import (
     print_broker_answer,
     print_entries,
@@ -98,13 +99,17 @@ class ConsoleOutput:
         print_findings(make_console(), findings, has_log=has_log)
 
     def rebuild(self, directory: Path, result: RebuildResult) -> None:
-        """Write how much was indexed."""
+        """Write how much was indexed, and what was taken where nobody chose."""
+        replaced = result.replaced_count
+        in_place = f", in place of {counted(replaced, 'entry', 'entries')}" if replaced else ""
         write_line(
             f"Indexed {counted(result.message_count, 'message')} from {result.start} to "
             f"{result.stop}: {counted(result.entry_count, 'entry', 'entries')} in "
-            f"{counted(len(result.files), 'file')} of {directory}"
+            f"{counted(len(result.files), 'file')} of {directory}{in_place}"
         )
-        _write_checkpoint(result.index_msg_timestamp)
+        for line in rebuild_notes(result):
+            write_line(line)
+        self._checkpoint(result.index_msg_timestamp)
 
     def queue_rebuild(self, directory: Path, result: QueueRebuildResult) -> None:
         """Write how much was written, and a line for each gap."""
@@ -118,6 +123,8 @@ class ConsoleOutput:
                 f"{visible(topic)}, queue {queue_id}: no messages of queue offsets {start} to "
                 f"{stop - 1}"
             )
+        for line in queue_notes(result):
+            write_line(line)
 
     def expiry(self, path: str, before: int, files: Sequence[FileEntry], *, dry_run: bool) -> None:
         """Write the name of each file and the sum of their sizes."""
@@ -134,7 +141,7 @@ class ConsoleOutput:
             f"{counted(len(result.files), 'file')} in place of {len(result.replaced)}; "
             f"{result.exact_times} with their exact times"
         )
-        _write_checkpoint(result.index_msg_timestamp)
+        self._checkpoint(result.index_msg_timestamp)
 
     def recovery(self, path: Path, *, index: bool, queues: bool) -> None:
         """Write what was undone."""
@@ -148,7 +155,9 @@ class ConsoleOutput:
         key = index_key(question.topic, question.key)
         complain(f"{question.path}: no entry of {key}{window}{others}")
 
-
-def _write_checkpoint(index_msg_timestamp: int | None) -> None:
-    if index_msg_timestamp is not None:
-        write_line(f"The checkpoint's indexMsgTimestamp is {index_msg_timestamp}")
+    def _checkpoint(self, index_msg_timestamp: int | None) -> None:
+        if index_msg_timestamp is not None:
+            write_line(
+                f"The checkpoint covers files that end by {self._zone.format(index_msg_timestamp)} "
+                f"{self._zone.name}: a broker that starts after a crash keeps them"
+            )

@@ -88,6 +88,14 @@ class JsonOutput:
                 "start": result.start,
                 "stop": result.stop,
                 "index_msg_timestamp": result.index_msg_timestamp,
+                "hash_slot_num": result.layout.hash_slot_num,
+                "index_num": result.layout.index_num,
+                "layout_basis": result.layout_basis,
+                "tags_from": None if result.tags is None else result.tags.start,
+                "tags_basis": None if result.tags is None else result.tags.basis,
+                "kept_count": result.kept_count,
+                "replaced_count": result.replaced_count,
+                "unreadable": [path.name for path in result.unreadable],
             }
         )
 
@@ -103,6 +111,10 @@ class JsonOutput:
                     {"topic": topic, "queue_id": queue_id, "start": start, "stop": stop}
                     for topic, queue_id, start, stop in result.gaps
                 ],
+                "file_size": result.file_size,
+                "batch_file_size": result.batch_file_size,
+                "is_default_size": result.is_default_size,
+                "kept": [{"topic": topic, "queue_id": queue_id} for topic, queue_id in result.kept],
             }
         )
 

@@ -11,6 +11,19 @@ __all__ = ["complain", "counted", "visible", "write_line"]
 # or a name could set a terminal's title, move its cursor, or look like another one.
 _COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
+# What messages of the codec advise to give, as Python has it and as the command line does.
+_FLAGS = {
+    "allow_live_store=True": "--allow-live-store",
+    "resume=True": "--resume",
+    "replace=True": "--replace",
+    "batch_file_size=": "--batch-file-size ",
+    "file_size=": "--file-size ",
+    "index_tags=True": "--index-tags",
+    "index_tags=False": "--no-index-tags",
+}
+# A word of its own, which no part of a path is.
+_ARGUMENTS = re.compile(rf"(?<= )(?:{'|'.join(_FLAGS)})")
+
 
 def visible(text: str) -> str:
     r"""Return a text with its control characters written out, such as ``\x1b``.
@@ -30,12 +43,18 @@ def write_line(text: str = "") -> None:
     sys.stdout.write(f"{text}\n")
 
 
+def _in_flags(message: str) -> str:
+    """Return a message with the flags of the command line for the arguments that it names."""
+    message = _ARGUMENTS.sub(lambda match: _FLAGS[match[0]], message)
+    if "maxHashSlotNum" in message:
+        message += " (here --max-hash-slot-num and --max-index-num)"
+    if "decompress_body=False" in message:
+        message += " (here --mode DROPMALFORMED, where the command has it, and --no-decompress)"
+    return message
+
+
 def complain(message: str) -> None:
     """Write one line to standard error, whatever the message holds."""
-    line = " ".join(message.split())
-    if "maxHashSlotNum" in line:
-        line += " (here --max-hash-slot-num and --max-index-num)"
-    if "decompress_body=False" in line:
-        line += " (here --mode DROPMALFORMED, where the command has it, and --no-decompress)"
+    line = _in_flags(" ".join(message.split()))
     sys.stderr.write(f"rmqindex: {visible(line)}\n")
     sys.stderr.flush()

@@ -2,7 +2,7 @@
 
 from rmqindex.store.checkpoint import StoreCheckpoint
 from rmqindex.store.contents import refuse_rocksdb_index, refuse_target
-from rmqindex.store.cover import cover_index
+from rmqindex.store.cover import cover_index, is_coverable
 from rmqindex.store.dledger import dledger_data
 from rmqindex.store.live_store import is_live
 from rmqindex.store.paths import index_files, is_index_name, list_index_files, resolve
@@ -25,6 +25,7 @@ __all__ = [
     "expand",
     "has_pattern",
     "index_files",
+    "is_coverable",
     "is_hidden",
     "is_index_name",
     "is_live",

@@ -21,7 +21,7 @@ from rmqindex.store.dledger import dledger_data
 from rmqindex.store.live_store import ensure_not_locked
 from rmqindex.store.paths import list_index_files
 
-__all__ = ["cover_index", "ensure_coverable", "raise_checkpoint"]
+__all__ = ["cover_index", "ensure_coverable", "is_coverable", "raise_checkpoint"]
 
 
 def cover_index(path: str | os.PathLike[str]) -> StoreCheckpoint:
@@ -66,6 +66,24 @@ def ensure_coverable(index: Path) -> None:
         )
     refuse_target(Location.of(index))
     ensure_not_locked(index)
+
+
+def is_coverable(index: Path) -> bool:
+    """Return whether a write to an index directory raises a checkpoint unless told otherwise.
+
+    It does in the index of a store on which no broker runs: that of a running one would be
+    overwritten.
+
+    Args:
+        index: The local directory, which may be absent.
+    """
+    if index.name != INDEX_FOLDER:
+        return False
+    try:
+        ensure_coverable(index)
+    except RmqIndexError:
+        return False
+    return True
 
 
 def raise_checkpoint(index: Path) -> StoreCheckpoint:

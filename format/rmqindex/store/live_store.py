@@ -58,8 +58,8 @@ def ensure_not_live(index_directory: str | os.PathLike[str]) -> None:
         if (root / ABORT_NAME).exists():
             raise RmqIndexError(
                 f"{root / ABORT_NAME}: expected no such file, got one: a broker runs on this "
-                "store, or did not stop cleanly; start and stop it, or allow a live store "
-                "explicitly"
+                "store, or was killed. Stop it if it runs; if it was killed, keep it stopped and "
+                "give allow_live_store=True"
             )
 
 
@@ -77,7 +77,8 @@ def ensure_not_locked(index_directory: str | os.PathLike[str]) -> None:
         if holder is not None:
             raise RmqIndexError(
                 f"{root / LOCK_NAME}: expected no lock, got one held by process {holder}: a "
-                "broker runs on this store; stop it, or allow a live store explicitly"
+                "broker runs on this store; stop it first. With allow_live_store=True this is "
+                "written all the same, and the broker does not see it before its next start"
             )
 
 

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 import pyarrow.fs as pafs
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.folders import DLEDGER_PREFIX, INDEX_FOLDER, ROCKSDB_STORE_FOLDER, STORE_FOLDERS
+from rmqindex.folders import (
+    COMMITLOG_FOLDER,
+    DLEDGER_PREFIX,
+    INDEX_FOLDER,
+    ROCKSDB_STORE_FOLDER,
+    STORE_FOLDERS,
+)
 from rmqindex.layout import INT64_MAX, INT64_MIN
 from rmqindex.storage.filesystem import status_of
 from rmqindex.storage.location import Location
@@ -124,8 +130,18 @@ def _resolve_directory(path: Location, *, to_write: bool) -> Location:
         return _resolve_directory(index, to_write=to_write) if is_dledger else index
     refuse_tiered_folder(path)
     if any(name in folders for name in STORE_FOLDERS):
-        raise RmqIndexError(f"{path}: expected a store with a folder {INDEX_FOLDER}, found none")
+        raise RmqIndexError(
+            f"{path}: expected a store with a folder {INDEX_FOLDER}, found none"
+            f"{_how(path, folders)}"
+        )
     return path
+
+
+def _how(path: Location, folders: Container[str]) -> str:
+    """Return what makes the index of a store that has none."""
+    if path.local is None or COMMITLOG_FOLDER not in folders:
+        return ""
+    return f". {COMMITLOG_FOLDER}/ is there: 'rmqindex rebuild {path}' makes the index from it"
 
 
 def _refuse_rocksdb_index(path: Location, index: Location | None, folders: Container[str]) -> None:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
+from rmqindex.header import IndexHeader
 from rmqindex.indexfile.committed import open_index_source
+from rmqindex.layout import HEADER_SIZE
 from rmqindex.store.paths import list_index_files
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ class Snapshot:
         headers, identities = [], []
         for entry in files:
             with open_index_source(entry.path) as source:
-                header = bytes(source.header()) if source.size else b""
+                header = bytes(source.header()) if source.size >= HEADER_SIZE else b""
                 identities.append(replace(source.identity, changed=0))
             headers.append((entry.name, entry.size, header))
         return cls(tuple(files), tuple(headers), tuple(identities))
@@ -51,6 +53,12 @@ class Snapshot:
     def names(self) -> list[str]:
         """The names of the files."""
         return [entry.name for entry in self.files]
+
+    @property
+    def entry_count(self) -> int:
+        """How many entries the headers count; a file without a header has none."""
+        headers = (header for _, _, header in self.headers if len(header) == HEADER_SIZE)
+        return sum(IndexHeader.from_bytes(header).entry_count for header in headers)
 
     def ensure_unchanged(self, directory: str | os.PathLike[str]) -> None:
         """Raise if another writer has changed the directory.

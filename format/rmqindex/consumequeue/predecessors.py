@@ -1,0 +1,123 @@
+"""The queues that a rebuild replaces: what they show of the broker, and which of them are kept."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rmqindex.consumequeue.reader import ConsumeQueue, read_units, unit_dtype
+from rmqindex.errors import RmqIndexError
+from rmqindex.folders import BATCH_FOLDER, COMMITLOG_FOLDER, QUEUE_FOLDER
+from rmqindex.queue_layout import DEFAULT_BATCH_FILE_SIZE, DEFAULT_FILE_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Sequence
+
+    from rmqindex.commitlog.log import CommitLog
+
+__all__ = ["Predecessors"]
+
+_ARGUMENTS = {False: "file_size=BYTES", True: "batch_file_size=BYTES"}
+_DEFAULTS = {False: DEFAULT_FILE_SIZE, True: DEFAULT_BATCH_FILE_SIZE}
+
+
+@dataclass(frozen=True, slots=True)
+class Predecessors:
+    """The queues of a store before a rebuild.
+
+    Attributes:
+        queues: They; those of the log's own store where the rebuild writes elsewhere.
+    """
+
+    queues: tuple[ConsumeQueue, ...]
+
+    @classmethod
+    def of(cls, root: Path, there: Sequence[Path], log: CommitLog) -> Predecessors:
+        """Find the queues of a store root, else those beside the log.
+
+        Args:
+            root: The local store root that is written to.
+            there: The folders in it that have queues.
+            log: The CommitLog.
+
+        Raises:
+            RmqIndexError: A folder in the root has other files.
+        """
+        if there:
+            return cls(tuple(queue for folder in there for queue in ConsumeQueue.find(folder)))
+        found: list[ConsumeQueue] = []
+        first = log.files[0].path.local if log.files else None
+        if first is not None:
+            folder = first.absolute().parent
+            if folder.name == COMMITLOG_FOLDER and folder.parent != root:
+                with suppress(RmqIndexError):  # none, or in RocksDB
+                    found = ConsumeQueue.find(folder.parent)
+        return cls(tuple(found))
+
+    @property
+    def batch_topics(self) -> set[str]:
+        """The topics with batch queues."""
+        return {queue.topic for queue in self.queues if queue.is_batch}
+
+    def file_size(self, asked: int | None, *, is_batch: bool) -> tuple[int, bool]:
+        """Return the size of new files in bytes, and whether it is only the broker's default.
+
+        Raises:
+            RmqIndexError: Files have several sizes, and none was asked for.
+        """
+        if asked is not None:
+            return asked, False
+        sizes = {
+            file.size: file.path
+            for queue in self.queues
+            if queue.is_batch == is_batch
+            for file in queue.files
+            if file.size and not file.size % unit_dtype(is_batch=is_batch).itemsize
+        }
+        if len(sizes) > 1:
+            named = " and ".join(f"{size} ({path})" for size, path in sorted(sizes.items())[:2])
+            raise RmqIndexError(
+                f"expected files of ConsumeQueues of one size, got {named}: choose the broker's "
+                f"with {_ARGUMENTS[is_batch]}"
+            )
+        return next(iter(sizes), _DEFAULTS[is_batch]), not sizes
+
+    def keep_expired(
+        self, root: Path, rebuilt: Container[tuple[str, int, bool]], min_offset: int
+    ) -> list[tuple[str, int]]:
+        """Copy queues all of whose messages have expired, since they hold the next queue offset.
+
+        Args:
+            root: Where the new folders are.
+            rebuilt: Topic, number and kind of the queues that have messages in the log.
+            min_offset: Where the log begins, bytes.
+
+        Returns:
+            Topic and number of each.
+        """
+        kept = []
+        for queue in self.queues:
+            if (queue.topic, queue.queue_id, queue.is_batch) in rebuilt:
+                continue
+            last = _last_unit(queue)
+            if last is not None and last < min_offset:
+                folder = root / (BATCH_FOLDER if queue.is_batch else QUEUE_FOLDER) / queue.topic
+                shutil.copytree(Path(queue.files[0].path).parent, folder / str(queue.queue_id))
+                kept.append((queue.topic, queue.queue_id))
+        return kept
+
+
+def _last_unit(queue: ConsumeQueue) -> int | None:
+    """Return where the newest message of a queue starts in the log, bytes; None without any."""
+    for file in reversed(queue.files):
+        last = None
+        for batch in read_units(
+            file, queue.topic, queue.queue_id, is_batch=queue.is_batch, blanks=False
+        ):
+            last = batch["phy_offset"][-1].as_py()
+        if last is not None:
+            return int(last)
+    return None

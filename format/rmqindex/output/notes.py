@@ -1,0 +1,66 @@
+"""What a rebuild took where nobody chose, and how to choose."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rmqindex.output.text import counted, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rmqindex.bulk.rebuild import RebuildResult
+    from rmqindex.bulk.tags import TagChoice
+    from rmqindex.consumequeue.rebuild import QueueRebuildResult
+
+__all__ = ["queue_notes", "rebuild_notes"]
+
+
+def rebuild_notes(result: RebuildResult) -> Iterator[str]:
+    """Yield a line for each choice that the rebuild of an index made by itself."""
+    if result.kept_count:
+        kept = counted(result.kept_count, "entry", "entries")
+        yield f"Kept {kept} of messages before {result.start}, where the log begins"
+    for path in result.unreadable:
+        yield (
+            f"{path.name} could not be read: its entries of messages before {result.start}, where "
+            "the log begins, are gone"
+        )
+    if result.tags is not None and result.tags.basis != "argument":
+        yield _of_tags(result.tags)
+    if result.layout_basis == "default":
+        layout = result.layout
+        yield (
+            f"With the default geometry, {layout.hash_slot_num:,} slots and {layout.index_num:,} "
+            "entry places a file; a broker with other settings needs --max-hash-slot-num and "
+            "--max-index-num"
+        )
+
+
+def queue_notes(result: QueueRebuildResult) -> Iterator[str]:
+    """Yield a line for each choice that the rebuild of ConsumeQueues made by itself."""
+    for topic, queue_id in result.kept:
+        yield f"{visible(topic)}, queue {queue_id}: kept as it was, since all messages have expired"
+    if result.is_default_size:
+        yield (
+            f"With the default file sizes, {result.file_size} and, of batch queues, "
+            f"{result.batch_file_size} bytes; a broker with other settings needs --file-size or "
+            "--batch-file-size"
+        )
+
+
+def _of_tags(tags: TagChoice) -> str:
+    if tags.basis == "default":
+        return (
+            "Tags are not indexed, since nothing shows that the broker does; one from 5.4.0 on "
+            "does: --index-tags"
+        )
+    if tags.basis == "store":
+        return (
+            "Tags are indexed, since the store has the folder rocksdbstore, which brokers make "
+            "from 5.4.0 on; an older broker needs --no-index-tags"
+        )
+    if tags.start is None:
+        return "Tags are not indexed, as the existing files show; --index-tags indexes them"
+    since = f" from offset {tags.start} on" if tags.start else ""
+    return f"Tags are indexed{since}, as the existing files show; --no-index-tags leaves them out"
