@@ -119,8 +119,16 @@ class TestInfo:
             _, out, _ = run("info", FILES[0], "--time-zone", zone)
             assert f"stored 2023-11-15 06:13:24.511 to 2023-11-15 07:17:50.642 {zone}" in out
 
-    def test_a_directory_without_index_files_has_none(self, run, tmp_path):
+    def test_an_empty_directory_is_refused(self, run, tmp_path):
+        """It may be where a disk belongs that is not mounted."""
+        code, out, err = run("info", tmp_path)
+        assert (code, out) == (2, "")
+        assert "got an empty directory; if it is where a disk belongs, is the disk mounted?" in err
+
+    def test_a_store_without_index_files_has_none(self, run, tmp_path):
         """That is an answer, not an error."""
+        (tmp_path / "index").mkdir()
+        (tmp_path / "commitlog").mkdir()
         assert run("info", tmp_path) == (0, f"{tmp_path}: no IndexFiles\n", "")
         code, out, _ = run("info", tmp_path, "--json")
         document = json.loads(out)
@@ -154,7 +162,8 @@ class TestInfo:
         assert code == 2
         assert "2 files, 199 entries" in out
         assert err == (
-            f"rmqindex: {tmp_path}/2: header at byte 0: expected 40 bytes, got a file of 39 bytes\n"
+            f"rmqindex: {tmp_path}/2: header at byte 0: expected 40 bytes, got a file of 39 bytes; "
+            "--mode DROPMALFORMED reads the sound part of a damaged file\n"
         )
         code, out, _ = run("info", tmp_path, "--json")
         document = json.loads(out)

@@ -64,6 +64,88 @@ class TestVerify:
         rules = [finding["rule"] for finding in json.loads(out)["findings"]]
         assert rules.count("slot_newest") == 3
 
+    @pytest.mark.parametrize(
+        ("name", "severity", "expected"),
+        [
+            ("nothing", "error", 0),
+            ("nothing", "warning", 0),
+            ("nothing", "info", 1),
+            ("checkpoint", "error", 0),
+            ("checkpoint", "WARNING", 1),
+            ("checkpoint", "info", 1),
+        ],
+    )
+    def test_fail_on_says_what_gives_1(self, run, store, name, severity, expected):
+        """A finding of that severity or a worse one; remarks are there in both cases."""
+        (store / name).unlink(missing_ok=True)
+        assert run("verify", store, "--fail-on", severity)[0] == expected
+
+    @pytest.mark.parametrize("lost", ["oldest", "newest", "middle", "files", "folder"])
+    def test_a_lost_index_gives_1(self, run, store, lost):
+        """Be it a part of it, and the advice can be typed as it stands."""
+        files = sorted((store / "index").iterdir())
+        chosen = {"oldest": files[:1], "newest": files[-1:], "middle": files[2:3]}.get(lost, files)
+        for file in chosen:
+            file.unlink()
+        if lost == "folder":
+            (store / "index").rmdir()
+        code, out, err = run("verify", store)
+        assert (code, err) == (1, "")
+        assert f"`rmqindex rebuild {store}" in out
+
+    def test_since_leaves_out_what_is_older(self, run, store):
+        """By a time or by how long ago, and the last line says so."""
+        min((store / "index").iterdir()).unlink()
+        assert run("verify", store)[0] == 1
+        code, out, _ = run("verify", store, "--since", "2023-11-15 00:00")
+        assert code == 0
+        assert out.endswith("of what was stored since 2023-11-15 00:00:00.000 UTC\n")
+        assert run("verify", store, "--since", "2h")[0] == 0
+        document = json.loads(run("verify", store, "--since", "1700006400000", "--json")[1])
+        assert document["since"] == 1_700_006_400_000
+        code, _, err = run("verify", store, "--since", "yesterday")
+        assert code == 2
+        assert "--since" in err
+
+    def test_paths_are_as_they_were_given(self, run, store, monkeypatch):
+        """Relative where the user's is, the checkpoint's and the log's too."""
+        (store / "checkpoint").unlink()
+        (store / "abort").touch()
+        monkeypatch.chdir(store.parent)
+        files = {f["file"] for f in json.loads(run("verify", "store", "--json")[1])["findings"]}
+        assert {"store/checkpoint", "store/abort"} < files
+        assert all(file.startswith("store/") for file in files)
+        monkeypatch.chdir(store / "index")
+        files = {f["file"] for f in json.loads(run("verify", ".", "--json")[1])["findings"]}
+        assert "../checkpoint" in files
+        given = run("verify", store, "--json")[1]
+        assert all(f["file"].startswith(f"{store}/") for f in json.loads(given)["findings"])
+
+    @pytest.mark.parametrize("columns", [60, 80, 170])
+    def test_nothing_is_cut_or_too_wide_for_a_terminal(self, run, store, columns, monkeypatch):
+        """Offset and reason are whole at any width; only a path or a command may be longer."""
+        (store / "index" / min(p.name for p in (store / "index").iterdir())).unlink()
+        monkeypatch.chdir(store.parent)
+        monkeypatch.setenv("COLUMNS", str(columns))
+        _, out, _ = run("verify", "store")
+        assert max(map(len, out.splitlines())) <= columns
+        words = " ".join(out.split())
+        got = json.loads(run("verify", "store", "--json")[1])["findings"]
+        for finding in got:
+            assert finding["got"] in words
+            assert finding["remedy"] in words
+            assert finding["byte"] is None or str(finding["byte"]) in words
+
+    def test_nothing_is_cut_in_a_pipe(self, run, store):
+        """Each finding is one line, however long."""
+        path = min((store / "index").iterdir())
+        path.unlink()
+        path.symlink_to(store / ("x" * 200))
+        _, out, _ = run("verify", store, "--commit-log", "none")
+        (line,) = [line for line in out.splitlines() if line.startswith("error")]
+        assert f"{path}: cannot be read" in line
+        assert "\u2026" not in out
+
     def test_a_path_that_is_not_there_gives_2(self, run, tmp_path):
         """As everywhere."""
         code, out, err = run("verify", tmp_path / "nothing")
@@ -85,6 +167,8 @@ class TestPlot:
 
     def test_an_index_without_entries_has_a_picture(self, run, tmp_path):
         """An empty one."""
+        (tmp_path / "index").mkdir()
+        (tmp_path / "commitlog").mkdir()
         code, _, _ = run("plot", tmp_path, "--out", tmp_path / "empty.png")
         assert code == 0
 

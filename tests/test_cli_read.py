@@ -72,6 +72,8 @@ class TestScan:
 
     def test_an_index_without_entries_has_none(self, run, tmp_path):
         """That is an answer."""
+        (tmp_path / "index").mkdir()
+        (tmp_path / "commitlog").mkdir()
         assert run("scan", tmp_path) == (0, "0 entries\n", "")
 
     def test_a_damaged_file_stops_it_or_is_salvaged(self, run, tmp_path):

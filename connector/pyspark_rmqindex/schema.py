@@ -120,6 +120,7 @@ FINDING_COLUMNS: dict[str, DataType] = {
     "byte": LongType(),
     "expected": StringType(),
     "got": StringType(),
+    "remedy": StringType(),
 }
 
 #: The columns of ConsumeQueue units, as ``rmqindex.CONSUME_QUEUE_SCHEMA`` has them.

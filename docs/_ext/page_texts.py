@@ -95,8 +95,12 @@ def _anchor(option: Option) -> str:
 
 def audit_rules_text() -> str:
     """Return a Markdown table of the audit's rules."""
-    rows = [f"| `{rule.name}` | {rule.severity} | {rule.meaning} |" for rule in AUDIT_RULES]
-    return "\n".join(["| rule | severity | what a finding says |", "|---|---|---|", *rows])
+    rows = [
+        f"| `{rule.name}` | {rule.severity} | {rule.meaning} | {rule.remedy} |"
+        for rule in AUDIT_RULES
+    ]
+    head = ["| rule | severity | what a finding says | what to do |", "|---|---|---|---|"]
+    return "\n".join([*head, *rows])
 
 
 def explain_reasons_text() -> str:

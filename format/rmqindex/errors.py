@@ -21,24 +21,29 @@ class RmqIndexError(Exception):
 class _CorruptBytesError(RmqIndexError):
     """Bytes that break a rule of a format."""
 
-    def __init__(self, path: object, field: str, byte: int, expected: object, got: object) -> None:
+    def __init__(
+        self, path: object, field: str, byte: int, expected: object, got: object, hint: str = ""
+    ) -> None:
         """Keep the parts of the message as attributes."""
-        super().__init__(f"{path}: {field} at byte {byte}: expected {expected}, got {got}")
+        end = f"; {hint}" if hint else ""
+        super().__init__(f"{path}: {field} at byte {byte}: expected {expected}, got {got}{end}")
         self.path = str(path)
         self.field = field
         self.byte = byte
         self.expected = expected
         self.got = got
+        self.hint = hint
 
     def __reduce__(self) -> tuple[type[_CorruptBytesError], tuple[object, ...]]:
-        """Pickle by the five parts, so that the error survives Spark's process boundaries."""
-        return (type(self), (self.path, self.field, self.byte, self.expected, self.got))
+        """Pickle by the parts, so that the error survives Spark's process boundaries."""
+        parts = (self.path, self.field, self.byte, self.expected, self.got, self.hint)
+        return (type(self), parts)
 
 
 class CorruptIndexError(_CorruptBytesError):
     """Bytes that break a rule of the IndexFile format.
 
-    The message reads ``<path>: <field> at byte <n>: expected <a>, got <b>``.
+    The message reads ``<path>: <field> at byte <n>: expected <a>, got <b>``, then the hint, if any.
 
     Attributes:
         path: The file.
@@ -46,13 +51,14 @@ class CorruptIndexError(_CorruptBytesError):
         byte: Where the field starts, in bytes from the start of the file.
         expected: What a sound file holds there.
         got: What this file holds.
+        hint: What to do; empty where the message says no more.
     """
 
 
 class CorruptCommitLogError(_CorruptBytesError):
     """Bytes that break a rule of the CommitLog format.
 
-    The message reads ``<path>: <field> at byte <n>: expected <a>, got <b>``.
+    The message reads ``<path>: <field> at byte <n>: expected <a>, got <b>``, then the hint, if any.
 
     Attributes:
         path: The file.
@@ -60,4 +66,5 @@ class CorruptCommitLogError(_CorruptBytesError):
         byte: Where the field starts, in bytes from the start of the file.
         expected: What a sound file holds there.
         got: What this file holds.
+        hint: What to do; empty where the message says no more.
     """

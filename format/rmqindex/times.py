@@ -29,6 +29,7 @@ __all__ = [
     "check_milliseconds",
     "format_millis",
     "microseconds_of",
+    "parse_duration",
     "parse_micros",
     "parse_time",
     "system_zone",
@@ -86,6 +87,8 @@ _UTC_NAMES = frozenset({"", "UTC", "UCT", "Universal", "Zulu", "GMT"})
 # The beginning of a POSIX rule, such as CST-8 or <+08>-8.
 _POSIX_RULE = re.compile(r"(?:[A-Za-z]{3,}|<[A-Za-z0-9+-]{3,}>)[+-]?\d")
 _LOCAL_TIME = "local time"
+_DURATION = re.compile(r"([0-9]{1,6})([smhdw])")
+_DURATION_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _OFFSET_ID = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?([0-5]\d))?")
 
 
@@ -398,6 +401,16 @@ def time_text(micros: int) -> str:
     millis = micros // MILLISECOND
     text = format_millis(millis, UTC)
     return f"{millis} ms" if text == "-" else f"{text} UTC"
+
+
+def parse_duration(text: str) -> timedelta | None:
+    """Parse how long ago: a whole number of seconds, minutes, hours, days or weeks, such as ``2h``.
+
+    Returns:
+        The duration, or None for a text that is none.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    return None if match is None else timedelta(**{_DURATION_UNITS[match[2]]: int(match[1])})
 
 
 def format_millis(millis: int, zone: tzinfo) -> str:

@@ -181,6 +181,7 @@ def always_changing(monkeypatch, module, folder):
 @pytest.mark.usefixtures("hurried")
 def test_files_that_come_all_the_time_are_an_error_that_names_the_path(tmp_path, monkeypatch):
     """A listing that is never the same twice is refused, and not returned as it came last."""
+    write(tmp_path, "0")
     listings = always_changing(monkeypatch, listing_module, tmp_path)
     with pytest.raises(RmqIndexError, match=rf"{tmp_path}: expected one reading .* files came"):
         list_slices(read_options({"path": str(tmp_path)}))

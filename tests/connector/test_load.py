@@ -208,8 +208,12 @@ def test_what_the_broker_skips_is_skipped(spark, tmp_path):
 
 
 def test_an_empty_directory_and_empty_files_have_no_rows(spark, tmp_path):
-    """A file without entries needs no geometry."""
-    assert reader(spark).load(str(tmp_path)).collect() == []
+    """A file without entries needs no geometry; an empty directory has a store around it."""
+    with pytest.raises(AnalysisException, match=r"got an empty directory.* is the disk mounted"):
+        reader(spark).load(str(tmp_path)).collect()
+    (tmp_path / "store" / "index").mkdir(parents=True)
+    (tmp_path / "store" / "commitlog").mkdir()
+    assert reader(spark).load(str(tmp_path / "store")).collect() == []
     IndexFileWriter(tmp_path / "20240101000000000", Layout(97, 200)).close()
     assert reader(spark).load(str(tmp_path)).collect() == []
 

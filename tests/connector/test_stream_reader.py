@@ -249,6 +249,7 @@ def test_a_file_that_goes_between_planning_and_reading(index):
 
 def test_a_broker_that_crashed_is_followed_into_its_new_file(index):
     """It deletes the file that it wrote, and indexes its messages once more, under a new name."""
+    (index.directory.parent / "commitlog").mkdir()  # a store stands around its empty index
     put(index, 5)
     reader = open_stream(index.directory)
     offset, _ = next_batch(reader, {})

@@ -282,9 +282,19 @@ class TestFiles:
         (folder / f"{10**15:020d}").touch()
         assert scanned(folder) == log.offsets
 
-    def test_an_empty_folder_is_an_empty_log(self, tmp_path):
+    def test_an_empty_folder_is_refused(self, tmp_path):
+        """Unless a store stands around it, it may be where a disk belongs that is not mounted."""
+        (tmp_path / "commitlog").mkdir()
+        for path in (tmp_path, tmp_path / "commitlog"):
+            with pytest.raises(RmqIndexError, match="expected log files, or a store with a folder"):
+                CommitLog(path)
+
+    def test_an_empty_log_of_a_store_has_no_messages(self, tmp_path):
         """No rows, and every offset lies beyond its end."""
-        log = CommitLog(tmp_path)
+        (tmp_path / "commitlog").mkdir()
+        (tmp_path / "consumequeue").mkdir()
+        assert CommitLog(tmp_path).files == ()
+        log = CommitLog(tmp_path / "commitlog")
         assert (log.files, log.min_offset, log.max_offset) == ((), 0, 0)
         assert log.mapped_file_size is None
         assert list(log.scan()) == []
@@ -299,7 +309,7 @@ class TestFiles:
         with pytest.raises(RmqIndexError, match="DLedger"):
             CommitLog(tmp_path / "a")
         (tmp_path / "b" / "index").mkdir(parents=True)
-        with pytest.raises(RmqIndexError, match="found neither"):
+        with pytest.raises(RmqIndexError, match="with neither"):
             CommitLog(tmp_path / "b")
         shutil.copy(folder / f"{0:020d}", folder / f"{100:020d}")
         with pytest.raises(RmqIndexError, match="starts at 4096 or later"):

@@ -570,7 +570,7 @@ class TestDamage:
             IndexFile(path)
         with IndexFile(path, layout_of(oracle), mode="DROPMALFORMED") as file:
             assert file.entry_count == 29
-            assert len(rows_of(file.scan())) == 29
+            assert [row["position"] for row in rows_of(file.scan())] == list(range(1, 21))
 
     @pytest.mark.parametrize(
         ("inner", "value", "message"),

@@ -123,9 +123,34 @@ class TestResolve:
             paths.FileEntry(str(file), file.name, file.stat().st_size)
         ]
 
-    def test_an_empty_directory_is_an_index_without_files(self, tmp_path):
-        """No rows are no error."""
-        assert paths.index_files(tmp_path) == []
+    @pytest.mark.parametrize("beside", ["commitlog", "consumequeue", "config"])
+    def test_an_empty_index_of_a_store_has_no_files(self, tmp_path, beside, monkeypatch):
+        """A broker that has indexed nothing yet; by its root and by itself, however it is named."""
+        (tmp_path / "index").mkdir()
+        (tmp_path / beside).mkdir()
+        assert paths.index_files(tmp_path) == paths.index_files(tmp_path / "index") == []
+        monkeypatch.chdir(tmp_path / "index")
+        assert paths.index_files(".") == paths.index_files("../index") == []
+
+    def test_an_empty_directory_is_refused(self, tmp_path):
+        """It may be where a disk belongs that is not mounted."""
+        (tmp_path / "store" / "index").mkdir(parents=True)
+        with pytest.raises(RmqIndexError, match=r"got an empty directory.* is the disk mounted"):
+            paths.resolve(tmp_path / "store" / "index")
+        with pytest.raises(RmqIndexError, match="store: expected IndexFiles, or a store"):
+            paths.resolve(tmp_path / "store")
+        assert paths.resolve(tmp_path / "store", allow_empty=True).path.endswith("/index")
+        assert paths.resolve(tmp_path / "store" / "index", to_write=True).path.endswith("/index")
+
+    def test_a_folder_of_stores_or_of_anything_is_refused(self, tmp_path):
+        """With the name of a store in it, if there is one."""
+        (tmp_path / "etc" / "conf").mkdir(parents=True)
+        (tmp_path / "etc" / "hosts").touch()
+        with pytest.raises(RmqIndexError, match=r"etc: expected IndexFiles.* with neither$"):
+            paths.resolve(tmp_path / "etc")
+        (tmp_path / "brokers" / "a" / "commitlog").mkdir(parents=True)
+        with pytest.raises(RmqIndexError, match=r"Give one of the stores in it, such as .*/a$"):
+            paths.resolve(tmp_path / "brokers")
 
     def test_nothing_there_is_an_error(self, tmp_path):
         """It names the path."""
@@ -149,7 +174,7 @@ class TestResolve:
         """By the magic number of its files."""
         folder = tmp_path / "tiered_index_file" / "compacting"
         folder.mkdir(parents=True)
-        assert paths.resolve(tmp_path).path == str(tmp_path)
+        assert paths.resolve(tmp_path, to_write=True).path == str(tmp_path)
         (folder / "1700000000000").write_bytes(bytes.fromhex("bcc50285").ljust(40, b"\0"))
         for path in (tmp_path, folder.parent, folder):
             with pytest.raises(RmqIndexError, match="tiered storage, which is not supported"):
@@ -159,7 +184,7 @@ class TestResolve:
         """By RocksDB's own files; its folder's name says nothing."""
         database = tmp_path / "rocksdbstore"
         database.mkdir()
-        assert paths.resolve(tmp_path).path == str(tmp_path)
+        assert paths.resolve(tmp_path, to_write=True).path == str(tmp_path)
         (database / "CURRENT").touch()
         (database / "MANIFEST-000004").touch()
         with pytest.raises(RmqIndexError, match=r"a RocksDB database .* is not supported"):

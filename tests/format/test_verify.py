@@ -109,11 +109,11 @@ class TestSoundStores:
         """Five million slots and 300,000 entries."""
         assert found(default_size_file) == {}
 
-    def test_an_index_without_files_is_behind_its_log(self, store, files):
+    def test_an_index_without_files_is_missing_beside_its_log(self, store, files):
         """Nothing of the log is indexed."""
         for path in files:
             path.unlink()
-        assert "index_behind" in found(store, "auto")
+        assert set(found(store, "auto")) == {"index_missing"}
         assert found(store / "index") == {}
 
 
@@ -457,16 +457,16 @@ class TestAgainstTheLog:
         assert "none of" in finding["got"]
 
     def test_a_last_file_that_is_gone(self, store, files):
-        """After a crash the broker deletes the live file; the messages behind are not indexed."""
+        """The broker stopped cleanly, so its newest messages were indexed once."""
         files[4].unlink()
-        (finding,) = found(store, "auto")["index_behind"]
+        (finding,) = found(store, "auto")["index_ends_early"]
         assert "messages from" in finding["got"]
 
     def test_a_first_file_that_is_gone(self, store, files):
-        """The log begins before the index; that happens and is no fault."""
+        """The log begins before the index, which loses no file before the log does."""
         files[0].unlink()
-        assert found(store, "auto") == {}
-        assert "index_begins_late" in verify(store, "auto")["rule"].to_pylist()
+        (finding,) = found(store, "auto")["index_begins_late"]
+        assert finding["got"].startswith("none of ")
 
     def test_the_stop_barrier(self, store, files):
         """A broker that lost the log's end skips messages until the log has passed the index."""

@@ -22,8 +22,10 @@ from rmqindex.store import (
     has_pattern,
     is_hidden,
     is_index_name,
+    is_other_kind,
     list_index_files,
     matcher,
+    open_in_store,
     refuse_rocksdb_index,
     resolve,
 )
@@ -177,7 +179,7 @@ def _read_headers(files: list[FoundFile], options: ReadOptions) -> list[FileSlic
 
 
 def _whole_file(file: FoundFile, options: ReadOptions) -> FileSlice | None:
-    with IndexFile(file.path, options.layout, mode=options.mode) as index_file:
+    with open_in_store(file.path, options.layout, options.mode, file.name_path) as index_file:
         layout, fingerprint = index_file.layout, index_file.fingerprint()
         begin_timestamp = index_file.header.begin_timestamp
     if layout is None or fingerprint is None:
@@ -239,13 +241,16 @@ def _files_at(path: Location, options: ReadOptions) -> Iterator[FoundFile]:
     """List the files of a path that exists."""
     if options.ignore_missing and not options.recursive and _has_no_index(path):
         return
-    resolved = resolve(path)
+    resolved = resolve(path, allow_empty=options.recursive or options.ignore_missing)
     if resolved.is_file:
         yield FoundFile(_set_aside(resolved.path) or resolved.path, resolved.path)
     elif options.recursive:
-        yield from _files_below(resolved.path)
+        files = list(_files_below(resolved.path, options))
+        if not (files or options.ignore_missing):
+            resolve(path)  # refuses a directory that no store stands around
+        yield from files
     else:
-        for entry in list_index_files(resolved.path):
+        for entry in list_index_files(resolved.path, options.mode):
             yield FoundFile(entry.path, resolved.path.child(entry.name))
 
 
@@ -284,10 +289,12 @@ def _listed(path: Location) -> Location | None:
     return None if listed is None else path.storage.at(listed)
 
 
-def _files_below(directory: Location) -> Iterator[FoundFile]:
+def _files_below(directory: Location, options: ReadOptions) -> Iterator[FoundFile]:
     entries = directory_entries(directory)
     for entry in sorted(entries, key=broker_order):
-        if not entry.is_directory and is_index_name(entry.name):
+        if entry.is_directory or not is_index_name(entry.name):
+            continue
+        if options.mode != "DROPMALFORMED" or not is_other_kind(entry):
             yield FoundFile(entry.path, directory.child(entry.name))
     folders = {entry.name: directory.child(entry.name) for entry in entries if entry.is_directory}
     if INDEX_FOLDER in folders and folders.keys() & STORE_FOLDERS:
@@ -296,4 +303,4 @@ def _files_below(directory: Location) -> Iterator[FoundFile]:
         refuse_rocksdb_index(directory)
     for name, path in sorted(folders.items()):
         if not is_hidden(name):
-            yield from _files_below(path)
+            yield from _files_below(path, options)

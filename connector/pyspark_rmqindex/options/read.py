@@ -19,6 +19,7 @@ from pyspark_rmqindex.options.kinds import (
 )
 from pyspark_rmqindex.options.shared import GeometryOptions, RecordOptions
 from pyspark_rmqindex.options.storage import S3Options
+from rmqindex.times import LocalTime
 
 __all__ = ["ReadOptions", "Unverified"]
 
@@ -31,7 +32,6 @@ _NOT_WITH_AUDIT = (
     "key",
     "keys",
     "key_hashes",
-    "begin_timestamp",
     "end_timestamp",
     "path_glob_filter",
     "recursive",
@@ -147,9 +147,10 @@ class ReadOptions(GeometryOptions, S3Options, RecordOptions):
     audit: bool = option(
         "audit",
         BOOLEAN,
-        "Return findings instead of entries: `file`, `rule`, `severity`, `byte`, `expected` and "
-        "`got`, one task a file. With `commitLog`, the index is compared with its messages, too. "
-        "No patterns in paths.",
+        "Return findings instead of entries: `file`, `rule`, `severity`, `byte`, `expected`, "
+        "`got` and `remedy`, one task a file. With `commitLog`, the index is compared with its "
+        "messages, too. With `beginTimestamp`, with a zone, only what was "
+        "stored then or later is checked. No patterns in paths.",
         default="false",
         only=("read",),
     )
@@ -178,6 +179,11 @@ class ReadOptions(GeometryOptions, S3Options, RecordOptions):
                 value = getattr(self, name)
                 if value is not None and value is not False:  # a time of 0 counts as given
                     raise ValueError(f"option {_name(name)!r}: not together with 'audit'")
+            if isinstance(self.begin, LocalTime):
+                raise ValueError(
+                    "option 'beginTimestamp': with 'audit', expected epoch milliseconds, a time "
+                    f"with its zone or the option 'timeZone', got {self.begin.text!r}"
+                )
 
     def _check_keys(self) -> None:
         given = [name for name in ("keys", "key") if getattr(self, name) is not None]

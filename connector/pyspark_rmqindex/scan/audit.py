@@ -17,6 +17,7 @@ from rmqindex import CommitLog, RmqIndexError
 from rmqindex.audit import plan_audit, run_audit
 from rmqindex.commitlog import sibling_log
 from rmqindex.store import expand, has_pattern, is_index_name
+from rmqindex.times import LocalTime, to_milliseconds
 from rmqindex.transaction import exists
 
 if TYPE_CHECKING:
@@ -61,12 +62,15 @@ class AuditReader(DataSourceReader):
         Raises:
             RmqIndexError: A path is missing or a store of another kind; a pattern matches nothing.
         """
+        begin = self._options.begin
+        assert not isinstance(begin, LocalTime)  # refused with the options
+        since = None if begin is None else to_milliseconds(begin, up=True)
         units: dict[tuple[type, str], StoreUnit | AuditUnit] = {}
         for path in self._options.paths:
             for found_path in _matches(path.absolute):
                 where = self._log_of(found_path)
                 log = None if where is None else CommitLog(where)
-                for unit in plan_audit(found_path, log, self._options.layout):
+                for unit in plan_audit(found_path, log, self._options.layout, since):
                     # Audit a file once if several paths name it.
                     units.setdefault((type(unit), unit.place), unit)
                 if log is not None:

@@ -21,6 +21,7 @@ from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
 from rmqindex.indexfile import fits_layout, open_index_source
 from rmqindex.layout import FIRST_POSITION
 from rmqindex.storage import UnsteadyError, read_steady
+from rmqindex.store import open_in_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -187,7 +188,7 @@ class Directories:
         options = self._options
         layout = options.layout or self._layout_of(file, directory)
         try:
-            with IndexFile(file.path, layout, mode=options.mode) as index_file:
+            with open_in_store(file.path, layout, options.mode, file.name_path) as index_file:
                 stop = index_file.entry_count + FIRST_POSITION
                 layout = index_file.layout
         except CorruptIndexError as error:
@@ -197,7 +198,7 @@ class Directories:
         if stop <= FIRST_POSITION or layout is None:
             return None
         # Read it once more: what identifies a file is final only after its first entry.
-        with IndexFile(file.path, layout, mode=options.mode) as index_file:
+        with open_in_store(file.path, layout, options.mode) as index_file:
             header, fingerprint = index_file.header, index_file.fingerprint()
             checksum = index_file.checksum(stop)
         assert fingerprint is not None  # there are entries

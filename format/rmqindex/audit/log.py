@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from rmqindex.audit.audited import BLOCK, AuditedFile, elapsed_seconds
+from rmqindex.audit.extent import is_late, log_start
+from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.messages import expand_messages, message_keys
 from rmqindex.layout import BEGIN_TIMESTAMP_OFFSET, END_TIMESTAMP_OFFSET, FIRST_POSITION
 from rmqindex.query.verification import MATCH_CODES, EntryVerifier
@@ -48,18 +50,23 @@ def _pairs(rows: NDArray[np.int64], hashes: NDArray[np.int32]) -> NDArray[np.int
     return (rows << _HASH_BITS) | hashes.astype(np.int64)
 
 
-def audit_entries(file: AuditedFile, log: CommitLog, findings: Findings) -> None:
+def audit_entries(
+    file: AuditedFile, log: CommitLog, findings: Findings, since: int | None = None
+) -> None:
     """Compare every entry of a file with the message at its offset.
 
     Args:
         file: The file.
         log: The CommitLog.
         findings: Takes what is wrong.
+        since: Blocks of entries that are all older are left out, epoch milliseconds.
     """
     expired = 0
     # Brokers from 5.4.0 on index tags as well; which version wrote an entry is unknown.
     verifier = EntryVerifier("indexed")
     for first, entries in file.blocks():
+        if since is not None and _newest(file, entries) < since:
+            continue
         expired += _audit_block(file, first, entries, log, verifier, findings)
     if expired:
         rule = "file_expired" if expired == file.count else "entry_expired"
@@ -70,6 +77,12 @@ def audit_entries(file: AuditedFile, log: CommitLog, findings: Findings) -> None
             f"offsets from {log.min_offset}",
             f"{expired} of {file.count} entries before it",
         )
+
+
+def _newest(file: AuditedFile, entries: NDArray[Any]) -> int:
+    """Return the latest time of a block's entries, epoch milliseconds, up to a second late."""
+    seconds = int(entries["time_diff"].max()) + 1
+    return file.header.begin_timestamp + seconds * MILLISECONDS
 
 
 def _audit_block(
@@ -174,12 +187,16 @@ class LogRange:
     Attributes:
         start: The first offset, bytes.
         stop: The offset before which it ends; None for the log's end.
-        begin: The offset of the first entry of all files; earlier messages are ignored.
+        begin: The offset of the first entry of all files.
+        at_rest: Whether the broker stopped cleanly, so that nothing waits to be indexed.
+        since: Messages stored earlier do not count, epoch milliseconds; None for all.
     """
 
     start: int
     stop: int | None
     begin: int
+    at_rest: bool = False
+    since: int | None = None
 
 
 def audit_coverage(
@@ -200,22 +217,26 @@ def audit_coverage(
     """
     spans = [_Spans.of(file, exact=True), *(_Spans.of(other, exact=False) for other in others)]
     highest = max((span.highest for span in spans), default=-1)
-    gap = _Gap(file.path, findings, highest if wanted.stop is None else None)
+    gap = _Gap(file.path, findings, highest if wanted.stop is None else None, wanted)
 
     def damaged(error: CorruptCommitLogError) -> None:
         findings.add(error.path, "log_damaged", error.byte, error.expected, error.got)
 
     batches = log.scan(
-        max(wanted.start, 0),
+        max(wanted.start, log_start(log, wanted.since)),
         log.agreed_stop(wanted.stop),
-        [*_KEY_COLUMNS, "phy_offset"],
+        [*_KEY_COLUMNS, "phy_offset", "store_timestamp"],
         mode="DROPMALFORMED",
         on_malformed=damaged,
     )
     for batch in batches:
+        gap.see(batch["store_timestamp"].to_numpy())
+        if wanted.since is not None:
+            batch = batch.filter(_mask(batch["store_timestamp"].to_numpy() >= wanted.since))  # noqa: PLW2901
         if log.min_offset < wanted.begin and wanted.start < wanted.begin:
             offsets = batch["phy_offset"].to_numpy()
-            gap.early += int(np.count_nonzero(offsets < wanted.begin))
+            early = batch.filter(_mask(offsets < wanted.begin))
+            gap.early += len(np.unique(expand_messages(*_key_columns(early)[:_TAGS])[0]))
             # A removed file may have held the first entries of the very first message.
             kept = offsets > wanted.begin
             batch = batch.filter(_mask(kept))  # noqa: PLW2901
@@ -268,21 +289,31 @@ class _Spans:
 class _Gap:
     """A run of consecutive messages without entries, reported as one finding."""
 
-    def __init__(self, path: str, findings: Findings, highest: int | None) -> None:
+    def __init__(
+        self, path: str, findings: Findings, highest: int | None, wanted: LogRange
+    ) -> None:
         self.path = path
         self._findings = findings
         self._highest = highest  # entries end here; None where later files go on
+        self._at_rest = wanted.at_rest
         self._first = 0
         self._last = 0
         self._count = 0
         self.behind = 0
-        self.behind_from = 0
+        self._behind_from = 0
+        self._behind_time = 0
+        self._latest = 0
         self.early = 0
 
-    def add(self, offset: int) -> None:
+    def see(self, store_timestamps: NDArray[np.int64]) -> None:
+        """Note the store times of messages, with or without entries."""
+        self._latest = max(self._latest, int(store_timestamps.max(initial=0)))
+
+    def add(self, offset: int, store_timestamp: int) -> None:
         """Add a message without any entry."""
         if self._highest is not None and offset > self._highest:
-            self.behind_from = offset if not self.behind else self.behind_from
+            if not self.behind:
+                self._behind_from, self._behind_time = offset, store_timestamp
             self.behind += 1
             return
         if not self._count:
@@ -311,15 +342,18 @@ class _Gap:
                 "index_begins_late",
                 None,
                 f"entries from {log_start}",
-                f"{self.early} messages before {begin}, where the first entry points",
+                f"none of {self.early} messages with keys before {begin}, where the first entry "
+                "points",
             )
         if self.behind:
+            seconds = (self._latest - self._behind_time) // MILLISECONDS
             self._findings.add(
                 self.path,
-                "index_behind",
+                "index_ends_early" if is_late(seconds, at_rest=self._at_rest) else "index_behind",
                 None,
                 "no message with keys behind the last entry",
-                f"{self.behind} messages from {self.behind_from}",
+                f"{self.behind} messages from {self._behind_from}, the oldest stored {seconds} s "
+                "before the last message of the CommitLog",
             )
 
 
@@ -328,6 +362,7 @@ def _audit_messages(
 ) -> None:
     """Compare the keys of messages with the entries of their offsets."""
     offsets = batch["phy_offset"].to_numpy()
+    times = batch["store_timestamp"].to_numpy()
     columns = _key_columns(batch)
     # Whether a broker indexes tags is unknown: an entry for the tags is neither missing nor too
     # many.
@@ -355,7 +390,7 @@ def _audit_messages(
             if with_entries[row]:
                 gap.end()
             else:
-                gap.add(int(offsets[row]))
+                gap.add(int(offsets[row]), int(times[row]))
     elif with_keys.any():
         gap.end()
 

@@ -8,19 +8,23 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from rmqindex.audit.audited import open_audited, open_planned, whole_entries
+from rmqindex.audit.extent import audit_missing, is_at_rest
 from rmqindex.audit.file import audit_file
 from rmqindex.audit.log import LogRange, audit_coverage, audit_entries
 from rmqindex.audit.rules import FINDING_SCHEMA, Findings
 from rmqindex.audit.store import audit_barrier, audit_files, audit_names, audit_state
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.planned_log import marked_files
+from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.errors import RmqIndexError
+from rmqindex.folders import INDEX_FOLDER
 from rmqindex.header import IndexHeader
 from rmqindex.indexfile.committed import open_index_source
 from rmqindex.indexfile.fingerprint import SAMPLED_ENTRY_BYTES
@@ -32,17 +36,18 @@ from rmqindex.layout import (
     HEADER_SIZE,
 )
 from rmqindex.storage.identity import FileChangedError
+from rmqindex.storage.location import Location
 from rmqindex.storage.marks import FileMark, ensure_same
-from rmqindex.store.paths import index_entries, resolve
+from rmqindex.store.paths import index_entries, lacks_index, resolve
+from rmqindex.times import microseconds_of, to_milliseconds
+from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rmqindex.commitlog.files import LogFile
-    from rmqindex.storage.location import Location, PathLike
+    from rmqindex.storage.location import PathLike
     from rmqindex.transaction.directories import FileEntry
-
-from rmqindex.commitlog.sibling import commit_log_of
 
 __all__ = ["AuditUnit", "StoreUnit", "plan_audit", "run_audit", "verify"]
 
@@ -57,6 +62,7 @@ def verify(
     layout: Layout | None = None,
     *,
     max_findings: int = _DEFAULT_LIMIT,
+    since: int | datetime | timedelta | None = None,
 ) -> pa.Table:
     """Check an index, byte by byte, and against its CommitLog.
 
@@ -75,11 +81,15 @@ def verify(
         layout: The geometry of every file; None to infer it.
         max_findings: The most findings of one rule in one file; one more gives the number of the
             rest.
+        since: Check only what was stored at this time or later: epoch milliseconds, a time, or how
+            long ago. Files that ended earlier are left out, but for the last one; an index that is
+            gone is an error all the same.
 
     Returns:
         Findings with the columns of ``FINDING_SCHEMA``: ``file``, ``rule`` (a name of
         ``AUDIT_RULES``), ``severity`` (``error``, ``warning`` or ``info``), ``byte`` (int64, from
-        the start of the file, null where no byte is at fault), ``expected`` and ``got`` as text.
+        the start of the file, null where no byte is at fault), ``expected`` and ``got`` as text,
+        and ``remedy``: what to do about it.
 
     Raises:
         RmqIndexError: The path is absent, the store is of another kind, or the CommitLog is not
@@ -98,9 +108,17 @@ def verify(
         log = commit_log_of(path, commit_log)
         if log is not None and log is not commit_log:
             stack.callback(log.close)
-        units = plan_audit(path, log, layout)
+        units = plan_audit(path, log, layout, _millis(since))
         batches = [run_audit(unit, max_findings, log) for unit in units]
     return pa.Table.from_batches(batches, FINDING_SCHEMA)
+
+
+def _millis(since: int | datetime | timedelta | None) -> int | None:
+    """Return epoch milliseconds."""
+    if since is None or isinstance(since, int):
+        return since
+    time = datetime.now(UTC) - since if isinstance(since, timedelta) else since
+    return to_milliseconds(microseconds_of(time), up=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +154,13 @@ class StoreUnit:
         directory: The index directory.
         members: Its files, oldest first.
         log_files: The files of the CommitLog; None without one.
+        at_rest: Whether the broker stopped cleanly.
     """
 
     directory: Location
     members: tuple[_Member, ...]
     log_files: tuple[LogFile, ...] | None
+    at_rest: bool = False
 
     @property
     def place(self) -> Location:
@@ -161,6 +181,7 @@ class AuditUnit:
         span: The part of the log whose entries it must hold, if any.
         log_files: The files of the CommitLog; None without one.
         mark: The file's mark; None to check nothing.
+        since: As :func:`rmqindex.verify` takes it, epoch milliseconds.
     """
 
     path: Location
@@ -171,6 +192,7 @@ class AuditUnit:
     span: LogRange | None
     log_files: tuple[LogFile, ...] | None
     mark: FileMark | None = None
+    since: int | None = None
 
     @property
     def place(self) -> Location:
@@ -179,7 +201,7 @@ class AuditUnit:
 
 
 def plan_audit(
-    path: PathLike, log: CommitLog | None, layout: Layout | None
+    path: PathLike, log: CommitLog | None, layout: Layout | None, since: int | None = None
 ) -> list[StoreUnit | AuditUnit]:
     """Divide the audit of a path into units, reading only the ends of each file.
 
@@ -187,6 +209,7 @@ def plan_audit(
         path: As :func:`rmqindex.verify` takes it.
         log: The CommitLog, or None.
         layout: The geometry of every file, or None.
+        since: As :func:`rmqindex.verify` takes it, epoch milliseconds.
 
     Returns:
         The units for :func:`run_audit`, to run independently, in any process.
@@ -195,21 +218,35 @@ def plan_audit(
         RmqIndexError: The path is absent, the store is of another kind, or a file was replaced
             meanwhile.
     """
-    resolved = resolve(path)
     log_files = None if log is None else marked_files(log)
+    if log is not None and lacks_index(path):
+        missing = Location.of(path).child(INDEX_FOLDER)
+        return [StoreUnit(missing, (), log_files, is_at_rest(missing))]
+    resolved = resolve(path)
     name = resolved.path.name if resolved.is_file else None
     directory = resolved.directory
     entries = [entry for entry in index_entries(directory) if not entry.is_directory]
     if resolved.is_file:
         chosen = [entry for entry in entries if entry.name == name]
         if not chosen:
-            return [AuditUnit(resolved.path, resolved.path.name, layout, None, (), None, log_files)]
+            alone = AuditUnit(
+                resolved.path,
+                resolved.path.name,
+                layout,
+                None,
+                (),
+                None,
+                log_files,
+                since=since,
+            )
+            return [alone]
     members = _members(entries, layout)
     by_path = {member.path: place for place, member in enumerate(members)}
-    ranges = _ranges(members) if log is not None else {}
+    at_rest = is_at_rest(directory)
+    ranges = _ranges(members, at_rest=at_rest, since=since) if log is not None else {}
     units: list[StoreUnit | AuditUnit] = []
     if not resolved.is_file:
-        units.append(StoreUnit(directory, tuple(members), log_files))
+        units.append(StoreUnit(directory, tuple(members), log_files, at_rest))
     previous: IndexHeader | None = None
     for entry in entries:
         place = by_path.get(entry.path)
@@ -224,11 +261,17 @@ def plan_audit(
             span,
             log_files,
             _listed_mark(entry) if member is None else member.mark,
+            since,
         )
-        if name is None or entry.name == name:
+        is_old = since is not None and member is not None and _ended_before(member, since)
+        if entry.name == name or (name is None and not (is_old and entry is not entries[-1])):
             units.append(unit)
         previous = None if member is None else member.header
     return units
+
+
+def _ended_before(member: _Member, since: int) -> bool:
+    return member.last >= 0 and member.header.end_timestamp < since
 
 
 def run_audit(
@@ -262,7 +305,8 @@ def run_audit(
 
 def _audit_store(unit: StoreUnit, log: CommitLog | None, findings: Findings) -> None:
     members = unit.members
-    audit_names(unit.directory, findings)
+    if exists(unit.directory):
+        audit_names(unit.directory, findings)
     for member in members:
         open_planned(member.path, member.mark).close()
     audit_files([(m.path, m.header, m.layout) for m in members], findings)
@@ -274,13 +318,7 @@ def _audit_store(unit: StoreUnit, log: CommitLog | None, findings: Findings) -> 
         if members:
             audit_barrier(members[-1].path, members[-1].header, log, findings)
         if all(member.first < 0 for member in members) and log.max_offset > log.min_offset:
-            findings.add(
-                unit.directory,
-                "index_behind",
-                None,
-                "entries of the CommitLog's messages",
-                f"none of {log.min_offset} to {log.max_offset}",
-            )
+            audit_missing(unit.directory, log, findings, at_rest=unit.at_rest)
     except FileChangedError:
         raise
     except RmqIndexError as error:
@@ -306,7 +344,7 @@ def _audit_unit(
             stack.callback(other.source.close)
             others.append((other, mark))
     try:
-        audit_entries(file, log, findings)
+        audit_entries(file, log, findings, unit.since)
         if unit.span is not None:
             audit_coverage(file, [other for other, _ in others], log, unit.span, findings)
     except FileChangedError:
@@ -396,7 +434,7 @@ def _listed_mark(entry: FileEntry) -> FileMark | None:
     return None if entry.identity is None else FileMark(entry.identity)
 
 
-def _ranges(members: Sequence[_Member]) -> dict[str, LogRange]:
+def _ranges(members: Sequence[_Member], *, at_rest: bool, since: int | None) -> dict[str, LogRange]:
     """Divide the log among the files with entries: each gets the part up to the next one's."""
     filled = [member for member in members if member.first >= 0]
     if not filled:
@@ -405,7 +443,7 @@ def _ranges(members: Sequence[_Member]) -> dict[str, LogRange]:
     stops = [*starts[1:], None]
     begin = starts[0]
     return {
-        member.path: LogRange(0 if place == 0 else start, stop, begin)
+        member.path: LogRange(0 if place == 0 else start, stop, begin, at_rest, since)
         for place, (member, start, stop) in enumerate(zip(filled, starts, stops, strict=True))
     }
 

@@ -13,9 +13,11 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["AUDIT_RULES", "FINDING_SCHEMA", "AuditRule", "Findings", "Severity"]
+__all__ = ["AUDIT_RULES", "FINDING_SCHEMA", "SEVERITIES", "AuditRule", "Findings", "Severity"]
 
 Severity = Literal["error", "warning", "info"]
+#: The severities, the worst first.
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
 #: The columns of :func:`rmqindex.verify`.
 FINDING_SCHEMA = pa.schema(
@@ -26,6 +28,7 @@ FINDING_SCHEMA = pa.schema(
         pa.field("byte", pa.int64()),
         pa.field("expected", pa.string(), nullable=False),
         pa.field("got", pa.string(), nullable=False),
+        pa.field("remedy", pa.string(), nullable=False),
     ]
 )
 
@@ -39,99 +42,322 @@ class AuditRule:
         severity: ``error``: answers are wrong or missing; ``warning``: the bytes are not what a
             broker writes, or a restart will do harm; ``info``: worth knowing, but normal.
         meaning: What a finding means.
+        remedy: What to do about it, with the command to type.
     """
 
     name: str
     severity: Severity
     meaning: str
+    remedy: str
+
+
+_REBUILD = "Stop the broker and run `rmqindex rebuild STORE --replace`."
+_RESUME = "Stop the broker and run `rmqindex rebuild STORE --resume`."
+_SALVAGE = (
+    "Stop the broker and run `rmqindex rebuild STORE --replace`; without a CommitLog, "
+    "`rmqindex scan FILE --salvage` prints what can be read."
+)
+_NOTHING = "Nothing: the broker reads and writes on."
+_HARMLESS = "Nothing needs to be done; a rebuild with `--replace` removes it."
+_LOG = (
+    "Restore the CommitLog from a replica or a backup, or name another with `--commit-log`; then "
+    "run `rmqindex verify STORE` again."
+)
 
 
 #: Every rule that a finding can name.
 AUDIT_RULES: tuple[AuditRule, ...] = (
     # One file by itself.
-    AuditRule("unreadable", "error", "The file cannot be opened or is of another kind."),
-    AuditRule("header_size", "error", "The file is too short for a header."),
-    AuditRule("geometry", "error", "No geometry, or more than one, fits the file."),
-    AuditRule("file_size", "error", "The file is shorter than its geometry."),
-    AuditRule("surplus_bytes", "info", "Bytes follow the last entry place; no reader uses them."),
-    AuditRule("file_name", "warning", "The name is not a time of 17 digits."),
-    AuditRule("index_count", "error", "The header counts more entries than the file can hold."),
-    AuditRule("uncounted_entries", "warning", "Bytes stand where the next entry will be written."),
-    AuditRule("hash_slot_count", "warning", "Neither the slots in use nor, as before 4.7.1, the "
-              "entries are so many; no search reads the field."),
-    AuditRule("begin_phy_offset", "error", "The header does not have the first entry's offset."),
-    AuditRule("end_phy_offset", "error", "The header does not have the last entry's offset, at "
-              "which the broker goes on indexing."),
-    AuditRule("begin_timestamp", "error", "The header does not have the first message's store "
-              "time, from which all times of the file are counted."),
-    AuditRule("end_timestamp", "error", "The header does not have the last message's store time, "
-              "by which the broker chooses files."),
-    AuditRule("inherited_header", "error", "A file without entries does not have the end of the "
-              "file before it, by which the broker goes on to older files and with indexing."),
-    AuditRule("slot_range", "error", "A slot holds no position of an entry."),
-    AuditRule("slot_uncounted", "warning", "A slot holds a position that the header does not "
-              "count, as after a kill; the broker takes it for empty."),
-    AuditRule("slot_cross_link", "error", "A slot holds an entry of another slot."),
-    AuditRule("slot_newest", "error", "A slot does not hold its newest entry, which is hidden "
-              "from every search."),
-    AuditRule("key_hash_range", "error", "A key hash is negative, so no search finds the entry."),
-    AuditRule("entry_unwritten", "error", "A counted entry was never written: all its bytes are "
-              "zero."),
-    AuditRule("chain_order", "error", "An entry does not lead to an older one."),
-    AuditRule("chain_cycle", "error", "A chain runs in a circle, in which the broker hangs."),
-    AuditRule("chain_cross_link", "error", "An entry leads into the chain of another slot."),
-    AuditRule("chain_link", "error", "An entry does not lead to the next older one of its slot, "
-              "which is hidden from every search."),
-    AuditRule("entry_unreachable", "error", "No slot and no newer entry leads to an entry."),
-    AuditRule("time_diff_range", "error", "An entry's seconds are negative, at which the broker "
-              "stops."),
-    AuditRule("time_diff", "error", "An entry's seconds are not what its message's store time "
-              "gives."),
-    AuditRule("first_entry_late", "info", "The broker reads the first entry of a rolled file as "
-              "so many seconds later than it is."),
-    AuditRule("time_order", "info", "Clocks stepped back inside the file: the broker's search "
-              "with a begin time may stop early."),
-    AuditRule("phy_offset_range", "error", "An offset is negative."),
-    AuditRule("phy_offset_order", "warning", "An entry's offset is smaller than the one before."),
+    AuditRule(
+        "unreadable",
+        "error",
+        "The file cannot be opened or is of another kind.",
+        "Make the file readable, or move what is no IndexFile out of the "
+        "directory; a lost file comes back with `rmqindex rebuild STORE "
+        "--replace`.",
+    ),
+    AuditRule("header_size", "error", "The file is too short for a header.", _SALVAGE),
+    AuditRule(
+        "geometry",
+        "error",
+        "No geometry, or more than one, fits the file.",
+        "Name the broker's geometry with `--max-hash-slot-num` and `--max-index-"
+        "num`; if it still does not fit, run `rmqindex rebuild STORE --replace`.",
+    ),
+    AuditRule("file_size", "error", "The file is shorter than its geometry.", _SALVAGE),
+    AuditRule(
+        "surplus_bytes", "info", "Bytes follow the last entry place; no reader uses them.", _NOTHING
+    ),
+    AuditRule(
+        "file_name",
+        "warning",
+        "The name is not a time of 17 digits.",
+        "Move what the broker did not write out of the directory, or rename it to"
+        " the time at which it was made.",
+    ),
+    AuditRule(
+        "index_count", "error", "The header counts more entries than the file can hold.", _SALVAGE
+    ),
+    AuditRule(
+        "uncounted_entries",
+        "warning",
+        "Bytes stand where the next entry will be written.",
+        _NOTHING,
+    ),
+    AuditRule(
+        "hash_slot_count",
+        "warning",
+        "Neither the slots in use nor, as before 4.7.1, the "
+        "entries are so many; no search reads the field.",
+        _NOTHING,
+    ),
+    AuditRule(
+        "begin_phy_offset", "error", "The header does not have the first entry's offset.", _REBUILD
+    ),
+    AuditRule(
+        "end_phy_offset",
+        "error",
+        "The header does not have the last entry's offset, at which the broker goes on indexing.",
+        _REBUILD,
+    ),
+    AuditRule(
+        "begin_timestamp",
+        "error",
+        "The header does not have the first message's store "
+        "time, from which all times of the file are counted.",
+        _REBUILD,
+    ),
+    AuditRule(
+        "end_timestamp",
+        "error",
+        "The header does not have the last message's store time, "
+        "by which the broker chooses files.",
+        _REBUILD,
+    ),
+    AuditRule(
+        "inherited_header",
+        "error",
+        "A file without entries does not have the end of the "
+        "file before it, by which the broker goes on to older files and with indexing.",
+        _REBUILD,
+    ),
+    AuditRule("slot_range", "error", "A slot holds no position of an entry.", _REBUILD),
+    AuditRule(
+        "slot_uncounted",
+        "warning",
+        "A slot holds a position that the header does not "
+        "count, as after a kill; the broker takes it for empty.",
+        _NOTHING,
+    ),
+    AuditRule("slot_cross_link", "error", "A slot holds an entry of another slot.", _REBUILD),
+    AuditRule(
+        "slot_newest",
+        "error",
+        "A slot does not hold its newest entry, which is hidden from every search.",
+        _REBUILD,
+    ),
+    AuditRule(
+        "key_hash_range", "error", "A key hash is negative, so no search finds the entry.", _REBUILD
+    ),
+    AuditRule(
+        "entry_unwritten",
+        "error",
+        "A counted entry was never written: all its bytes are zero.",
+        _REBUILD,
+    ),
+    AuditRule("chain_order", "error", "An entry does not lead to an older one.", _REBUILD),
+    AuditRule(
+        "chain_cycle", "error", "A chain runs in a circle, in which the broker hangs.", _REBUILD
+    ),
+    AuditRule(
+        "chain_cross_link", "error", "An entry leads into the chain of another slot.", _REBUILD
+    ),
+    AuditRule(
+        "chain_link",
+        "error",
+        "An entry does not lead to the next older one of its slot, "
+        "which is hidden from every search.",
+        _REBUILD,
+    ),
+    AuditRule(
+        "entry_unreachable", "error", "No slot and no newer entry leads to an entry.", _REBUILD
+    ),
+    AuditRule(
+        "time_diff_range",
+        "error",
+        "An entry's seconds are negative, at which the broker stops.",
+        _REBUILD,
+    ),
+    AuditRule(
+        "time_diff",
+        "error",
+        "An entry's seconds are not what its message's store time gives.",
+        _REBUILD,
+    ),
+    AuditRule(
+        "first_entry_late",
+        "info",
+        "The broker reads the first entry of a rolled file as so many seconds later than it is.",
+        "Nothing: `rmqindex lookup` and Spark read its true time.",
+    ),
+    AuditRule(
+        "time_order",
+        "info",
+        "Clocks stepped back inside the file: the broker's search "
+        "with a begin time may stop early.",
+        "Nothing; look keys up without a begin time, or with `rmqindex lookup`, which misses none.",
+    ),
+    AuditRule("phy_offset_range", "error", "An offset is negative.", _REBUILD),
+    AuditRule(
+        "phy_offset_order", "warning", "An entry's offset is smaller than the one before.", _REBUILD
+    ),
     # Files beside each other, and the store around them.
-    AuditRule("directory_name", "error", "A directory has a numeric name, at which the broker "
-              "stops loading."),
-    AuditRule("foreign_name", "info", "Something that the broker skips stands among the files."),
-    AuditRule("geometry_differs", "error", "A file has another geometry than the files beside "
-              "it, which a broker opens all with one."),
-    AuditRule("file_order", "error", "A file begins before the file before it ends, so that the "
-              "broker's search may miss entries."),
-    AuditRule("not_full", "info", "A file that is not the last one is not full."),
-    AuditRule("unfinished_write", "warning", "A write into the directory has not finished."),
-    AuditRule("checkpoint_missing", "warning", "A store has no checkpoint."),
-    AuditRule("checkpoint_size", "warning", "The checkpoint is shorter than its fields."),
-    AuditRule("checkpoint_behind", "warning", "A file that is not the last one ends after the "
-              "checkpoint's index_msg_timestamp: after a crash the broker deletes it."),
-    AuditRule("checkpoint_ahead", "warning", "The checkpoint's index_msg_timestamp is later than "
-              "every file's end."),
-    AuditRule("abort_present", "warning", "A broker runs on the store, or did not stop cleanly."),
-    AuditRule("lock_held", "info", "A process holds the store's lock."),
+    AuditRule(
+        "directory_name",
+        "error",
+        "A directory has a numeric name, at which the broker stops loading.",
+        "Move the directory out of `index`.",
+    ),
+    AuditRule(
+        "foreign_name", "info", "Something that the broker skips stands among the files.", _NOTHING
+    ),
+    AuditRule(
+        "geometry_differs",
+        "error",
+        "A file has another geometry than the files beside it, which a broker opens all with one.",
+        "Stop the broker and run `rmqindex relayout STORE` with the broker's "
+        "`--slots` and `--entries`.",
+    ),
+    AuditRule(
+        "file_order",
+        "error",
+        "A file begins before the file before it ends, so that the "
+        "broker's search may miss entries.",
+        _REBUILD,
+    ),
+    AuditRule("not_full", "info", "A file that is not the last one is not full.", _NOTHING),
+    AuditRule(
+        "unfinished_write",
+        "warning",
+        "A write into the directory has not finished.",
+        "Wait until the write has ended; if its process died, run `rmqindex recover STORE`.",
+    ),
+    AuditRule(
+        "checkpoint_missing",
+        "warning",
+        "A store has no checkpoint.",
+        "Nothing if this is no broker's store; else the broker makes one when it starts.",
+    ),
+    AuditRule(
+        "checkpoint_size",
+        "warning",
+        "The checkpoint is shorter than its fields.",
+        "Start the broker, which writes it anew; before a start after a crash, "
+        "run `rmqindex cover STORE`.",
+    ),
+    AuditRule(
+        "checkpoint_behind",
+        "warning",
+        "A file that is not the last one ends after the "
+        "checkpoint's index_msg_timestamp: after a crash the broker deletes it.",
+        "Before the broker starts, run `rmqindex rebuild STORE --resume`, which raises it, or call "
+        "`rmqindex.cover_index(STORE)` in Python.",
+    ),
+    AuditRule(
+        "checkpoint_ahead",
+        "warning",
+        "The checkpoint's index_msg_timestamp is later than every file's end.",
+        "Nothing if newer files were removed on purpose; else run `rmqindex "
+        "rebuild STORE --resume`.",
+    ),
+    AuditRule(
+        "abort_present",
+        "warning",
+        "A broker runs on the store, or did not stop cleanly.",
+        "Nothing while the broker runs; after a crash, start the broker and let "
+        "it recover, then run `rmqindex verify STORE` again.",
+    ),
+    AuditRule(
+        "lock_held",
+        "info",
+        "A process holds the store's lock.",
+        "Nothing: the broker runs. Stop it before a repair.",
+    ),
     # Against the CommitLog.
-    AuditRule("log_unreadable", "error", "The CommitLog cannot be read."),
-    AuditRule("log_damaged", "error", "The CommitLog has no sound record where one should be."),
-    AuditRule("file_expired", "info", "All entries of a file lie before the CommitLog; the "
-              "broker's next expiry deletes the file, unless it is the last."),
-    AuditRule("entry_expired", "info", "Entries lie before the CommitLog's first message."),
-    AuditRule("entry_dangling", "error", "No message starts at an entry's offset."),
-    AuditRule("entry_beyond_log", "error", "An entry's offset lies behind the CommitLog's end."),
-    AuditRule("entry_in_gap", "warning", "An entry's offset lies in a gap between log files."),
-    AuditRule("entry_hash", "error", "The entry's key hash matches no key of its message."),
-    AuditRule("entry_duplicate", "warning", "A message's key is indexed more often than it has "
-              "it, as after a recovery or a replay."),
-    AuditRule("key_missing", "error", "A key of a message has no entry."),
-    AuditRule("coverage_gap", "error", "Messages with keys have no entries at all."),
-    AuditRule("index_begins_late", "info", "The CommitLog begins before the first file."),
-    AuditRule("index_behind", "warning", "Messages behind the last entry are not indexed yet."),
-    AuditRule("stop_barrier", "error", "The last file ends behind the CommitLog: the broker skips "
-              "every message until the log has passed that offset."),
-)  # fmt: skip
+    AuditRule("log_unreadable", "error", "The CommitLog cannot be read.", _LOG),
+    AuditRule(
+        "log_damaged", "error", "The CommitLog has no sound record where one should be.", _LOG
+    ),
+    AuditRule(
+        "file_expired",
+        "info",
+        "All entries of a file lie before the CommitLog; the "
+        "broker's next expiry deletes the file, unless it is the last.",
+        "Nothing, or `rmqindex expire STORE`.",
+    ),
+    AuditRule(
+        "entry_expired", "info", "Entries lie before the CommitLog's first message.", _NOTHING
+    ),
+    AuditRule("entry_dangling", "error", "No message starts at an entry's offset.", _REBUILD),
+    AuditRule(
+        "entry_beyond_log", "error", "An entry's offset lies behind the CommitLog's end.", _LOG
+    ),
+    AuditRule(
+        "entry_in_gap", "warning", "An entry's offset lies in a gap between log files.", _LOG
+    ),
+    AuditRule(
+        "entry_hash", "error", "The entry's key hash matches no key of its message.", _REBUILD
+    ),
+    AuditRule(
+        "entry_duplicate",
+        "warning",
+        "A message's key is indexed more often than it has it, as after a recovery or a replay.",
+        _HARMLESS,
+    ),
+    AuditRule("key_missing", "error", "A key of a message has no entry.", _REBUILD),
+    AuditRule("coverage_gap", "error", "Messages with keys have no entries at all.", _REBUILD),
+    AuditRule(
+        "index_begins_late",
+        "error",
+        "Messages with keys lie before the first entry, though the broker deletes no file "
+        "before the messages expire: a file was lost, or the index was switched off or begun "
+        "late.",
+        _REBUILD,
+    ),
+    AuditRule(
+        "index_missing",
+        "error",
+        "The CommitLog has messages with keys, and the index has no entry, unless "
+        "messageIndexEnable=false.",
+        "Stop the broker and run `rmqindex rebuild STORE`; with messageIndexEnable=false "
+        "there is nothing to verify.",
+    ),
+    AuditRule(
+        "index_ends_early",
+        "error",
+        "Messages with keys lie behind the last entry, and it is not a running broker's lag: "
+        "the broker stopped cleanly, or they are ten minutes older than the newest one. A "
+        "file was lost, or messageIndexEnable=false.",
+        _RESUME,
+    ),
+    AuditRule(
+        "index_behind",
+        "warning",
+        "Messages behind the last entry are not indexed yet, as a running broker's newest ones.",
+        "Run `rmqindex verify STORE` again in a few minutes; if the number grows,"
+        " see `messageIndexEnable`, or stop the broker and run `rmqindex rebuild "
+        "STORE --resume`.",
+    ),
+    AuditRule(
+        "stop_barrier",
+        "error",
+        "The last file ends behind the CommitLog: the broker skips "
+        "every message until the log has passed that offset.",
+        "If the CommitLog is whole, run `rmqindex rebuild STORE --replace`; else restore it first.",
+    ),
+)
 
-_SEVERITIES = {rule.name: rule.severity for rule in AUDIT_RULES}
+_RULES = {rule.name: rule for rule in AUDIT_RULES}
 
 
 class Findings:
@@ -161,7 +387,7 @@ class Findings:
             expected: The content of a sound file there.
             got: The content of this one.
         """
-        assert rule in _SEVERITIES, rule
+        assert rule in _RULES, rule
         count = self._counts.get((file, rule), 0)
         self._counts[file, rule] = count + 1
         if count < self._limit:
@@ -195,11 +421,14 @@ class Findings:
         files, rules, bytes_, expected, got = (
             map(list, zip(*rows, strict=True)) if rows else ([], [], [], [], [])
         )
-        severities = [_SEVERITIES[rule] for rule in rules]
+        severities = [_RULES[rule].severity for rule in rules]
+        remedies = [_RULES[rule].remedy for rule in rules]
         arrays = [
             pa.array(values, field.type)
             for values, field in zip(
-                (files, rules, severities, bytes_, expected, got), FINDING_SCHEMA, strict=True
+                (files, rules, severities, bytes_, expected, got, remedies),
+                FINDING_SCHEMA,
+                strict=True,
             )
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=FINDING_SCHEMA)

@@ -6,7 +6,7 @@ RocketMQ opens every file with the geometry of its configuration, so a broker wh
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,13 +17,13 @@ from rmqindex.bulk.committer import Committer
 from rmqindex.bulk.roller import FileRoller, replace_files
 from rmqindex.commitlog.log import MATCH_STATES, CommitLog
 from rmqindex.commitlog.sibling import commit_log_of
-from rmqindex.errors import RmqIndexError
+from rmqindex.errors import CorruptIndexError, RmqIndexError
 from rmqindex.header import IndexHeader
 from rmqindex.indexfile.committed import open_index_source
-from rmqindex.indexfile.reader import IndexFile
 from rmqindex.layout import HEADER_SIZE
 from rmqindex.store.checkpoint import CHECKPOINT_NAME
 from rmqindex.store.contents import ensure_writable
+from rmqindex.store.geometry import open_in_store
 from rmqindex.store.paths import list_index_files, resolve
 from rmqindex.store.snapshot import Snapshot
 from rmqindex.times import zone_of
@@ -31,7 +31,7 @@ from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import tzinfo
     from pathlib import Path
 
@@ -39,12 +39,17 @@ if TYPE_CHECKING:
 
     from rmqindex.commitlog.files import LogFile
     from rmqindex.indexfile.geometry import Layout
-    from rmqindex.storage.location import PathLike
+    from rmqindex.indexfile.reader import IndexFile
+    from rmqindex.storage.location import Location, PathLike
     from rmqindex.transaction.directories import FileEntry
 
 __all__ = ["RelayoutResult", "expire_index", "expired_files", "make_exact", "relayout_index"]
 
 _RECORD = MATCH_STATES.index("record")
+_DAMAGED_HINT = (
+    "a damaged file cannot get another geometry without loss; 'rmqindex rebuild STORE --replace' "
+    "writes the index anew from the CommitLog"
+)
 _COLUMNS = ("key_hash", "phy_offset", "store_timestamp")
 
 
@@ -127,7 +132,7 @@ def relayout_index(
         stack.callback(roller.abandon)
         total = sum(_header(entry).entry_count for entry in old.files)
         for entry in old.files:
-            with IndexFile(entry.path, old_layout) as file:
+            with _whole(entry.path, old_layout) as file:
                 for batch in file.scan(columns=_COLUMNS):
                     hashes, offsets, times = (batch[name].to_numpy() for name in _COLUMNS)
                     times = times.copy()
@@ -139,6 +144,21 @@ def relayout_index(
         said = replace_files(committer, old, roller)
     files = tuple(directory / made.name for made in roller.paths)
     return RelayoutResult(files, tuple(old.names), roller.count, exact, said)
+
+
+@contextmanager
+def _whole(path: Location, layout: Layout | None) -> Iterator[IndexFile]:
+    """Open a file of which no entry may be lost.
+
+    Raises:
+        CorruptIndexError: It is damaged; reading it, too, raises this.
+    """
+    try:
+        with open_in_store(path, layout, "FAILFAST") as file:
+            yield file
+    except CorruptIndexError as error:
+        parts = (error.path, error.field, error.byte, error.expected, error.got)
+        raise CorruptIndexError(*parts, _DAMAGED_HINT) from error
 
 
 def make_exact(

@@ -25,6 +25,7 @@ from rmqindex.storage.filesystem import status_of
 from rmqindex.storage.location import Location
 from rmqindex.storage.marks import FileMark
 from rmqindex.store.dledger import dledger_data, entry_head_of
+from rmqindex.store.surroundings import empty_error, is_in_store, is_store_root
 from rmqindex.transaction.directories import FileEntry, directory_entries
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LogFile", "find_files", "gaps_of", "mapped_file_size_of"]
 
+_EXPECTED = f"log files, or a store with a folder {COMMITLOG_FOLDER}"
 _NAME = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
 
 
@@ -148,19 +150,20 @@ def _files_of(location: Location) -> list[LogFile]:
     data = dledger_data(location, directory_entries)
     parts = [each for each in (folders.get(COMMITLOG_FOLDER), data) if each is not None]
     if parts:
-        return [
+        files = [
             file for part in parts for file in _log_files(_log_entries(directory_entries(part)))
         ]
+        if not (files or is_store_root(entries, COMMITLOG_FOLDER)):
+            raise empty_error(location, entries, _EXPECTED)
+        return files
     for name in sorted(folders):
         if name.startswith(DLEDGER_PREFIX):
             raise RmqIndexError(
                 f"{location}: expected log files in the folder {name}/{DATA_FOLDER} of DLedger, "
                 "found none. If storePathDLedgerCommitLog names another folder, give that one"
             )
-    if entries:
-        raise RmqIndexError(
-            f"{location}: expected log files or a folder {COMMITLOG_FOLDER}, found neither"
-        )
+    if not (location.absolute.name == COMMITLOG_FOLDER and is_in_store(location)):
+        raise empty_error(location, entries, _EXPECTED)
     return []
 
 

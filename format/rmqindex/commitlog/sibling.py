@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.folders import COMMITLOG_FOLDER
+from rmqindex.storage.location import Location
 from rmqindex.store.dledger import dledger_data
-from rmqindex.store.paths import resolve
+from rmqindex.store.paths import lacks_index, resolve
 from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rmqindex.commitlog.files import LogFile
-    from rmqindex.storage.location import Location, PathLike
+    from rmqindex.storage.location import PathLike
 
 __all__ = ["beside_index", "commit_log_of", "sibling_log"]
 
@@ -44,7 +45,8 @@ def beside_index(path: PathLike, name: str) -> Location:
     Raises:
         RmqIndexError: The path is not there.
     """
-    return resolve(path).directory.parent.child(name)
+    store = Location.of(path) if lacks_index(path) else resolve(path).directory.parent
+    return store.child(name)
 
 
 def commit_log_of(

@@ -17,6 +17,7 @@ from rmqindex.storage.location import Location
 from rmqindex.storage.marks import FileMark
 from rmqindex.storage.steady import UnsteadyError, read_steady
 from rmqindex.store.contents import refuse_database, refuse_rocksdb_queues
+from rmqindex.store.surroundings import empty_error, is_in_store, is_store_root
 from rmqindex.transaction.directories import directory_entries, exists
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ __all__ = ["FoundQueue", "QueueFile", "find_queues", "queue_topics"]
 
 T = TypeVar("T")
 
+_EXPECTED = f"a store with a folder {QUEUE_FOLDER}, that folder, or one below"
 _FILE_NAME = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
 _QUEUE_ID = re.compile(r"[0-9]{1,10}")
 
@@ -142,25 +144,32 @@ def _find(location: Location) -> list[FoundQueue]:
     entries = directory_entries(location)
     if any(not each.is_directory and _FILE_NAME.fullmatch(each.name) for each in entries):
         return [_queue(location)]
+    return _find_below(location, entries)
+
+
+def _find_below(location: Location, entries: list[FileEntry]) -> list[FoundQueue]:
+    """Find the queues of a store, of its folder of queues or of a topic."""
     if location.name in (QUEUE_FOLDER, BATCH_FOLDER):
         queues = _queues_of_folder(entries, is_batch=location.name == BATCH_FOLDER)
         if not queues and location.name == QUEUE_FOLDER:
             refuse_rocksdb_queues(location.parent)
+        if not (queues or is_in_store(location)):
+            raise empty_error(location, entries, _EXPECTED)
         return queues
     folders = {each.name: each for each in entries if each.name in (QUEUE_FOLDER, BATCH_FOLDER)}
     plain = _queues_in(folders.get(QUEUE_FOLDER))
     if not plain:
         refuse_rocksdb_queues(location)
     if folders:
-        return [*plain, *_queues_in(folders.get(BATCH_FOLDER))]
+        found = [*plain, *_queues_in(folders.get(BATCH_FOLDER))]
+        if not (found or is_store_root(e for e in entries if e.name not in folders)):
+            raise empty_error(location, entries, _EXPECTED)
+        return found
     refuse_database(location, entries)
     folder = location.parent.name
     if folder in (QUEUE_FOLDER, BATCH_FOLDER):
         return _queues_of_topic(location.name, entries, is_batch=folder == BATCH_FOLDER)
-    raise RmqIndexError(
-        f"{location}: expected a store with a folder {QUEUE_FOLDER}, that folder, or one below, "
-        "got neither"
-    )
+    raise empty_error(location, entries, _EXPECTED)
 
 
 def queue_topics(path: str) -> list[str]:

@@ -98,6 +98,11 @@ def malformed(
     return bad if bad.any() else None
 
 
+def written(entries: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which entries have a byte other than zero."""
+    return np.asarray(entries.view(np.uint8).reshape(len(entries), -1).any(axis=1))
+
+
 def corrupt_entry(
     path: str, layout: Layout, position: int, links: Links, place: int
 ) -> CorruptIndexError:

@@ -14,6 +14,7 @@ from rmqindex.indexfile.decoding import (
     links_of,
     malformed,
     slots_of,
+    written,
 )
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.keys.hash_set import HashSet
@@ -133,6 +134,8 @@ class EntryReader:
             positions = np.arange(first, last, dtype=np.int32)
             links = decode(entries)
             bad = malformed(links, positions, self._header.begin_timestamp)
+            if self._mode == "DROPMALFORMED":
+                bad = _or_unwritten(bad, entries, positions, links)
             if bad is not None:
                 if self._mode == "FAILFAST":
                     place = int(np.flatnonzero(bad)[0])
@@ -210,6 +213,22 @@ class EntryReader:
         if len(rest):
             for hits in self._matching(HashSet(wanted.hashes.take(rest)), limit):
                 yield hits._replace(queries=rest.take(hits.queries))
+
+
+def _or_unwritten(
+    bad: NDArray[np.bool_] | None,
+    entries: NDArray[Any],
+    positions: NDArray[np.int32],
+    links: Links,
+) -> NDArray[np.bool_] | None:
+    """Add the entries that were counted but never written: all their bytes are zeros."""
+    if links.key_hash.all():
+        return bad
+    # The first message of a log may well hash to 0.
+    blank = ~written(entries) & (positions > FIRST_POSITION)
+    if not blank.any():
+        return bad
+    return blank if bad is None else bad | blank
 
 
 class _Hits(NamedTuple):

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from rmqindex.storage.location import PathLike
 
-__all__ = ["Layout", "fits_layout", "infer_layout"]
+__all__ = ["Layout", "UnknownLayoutError", "fits_layout", "infer_layout"]
 
 _WORDS_PER_ENTRY = ENTRY_SIZE // SLOT_SIZE
 # The ratio of the default geometry and of most others: four entries per slot.
@@ -63,6 +63,14 @@ _MOST_CANDIDATES = 10_000
 # How many candidates an error names.
 _NAMED = 4
 _HINT = "say which with maxHashSlotNum and maxIndexNum"
+_DAMAGED_HINT = (
+    "if the file is damaged, mode=DROPMALFORMED reads its sound part, with the geometry of the "
+    "files beside it or that of maxHashSlotNum and maxIndexNum"
+)
+
+
+class UnknownLayoutError(RmqIndexError):
+    """A file's own bytes do not show its geometry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +115,7 @@ def infer_layout(file: PathLike | IndexSource) -> Layout:
         file: An IndexFile, or one that is open.
 
     Raises:
-        RmqIndexError: None or several geometries fit, or the file has no entries.
+        UnknownLayoutError: None or several geometries fit, or the file has no entries.
         CorruptIndexError: The header counts more entries than the file can hold.
     """
     if not isinstance(file, IndexSource):
@@ -116,13 +124,12 @@ def infer_layout(file: PathLike | IndexSource) -> Layout:
     source = file
     words, odd = divmod(source.size - HEADER_SIZE, SLOT_SIZE)
     if odd or not Layout(1, 1).file_size <= source.size <= INT32_MAX:
-        raise RmqIndexError(
-            f"{source.path}: no geometry has a file size of {source.size} bytes; is it an "
-            f"IndexFile, and whole? If so, {_HINT}"
+        raise UnknownLayoutError(
+            f"{source.path}: no geometry has a file size of {source.size} bytes; {_DAMAGED_HINT}"
         )
     header = IndexHeader.from_bytes(source.header())
     if not header.entry_count:
-        raise RmqIndexError(f"{source.path}: no entries, so that any geometry fits; {_HINT}")
+        raise UnknownLayoutError(f"{source.path}: no entries, so that any geometry fits; {_HINT}")
     most = (words - 1) // _WORDS_PER_ENTRY
     if header.index_count > most:
         raise CorruptIndexError(
@@ -131,6 +138,7 @@ def infer_layout(file: PathLike | IndexSource) -> Layout:
             INDEX_COUNT_OFFSET,
             f"at most {most} in a file of {source.size} bytes",
             header.index_count,
+            _DAMAGED_HINT,
         )
     usual = [
         layout
@@ -140,7 +148,7 @@ def infer_layout(file: PathLike | IndexSource) -> Layout:
     if usual and (source.remote or header.entry_count >= _CONCLUSIVE):
         return usual[0]
     if source.remote:
-        raise RmqIndexError(
+        raise UnknownLayoutError(
             f"{source.path}: neither the default geometry nor one of {_USUAL_RATIO} entries a "
             f"slot fits, and others are searched for in local files only; {_HINT}"
         )
@@ -186,10 +194,12 @@ def _only_fitting(source: IndexSource, header: IndexHeader, words: int) -> Layou
     if len(found) == 1:
         return found[0]
     if not found:
-        raise RmqIndexError(f"{source.path}: no geometry fits its entries and slots; {_HINT}")
+        raise UnknownLayoutError(
+            f"{source.path}: no geometry fits its entries and slots; {_DAMAGED_HINT}"
+        )
     named = ", ".join(f"{lay.hash_slot_num}/{lay.index_num}" for lay in found[:_NAMED])
     more = " and more" if len(found) > _NAMED else ""
-    raise RmqIndexError(
+    raise UnknownLayoutError(
         f"{source.path}: several geometries fit: maxHashSlotNum/maxIndexNum {named}{more}; {_HINT}"
     )
 

@@ -15,6 +15,7 @@ from rmqindex.indexfile.decoding import ENTRY_SCHEMA
 from rmqindex.indexfile.entries import EntryReader, Mode
 from rmqindex.indexfile.fingerprint import Fingerprint, entries_checksum
 from rmqindex.indexfile.geometry import Layout, infer_layout
+from rmqindex.indexfile.proof import proved_count
 from rmqindex.indexfile.select import select_phy_offset
 from rmqindex.indexfile.tiered import refuse_tiered_file
 from rmqindex.keys.hashing import key_hash
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["IndexFile"]
 
 _MODES = ("FAILFAST", "DROPMALFORMED")
+_DAMAGED_HINT = "mode=DROPMALFORMED reads the sound part of a damaged file"
 
 
 class IndexFile:
@@ -115,6 +117,7 @@ class IndexFile:
                     0,
                     f"{HEADER_SIZE} bytes",
                     f"a file of {source.size} bytes",
+                    _DAMAGED_HINT,
                 )
             self.header = IndexHeader()
         else:
@@ -133,7 +136,13 @@ class IndexFile:
             return
         if source.size < layout.file_size:
             raise CorruptIndexError(
-                source.path, "file_size", source.size, f"{layout.file_size} bytes", source.size
+                source.path,
+                "file_size",
+                source.size,
+                f"{layout.file_size} bytes, as maxHashSlotNum {layout.hash_slot_num} and "
+                f"maxIndexNum {layout.index_num} make it",
+                source.size,
+                _DAMAGED_HINT,
             )
         if self.header.index_count > layout.index_num:
             raise CorruptIndexError(
@@ -142,6 +151,7 @@ class IndexFile:
                 INDEX_COUNT_OFFSET,
                 f"at most {layout.index_num}",
                 self.header.index_count,
+                _DAMAGED_HINT,
             )
 
     @property
@@ -161,6 +171,18 @@ class IndexFile:
         With ``DROPMALFORMED``, a count beyond the file's capacity is capped.
         """
         return self._entry_count
+
+    def drop_unproved(self) -> None:
+        """Leave out the entries whose times the header does not prove.
+
+        A damaged header gives every row a wrong time. Where it disagrees with the first or the
+        last entry, the file has no readable entries from now on.
+
+        Raises:
+            RmqIndexError: The storage failed.
+        """
+        if self._layout is not None:
+            self._entry_count = proved_count(self._source, self._layout, self.header)
 
     def fingerprint(self) -> Fingerprint | None:
         """Return the fingerprint of the file; None for one without entries.

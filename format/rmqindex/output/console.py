@@ -12,7 +12,6 @@ from rmqindex.output.tables import (
     print_entries,
     print_explanation,
     print_facts,
-    print_findings,
     print_hits,
 )
 from rmqindex.output.terminal import make_console
@@ -94,9 +93,20 @@ class ConsoleOutput:
                 complain(f"the CRC of the message at {row['phy_offset']} does not agree")
             print_message(console, row, self._zone)
 
-    def audit(self, path: str, findings: Sequence[dict[str, Any]], *, has_log: bool) -> None:
-        """Write one table for each file, and what the rules mean."""
-        print_findings(make_console(), findings, has_log=has_log)
+    def audit(
+        self,
+        path: str,
+        findings: Sequence[dict[str, Any]],
+        *,
+        has_log: bool,
+        since: int | None = None,
+    ) -> None:
+        """Write one table for each file, what the rules mean, and what to do."""
+        from rmqindex.output.findings import print_findings  # noqa: PLC0415  (needs the audit)
+
+        zone = self._zone
+        shown = None if since is None else f"{zone.format(since)} {zone.name}"
+        print_findings(make_console(), findings, has_log=has_log, since=shown)
 
     def rebuild(self, directory: Path, result: RebuildResult) -> None:
         """Write how much was indexed, and what was taken where nobody chose."""

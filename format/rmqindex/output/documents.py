@@ -71,11 +71,19 @@ class JsonOutput:
         documents = [message_document(row) for row in rows]
         _write(documents[0] if len(documents) == 1 else {"messages": documents})
 
-    def audit(self, path: str, findings: Sequence[dict[str, Any]], *, has_log: bool) -> None:
+    def audit(
+        self,
+        path: str,
+        findings: Sequence[dict[str, Any]],
+        *,
+        has_log: bool,
+        since: int | None = None,
+    ) -> None:
         """Write the findings and how many of each severity there are."""
         counts = Counter(finding["severity"] for finding in findings)
         totals = {severity: counts[severity] for severity in _SEVERITIES}
-        _write({"path": path, "commit_log": has_log, "counts": totals, "findings": findings})
+        head = {"path": path, "commit_log": has_log, "since": since, "counts": totals}
+        _write({**head, "findings": findings})
 
     def rebuild(self, directory: Path, result: RebuildResult) -> None:
         """Write the names of the files, the counts and the offsets."""

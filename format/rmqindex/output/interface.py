@@ -104,8 +104,15 @@ class Output(Protocol):
     def messages(self, rows: Sequence[dict[str, Any]]) -> None:
         """Write messages, each with its ``state``."""
 
-    def audit(self, path: str, findings: Sequence[dict[str, Any]], *, has_log: bool) -> None:
-        """Write the findings of an audit."""
+    def audit(
+        self,
+        path: str,
+        findings: Sequence[dict[str, Any]],
+        *,
+        has_log: bool,
+        since: int | None = None,
+    ) -> None:
+        """Write the findings of an audit, since epoch milliseconds if not of all times."""
 
     def rebuild(self, directory: Path, result: RebuildResult) -> None:
         """Write what a rebuild of an index did."""

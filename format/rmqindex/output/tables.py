@@ -1,8 +1,7 @@
-"""Tables of entries, hits, files, explanations and findings."""
+"""Tables of entries, hits, files and explanations."""
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
@@ -29,20 +28,13 @@ __all__ = [
     "print_entries",
     "print_explanation",
     "print_facts",
-    "print_findings",
     "print_hits",
 ]
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 # Entries of one file that an explanation shows.
 _SHOWN_HITS = 8
-# The most of a finding's text that a table shows.
-_LONGEST_TEXT = 48
 _ENTRY_WIDTHS = (17, 8, 8, 7, 10, 14, 23)
-# By severity, the worst first.
-_COLOURS = {"error": "red", "warning": "yellow", "info": "dim"}
-_NOUNS = {"error": "error", "warning": "warning", "info": "remark"}
-_ORDER = tuple(_COLOURS)
 
 
 def print_facts(console: Console, facts: Sequence[FileFacts], zone: Zone) -> None:
@@ -163,37 +155,6 @@ def print_explanation(console: Console, explained: LookupExplanation, zone: Zone
     print_text(console, "\n" + "\n".join(lines))
 
 
-def print_findings(console: Console, findings: Sequence[dict[str, Any]], *, has_log: bool) -> None:
-    """Print one table a file, the errors first, what the rules mean, and the counts."""
-    from rmqindex.audit.rules import AUDIT_RULES  # noqa: PLC0415  (no other table needs the audit)
-
-    for file in dict.fromkeys(finding["file"] for finding in findings):
-        print_text(console, file)
-        table = plain_table()
-        for head in ("", "Rule", "Byte", "Expected", "Got"):
-            table.add_column(head, no_wrap=True, justify="right" if head == "Byte" else "left")
-        mine = [finding for finding in findings if finding["file"] == file]
-        for finding in sorted(mine, key=lambda finding: _ORDER.index(finding["severity"])):
-            byte = finding["byte"]
-            table.add_row(
-                finding["severity"],
-                finding["rule"],
-                "" if byte is None else str(byte),
-                _cut(finding["expected"]),
-                _cut(finding["got"]),
-                style=_COLOURS[finding["severity"]],
-            )
-        print_table(console, table)
-        print_text(console, "")
-    meanings = {rule.name: rule.meaning for rule in AUDIT_RULES}
-    for rule in dict.fromkeys(finding["rule"] for finding in findings):
-        print_text(console, f"{rule}: {meanings[rule]}")
-    counts = Counter(finding["severity"] for finding in findings)
-    summary = ", ".join(counted(counts[severity], _NOUNS[severity]) for severity in _ORDER)
-    beside = "" if has_log else "; not compared with a CommitLog"
-    print_text(console, ("\n" if findings else "") + summary + beside)
-
-
 def _entry_line(cells: tuple[Any, ...], widths: list[int]) -> str:
     """Return a line with texts of the first and the last column to the left, the rest right."""
     last = len(cells) - 1
@@ -206,11 +167,6 @@ def _entry_line(cells: tuple[Any, ...], widths: list[int]) -> str:
 
 def _styled(reason: str) -> str:
     return f"[green]{reason}[/]" if reason == "hit" else f"[yellow]{reason}[/]"
-
-
-def _cut(text: str) -> str:
-    line = visible(" ".join(text.split()))
-    return escape(line if len(line) <= _LONGEST_TEXT else line[: _LONGEST_TEXT - 1] + "\u2026")
 
 
 def _facts_table(facts: Sequence[FileFacts], zone: Zone) -> Table:

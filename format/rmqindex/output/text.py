@@ -11,7 +11,7 @@ __all__ = ["complain", "counted", "visible", "write_line"]
 # or a name could set a terminal's title, move its cursor, or look like another one.
 _COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
-# What messages of the codec advise to give, as Python has it and as the command line does.
+# What messages of the codec advise to give, and what that is on the command line.
 _FLAGS = {
     "allow_live_store=True": "--allow-live-store",
     "resume=True": "--resume",
@@ -20,8 +20,11 @@ _FLAGS = {
     "file_size=": "--file-size ",
     "index_tags=True": "--index-tags",
     "index_tags=False": "--no-index-tags",
+    "decompress_body=False": "--no-decompress",
+    "mode=DROPMALFORMED": "--mode DROPMALFORMED",
+    "maxHashSlotNum and maxIndexNum": "--max-hash-slot-num and --max-index-num",
 }
-# A word of its own, which no part of a path is.
+# Words of their own, which no part of a path is.
 _ARGUMENTS = re.compile(rf"(?<= )(?:{'|'.join(_FLAGS)})")
 
 
@@ -45,12 +48,7 @@ def write_line(text: str = "") -> None:
 
 def _in_flags(message: str) -> str:
     """Return a message with the flags of the command line for the arguments that it names."""
-    message = _ARGUMENTS.sub(lambda match: _FLAGS[match[0]], message)
-    if "maxHashSlotNum" in message:
-        message += " (here --max-hash-slot-num and --max-index-num)"
-    if "decompress_body=False" in message:
-        message += " (here --mode DROPMALFORMED, where the command has it, and --no-decompress)"
-    return message
+    return _ARGUMENTS.sub(lambda match: _FLAGS[match[0]], message)
 
 
 def complain(message: str) -> None:

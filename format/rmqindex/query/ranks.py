@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rmqindex.indexfile.reader import IndexFile
+from rmqindex.store.geometry import open_in_store
 from rmqindex.store.paths import list_index_files
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
+    from rmqindex.indexfile.reader import IndexFile
     from rmqindex.storage.location import Location
 
 __all__ = ["Ranks", "SearchedFile", "Shares"]
@@ -135,8 +136,8 @@ class Ranks:
             if len(self._of_folder) >= _MAX_KEPT:
                 self._of_folder.clear()
             found: list[tuple[str, int]] = []
-            for entry in list_index_files(folder):
-                with IndexFile(entry.path, self._layout, mode=self._mode) as file:
+            for entry in list_index_files(folder, self._mode):
+                with open_in_store(entry.path, self._layout, self._mode) as file:
                     offsets, positions = _entries_of(file, key_hash, None)
                 mine = positions[offsets == phy_offset].tolist()
                 found += [(entry.name, position) for position in mine]

@@ -4,8 +4,15 @@ from rmqindex.store.checkpoint import StoreCheckpoint
 from rmqindex.store.contents import refuse_rocksdb_index, refuse_target
 from rmqindex.store.cover import cover_index, is_coverable
 from rmqindex.store.dledger import dledger_data
+from rmqindex.store.geometry import layout_beside, open_in_store
 from rmqindex.store.live_store import is_live
-from rmqindex.store.paths import index_files, is_index_name, list_index_files, resolve
+from rmqindex.store.paths import (
+    index_files,
+    is_index_name,
+    is_other_kind,
+    list_index_files,
+    resolve,
+)
 from rmqindex.store.patterns import (
     Hit,
     broker_order,
@@ -29,8 +36,11 @@ __all__ = [
     "is_hidden",
     "is_index_name",
     "is_live",
+    "is_other_kind",
+    "layout_beside",
     "list_index_files",
     "matcher",
+    "open_in_store",
     "refuse_rocksdb_index",
     "refuse_target",
     "resolve",

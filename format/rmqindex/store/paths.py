@@ -29,11 +29,13 @@ from rmqindex.store.contents import (
     refuse_rocksdb_index,
     refuse_tiered_folder,
 )
-from rmqindex.transaction.directories import FileEntry, directory_entries
+from rmqindex.store.surroundings import empty_error, is_in_store, is_store_root, was_written
+from rmqindex.transaction.directories import FileEntry, directory_entries, entries_or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Iterable
 
+    from rmqindex.indexfile.entries import Mode
     from rmqindex.storage.location import PathLike
 
 __all__ = [
@@ -41,9 +43,14 @@ __all__ = [
     "index_entries",
     "index_files",
     "is_index_name",
+    "is_other_kind",
+    "lacks_index",
     "list_index_files",
     "resolve",
 ]
+
+
+_EXPECTED = "IndexFiles, or a store with a folder index"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +91,23 @@ def is_index_name(name: str) -> bool:
     return -value >= INT64_MIN if name.startswith("-") else value <= INT64_MAX
 
 
-def resolve(path: PathLike, *, to_write: bool = False) -> ResolvedPath:
+def resolve(path: PathLike, *, to_write: bool = False, allow_empty: bool = False) -> ResolvedPath:
     """Resolve a path.
 
     Args:
         path: An IndexFile, an index directory, or a store root that has ``index/``; local, a
             ``file:`` URI, or another URI that ``pyarrow.fs`` knows.
         to_write: Whether to accept a store whose index is in RocksDB alone, since IndexFiles are to
-            be written to it.
+            be written to it, and any directory without IndexFiles.
+        allow_empty: Whether to accept a directory without IndexFiles that no store stands around.
 
     Returns:
         The file or the index directory.
 
     Raises:
         RmqIndexError: The path is absent, the store's index is not in IndexFiles, or the path is a
-            CommitLog, a ConsumeQueue or a database.
+            CommitLog, a ConsumeQueue, a database, or a directory that is none of these, such as
+            the empty one of a disk that is not mounted.
     """
     location = Location.of(path)
     kind = status_of(location).kind
@@ -107,10 +116,28 @@ def resolve(path: PathLike, *, to_write: bool = False) -> ResolvedPath:
         return ResolvedPath(location, is_file=True)
     if kind != pafs.FileType.Directory:
         raise RmqIndexError(f"{location}: no such file or directory")
-    return ResolvedPath(_resolve_directory(location, to_write=to_write), is_file=False)
+    directory = _resolve_directory(location, to_write=to_write, allow_empty=allow_empty or to_write)
+    return ResolvedPath(directory, is_file=False)
 
 
-def _resolve_directory(path: Location, *, to_write: bool) -> Location:
+def lacks_index(path: PathLike) -> bool:
+    """Return whether a path is a store root without the folder ``index``, nor RocksDB's index.
+
+    Raises:
+        RmqIndexError: The store's index is in RocksDB.
+    """
+    location = Location.of(path)
+    entries = entries_or_none(location)
+    folders = {entry.name for entry in entries if entry.is_directory}
+    if INDEX_FOLDER in folders or folders.isdisjoint(STORE_FOLDERS):
+        return False
+    if any(is_index_name(entry.name) for entry in entries):
+        return False
+    refuse_rocksdb_index(location)
+    return True
+
+
+def _resolve_directory(path: Location, *, to_write: bool, allow_empty: bool) -> Location:
     """Return the index directory of a directory."""
     entries = directory_entries(path)
     refuse_database(path, entries)
@@ -126,15 +153,30 @@ def _resolve_directory(path: Location, *, to_write: bool) -> Location:
         _refuse_rocksdb_index(path, index, folders)
     if index is not None:
         # DLedger has a folder of this name too, with other files.
-        is_dledger = path.name.startswith(DLEDGER_PREFIX)
-        return _resolve_directory(index, to_write=to_write) if is_dledger else index
+        if path.name.startswith(DLEDGER_PREFIX):
+            return _resolve_directory(index, to_write=to_write, allow_empty=allow_empty)
+        if not (allow_empty or _is_index(index, entries)):
+            raise empty_error(path, entries, _EXPECTED)
+        return index
     refuse_tiered_folder(path)
     if any(name in folders for name in STORE_FOLDERS):
         raise RmqIndexError(
             f"{path}: expected a store with a folder {INDEX_FOLDER}, found none"
             f"{_how(path, folders)}"
         )
+    named_index = path.absolute.name == INDEX_FOLDER
+    if not (allow_empty or (named_index and is_in_store(path)) or was_written(path)):
+        raise empty_error(path, entries, _EXPECTED)
     return path
+
+
+def _is_index(index: Location, beside: Iterable[FileEntry]) -> bool:
+    """Return whether a folder ``index`` is one of IndexFiles, even if it has none yet."""
+    return (
+        is_store_root(beside, INDEX_FOLDER)
+        or was_written(index)
+        or any(is_index_name(entry.name) for entry in directory_entries(index))
+    )
 
 
 def _how(path: Location, folders: Container[str]) -> str:
@@ -165,19 +207,33 @@ def index_files(path: PathLike) -> list[FileEntry]:
     return [FileEntry(resolved.path, resolved.path.name, status_of(resolved.path).size)]
 
 
-def list_index_files(directory: PathLike) -> list[FileEntry]:
+def list_index_files(directory: PathLike, mode: Mode = "FAILFAST") -> list[FileEntry]:
     """Return the IndexFiles of an index directory in the broker's order, oldest first.
 
     Names that are not numbers are skipped, as in the broker.
+
+    Args:
+        directory: The index directory.
+        mode: With ``DROPMALFORMED``, what is no file is skipped as well.
 
     Raises:
         RmqIndexError: No such directory, or a numeric name that is a directory.
     """
     entries = index_entries(directory)
+    if mode == "DROPMALFORMED":
+        return [entry for entry in entries if not is_other_kind(entry)]
     for entry in entries:
         if entry.is_directory:
             raise RmqIndexError(f"{entry.path}: expected an IndexFile, got a directory")
     return entries
+
+
+def is_other_kind(entry: FileEntry) -> bool:
+    """Return whether a name is a directory, a pipe or a device; a dangling link is none of them."""
+    local = entry.path.local
+    if entry.is_directory or local is None:
+        return entry.is_directory
+    return local.exists() and not local.is_file()
 
 
 def index_entries(directory: PathLike) -> list[FileEntry]:

@@ -18,6 +18,7 @@ from rmqindex.indexfile.reader import IndexFile
 from rmqindex.layout import FIRST_POSITION
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.steady import UnsteadyError, read_steady
+from rmqindex.store.geometry import open_in_store
 from rmqindex.store.paths import index_files, list_index_files, resolve
 from rmqindex.transaction.directories import exists
 from rmqindex.transaction.journal import effective_listing
@@ -66,7 +67,7 @@ class PlannedFile:
     ) -> PlannedFile:
         """Read the header of a listed file; one that cannot be used has its ``error`` set."""
         try:
-            with IndexFile(entry.path, layout, mode=mode) as file:
+            with open_in_store(entry.path, layout, mode, name_path) as file:
                 return cls(
                     entry,
                     name_path,
@@ -174,7 +175,7 @@ def plan_index(path: PathLike, layout: Layout | None, mode: Mode) -> tuple[Plann
         )
     return read_listed(
         directory,
-        lambda: list_index_files(directory),
+        lambda: list_index_files(directory, mode),
         lambda entries: tuple(
             PlannedFile.of(each, directory.child(each.name), layout, mode) for each in entries
         ),
@@ -213,16 +214,26 @@ def read_listed(
     return read_steady(where, read_once)
 
 
-def layout_of_fullest(paths: Sequence[PathLike]) -> Layout | None:
-    """Return the geometry of the file with the most entries; None without entries."""
-    fullest: IndexFile | None = None
+def layout_of_fullest(paths: Sequence[Location]) -> Layout | None:
+    """Return the geometry of the fullest file that shows it; None without entries.
+
+    Raises:
+        RmqIndexError: There are entries, and no file shows it.
+    """
+    counts: dict[Location, int] = {}
     for path in paths:
         with IndexFile(path, Layout(), mode="DROPMALFORMED", zero_extend=True) as file:
-            if fullest is None or file.header.entry_count > fullest.header.entry_count:
-                fullest = file
-    if fullest is None or not fullest.header.entry_count:
-        return None
-    return Layout.infer(fullest.path)
+            if file.header.entry_count:
+                counts[path] = file.header.entry_count
+    problem: RmqIndexError | None = None
+    for path in sorted(counts, key=lambda path: -counts[path]):
+        try:
+            return Layout.infer(path)
+        except RmqIndexError as error:  # a damaged file does not show it; one beside it may
+            problem = problem or error
+    if problem is not None:
+        raise problem
+    return None
 
 
 def _are_same(before: Sequence[FileEntry], after: Sequence[FileEntry]) -> bool:

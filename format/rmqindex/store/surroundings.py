@@ -1,0 +1,80 @@
+"""Tells a folder that a store has and has not filled yet from one that is empty by mistake.
+
+An empty folder may be a broker's new one, or a disk that is not mounted. So it counts as empty only
+if the files and folders around it are those of a store.
+
+RocketMQ: ``StorePathConfigHelper``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rmqindex.errors import RmqIndexError
+from rmqindex.folders import DLEDGER_PREFIX, INDEX_FOLDER, ROCKSDB_STORE_FOLDER, STORE_FOLDERS
+from rmqindex.store.checkpoint import CHECKPOINT_NAME
+from rmqindex.store.live_store import ABORT_NAME, LOCK_NAME
+from rmqindex.transaction.directories import entries_or_none
+from rmqindex.transaction.journal import staging_root
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rmqindex.storage.location import Location
+    from rmqindex.transaction.directories import FileEntry
+
+__all__ = ["empty_error", "is_in_store", "is_store_root", "was_written"]
+
+
+_FILES = frozenset({CHECKPOINT_NAME, ABORT_NAME, LOCK_NAME})
+_FOLDERS = STORE_FOLDERS | {INDEX_FOLDER, ROCKSDB_STORE_FOLDER}
+# Folders that are looked into for the error.
+_MOST_ASKED = 16
+
+
+def is_store_root(entries: Iterable[FileEntry], besides: str = "") -> bool:
+    """Return whether a directory has what a broker keeps in a store root.
+
+    Args:
+        entries: Its entries.
+        besides: A folder that does not count.
+    """
+    return any(
+        entry.name in _FOLDERS or entry.name.startswith(DLEDGER_PREFIX)
+        if entry.is_directory
+        else entry.name in _FILES
+        for entry in entries
+        if entry.name != besides
+    )
+
+
+def is_in_store(directory: Location) -> bool:
+    """Return whether a store stands around a folder, by the names beside it."""
+    place = directory.absolute
+    return is_store_root(entries_or_none(place.parent), place.name)
+
+
+def was_written(directory: Location) -> bool:
+    """Return whether a stream wrote into a local index directory, be it one without files."""
+    local = directory.local
+    return local is not None and staging_root(local).exists()
+
+
+def empty_error(path: Location, entries: Sequence[FileEntry], expected: str) -> RmqIndexError:
+    """Return the error of a directory that has nothing to read, and no store around it.
+
+    Args:
+        path: The directory that the user gave.
+        entries: Its entries.
+        expected: What it should be.
+    """
+    folders = sorted(entry.path for entry in entries if entry.is_directory)
+    if not entries:
+        got = "an empty directory; if it is where a disk belongs, is the disk mounted?"
+    else:
+        got = "a directory with neither"
+        stores = (each for each in folders[:_MOST_ASKED] if is_store_root(entries_or_none(each)))
+        store = next(stores, None)
+        if store is not None:
+            got += f". Give one of the stores in it, such as {store}"
+    return RmqIndexError(f"{path}: expected {expected}, got {got}")
