@@ -256,6 +256,38 @@ class TestExplain:
         assert "Under the topic %RETRY%group1: messages with this key at 49473, 13267" in out
         assert out.endswith("7 entries of hash 870421146 answer the query.\n")
 
+    def test_a_message_that_the_index_lacks_is_named_with_the_command(self, run, store):
+        """The newest file was lost; the exit code says whether any entry answers."""
+        max((store / "index").iterdir()).unlink()
+        code, out, _ = run("explain", store, "TopicTest", "order-49")
+        assert code == 0
+        assert "not_indexed: The CommitLog has 4 messages of TopicTest#order-49 at 112033" in out
+        assert f"    rmqindex rebuild {store} --resume\n" in out
+        document = json.loads(run("explain", store, "TopicTest", "order-49", "--json")[1])
+        codes = [reason["code"] for reason in document["reasons"]]
+        assert codes[:2] == ["hit", "not_indexed"]
+        assert document["index"]["end_phy_offset"] == 101565
+
+    def test_times_in_sentences_are_of_the_zone_asked_for(self, run):
+        """As those of the table."""
+        _, out, _ = run("explain", STORE, "TopicTest", "x", "--time-zone", "Asia/Shanghai")
+        assert "stored 2023-11-15 06:13:24.511 +08:00 to" in out
+
+    def test_a_store_without_an_index_is_explained(self, run, store):
+        """By its CommitLog."""
+        shutil.rmtree(store / "index")
+        code, out, _ = run("explain", store, "TopicTest", "order-49")
+        assert code == 1
+        assert out.startswith("no_index: There are no IndexFiles.")
+        assert "not_indexed: The CommitLog has 11 messages" in out
+
+    @pytest.mark.parametrize("command", ["lookup", "explain"])
+    def test_an_empty_topic_is_refused(self, run, command):
+        """No message has one."""
+        code, _, err = run(command, STORE, "", "BB")
+        assert code == 2
+        assert "expected the name of a topic, got an empty text" in err
+
     def test_a_key_without_an_answer_gives_1(self, run):
         """The table is printed all the same."""
         code, out, _ = run("explain", STORE, "TopicTest", "nobody")

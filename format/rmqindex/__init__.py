@@ -19,6 +19,17 @@ if TYPE_CHECKING:
         rebuild_consume_queues,
     )
     from rmqindex.errors import CorruptCommitLogError, CorruptIndexError, RmqIndexError
+    from rmqindex.explanation import (
+        EXPLAIN_REASONS,
+        FileExplanation,
+        HitExplanation,
+        IndexReach,
+        LogReach,
+        LookupExplanation,
+        OtherTopic,
+        Reason,
+        explain_lookup,
+    )
     from rmqindex.header import IndexHeader
     from rmqindex.indexfile import ENTRY_SCHEMA, IndexFile, IndexFileWriter, Layout
     from rmqindex.keys import (
@@ -30,16 +41,7 @@ if TYPE_CHECKING:
         key_hashes,
         message_keys,
     )
-    from rmqindex.query import (
-        EXPLAIN_REASONS,
-        FileExplanation,
-        HitExplanation,
-        IndexDirectory,
-        LookupExplanation,
-        OtherTopic,
-        QueryOffsetResult,
-        explain_lookup,
-    )
+    from rmqindex.query import IndexDirectory, QueryOffsetResult
     from rmqindex.queue_layout import CONSUME_QUEUE_SCHEMA
     from rmqindex.record import (
         GrpcMessageId,
@@ -79,15 +81,18 @@ __all__ = [
     "IndexFile",
     "IndexFileWriter",
     "IndexHeader",
+    "IndexReach",
     "InnerMessage",
     "Layout",
     "LogFile",
+    "LogReach",
     "LookupExplanation",
     "OffsetMessageId",
     "OtherTopic",
     "QueryOffsetResult",
     "QueueFile",
     "QueueRebuildResult",
+    "Reason",
     "RebuildResult",
     "RelayoutResult",
     "RemotingMessageId",
@@ -147,6 +152,17 @@ _ROOMS = {
         "CorruptIndexError",
         "RmqIndexError",
     ),
+    "explanation": (
+        "EXPLAIN_REASONS",
+        "FileExplanation",
+        "HitExplanation",
+        "IndexReach",
+        "LogReach",
+        "LookupExplanation",
+        "OtherTopic",
+        "Reason",
+        "explain_lookup",
+    ),
     "header": ("IndexHeader",),
     "indexfile": (
         "ENTRY_SCHEMA",
@@ -164,14 +180,8 @@ _ROOMS = {
         "message_keys",
     ),
     "query": (
-        "EXPLAIN_REASONS",
-        "FileExplanation",
-        "HitExplanation",
         "IndexDirectory",
-        "LookupExplanation",
-        "OtherTopic",
         "QueryOffsetResult",
-        "explain_lookup",
     ),
     "queue_layout": ("CONSUME_QUEUE_SCHEMA",),
     "record": (

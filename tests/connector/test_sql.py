@@ -231,3 +231,19 @@ def test_a_lookup_of_bytes_that_are_no_text_finds_nothing(sql, store):
         LATERAL rmq_lookup('{store}', 'TopicTest', a.key)
     """)
     assert {row[0] for row in found.collect()} == {"BB"}
+
+
+def test_reasons_for_the_keys_of_another_table(sql, store):
+    """By LATERAL, a row for each reason; a NULL key has none."""
+    found = sql(f"""
+        SELECT a.key, r.code, r.phy_offsets
+        FROM VALUES ('order-49'), ('nobody'), (NULL) AS a(key),
+             LATERAL rmq_explain('{store}', 'TopicTest', a.key, searchLog => 'all') r
+        WHERE r.code IN ('hit', 'not_in_log') ORDER BY a.key
+    """).collect()
+    assert [(row.key, row.code, len(row.phy_offsets)) for row in found] == [
+        ("nobody", "not_in_log", 0),
+        ("order-49", "hit", 11),
+    ]
+    with pytest.raises(AnalysisException, match="expected the name of a topic, got ''"):
+        sql(f"SELECT * FROM rmq_explain('{store}', '', 'k')")

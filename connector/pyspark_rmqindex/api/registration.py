@@ -20,7 +20,7 @@ _FOUND = "DATA_SOURCE_ALREADY_EXISTS"
 
 
 def register(spark: SparkSession) -> None:
-    """Register the SQL functions ``rmq_lookup``, ``rmq_key_hash`` and ``rmq_key_hashes``.
+    """Register ``rmq_lookup``, ``rmq_explain``, ``rmq_key_hash`` and ``rmq_key_hashes`` in SQL.
 
     They are temporary functions, so every session must register them; doing so again is harmless.
     The data sources are registered too if Spark has not found them by itself, which is the case
@@ -40,6 +40,14 @@ def register(spark: SparkSession) -> None:
     statement is analysed, and every call sees the entries that existed then.
     If the path differs from row to row, each task lists the paths it meets, and the column
     ``store`` is added.
+
+    ``rmq_explain(path, topic, key [, begin] [, end] [, option => ..])`` is a table function with
+    the same parameters: a row for each reason why the key is or is not found, with ``code``,
+    ``sentence``, ``remedy``, ``other_topic`` and ``phy_offsets``, as :func:`explain_lookup` of
+    ``rmqindex`` gives them.
+    Its options are ``commitLog``, which defaults to ``auto``, ``maxHashSlotNum``,
+    ``maxIndexNum``, ``searchLog`` (``gaps``, ``all``, ``none``) and ``timeZone``, that of the times
+    in the sentences, by default UTC.
 
     ``rmq_key_hash(topic, key)`` returns the broker's hash as INT.
     If both arguments are constants of at most 143 UTF-16 characters together, Spark computes it

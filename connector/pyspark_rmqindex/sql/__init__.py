@@ -1,4 +1,4 @@
-"""Implements the SQL functions ``rmq_lookup``, ``rmq_key_hash`` and ``rmq_key_hashes``.
+"""Implements the SQL functions ``rmq_lookup``, ``rmq_explain`` and those of key hashes.
 
 Constant arguments are checked, and the files of a constant path listed, during analysis.
 A task looks up one key after another in files that it keeps open, and returns what ``table()``

@@ -1,4 +1,4 @@
-"""Checks the arguments of ``rmq_lookup`` in SQL, and plans what a call reads.
+"""Checks the arguments of ``rmq_lookup`` and ``rmq_explain``, and plans what a lookup reads.
 
 Spark asks for the columns of a call before it runs, with the values of its constant arguments.
 """
@@ -44,7 +44,16 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.files.slices import FileSlice
     from pyspark_rmqindex.options import ReadOptions
 
-__all__ = ["LookupPlan", "bind", "check_path", "plan_call", "plan_files_of", "time_range"]
+__all__ = [
+    "LookupPlan",
+    "bind",
+    "check_parameters",
+    "check_path",
+    "option_texts",
+    "plan_call",
+    "plan_files_of",
+    "time_range",
+]
 
 T = TypeVar("T")
 
@@ -98,8 +107,15 @@ class LookupPlan(AnalyzeResult):
     keeps_absent: bool = False
 
 
-def bind(args: Sequence[T], kwargs: Mapping[str, T]) -> tuple[dict[str, T], dict[str, T]]:
+def bind(
+    args: Sequence[T], kwargs: Mapping[str, T], function: str = _NAME
+) -> tuple[dict[str, T], dict[str, T]]:
     """Bind the arguments of a call to its parameters; names are case-insensitive.
+
+    Args:
+        args: The arguments without names.
+        kwargs: The others.
+        function: The function called, for errors.
 
     Returns:
         The parameters by name, and the other named arguments, which are options.
@@ -109,7 +125,7 @@ def bind(args: Sequence[T], kwargs: Mapping[str, T]) -> tuple[dict[str, T], dict
     """
     if len(args) > len(_PARAMETERS):
         raise ValueError(
-            f"{_NAME}: expected at most {len(_PARAMETERS)} arguments without names "
+            f"{function}: expected at most {len(_PARAMETERS)} arguments without names "
             f"({', '.join(_PARAMETERS)}), got {len(args)}; options are named: mode => 'FAILFAST'"
         )
     parameters = dict(zip(_PARAMETERS, args, strict=False))
@@ -118,12 +134,12 @@ def bind(args: Sequence[T], kwargs: Mapping[str, T]) -> tuple[dict[str, T], dict
         lowered = name.lower()
         target = parameters if lowered in _PARAMETERS else options
         if lowered in target:
-            raise ValueError(f"{_NAME}: argument {name!r} is given twice")
+            raise ValueError(f"{function}: argument {name!r} is given twice")
         target[lowered] = value
     missing = [name for name in _REQUIRED if name not in parameters]
     if missing:
         got = " and ".join(f"no {name}" for name in missing)
-        raise ValueError(f"{_NAME}: expected path, topic and key, got {got}")
+        raise ValueError(f"{function}: expected path, topic and key, got {got}")
     return parameters, options
 
 
@@ -135,20 +151,14 @@ def plan_call(args: Sequence[AnalyzeArgument], kwargs: Mapping[str, AnalyzeArgum
         RmqIndexError: The path is missing or is not what it should be.
     """
     parameters, named = bind(args, kwargs)
-    for name in ("topic", "key"):
-        _check_type(name, parameters[name], (StringType,), "STRING")
-    for name in _TIMES:
-        if name in parameters:
-            allowed = (TimestampType, LongType, IntegerType)
-            _check_type(name, parameters[name], allowed, "TIMESTAMP, or BIGINT epoch milliseconds")
+    check_parameters(parameters)
     _check_constant_times(*(parameters.get(name) for name in _TIMES))
-    texts = _option_texts(named)
+    texts = option_texts(named, (_HOW, *_OPTIONS))
     how = texts.pop(_HOW, _INNER).lower()
     if how not in (_INNER, _LEFT):
         raise ValueError(f"{_NAME}: argument 'how': expected one of inner, left, got {how!r}")
     given = {"commitlog": AUTO} | texts
     path = parameters["path"]
-    _check_path(path)
     if path.isConstantExpression and path.value is not None:
         options = read_options(given | _path_options(path.value))
         slices = plan_files_of(options)
@@ -164,6 +174,22 @@ def plan_call(args: Sequence[AnalyzeArgument], kwargs: Mapping[str, AnalyzeArgum
         text=options.body_text,
     )
     return LookupPlan(schema=schema, options=options, slices=slices, keeps_absent=how == _LEFT)
+
+
+def check_parameters(parameters: Mapping[str, AnalyzeArgument], function: str = _NAME) -> None:
+    """Check the types of path, topic, key and times, and the path if it is constant.
+
+    Raises:
+        ValueError: One is of another type, or the path is empty.
+    """
+    for name in ("topic", "key"):
+        _check_type(function, name, parameters[name], (StringType,), "STRING")
+    for name in _TIMES:
+        if name in parameters:
+            allowed = (TimestampType, LongType, IntegerType)
+            described = "TIMESTAMP, or BIGINT epoch milliseconds"
+            _check_type(function, name, parameters[name], allowed, described)
+    _check_path(function, parameters["path"])
 
 
 def plan_files_of(options: ReadOptions, path: str | Sequence[str] | None = None) -> list[FileSlice]:
@@ -184,7 +210,7 @@ def plan_files_of(options: ReadOptions, path: str | Sequence[str] | None = None)
     return slices if options.commit_log is None else with_logs(slices, options.commit_log)
 
 
-def check_path(path: str | Sequence[str | None] | None) -> None:
+def check_path(path: str | Sequence[str | None] | None, function: str = _NAME) -> None:
     """Raise unless the value is a path or a list of paths.
 
     Raises:
@@ -192,7 +218,7 @@ def check_path(path: str | Sequence[str | None] | None) -> None:
     """
     paths = [path] if path is None or isinstance(path, str) else path
     if not paths or not all(paths):
-        raise ValueError(f"{_NAME}: argument 'path': expected a path, got {path!r}")
+        raise ValueError(f"{function}: argument 'path': expected a path, got {path!r}")
 
 
 def time_range(begin: dt.datetime | int | None, end: dt.datetime | int | None) -> Range:
@@ -235,41 +261,58 @@ def _check_constant_times(begin: AnalyzeArgument | None, end: AnalyzeArgument | 
 
 
 def _check_type(
-    name: str, argument: AnalyzeArgument, allowed: tuple[type[DataType], ...], described: str
+    function: str,
+    name: str,
+    argument: AnalyzeArgument,
+    allowed: tuple[type[DataType], ...],
+    described: str,
 ) -> None:
     if argument.isTable or not isinstance(argument.dataType, (*allowed, NullType)):
         got = "a table" if argument.isTable else argument.dataType.simpleString().upper()
-        raise ValueError(f"{_NAME}: argument {name!r}: expected {described}, got {got}")
+        raise ValueError(f"{function}: argument {name!r}: expected {described}, got {got}")
 
 
-def _check_path(argument: AnalyzeArgument) -> None:
+def _check_path(function: str, argument: AnalyzeArgument) -> None:
     type_ = argument.dataType
     element = type_.elementType if isinstance(type_, ArrayType) else type_
     if argument.isTable or not isinstance(element, StringType):
         got = "a table" if argument.isTable else type_.simpleString().upper()
-        raise ValueError(f"{_NAME}: argument 'path': expected STRING or ARRAY<STRING>, got {got}")
+        raise ValueError(
+            f"{function}: argument 'path': expected STRING or ARRAY<STRING>, got {got}"
+        )
     if argument.isConstantExpression:
-        check_path(argument.value)
+        check_path(argument.value, function)
 
 
 def _path_options(value: str | list[str]) -> dict[str, str]:
     return {"path": value} if isinstance(value, str) else {"paths": json.dumps(value)}
 
 
-def _option_texts(named: Mapping[str, AnalyzeArgument]) -> dict[str, str]:
-    """Return the options as texts; a NULL counts as not given."""
-    known = {name.lower(): name for name in (_HOW, *_OPTIONS)}
+def option_texts(
+    named: Mapping[str, AnalyzeArgument], options: Sequence[str], function: str = _NAME
+) -> dict[str, str]:
+    """Return options as texts by their names in lower case; a NULL counts as not given.
+
+    Args:
+        named: The arguments that are no parameters.
+        options: The names of the options.
+        function: The function called, for errors.
+
+    Raises:
+        ValueError: An unknown option, or one that is not constant.
+    """
+    known = {name.lower(): name for name in options}
     texts = {}
     for name, argument in named.items():
         if name not in known:
             close = difflib.get_close_matches(name, [*known, *_PARAMETERS], n=1)
             hint = f"; did you mean {known.get(close[0], close[0])!r}" if close else ""
             raise ValueError(
-                f"{_NAME}: argument {name!r}: unknown{hint}. Known: "
+                f"{function}: argument {name!r}: unknown{hint}. Known: "
                 f"{', '.join([*_PARAMETERS, *known.values()])}"
             )
         if argument.isTable or not argument.isConstantExpression:
-            raise ValueError(f"{_NAME}: option {known[name]!r}: expected a constant")
+            raise ValueError(f"{function}: option {known[name]!r}: expected a constant")
         if argument.value is not None:
             texts[name] = option_text(argument.value)
     return texts

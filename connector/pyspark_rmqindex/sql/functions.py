@@ -1,4 +1,4 @@
-"""Lookups and key hashes as SQL functions."""
+"""Lookups, explanations and key hashes as SQL functions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from pyspark_rmqindex.join.key_hashes import hash_known
 from pyspark_rmqindex.sql.calls import bind, check_path, plan_call, plan_files_of, time_range
+from pyspark_rmqindex.sql.explain import EXPLAIN, ExplainFunction
 from pyspark_rmqindex.sql.key_finder import KeyFinder
 from pyspark_rmqindex.sql.key_hash import UNITS, hash_of_units
 
@@ -40,6 +41,8 @@ def register_functions(spark: SparkSession) -> None:
     """Register the functions in a session; see :func:`pyspark_rmqindex.register`."""
     # Most calls return one row, for which Arrow batches are slower than plain rows.
     spark.udtf.register(_LOOKUP, cast("UserDefinedTableFunction", udtf(_Lookup, useArrow=False)))
+    explain = udtf(ExplainFunction, useArrow=False)
+    spark.udtf.register(EXPLAIN, cast("UserDefinedTableFunction", explain))
     # PySpark's stubs ask for the kind of function, and PySpark itself warns of naming it.
     hashes = arrow_udf(_key_hashes, "int")  # type: ignore[call-overload]
     spark.udf.register(_KEY_HASHES, hashes)

@@ -41,7 +41,7 @@ COMMANDS = {
     "scan": Entry("info", "Print the entries of an index."),
     "sample": Entry("info", "Create a small store for trying things out."),
     "lookup": Entry("lookup", "Find the messages with a key."),
-    "explain": Entry("lookup", "Explain why a key is or is not found."),
+    "explain": Entry("explain", "Explain why a key is or is not found."),
     "cat": Entry("messages", "Print a message from the CommitLog."),
     "verify": Entry("audit", "Check an index byte by byte and against its CommitLog."),
     "plot": Entry("audit", "Plot slot usage, chain lengths and store times."),

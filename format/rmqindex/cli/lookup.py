@@ -1,4 +1,4 @@
-"""``rmqindex lookup`` and ``explain``: where the messages with a key are, and why or why not."""
+"""``rmqindex lookup``: where the messages with a key are."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ from rmqindex.keys.messages import tag_key
 from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, INT64_MAX, INT64_MIN
 from rmqindex.output.interface import Question
 from rmqindex.output.messages import is_readable, read_messages
-from rmqindex.query.explain import explain_lookup
 from rmqindex.query.index_directory import IndexDirectory
 from rmqindex.query.search import search
 from rmqindex.query.verdicts import Judge
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from rmqindex.query.index_directory import QueryOffsetResult
     from rmqindex.query.search import Hit
 
-__all__ = ["explain", "lookup"]
+__all__ = ["lookup"]
 
 
 @command(
@@ -147,52 +146,6 @@ def lookup(
         output.hits(question, hits, messages, others)
         found = bool(hits)
     if not found:
-        raise click.exceptions.Exit(NOT_FOUND)
-
-
-@command(
-    "explain",
-    "rmqindex explain store TopicTest order-49",
-    "rmqindex explain store TopicTest order-49 --begin 2023-11-14T22:00 --json",
-)
-@path_argument
-@topic_argument
-@key_argument
-@begin_option
-@end_option
-@commit_log_option
-@json_option
-@zone_option
-@slots_option
-@entries_option
-def explain(
-    *,
-    path: str,
-    topic: str,
-    key: str,
-    begin: str | None,
-    end: str | None,
-    commit_log: str | None,
-    as_json: bool,
-    zone: Zone,
-    max_hash_slot_num: int | None,
-    max_index_num: int | None,
-) -> None:
-    """Explain, file by file and newest first, why the broker does or does not find a key.
-
-    Retry, dead letter, schedule, timer and transaction topics, in which a broker keeps messages of
-    other topics, are searched as well. The exit code is 1 if no entry answers.
-    """
-    explained = explain_lookup(
-        path,
-        topic,
-        key,
-        *time_range_of(begin, end, zone),
-        commit_log,
-        layout_of(max_hash_slot_num, max_index_num),
-    )
-    choose_output(as_json, zone).explanation(path, explained)
-    if not explained.hits:
         raise click.exceptions.Exit(NOT_FOUND)
 
 

@@ -134,6 +134,22 @@ def choose_output(as_json: bool, zone: Zone | None = None) -> Output:
     return ConsoleOutput(zone or _zone("UTC"))
 
 
+class TopicType(click.ParamType[str]):
+    """A topic: a text that is not empty."""
+
+    name = "topic"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the topic.
+
+        Raises:
+            BadParameter: It is empty.
+        """
+        if not value:
+            self.fail("expected the name of a topic, got an empty text", param, ctx)
+        return value
+
+
 def _zone(name: str) -> Zone:
     try:
         return Zone(name, zone_of(name))
@@ -169,7 +185,7 @@ path_argument = argument(
 log_argument = argument(
     "store", "STORE", "A store root that contains commitlog/, or log files or directories."
 )
-topic_argument = argument("topic", "TOPIC", "The topic of the message.")
+topic_argument = argument("topic", "TOPIC", "The topic of the message.", TopicType())
 key_argument = argument("key", "KEY", "One of the message's KEYS, or its unique key (message id).")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 slots_option = click.option(

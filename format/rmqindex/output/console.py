@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rmqindex.keys.hashing import index_key
+from rmqindex.output.explanation import print_explanation
 from rmqindex.output.messages import print_message
 from rmqindex.output.notes import queue_notes, rebuild_notes
 from rmqindex.output.tables import (
     print_broker_answer,
     print_entries,
-    print_explanation,
     print_facts,
     print_hits,
 )
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from rmqindex.bulk.rebuild import RebuildResult
     from rmqindex.bulk.relayout import RelayoutResult
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
+    from rmqindex.explanation import LookupExplanation
     from rmqindex.output.facts import FileFacts
     from rmqindex.output.interface import Question, Shortfall, Zone
-    from rmqindex.query.explain import LookupExplanation
     from rmqindex.query.index_directory import QueryOffsetResult
     from rmqindex.query.search import Hit
     from rmqindex.transaction.directories import FileEntry
@@ -80,7 +80,7 @@ class ConsoleOutput:
             self._complain_of_no_entry(question, at_other_times)
 
     def explanation(self, path: str, explained: LookupExplanation) -> None:
-        """Write a row for each file and hit, then what the reasons mean."""
+        """Write a row for each file and hit, then the reasons and what to do."""
         print_explanation(make_console(), explained, self._zone)
 
     def messages(self, rows: Sequence[dict[str, Any]]) -> None:

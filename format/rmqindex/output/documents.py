@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from rmqindex.bulk.rebuild import RebuildResult
     from rmqindex.bulk.relayout import RelayoutResult
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
+    from rmqindex.explanation import LookupExplanation
     from rmqindex.output.facts import FileFacts
     from rmqindex.output.interface import Question, Shortfall
-    from rmqindex.query.explain import LookupExplanation
     from rmqindex.query.index_directory import QueryOffsetResult
     from rmqindex.query.search import Hit
     from rmqindex.transaction.directories import FileEntry

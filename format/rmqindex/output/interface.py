@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rmqindex.bulk.rebuild import RebuildResult
     from rmqindex.bulk.relayout import RelayoutResult
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
+    from rmqindex.explanation import LookupExplanation
     from rmqindex.output.facts import FileFacts
-    from rmqindex.query.explain import LookupExplanation
     from rmqindex.query.index_directory import QueryOffsetResult
     from rmqindex.query.search import Hit
     from rmqindex.transaction.directories import FileEntry

@@ -1,15 +1,12 @@
-"""Tables of entries, hits, files and explanations."""
+"""Tables of entries, hits and files."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich.markup import escape
-
 from rmqindex.output.facts import total
 from rmqindex.output.terminal import fits, plain_table, print_table, print_text
-from rmqindex.output.text import counted, visible, write_line
-from rmqindex.query.explain import EXPLAIN_REASONS
+from rmqindex.output.text import counted, write_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,21 +16,17 @@ if TYPE_CHECKING:
 
     from rmqindex.output.facts import FileFacts
     from rmqindex.output.interface import Shortfall, Zone
-    from rmqindex.query.explain import LookupExplanation
     from rmqindex.query.index_directory import QueryOffsetResult
     from rmqindex.query.search import Hit
 
 __all__ = [
     "print_broker_answer",
     "print_entries",
-    "print_explanation",
     "print_facts",
     "print_hits",
 ]
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
-# Entries of one file that an explanation shows.
-_SHOWN_HITS = 8
 _ENTRY_WIDTHS = (17, 8, 8, 7, 10, 14, 23)
 
 
@@ -116,45 +109,6 @@ def print_entries(rows: Iterable[dict[str, Any]], zone: Zone, shortfall: Shortfa
     write_line(f"0 entries{window}{others}")
 
 
-def print_explanation(console: Console, explained: LookupExplanation, zone: Zone) -> None:
-    """Print a row for each file and hit, what the reasons mean, and where else the key is."""
-    table = plain_table()
-    for head in ("File", "Reason", "Offset", f"Stored ({zone.name})", "What the file says"):
-        table.add_column(head, no_wrap=True, justify="right" if head == "Offset" else "left")
-    for file in explained.files:
-        table.add_row(file.name, _styled(file.reason), "", "", escape(visible(file.detail)))
-        for hit in file.hits[:_SHOWN_HITS]:
-            table.add_row(
-                "",
-                hit.reason,
-                str(hit.phy_offset),
-                zone.format(hit.store_timestamp),
-                escape(visible(hit.message or "")),
-                style="dim",
-            )
-        if len(file.hits) > _SHOWN_HITS:
-            more = f"and {len(file.hits) - _SHOWN_HITS} more"
-            table.add_row("", more, "", "", "", style="dim")
-    print_table(console, table)
-    seen = {file.reason for file in explained.files}
-    seen |= {hit.reason for file in explained.files for hit in file.hits}
-    lines = [f"{name}: {text}" for name, text in EXPLAIN_REASONS.items() if name in seen - {"hit"}]
-    for other in explained.other_topics:
-        kind = "messages" if other.is_verified else "candidates"
-        offsets = ", ".join(map(str, other.phy_offsets[:_SHOWN_HITS]))
-        lines.append(f"Under the topic {other.topic}: {kind} with this key at {offsets}")
-    if not explained.has_group_topics:
-        lines.append(
-            "Retry and dead letter topics were not looked at: the ConsumeQueues, whose folders "
-            "name them, are in RocksDB"
-        )
-    lines.append(
-        f"{counted(len(explained.hits), 'entry', 'entries')} of hash {explained.key_hash} "
-        f"{'answers' if len(explained.hits) == 1 else 'answer'} the query."
-    )
-    print_text(console, "\n" + "\n".join(lines))
-
-
 def _entry_line(cells: tuple[Any, ...], widths: list[int]) -> str:
     """Return a line with texts of the first and the last column to the left, the rest right."""
     last = len(cells) - 1
@@ -163,10 +117,6 @@ def _entry_line(cells: tuple[Any, ...], widths: list[int]) -> str:
         for number, (cell, width) in enumerate(zip(cells, widths, strict=True))
     )
     return "  ".join(parts).rstrip()
-
-
-def _styled(reason: str) -> str:
-    return f"[green]{reason}[/]" if reason == "hit" else f"[yellow]{reason}[/]"
 
 
 def _facts_table(facts: Sequence[FileFacts], zone: Zone) -> Table:

@@ -1,13 +1,5 @@
-"""Queries of a whole index: the broker's own search, exact lookups, and explanations."""
+"""Queries of a whole index: the broker's own search, exact lookups, and verification."""
 
-from rmqindex.query.explain import (
-    EXPLAIN_REASONS,
-    FileExplanation,
-    HitExplanation,
-    LookupExplanation,
-    OtherTopic,
-    explain_lookup,
-)
 from rmqindex.query.index_directory import IndexDirectory, QueryOffsetResult
 from rmqindex.query.point_lookup import PointEntry, PointFile, PointLog
 from rmqindex.query.ranks import Ranks, SearchedFile, Shares
@@ -23,18 +15,13 @@ from rmqindex.query.verification import (
 )
 
 __all__ = [
-    "EXPLAIN_REASONS",
     "MATCH_CODES",
     "NO_LOG",
     "VERIFIED",
     "VERIFIED_COLUMNS",
     "Comparison",
     "EntryVerifier",
-    "FileExplanation",
-    "HitExplanation",
     "IndexDirectory",
-    "LookupExplanation",
-    "OtherTopic",
     "PointEntry",
     "PointFile",
     "PointLog",
@@ -42,7 +29,6 @@ __all__ = [
     "Ranks",
     "SearchedFile",
     "Shares",
-    "explain_lookup",
     "may_hold",
     "pairs_kept",
 ]

@@ -52,6 +52,7 @@ __all__ = [
     "refuse_rocksdb_queues",
     "refuse_target",
     "refuse_tiered_folder",
+    "rocksdb_index",
     "rocksdb_queues",
 ]
 
@@ -209,6 +210,15 @@ def _rocksdb_queue_error(folder: Location, files: str, store: Location) -> RmqIn
     )
 
 
+def rocksdb_index(store: Location) -> Location | None:
+    """Return a file that proves that a store has an index in RocksDB, if any.
+
+    Args:
+        store: A store root.
+    """
+    return _rocksdb_index(store.child(ROCKSDB_STORE_FOLDER))
+
+
 def refuse_rocksdb_index(store: Location) -> None:
     """Refuse a store whose index is in RocksDB.
 
@@ -218,7 +228,7 @@ def refuse_rocksdb_index(store: Location) -> None:
     Raises:
         RmqIndexError: Its index is in RocksDB.
     """
-    proof = _rocksdb_index(store.child(ROCKSDB_STORE_FOLDER))
+    proof = rocksdb_index(store)
     if proof is not None:
         raise RmqIndexError(
             f"{store}: expected IndexFiles, found none, and an index in RocksDB ({proof}), as with "
@@ -227,7 +237,7 @@ def refuse_rocksdb_index(store: Location) -> None:
         )
 
 
-def _rocksdb_index(folder: Location) -> str | None:
+def _rocksdb_index(folder: Location) -> Location | None:
     """Return a file of a database that has records of the index, if any.
 
     The index is in the default column family; timers and transactions have others.

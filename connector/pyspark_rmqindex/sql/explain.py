@@ -1,0 +1,163 @@
+"""``rmq_explain``: why keys are or are not found, a row for each reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
+from pyspark.sql.udtf import AnalyzeResult
+
+from pyspark_rmqindex.options import AUTO, read_options
+from pyspark_rmqindex.sql.calls import (
+    bind,
+    check_parameters,
+    check_path,
+    option_texts,
+    time_range,
+)
+from rmqindex import RmqIndexError
+from rmqindex.explanation import SEARCHES, explain_lookup
+from rmqindex.store import expand, has_pattern
+from rmqindex.times import zone_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql.udtf import AnalyzeArgument
+
+    from pyspark_rmqindex.options import ReadOptions
+    from rmqindex.explanation import Search
+    from rmqindex.storage import Location, Storage
+
+__all__ = ["EXPLAIN", "ExplainFunction", "ExplainPlan", "plan_explain"]
+
+EXPLAIN = "rmq_explain"
+_SEARCH, _ZONE = "searchLog", "timeZone"
+_OPTIONS = ("commitLog", "maxHashSlotNum", "maxIndexNum", _SEARCH, _ZONE)
+_SCHEMA = StructType(
+    [
+        StructField("path", StringType()),
+        StructField("topic", StringType()),
+        StructField("key", StringType()),
+        StructField("code", StringType()),
+        StructField("sentence", StringType()),
+        StructField("remedy", StringType()),
+        StructField("other_topic", StringType()),
+        StructField("phy_offsets", ArrayType(LongType())),
+    ]
+)
+
+
+@dataclass
+class ExplainPlan(AnalyzeResult):
+    """What a call returns and reads; Spark sends it to every task.
+
+    Attributes:
+        options: The CommitLog, the geometry and the storage.
+        search_log: What of the CommitLog is searched.
+        time_zone: The zone of the times in the sentences.
+    """
+
+    # The base class has fields with defaults, so these need defaults too.
+    options: ReadOptions | None = None
+    search_log: Search = SEARCHES[0]
+    time_zone: str = "UTC"
+
+
+def plan_explain(
+    args: Sequence[AnalyzeArgument], kwargs: Mapping[str, AnalyzeArgument]
+) -> ExplainPlan:
+    """Check the arguments of a call.
+
+    Raises:
+        ValueError: An argument of another type, an unknown option, or a bad value.
+    """
+    parameters, named = bind(args, kwargs, EXPLAIN)
+    check_parameters(parameters, EXPLAIN)
+    _check_topic(parameters["topic"].value)
+    texts = option_texts(named, _OPTIONS, EXPLAIN)
+    asked = texts.pop(_SEARCH.lower(), SEARCHES[0]).lower()
+    search = next((name for name in SEARCHES if name == asked), None)
+    if search is None:
+        raise ValueError(
+            f"{EXPLAIN}: argument {_SEARCH!r}: expected one of {', '.join(SEARCHES)}, got {asked!r}"
+        )
+    zone = texts.pop(_ZONE.lower(), "UTC")
+    try:
+        zone_of(zone)
+    except ValueError as error:
+        raise ValueError(f"{EXPLAIN}: argument {_ZONE!r}: {error}") from error
+    options = read_options({"commitlog": AUTO} | texts)
+    return ExplainPlan(schema=_SCHEMA, options=options, search_log=search, time_zone=zone)
+
+
+def _check_topic(topic: str | None) -> None:
+    if topic == "":
+        raise ValueError(f"{EXPLAIN}: argument 'topic': expected the name of a topic, got ''")
+
+
+class ExplainFunction:
+    """The table function; Spark creates one for each task."""
+
+    def __init__(self, plan: ExplainPlan) -> None:
+        """Take what was planned."""
+        self._plan = plan
+
+    @staticmethod
+    def analyze(*args: AnalyzeArgument, **kwargs: AnalyzeArgument) -> ExplainPlan:
+        """Return the columns of a call, and what it reads."""
+        return plan_explain(args, kwargs)
+
+    def eval(self, *args: Any, **kwargs: Any) -> Iterator[tuple[Any, ...]]:  # noqa: ANN401
+        """Yield the rows of one call."""
+        given, _ = bind(args, kwargs, EXPLAIN)
+        topic, key = given["topic"], given["key"]
+        if topic is None or key is None:
+            return
+        _check_topic(topic)
+        check_path(given["path"], EXPLAIN)
+        options = self._plan.options
+        assert options is not None  # plan_explain sets them
+        times = time_range(given.get("begin"), given.get("end"))
+        log = options.commit_log
+        for path in _paths(given["path"], options.storage):
+            explained = explain_lookup(
+                path,
+                topic,
+                key,
+                times.low,
+                times.high,
+                log if log is None or log == AUTO else options.storage.at(log),
+                options.layout,
+                search_log=self._plan.search_log,
+                time_zone=self._plan.time_zone,
+            )
+            for reason in explained.reasons:
+                yield (
+                    str(path),
+                    topic,
+                    key,
+                    reason.code,
+                    reason.sentence,
+                    reason.remedy,
+                    reason.topic,
+                    list(reason.phy_offsets),
+                )
+
+
+def _paths(given: str | Sequence[str], storage: Storage) -> Iterator[Location]:
+    """Yield each path, or each that a pattern fits.
+
+    Raises:
+        RmqIndexError: Nothing fits a pattern.
+    """
+    for text in [given] if isinstance(given, str) else given:
+        path = storage.at(text)
+        if not has_pattern(path):
+            yield path
+            continue
+        found = [hit.path for hit in expand(path)]
+        if not found:
+            raise RmqIndexError(f"{path}: nothing fits the pattern")
+        yield from found

@@ -1,0 +1,387 @@
+"""Draws reasons from what is known of a key, the outcome first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rmqindex.explanation.reasons import EXPLAIN_REASONS, Reason
+from rmqindex.explanation.wording import counted, listed, ranges
+from rmqindex.keys.hashing import index_key
+from rmqindex.keys.messages import tag_key
+from rmqindex.layout import INT64_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rmqindex.explanation.evidence import Evidence
+    from rmqindex.explanation.log_search import Fit, LogMessage
+    from rmqindex.explanation.result import OtherTopic
+    from rmqindex.explanation.wording import Commands, Times
+
+__all__ = ["diagnose"]
+
+_DAY = 24 * 3_600_000
+# MQAdminImpl of clients from 5.0 on.
+_CLIENT_WINDOW = 3 * _DAY
+_TOPIC_CODES = {
+    "SCHEDULE_TOPIC_XXXX": "schedule_topic",
+    "RMQ_SYS_TRANS_HALF_TOPIC": "half_topic",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC": "op_topic",
+    "rmq_sys_wheel_timer": "timer_topic",
+}
+# The likeliest mistake first; the topics in which a broker keeps messages of others in between.
+_ORDER = {"topic_spelling": 0, "other_topic": 2}
+_PREFIX_CODES = {"%RETRY%": "retry_topic", "%DLQ%": "dead_letter_topic"}
+_ENTRY_NOUN = ("entry", "entries")
+# How a text may fit the key without being it.
+_LIKE: tuple[Fit, ...] = ("tag", "several", "spelling")
+
+
+def diagnose(evidence: Evidence, commands: Commands, times: Times) -> tuple[Reason, ...]:
+    """Return every reason that the evidence shows."""
+    drawn = _Diagnosis(evidence, commands, times)
+    return (
+        *drawn.outcome(),
+        *drawn.missing_entries(),
+        *drawn.hidden_entries(),
+        *drawn.reach(),
+        *drawn.topics(),
+        *drawn.keys(),
+        *drawn.tools(),
+        *drawn.log(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Diagnosis:
+    evidence: Evidence
+    commands: Commands
+    times: Times
+
+    @property
+    def _name(self) -> str:
+        return index_key(self.evidence.topic, self.evidence.forms.key)
+
+    @property
+    def _files(self) -> str:
+        known = self.evidence.index
+        if known is None:
+            return counted(len(self.evidence.files), "file")
+        return f"{counted(known.file_count, 'file')} ({counted(known.entry_count, *_ENTRY_NOUN)})"
+
+    def outcome(self) -> Iterator[Reason]:
+        """Say how many entries answer the query."""
+        evidence = self.evidence
+        hits = [hit for hit in evidence.entries if hit.reason == "hit"]
+        if hits:
+            yield Reason(
+                "hit",
+                f"{counted(len(hits), *_ENTRY_NOUN)} of {self._name} in {self._files}.",
+                phy_offsets=tuple(hit.phy_offset for hit in hits),
+            )
+        elif not evidence.files:
+            yield Reason("no_index", EXPLAIN_REASONS["no_index"], self.commands.rebuild())
+        elif not evidence.own_entries:
+            yield Reason("no_entry", f"No entry of {self._name} in {self._files}.")
+
+    def _own(self, fit: Fit) -> list[LogMessage]:
+        """Return the messages of the topic that the log search found."""
+        search = self.evidence.search
+        found = search.messages(fit) if search is not None else ()
+        return [message for message in found if message.topic == self.evidence.topic]
+
+    def missing_entries(self) -> Iterator[Reason]:
+        """Name the messages that have the key and no entry."""
+        known = {hit.phy_offset for hit in self.evidence.entries}
+        messages = [message for message in self._own("key") if message.phy_offset not in known]
+        plain = [message for message in messages if message.is_indexed]
+        if self.evidence.forms.tags is not None and not self.evidence.indexes_tags:
+            plain = []  # brokers before 5.4.0 do not index tags
+        if plain:
+            search = self.evidence.search
+            least = "at least " if search is not None and search.is_full("key") else ""
+            offsets = tuple(message.phy_offset for message in plain)
+            stored = sorted(message.store_timestamp for message in plain)
+            span = self.times.text(stored[0])
+            if stored[-1] != stored[0]:
+                span += f" to {self.times.text(stored[-1])}"
+            it = "it" if len(offsets) == 1 else "them"
+            yield Reason(
+                "not_indexed",
+                f"The CommitLog has {least}{counted(len(offsets), 'message')} of {self._name} at "
+                f"{listed(offsets)}, stored {span}; the index has no entry of {it}." + self._live(),
+                self._mend(min(offsets)),
+                phy_offsets=offsets,
+            )
+        kinds = {
+            "rolled_back": [message for message in messages if message.is_rolled_back],
+            "key_of_member": [message for message in messages if message.is_member],
+        }
+        for code, found in kinds.items():
+            offsets = tuple(message.phy_offset for message in found)
+            if offsets:
+                yield Reason(
+                    code,
+                    f"{EXPLAIN_REASONS[code]} {counted(len(offsets), 'message')} at "
+                    f"{listed(offsets)}.",
+                    self.commands.cat(offsets[0]),
+                    phy_offsets=offsets,
+                )
+
+    def _mend(self, first: int) -> str | None:
+        """Return the command that indexes what lies at an offset or behind it."""
+        index = self.evidence.index
+        if index is None:
+            return self.commands.rebuild("--replace" if self.evidence.files else None)
+        return self.commands.rebuild("--resume" if first >= index.end_phy_offset else "--replace")
+
+    def _live(self) -> str:
+        if not self.evidence.is_live:
+            return ""
+        return " A broker runs on the store, or did not stop cleanly: it may index them yet."
+
+    def hidden_entries(self) -> Iterator[Reason]:
+        """Count the entries and the files without one, by reason."""
+        entries = self.evidence.entries
+        for code, count in Counter(hit.reason for hit in entries).items():
+            if code not in ("hit", "hidden_by_limit"):
+                offsets = tuple(hit.phy_offset for hit in entries if hit.reason == code)
+                yield Reason(
+                    code,
+                    f"{EXPLAIN_REASONS[code]} {counted(count, *_ENTRY_NOUN)}: {listed(offsets)}.",
+                    phy_offsets=offsets,
+                )
+        without = [file.reason for file in self.evidence.files if not file.hits]
+        for code, count in Counter(without).items():
+            yield Reason(code, f"{EXPLAIN_REASONS[code]} {counted(count, 'file')}.")
+
+    def reach(self) -> Iterator[Reason]:
+        """Say how far index and log reach."""
+        index, log = self.evidence.index, self.evidence.log
+        if index is not None:
+            yield Reason(
+                "index_reach",
+                f"Indexed from offset {index.begin_phy_offset} to {index.end_phy_offset}, stored "
+                f"{self.times.text(index.begin_timestamp)} to "
+                f"{self.times.text(index.end_timestamp)}; a miss beyond proves nothing.",
+            )
+        if log is None:
+            return
+        end = -1 if index is None else index.end_phy_offset
+        behind = [span for span in log.not_indexed if span[0] > end]
+        before = [span for span in log.not_indexed if span[0] <= end]
+        if before:
+            yield Reason(
+                "index_gap",
+                f"The CommitLog has messages at {ranges(before)}, before or between the entries of "
+                "the IndexFiles.",
+                self.commands.rebuild("--replace"),
+            )
+        if behind and index is not None:
+            yield Reason(
+                "index_behind",
+                f"The CommitLog has messages at {ranges(behind)}, behind the last entry of the "
+                f"index.{self._live()}",
+                None if before else self.commands.rebuild("--resume"),
+            )
+        time = self._latest_time()
+        if log.begin_timestamp is not None and time is not None and time < log.begin_timestamp:
+            yield Reason(
+                "log_begins_later",
+                f"The CommitLog begins at offset {log.min_offset}, stored "
+                f"{self.times.text(log.begin_timestamp)}, after {self.times.text(time)}; older "
+                "messages have expired.",
+            )
+
+    def _latest_time(self) -> int | None:
+        """Return when the message was stored at the latest, as far as the question tells."""
+        window, made = self.evidence.window, self.evidence.key_time
+        if window.end < INT64_MAX:
+            return window.end
+        if made is not None and not self.evidence.own_entries:
+            return made + _DAY
+        return None
+
+    def topics(self) -> Iterator[Reason]:
+        """Name the other topics with the key."""
+        reasons = [self._other_topic(other) for other in self.evidence.others]
+        drawn = {reason.code for reason in reasons}
+        # A topic that was misspelt explains more than others with the same key.
+        left_out = "other_topic" if "topic_spelling" in drawn else None
+        kept = [reason for reason in reasons if reason.code != left_out]
+        yield from sorted(kept, key=lambda reason: _ORDER.get(reason.code, 1))
+        if not self.evidence.topics_known:
+            yield Reason(
+                "topics_unknown",
+                "Retry and dead letter topics were not looked at: the ConsumeQueues, whose folders "
+                "name them, are in RocksDB.",
+                self.commands.search_all(self.evidence.topic, self.evidence.forms.key),
+            )
+
+    def _other_topic(self, other: OtherTopic) -> Reason:
+        code = _topic_code(other.topic, self.evidence.topic)
+        kind = "messages" if other.is_verified else "candidates"
+        sentence = f"Under the topic {other.topic}: {kind} with this key at "
+        sentence += listed(other.phy_offsets)
+        if other.real_topics:
+            sentence += f", of {listed(other.real_topics)}"
+        if code in ("topic_spelling", "other_topic"):
+            ending = "topics are case-sensitive" if code == "topic_spelling" else ""
+            sentence += f"; {ending}." if ending else "."
+        else:
+            sentence += f". {EXPLAIN_REASONS[code]}"
+        return Reason(
+            code,
+            sentence,
+            self.commands.lookup(other.topic, self.evidence.forms.key)
+            if other.topic in self.evidence.indexed_topics
+            else self.commands.cat(other.phy_offsets[0]),
+            other.topic,
+            other.phy_offsets,
+        )
+
+    def keys(self) -> Iterator[Reason]:
+        """Name other forms of the key that have messages, and what the key itself tells."""
+        evidence = self.evidence
+        if evidence.id_offset is not None:
+            yield Reason(
+                "offset_message_id",
+                f"{EXPLAIN_REASONS['offset_message_id']} Its message starts at "
+                f"{evidence.id_offset}.",
+                self.commands.cat(evidence.id_offset),
+                phy_offsets=(evidence.id_offset,),
+            )
+        if evidence.own_entries or self._own("key"):
+            return
+        yield from self._other_forms()
+        longer = {message.text: message.phy_offset for message in self._own("part")}
+        if longer:
+            yield Reason(
+                "part_of_key",
+                f"{EXPLAIN_REASONS['part_of_key']} Such keys: {listed(map(repr, longer))}.",
+                self.commands.cat(next(iter(longer.values()))),
+                phy_offsets=tuple(longer.values()),
+            )
+        if evidence.key_time is not None:
+            yield Reason(
+                "unique_key_time",
+                "If the text is a unique key, its client made it at "
+                f"{self.times.text(evidence.key_time)}, by the client's clock.",
+            )
+
+    def _other_forms(self) -> Iterator[Reason]:
+        """Name the forms of the key under which the topic has messages."""
+        topic, forms = self.evidence.topic, self.evidence.forms
+        indexed = {variant.key: variant.phy_offsets for variant in self.evidence.variants}
+        found = {text: set(offsets) for text, offsets in indexed.items()}
+        for fit in _LIKE:
+            for message in self._own(fit):
+                found.setdefault(message.text, set()).add(message.phy_offset)
+        for text, places in found.items():
+            offsets = tuple(sorted(places, reverse=True))
+            code, arguments = "key_spelling", [text]
+            if text == tag_key(forms.key):
+                code, arguments = "tag", [forms.key, "--tag"]
+            elif text in forms.parts:
+                code = "key_with_spaces"
+            yield Reason(
+                code,
+                f"{EXPLAIN_REASONS[code]} {text!r}: {counted(len(offsets), 'message')} at "
+                f"{listed(offsets)}.",
+                self.commands.lookup(topic, *arguments)
+                if text in indexed
+                else self.commands.cat(offsets[0]),
+                phy_offsets=offsets,
+            )
+
+    def tools(self) -> Iterator[Reason]:
+        """Say why the broker's own tools miss what is there."""
+        evidence = self.evidence
+        hidden = [hit for hit in evidence.entries if hit.reason == "hidden_by_limit"]
+        topic, key = evidence.topic, evidence.forms.key
+        if hidden:
+            shown = sum(hit.reason in ("hit", "collision") for hit in evidence.entries)
+            yield Reason(
+                "hidden_by_limit",
+                f"{EXPLAIN_REASONS['hidden_by_limit']} {counted(len(hidden), *_ENTRY_NOUN)}.",
+                phy_offsets=tuple(hit.phy_offset for hit in hidden),
+            )
+            yield Reason(
+                "row_limit",
+                f"A dashboard and mqadmin show the newest {counted(shown, 'row')} and do not say "
+                f"that {counted(len(hidden), 'older one')} "
+                f"{'is' if len(hidden) == 1 else 'are'} missing.",
+                self.commands.lookup(topic, key),
+            )
+        newest = max((hit.store_timestamp for hit in evidence.own_entries), default=None)
+        if newest is None:
+            newest_known = [message.store_timestamp for message in self._own("key")]
+            newest = max(newest_known, default=None)
+        is_old = newest is not None and newest < self.times.now - _CLIENT_WINDOW
+        if newest is not None and is_old and evidence.is_uniq_key:
+            yield Reason(
+                "three_days",
+                f"{EXPLAIN_REASONS['three_days']} This one was stored "
+                f"{self.times.text(newest)}, so a search by message id may not find it.",
+                self.commands.lookup(topic, key),
+            )
+        if evidence.indexes_tags and any(hit.reason == "hit" for hit in evidence.entries):
+            yield Reason(
+                "index_type",
+                f"{EXPLAIN_REASONS['index_type']} The store is of a broker from 5.4.0 on; if a "
+                "tool of 5.5.0 says that there is no message, use a newer or an older one "
+                "(apache/rocketmq#10291).",
+                self.commands.lookup(topic, key),
+            )
+        if evidence.rocksdb_index is not None:
+            yield Reason(
+                "rocksdb_index",
+                f"{EXPLAIN_REASONS['rocksdb_index']} The one in RocksDB "
+                f"({evidence.rocksdb_index}) has no messages without a unique key, and was not "
+                "read here.",
+            )
+
+    def log(self) -> Iterator[Reason]:
+        """Say what of the log is known."""
+        log = self.evidence.log
+        if log is None:
+            yield Reason("no_log", EXPLAIN_REASONS["no_log"])
+            return
+        if log.faults:
+            yield Reason(
+                "log_damaged",
+                f"{EXPLAIN_REASONS['log_damaged']} {listed(log.faults)}.",
+            )
+        command = self.commands.search_all(self.evidence.topic, self.evidence.forms.key)
+        has_message = bool(self.evidence.own_entries or self._own("key"))
+        if not self.evidence.is_covered:
+            searched = f"searched: {ranges(log.searched)}; " if log.searched else ""
+            yield Reason(
+                "not_searched",
+                "Parts of the CommitLog outside the index were not searched: "
+                f"{searched}not searched: {ranges(log.unsearched)}.",
+                command,
+            )
+        elif log.unsearched and not has_message:
+            size = sum(stop - start for start, stop in log.searched)
+            yield Reason(
+                "not_searched",
+                f"Only {size} of {log.max_offset - log.min_offset} bytes of the CommitLog were "
+                "searched, where the index has no entries; the rest is indexed.",
+                command,
+            )
+        elif log.is_searched and not has_message:
+            yield Reason(
+                "not_in_log",
+                f"No message of {self._name} in the whole CommitLog, offsets {log.min_offset} to "
+                f"{log.max_offset}.",
+            )
+
+
+def _topic_code(name: str, asked: str) -> str:
+    if name.strip().casefold() == asked.strip().casefold():
+        return "topic_spelling"
+    prefixed = (code for prefix, code in _PREFIX_CODES.items() if name.startswith(prefix))
+    return _TOPIC_CODES.get(name) or next(prefixed, "other_topic")

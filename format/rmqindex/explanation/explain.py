@@ -1,0 +1,340 @@
+"""Explains why a key is or is not found, with all that a store tells.
+
+RocketMQ: ``DefaultMessageStore.queryMessage``, ``MQAdminImpl.queryMessage``.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from rmqindex.explanation.broker import BrokerSearch, Window, explain_file
+from rmqindex.explanation.diagnosis import diagnose
+from rmqindex.explanation.evidence import Evidence
+from rmqindex.explanation.log_parts import LogParts, choose_parts, default_limit, gaps_of
+from rmqindex.explanation.log_search import KeyForms, LogSearch
+from rmqindex.explanation.other_pairs import (
+    PairOffsets,
+    as_other_topic,
+    holds_other_topics,
+    look_up_pairs,
+    topics_of,
+    topics_to_try,
+)
+from rmqindex.explanation.place import Place
+from rmqindex.explanation.result import IndexReach, LookupExplanation
+from rmqindex.explanation.wording import Times
+from rmqindex.keys.hashing import index_key, key_hash
+from rmqindex.keys.messages import tag_key
+from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, INT64_MAX
+from rmqindex.query.verdicts import Judge
+from rmqindex.record.message_ids import (
+    GrpcMessageId,
+    RemotingMessageId,
+    decode_message_id,
+    decode_offset_msg_id,
+)
+from rmqindex.store.planned_index import plan_index
+from rmqindex.times import check_milliseconds, zone_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import tzinfo
+
+    from rmqindex.commitlog.log import CommitLog
+    from rmqindex.explanation.log_search import LogMessage
+    from rmqindex.explanation.place import LogArgument
+    from rmqindex.explanation.result import (
+        FileExplanation,
+        HitExplanation,
+        LogReach,
+        OtherTopic,
+    )
+    from rmqindex.indexfile.geometry import Layout
+    from rmqindex.storage.location import PathLike
+    from rmqindex.store.planned_index import PlannedFile
+
+__all__ = ["SEARCHES", "Search", "explain_lookup"]
+
+#: What of a CommitLog :func:`rmqindex.explain_lookup` searches.
+Search = Literal["gaps", "all", "none"]
+#: Its values, the default first.
+SEARCHES: tuple[Search, ...] = ("gaps", "all", "none")
+
+_DAY = 24 * 3_600_000
+# MessageClientIDSetter counts from the start of a month.
+_MONTH = 31 * _DAY
+# Reasons of entries whose messages are known not to have the key.
+_OF_OTHERS = ("collision", "dangling")
+# How many of the messages found are read to learn what kind of key and store it is.
+_SAMPLED = 64
+
+
+def explain_lookup(
+    path: PathLike,
+    topic: str,
+    key: str,
+    begin: int | None = None,
+    end: int | None = None,
+    commit_log: LogArgument = None,
+    layout: Layout | None = None,
+    *,
+    max_msgs_num_batch: int = DEFAULT_MAX_MSGS_NUM_BATCH,
+    search_log: Search = "gaps",
+    time_zone: str | tzinfo = "UTC",
+    now: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> LookupExplanation:
+    """Explain why the broker and its tools do or do not find a key.
+
+    The files are searched as the broker does it, one after the other.
+    With a CommitLog, the messages outside the index are searched too, and the key is tried under
+    the other topics of the store.
+
+    Args:
+        path: An IndexFile, an index directory, or a store root, with or without ``index/``.
+        topic: The topic.
+        key: The unique key or one of the keys of the message.
+        begin: The earliest store time, epoch milliseconds, inclusive; None for 0.
+        end: The latest store time, epoch milliseconds, inclusive; None for all times.
+        commit_log: As :func:`verify` takes it; without it, collisions and expired messages count as
+            hits.
+        layout: The geometry of every file; None to infer it.
+        max_msgs_num_batch: The broker's ``maxMsgsNumBatch``: no query returns more.
+        search_log: What of the CommitLog is searched: ``gaps``: what lies outside the entries of
+            the index, at most 8 GiB, or 1 GiB in an object store; ``all``; ``none``. With ``begin``
+            or ``end``, only log files that may have messages of these times.
+        time_zone: The zone of the times in the sentences.
+        now: The present time, epoch milliseconds; None for the clock's.
+        progress: Called with how many bytes of the CommitLog are searched, and of how many.
+
+    Returns:
+        The explanation; ``str()`` makes it a text.
+
+    Raises:
+        RmqIndexError: Nothing is there, a store of another kind, or a file was replaced meanwhile.
+        ValueError: An empty topic, another ``search_log``, ``begin`` after ``end``, or a time that
+            looks like seconds.
+
+    Example:
+        >>> from rmqindex import explain_lookup, sample_store
+        >>> explained = explain_lookup(sample_store(), "TopicTest", "no-such-key")
+        >>> sorted({file.reason for file in explained.files})
+        ['empty_slot', 'other_keys']
+        >>> explained.reasons[0].sentence
+        'No entry of TopicTest#no-such-key in 5 files (959 entries).'
+    """
+    if not topic:
+        raise ValueError("topic: expected the name of a topic, got ''")
+    if search_log not in SEARCHES:
+        raise ValueError(f"search_log: expected one of {', '.join(SEARCHES)}, got {search_log!r}")
+    for bound in (begin, end):
+        if bound is not None:
+            check_milliseconds(bound)
+    if begin is not None and end is not None and begin > end:
+        raise ValueError(f"begin: expected at most end, {end}, got {begin}")
+    times = Times(zone_of(time_zone), time.time_ns() // 1_000_000 if now is None else now)
+    place = Place.of(path)
+    with ExitStack() as stack:
+        log = place.open_log(commit_log)
+        if log is not None and log is not commit_log:
+            stack.callback(log.close)
+        case = _Case(
+            place,
+            topic,
+            KeyForms(key),
+            Window(0 if begin is None else begin, INT64_MAX if end is None else end),
+            plan_index(path, layout, "FAILFAST") if place.has_index else (),
+            log,
+        )
+        evidence = case.collect(max_msgs_num_batch, search_log, times, progress)
+        reasons = diagnose(evidence, place.commands(log), times)
+    return LookupExplanation(
+        topic,
+        key,
+        key_hash(index_key(topic, key)),
+        evidence.window.begin,
+        evidence.window.end,
+        evidence.files,
+        evidence.others,
+        evidence.topics_known,
+        reasons,
+        evidence.index,
+        evidence.log,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A key, and where it is looked for."""
+
+    place: Place
+    topic: str
+    forms: KeyForms
+    window: Window
+    planned: Sequence[PlannedFile]
+    log: CommitLog | None
+
+    def collect(
+        self,
+        max_msgs_num_batch: int,
+        search_log: Search,
+        times: Times,
+        progress: Callable[[int, int], None] | None,
+    ) -> Evidence:
+        """Search the index as the broker does, the log, and the index under other names."""
+        topic, key, log = self.topic, self.forms.key, self.log
+        broker = BrokerSearch(self.window, index_key(topic, key), max_msgs_num_batch)
+        judge = Judge(log, topic, key)
+        files = tuple(explain_file(file, broker, judge) for file in reversed(self.planned))
+        index = self._index_reach()
+        made = self._key_time(times.now if index is None else index.end_timestamp, times.now)
+        search = None if log is None else LogSearch(topic, self.forms)
+        reach, is_covered = None, True
+        if log is not None and search is not None:
+            reach, is_covered = self._search_log(log, search, files, search_log, made, progress)
+        hits = [hit for file in files for hit in file.hits if hit.reason not in _OF_OTHERS]
+        messages = [] if search is None else [*search.messages("key")]
+        own = [message.phy_offset for message in messages if message.topic == topic]
+        topics = topics_of(self.place.store)
+        is_missing = not hits and not own
+        others, indexed = self._others(topics or (), messages, is_missing=is_missing)
+        return Evidence(
+            topic=topic,
+            forms=self.forms,
+            window=self.window,
+            files=files,
+            index=index,
+            log=reach,
+            search=search,
+            others=others,
+            indexed_topics=indexed,
+            variants=self._variants() if is_missing else (),
+            topics_known=topics is not None,
+            is_covered=is_covered,
+            is_live=self.place.is_live,
+            rocksdb_index=self.place.rocksdb_index,
+            indexes_tags=self.place.has_rocksdb_store or self._has_tag_entries(hits),
+            is_uniq_key=self._is_uniq_key([*(hit.phy_offset for hit in hits), *own], made),
+            key_time=made,
+            id_offset=self._id_offset(),
+        )
+
+    def _index_reach(self) -> IndexReach | None:
+        filled = [file for file in self.planned if file.error is None and not file.is_empty]
+        if not filled:
+            return None
+        first, last = filled[0].header, filled[-1].header
+        return IndexReach(
+            len(self.planned),
+            sum(file.entry_count for file in filled),
+            first.begin_phy_offset,
+            last.end_phy_offset,
+            first.begin_timestamp,
+            last.end_timestamp,
+        )
+
+    def _search_log(
+        self,
+        log: CommitLog,
+        search: LogSearch,
+        files: Sequence[FileExplanation],
+        search_log: Search,
+        made: int | None,
+        progress: Callable[[int, int], None] | None,
+    ) -> tuple[LogReach, bool]:
+        """Search the log; return its reach, and whether all gaps of the index were searched."""
+        gaps = gaps_of(self.planned, (f.path for f in files if f.reason == "damaged"), log)
+        spans = [(gap.start, gap.stop) for gap in gaps]
+        parts = LogParts((), ((log.min_offset, log.max_offset),))
+        if search_log == "all":
+            parts = choose_parts(log, [(log.min_offset, log.max_offset)], self.window)
+        elif search_log == "gaps":
+            likely = None if made is None else Window(made - _DAY, made + _DAY)
+            parts = choose_parts(log, spans, self.window, likely, default_limit(log))
+        reach = search.run(log, parts, gaps, progress)
+        is_covered = not any(
+            start < stop and first < stop and start < last
+            for start, stop in reach.unsearched
+            for first, last in spans
+        )
+        return reach, is_covered
+
+    def _key_time(self, near: int, now: int) -> int | None:
+        """Return when a client made the key, if it has the form of a unique key."""
+        decoded = decode_message_id(self.forms.bare, near=near)
+        if isinstance(decoded, RemotingMessageId) and 0 <= decoded.month_milliseconds < _MONTH:
+            return decoded.timestamp
+        if isinstance(decoded, GrpcMessageId) and decoded.timestamp <= now + _DAY:
+            return decoded.timestamp
+        return None
+
+    def _others(
+        self, topics: Sequence[str], messages: Sequence[LogMessage], *, is_missing: bool
+    ) -> tuple[tuple[OtherTopic, ...], frozenset[str]]:
+        """Return the other topics with the key, and the names of those with entries.
+
+        Those in which a broker keeps messages of other topics always, and all others where the
+        topic has no message with the key. Without a log, hashes alone would name too many.
+        """
+        key = self.forms.key
+        tried = topics_to_try(self.topic, topics)
+        if not is_missing or self.log is None:
+            near = self.topic.strip().casefold()
+            tried = [
+                name
+                for name in tried
+                if holds_other_topics(name) or (is_missing and name.casefold() == near)
+            ]
+        found = {
+            pair.topic: pair
+            for pair in look_up_pairs(self.planned, [(name, key) for name in tried], self.log)
+        }
+        indexed = frozenset(found)
+        for message in messages:
+            name = message.topic
+            if name == self.topic or not (is_missing or holds_other_topics(name)):
+                continue
+            if not message.is_indexed:
+                continue
+            known = found.get(name, PairOffsets(name, key, (), True))
+            if message.phy_offset not in known.phy_offsets:
+                offsets = sorted((*known.phy_offsets, message.phy_offset), reverse=True)
+                found[name] = known._replace(phy_offsets=tuple(offsets))
+        return tuple(as_other_topic(pair, self.log) for pair in found.values()), indexed
+
+    def _variants(self) -> Sequence[PairOffsets]:
+        """Return the other forms of the key that have entries."""
+        forms = (*self.forms.spellings, *self.forms.parts, tag_key(self.forms.key))
+        return look_up_pairs(self.planned, [(self.topic, form) for form in forms], self.log)
+
+    def _has_tag_entries(self, hits: Sequence[HitExplanation]) -> bool:
+        """Return whether the index has tags of the messages found, as from 5.4.0 on."""
+        if self.log is None or not hits:
+            return False
+        offsets = np.array([hit.phy_offset for hit in hits[:_SAMPLED]], np.int64)
+        tags = [tag for tag in self.log.read_at(offsets, ["tags"])["tags"].to_pylist() if tag]
+        pairs = [(self.topic, tag_key(tag)) for tag in tags]
+        return bool(look_up_pairs(self.planned, pairs, self.log))
+
+    def _is_uniq_key(self, phy_offsets: Sequence[int], made: int | None) -> bool:
+        """Return whether the key is a unique key: of the messages found, or by its form."""
+        if self.log is None:
+            return made is not None
+        offsets = np.array(phy_offsets[:_SAMPLED], np.int64)
+        rows = self.log.read_at(offsets, ["all_uniq_keys"])["all_uniq_keys"].to_pylist()
+        return any(self.forms.key in row for row in rows if row)
+
+    def _id_offset(self) -> int | None:
+        """Return the offset of the message whose offset message id the key is."""
+        decoded = decode_offset_msg_id(self.forms.bare)
+        if decoded is None or self.log is None:
+            return None
+        offset = np.array([decoded.phy_offset], np.int64)
+        (row,) = self.log.read_at(offset, ["msg_id"]).to_pylist()
+        is_id = row["msg_id"] == self.forms.bare.upper()
+        return decoded.phy_offset if is_id else None

@@ -1,0 +1,166 @@
+"""Which parts of a CommitLog are searched for a key: by default those outside the index."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rmqindex.layout import INT64_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from rmqindex.commitlog.files import LogFile
+    from rmqindex.commitlog.log import CommitLog
+    from rmqindex.explanation.broker import Window
+    from rmqindex.store.planned_index import PlannedFile
+
+    Span = tuple[int, int]
+
+__all__ = ["Gap", "LogParts", "choose_parts", "default_limit", "gaps_of", "join_spans"]
+
+# What a search of the gaps reads at most, bytes: seconds from a disk, or from an object store.
+_MAX_LOCAL = 8 << 30
+_MAX_REMOTE = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A range of the log outside the entries of the index.
+
+    Attributes:
+        start: Where to search from, bytes: the last message before the gap, since some of its
+            entries may be missing.
+        stop: Where to search to: behind the start of the first message after the gap.
+        after: The offset of the message before the gap; None at the log's begin.
+        before: The offset of the message after the gap; None at the log's end.
+    """
+
+    start: int
+    stop: int
+    after: int | None
+    before: int | None
+
+    def holds(self, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which offsets lie inside the gap, so that no entry of theirs can be there."""
+        low = -1 if self.after is None else self.after
+        high = INT64_MAX if self.before is None else self.before
+        inside: NDArray[np.bool_] = (low < offsets) & (offsets < high)
+        return inside & (offsets >= self.start) & (offsets < self.stop)
+
+
+def gaps_of(
+    files: Iterable[PlannedFile], damaged: Iterable[str], log: CommitLog
+) -> tuple[Gap, ...]:
+    """Return the ranges of the log that the index does not cover, in their order.
+
+    Args:
+        files: The IndexFiles, oldest first.
+        damaged: The paths of those whose entries may not be found.
+        log: The log.
+    """
+    skipped = set(damaged)
+    gaps = []
+    after: int | None = None
+    for file in files:
+        if file.error is not None or file.is_empty or file.entry.path in skipped:
+            continue
+        begin = file.header.begin_phy_offset
+        if begin > (log.min_offset if after is None else after):
+            start = log.min_offset if after is None else after
+            gaps.append(Gap(start, begin + 1, after, begin))
+        after = max(file.header.end_phy_offset, after or 0)
+    start = log.min_offset if after is None else max(after, log.min_offset)
+    if start < log.max_offset:
+        gaps.append(Gap(start, log.max_offset, after, None))
+    return tuple(gaps)
+
+
+@dataclass(frozen=True, slots=True)
+class LogParts:
+    """The ranges of offsets to search, and the others, as start and stop in bytes."""
+
+    searched: tuple[Span, ...] = ()
+    unsearched: tuple[Span, ...] = ()
+
+
+def choose_parts(
+    log: CommitLog,
+    ranges: Sequence[Span],
+    window: Window,
+    likely: Window | None = None,
+    limit: int | None = None,
+) -> LogParts:
+    """Choose which parts of a log are searched for a key.
+
+    Args:
+        log: The log.
+        ranges: The ranges to search, in their order.
+        window: The store times queried; files of other times are not searched.
+        likely: The store times at which the key's message is expected.
+        limit: The most bytes to search: the files of the likely times, then the newest.
+    """
+    parts = [
+        (max(start, file.start), min(stop, file.stop, log.max_offset), file)
+        for file in log.files
+        for start, stop in ranges
+        if max(start, file.start) < min(stop, file.stop, log.max_offset)
+    ]
+    if window.begin > 0 or window.end < INT64_MAX:
+        parts = [part for part in parts if _may_overlap(log, part[2], window)]
+    if limit is not None and sum(stop - start for start, stop, _ in parts) > limit:
+        ordered = sorted(
+            parts,
+            key=lambda part: (likely is None or not _may_overlap(log, part[2], likely), -part[0]),
+        )
+        parts, total = [], 0
+        for part in ordered:
+            total += part[1] - part[0]
+            if parts and total > limit:
+                break
+            parts.append(part)
+    searched = join_spans((start, stop) for start, stop, _ in parts)
+    return LogParts(searched, _complement(searched, log.min_offset, log.max_offset))
+
+
+def _may_overlap(log: CommitLog, file: LogFile, window: Window) -> bool:
+    """Return whether a file may have messages of a time, by the first message of it and the next.
+
+    Clocks that step back can put a message into another file; it is not searched then.
+    """
+    number = log.files.index(file)
+    following = log.files[number + 1] if number + 1 < len(log.files) else None
+    first = log.first_store_timestamp(file)
+    last = None if following is None else log.first_store_timestamp(following)
+    return (first is None or first <= window.end) and (last is None or last >= window.begin)
+
+
+def join_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """Sort ranges, and join those that meet."""
+    joined: list[Span] = []
+    for start, stop in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(stop, joined[-1][1]))
+        else:
+            joined.append((start, stop))
+    return tuple(joined)
+
+
+def _complement(spans: Iterable[Span], start: int, stop: int) -> tuple[Span, ...]:
+    """Return what ranges in their order leave of a whole."""
+    left = []
+    for first, last in spans:
+        if start < first:
+            left.append((start, first))
+        start = max(start, last)
+    if start < stop:
+        left.append((start, stop))
+    return tuple(left)
+
+
+def default_limit(log: CommitLog) -> int:
+    """Return how many bytes of the gaps are searched without being asked for more."""
+    return _MAX_REMOTE if any(file.path.local is None for file in log.files) else _MAX_LOCAL

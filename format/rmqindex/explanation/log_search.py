@@ -1,0 +1,249 @@
+"""Searches parts of the CommitLog for messages with a key, or with one like it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rmqindex.explanation.log_parts import join_spans
+from rmqindex.explanation.result import LogReach
+from rmqindex.keys.hashing import KEY_SEPARATOR
+from rmqindex.keys.messages import is_rolled_back, tag_key
+from rmqindex.record.batch_members import indexed_keys, member_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from rmqindex.commitlog.log import CommitLog
+    from rmqindex.errors import CorruptCommitLogError
+    from rmqindex.explanation.log_parts import Gap, LogParts
+
+    Span = tuple[int, int]
+
+__all__ = ["Fit", "KeyForms", "LogMessage", "LogSearch"]
+
+#: How a text of a message fits the key: it is the key; one part of a key with spaces; the tag; the
+#: same but for case and blanks; a longer key with the text in it.
+Fit = Literal["key", "several", "tag", "spelling", "part"]
+
+_COLUMNS = (
+    "topic",
+    "tags",
+    "phy_offset",
+    "sys_flag",
+    "store_timestamp",
+    "all_uniq_keys",
+    "all_keys",
+)
+# The most messages that are kept of each fit.
+_MAX_MESSAGES = 1_000
+_MAX_ALIKE = 8
+_LIMITS: dict[Fit, int] = {
+    "key": _MAX_MESSAGES,
+    "several": _MAX_MESSAGES,
+    "tag": _MAX_MESSAGES,
+    "spelling": _MAX_ALIKE,
+    "part": _MAX_ALIKE,
+}
+# The shortest text that is looked for inside keys.
+_MIN_PART = 3
+
+
+@dataclass(frozen=True, slots=True)
+class LogMessage:
+    """A message with the key, or with a text like it.
+
+    Attributes:
+        topic: Its topic.
+        phy_offset: Where it starts in the log, bytes.
+        store_timestamp: Its store time, epoch milliseconds.
+        text: The text that fits.
+        is_member: Whether only a message inside this batch has it.
+        is_rolled_back: Whether its transaction was rolled back, so that a broker does not index it.
+    """
+
+    topic: str
+    phy_offset: int
+    store_timestamp: int
+    text: str
+    is_member: bool = False
+    is_rolled_back: bool = False
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether a broker indexes the message by the text."""
+        return not (self.is_member or self.is_rolled_back)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyForms:
+    """The forms in which a key is looked for."""
+
+    key: str
+
+    @property
+    def bare(self) -> str:
+        """The key without blanks around it."""
+        return self.key.strip()
+
+    @property
+    def tags(self) -> str | None:
+        """The tags, where the key is that of an index of tags."""
+        prefix = tag_key("")
+        return self.key[len(prefix) :] if self.key.startswith(prefix) else None
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The keys that a text with spaces between them stands for."""
+        parts = tuple(part for part in self.bare.split(KEY_SEPARATOR) if part)
+        return parts if len(parts) > 1 else ()
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """The key without blanks, and in one case, where these differ."""
+        forms = dict.fromkeys((self.bare, self.bare.upper(), self.bare.lower()))
+        return tuple(form for form in forms if form and form != self.key)
+
+
+@dataclass(slots=True)
+class LogSearch:
+    """The messages with a key, or one like it, in some parts of a log."""
+
+    topic: str
+    forms: KeyForms
+    found: dict[Fit, list[LogMessage]] = field(default_factory=lambda: {fit: [] for fit in _LIMITS})
+
+    def run(
+        self,
+        log: CommitLog,
+        parts: LogParts,
+        gaps: Sequence[Gap],
+        progress: Callable[[int, int], None] | None = None,
+    ) -> LogReach:
+        """Search, and return how far the log reaches.
+
+        Args:
+            log: The log.
+            parts: What to search.
+            gaps: What the index does not cover, where messages are counted.
+            progress: Called with the bytes searched, and of how many.
+        """
+        faults: list[CorruptCommitLogError] = []
+        total = sum(stop - start for start, stop in parts.searched)
+        counts = dict.fromkeys(gaps, 0)
+        ends: dict[Gap, Span] = {}
+        done = 0
+        for start, stop in parts.searched:
+            for batch in log.scan(
+                start, stop, _COLUMNS, mode="DROPMALFORMED", on_malformed=faults.append
+            ):
+                offsets = batch.column("phy_offset").to_numpy()
+                rows, texts = indexed_keys(batch["all_uniq_keys"], batch["all_keys"])
+                kept = ~is_rolled_back(batch["sys_flag"])
+                keyed = offsets[np.unique(rows[kept[rows]])]
+                for gap in gaps:
+                    inside = keyed[gap.holds(keyed)]
+                    if len(inside):
+                        counts[gap] += len(inside)
+                        first = ends.get(gap, (int(inside[0]), 0))[0]
+                        ends[gap] = (first, int(inside[-1]))
+                self._match_members(log, batch)
+                self._match_tags(batch)
+                self._match_keys(batch, rows, texts)
+                if progress is not None:
+                    progress(done + int(offsets[-1]) - start, total)
+            done += stop - start
+        missing = tuple(gap for gap in log.gaps if gap[1] <= log.max_offset)
+        return LogReach(
+            log.min_offset,
+            log.max_offset,
+            log.first_store_timestamp(log.files[0]) if log.files else None,
+            parts.searched,
+            join_spans([*parts.unsearched, *missing]),
+            tuple(ends[gap] for gap in gaps if gap in ends),
+            sum(counts.values()),
+            tuple(str(fault) for fault in faults),
+        )
+
+    def _match_members(self, log: CommitLog, batch: pa.RecordBatch) -> None:
+        """Note the batches with a message inside that has the key."""
+
+        def bodies(offsets: NDArray[np.int64]) -> pa.Array:
+            return log.read_at(offsets, ["body"]).column("body")
+
+        members = member_keys(
+            batch["all_uniq_keys"],
+            batch["all_keys"],
+            batch["sys_flag"].to_numpy(),
+            batch["phy_offset"].to_numpy(),
+            bodies,
+            strict=False,
+        )
+        for row, text in zip(members[0].tolist(), members[1], strict=True):
+            if text == self.forms.key:
+                self._note("key", batch, row, text, is_member=True)
+
+    def _match_tags(self, batch: pa.RecordBatch) -> None:
+        """Note the messages whose tags are the key, as a key or as an index of tags has it."""
+        wanted: dict[Fit, str | None] = {"key": self.forms.tags, "tag": self.forms.key}
+        for fit, tags in wanted.items():
+            if tags:
+                for row in _places(pc.equal(batch["tags"], tags)):
+                    self._note(fit, batch, row, tag_key(tags))
+
+    def _match_keys(self, batch: pa.RecordBatch, rows: NDArray[np.int64], texts: pa.Array) -> None:
+        """Note the messages with the key, or with a key like it."""
+        key, bare = self.forms.key, self.forms.bare
+        wanted = pc.is_in(texts, pa.array([key, *self.forms.parts]))
+        for place in _places(wanted):
+            text = texts[place].as_py()
+            self._note("key" if text == key else "several", batch, int(rows[place]), text)
+        if not bare:
+            return
+        alike = (
+            pc.match_substring(texts, bare, ignore_case=True)
+            if len(bare) >= _MIN_PART
+            else pc.equal(pc.utf8_lower(texts), bare.lower())
+        )
+        for place in _places(pc.and_(alike, pc.invert(wanted))):
+            if len(self.found["spelling"]) >= _MAX_ALIKE and len(self.found["part"]) >= _MAX_ALIKE:
+                break
+            text, row = texts[place].as_py(), int(rows[place])
+            if text.strip().lower() == bare.lower():
+                self._note("spelling", batch, row, text)
+            elif bare in text and batch["topic"][row].as_py() == self.topic:
+                self._note("part", batch, row, text)
+
+    def _note(
+        self, fit: Fit, batch: pa.RecordBatch, row: int, text: str, *, is_member: bool = False
+    ) -> None:
+        if len(self.found[fit]) < _LIMITS[fit]:
+            topic, offset, time = (
+                batch[name][row].as_py() for name in ("topic", "phy_offset", "store_timestamp")
+            )
+            rolled_back = bool(is_rolled_back(batch["sys_flag"].slice(row, 1))[0])
+            self.found[fit].append(LogMessage(topic, offset, time, text, is_member, rolled_back))
+
+    def is_full(self, fit: Fit) -> bool:
+        """Return whether there may be more messages of one fit than are kept."""
+        return len(self.found[fit]) >= _LIMITS[fit]
+
+    def messages(self, fit: Fit) -> Iterator[LogMessage]:
+        """Yield the messages of one fit, newest first, each once."""
+        noted = {message.phy_offset: message for message in self.found[fit]}
+        for offset in sorted(noted, reverse=True):
+            yield noted[offset]
+
+
+def _places(mask: pa.Array) -> list[int]:
+    """Return where a mask is true; null is not."""
+    places: list[int] = np.flatnonzero(
+        mask.fill_null(False).to_numpy(zero_copy_only=False)
+    ).tolist()
+    return places

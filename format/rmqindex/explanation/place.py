@@ -1,0 +1,90 @@
+"""What surrounds the index of a path: its store, its CommitLog, its topics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rmqindex.commitlog.sibling import commit_log_of
+from rmqindex.explanation.wording import Commands
+from rmqindex.folders import INDEX_FOLDER, ROCKSDB_STORE_FOLDER
+from rmqindex.storage.location import Location
+from rmqindex.store.contents import rocksdb_index
+from rmqindex.store.live_store import is_live
+from rmqindex.store.paths import lacks_index, resolve
+from rmqindex.transaction.directories import entries_or_none, exists
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rmqindex.commitlog.files import LogFile
+    from rmqindex.commitlog.log import CommitLog
+    from rmqindex.storage.location import PathLike
+
+    LogArgument = CommitLog | PathLike | Sequence[PathLike | LogFile] | None
+
+__all__ = ["LogArgument", "Place"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A path of an index, and the store around it.
+
+    Attributes:
+        path: The path that the user gave.
+        index: The index directory; absent where ``has_index`` is false.
+        store: The store root.
+        has_index: Whether there is an index directory, or a file of one.
+    """
+
+    path: Location
+    index: Location
+    store: Location
+    has_index: bool
+
+    @classmethod
+    def of(cls, path: PathLike) -> Place:
+        """Resolve a path; a store with a CommitLog and without an index is one, too.
+
+        Raises:
+            RmqIndexError: As for any path of an index; or the index is in RocksDB alone.
+        """
+        given = Location.of(path)
+        if lacks_index(given):
+            return cls(given, given.child(INDEX_FOLDER), given, has_index=False)
+        folders = {entry.name for entry in entries_or_none(given) if entry.is_directory}
+        index = resolve(given).directory
+        store = given if INDEX_FOLDER in folders else index.parent
+        return cls(given, index, store, has_index=True)
+
+    def open_log(self, commit_log: LogArgument) -> CommitLog | None:
+        """Return the CommitLog that an argument of :func:`rmqindex.verify` means."""
+        return commit_log_of(self.path, commit_log)
+
+    def commands(self, log: CommitLog | None) -> Commands:
+        """Return the command lines for this index and a log, which rebuild only on local disks."""
+        folder = log.files[0].path.parent if log is not None and log.files else None
+        local = None if folder is None else folder.local
+        store = self.store.local
+        if folder is None or local is None or store is None:
+            return Commands(self.path, self.index, None, is_store=False)
+        is_store = local.resolve().is_relative_to(store.resolve())
+        return Commands(
+            self.path, self.index, self.store if is_store else folder, is_store=is_store
+        )
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a broker runs on the store, or did not stop cleanly."""
+        local = self.index.local
+        return local is not None and is_live(local)
+
+    @property
+    def rocksdb_index(self) -> Location | None:
+        """A file that proves that the store has an index in RocksDB as well."""
+        return rocksdb_index(self.store)
+
+    @property
+    def has_rocksdb_store(self) -> bool:
+        """Whether a broker from 5.4.0 on opened the store, which always makes this folder."""
+        return exists(self.store.child(ROCKSDB_STORE_FOLDER))

@@ -1,0 +1,108 @@
+"""Writes numbers, times, offsets and commands into the sentences of an explanation."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from rmqindex.times import format_millis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import tzinfo
+
+__all__ = ["Commands", "Times", "counted", "listed", "ranges"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# The most offsets or ranges that a sentence lists.
+_SHOWN = 8
+# Of 2023-11-14T22:13:20+08:00.
+_OFFSET_CHARACTERS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Writes times, and knows the present one.
+
+    Attributes:
+        zone: The zone in which they are written.
+        now: The present time, epoch milliseconds.
+    """
+
+    zone: tzinfo
+    now: int
+
+    def text(self, millis: int) -> str:
+        """Return epoch milliseconds as local time, with the distance from UTC."""
+        try:
+            local = (_EPOCH + timedelta(milliseconds=millis)).astimezone(self.zone)
+        except OverflowError:
+            return f"{millis} ms after 1970"
+        if not local.utcoffset():
+            return f"{format_millis(millis, UTC)} UTC"
+        return f"{format_millis(millis, self.zone)} {local.isoformat()[-_OFFSET_CHARACTERS:]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """The command lines that help, for a shell.
+
+    Attributes:
+        path: The path of the index that the user gave.
+        index: The index directory.
+        log: The CommitLog, where a rebuild can read it; None otherwise.
+        is_store: Whether index and log are those of one store.
+    """
+
+    path: str
+    index: str
+    log: str | None
+    is_store: bool
+
+    def rebuild(self, option: str | None = None) -> str | None:
+        """Return the command that rebuilds the index."""
+        if self.log is None:
+            return None
+        out = () if self.is_store else ("--out", self.index)
+        return _command("rebuild", [self.log], [*out, *([option] if option else [])])
+
+    def lookup(self, topic: str, key: str, *options: str) -> str:
+        """Return the command that looks a key up."""
+        return _command("lookup", [self.path, topic, key], options)
+
+    def cat(self, phy_offset: int) -> str | None:
+        """Return the command that prints a message."""
+        return None if self.log is None else _command("cat", [self.log, str(phy_offset)])
+
+    def search_all(self, topic: str, key: str) -> str:
+        """Return the command that searches the whole log for a key."""
+        return _command("explain", [self.path, topic, key], ["--search-log", "all"])
+
+
+def _command(name: str, arguments: Sequence[str], options: Sequence[str] = ()) -> str:
+    """Return a command line; ``--`` keeps an argument that begins with a dash from being one."""
+    dashes = ["--"] if any(argument.startswith("-") for argument in arguments) else []
+    return shlex.join(
+        ["rmqindex", name, *options, *dashes, *arguments]
+        if dashes
+        else ["rmqindex", name, *arguments, *options]
+    )
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """Return a number with its noun."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def listed(values: Iterable[object]) -> str:
+    """Return the first of some values, and how many more there are."""
+    texts = [str(value) for value in values]
+    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return ", ".join(texts[:_SHOWN]) + more
+
+
+def ranges(spans: Sequence[tuple[int, int]]) -> str:
+    """Return ranges of offsets."""
+    return listed(f"{first} to {last}" for first, last in spans)
