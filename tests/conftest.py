@@ -165,11 +165,11 @@ def run(monkeypatch, capsys):
     monkeypatch.delenv("COLUMNS", raising=False)  # of the terminal that runs the tests
 
     def run_main(*arguments):
-        from rmqindex.cli import main
+        from rmqindex.cli.command import run as run_command
 
         monkeypatch.setattr(sys, "argv", ["rmqindex", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
-            main()
+            run_command()
         out, err = capsys.readouterr()
         return ended.value.code, out, err
 

@@ -463,15 +463,42 @@ class TestCommands:
     def test_every_command_of_the_list_is_there(self, run):
         """Each under its own name; the help lists them in order."""
         _, out, _ = run("--help")
-        listed = [line.split()[0] for line in out.partition("Commands:\n")[2].splitlines()]
+        part = out.partition("Commands:\n")[2].partition("\n\n")[0]
+        listed = [line.split()[0] for line in part.splitlines()]
         assert listed == list(COMMANDS)
         assert [load(name).name for name in COMMANDS] == listed
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("info", STORE),
+            ("scan", STORE, "--limit", 1),
+            ("lookup", STORE, "TopicTest", "order-49"),
+            ("cat", STORE, 112033),
+            ("verify", STORE),
+        ],
+        ids=lambda arguments: arguments[0],
+    )
+    def test_pandas_is_not_imported(self, arguments):
+        """Arrow would look for it, which takes longer than the command."""
+        assert not {name for name in self.loaded(*arguments) if name.startswith("pandas.")}
+
+    def test_a_command_imports_only_the_rooms_that_it_uses(self):
+        """Others cost a third of the time that it takes to print a table."""
+        loaded = self.loaded("info", STORE)
+        assert not loaded & {
+            "pyarrow.compute",
+            "rmqindex.audit.plan",
+            "rmqindex.bulk.rebuild",
+            "rmqindex.commitlog.log",
+            "rmqindex.query.explain",
+        }
 
     def test_the_help_loads_no_command(self):
         """It starts as fast as click does."""
         loaded = self.loaded("--help")
         modules = {name for name in loaded if name.startswith("rmqindex.cli.")}
-        assert modules == {"rmqindex.cli.command", "rmqindex.cli.help"}
+        assert modules == {"rmqindex.cli.command", "rmqindex.cli.help", "rmqindex.cli.wording"}
         assert not {"numpy", "pyarrow", "rich"} & loaded
 
     def test_a_lookup_loads_no_other_command(self):
@@ -479,7 +506,8 @@ class TestCommands:
         loaded = self.loaded("lookup", STORE, "TopicTest", "order-49", "--json")
         modules = {name for name in loaded if name.startswith("rmqindex.cli.")}
         assert modules == {
-            f"rmqindex.cli.{name}" for name in ("command", "help", "lookup", "options")
+            f"rmqindex.cli.{name}"
+            for name in ("command", "help", "keys", "lookup", "options", "several", "wording")
         }
         assert not {"pydantic", "rich", "rmqindex.audit", "rmqindex.bulk"} & loaded
 

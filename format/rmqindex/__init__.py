@@ -5,8 +5,9 @@ A name is imported from its room when it is first used, so that ``import rmqinde
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from rmqindex.rooms import importer
 
 if TYPE_CHECKING:
     from rmqindex.audit import AUDIT_RULES, FINDING_SCHEMA, AuditRule, verify
@@ -205,16 +206,8 @@ _ROOMS = {
         "sample_store",
     ),
 }
-_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 
-
-def __getattr__(name: str) -> object:
-    """Import a public name when it is first used."""
-    if name not in _ROOM_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{_ROOM_OF[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = importer(__name__, _ROOMS)
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,14 @@
 """The audit of an index: its rules, and the findings of violations."""
 
-from rmqindex.audit.plan import AuditUnit, StoreUnit, plan_audit, run_audit, verify
-from rmqindex.audit.rules import AUDIT_RULES, FINDING_SCHEMA, AuditRule
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rmqindex.rooms import importer
+
+if TYPE_CHECKING:
+    from rmqindex.audit.plan import AuditUnit, StoreUnit, plan_audit, run_audit, verify
+    from rmqindex.audit.rules import AUDIT_RULES, FINDING_SCHEMA, AuditRule
 
 __all__ = [
     "AUDIT_RULES",
@@ -13,3 +20,26 @@ __all__ = [
     "run_audit",
     "verify",
 ]
+
+__getattr__ = importer(
+    __name__,
+    {
+        "plan": (
+            "AuditUnit",
+            "StoreUnit",
+            "plan_audit",
+            "run_audit",
+            "verify",
+        ),
+        "rules": (
+            "AUDIT_RULES",
+            "FINDING_SCHEMA",
+            "AuditRule",
+        ),
+    },
+)
+
+
+def __dir__() -> list[str]:
+    """List the room's names."""
+    return __all__

@@ -19,10 +19,11 @@ from rmqindex.cli.options import (
     command,
     commit_log_option,
     entries_option,
-    json_option,
     layout_of,
     mode_option,
     path_argument,
+    paths_argument,
+    rows_option,
     slots_option,
     time_of,
     zone_option,
@@ -51,8 +52,9 @@ __all__ = ["plot", "verify"]
     "rmqindex verify store/index/20231114221320000 --commit-log none",
     "rmqindex verify store --since 2h --fail-on warning",
     "rmqindex verify store --json \\\n    | jq '.findings[] | select(.severity == \"error\")'",
+    several=True,
 )
-@path_argument
+@paths_argument
 @commit_log_option
 @click.option(
     "--max-findings",
@@ -75,7 +77,7 @@ __all__ = ["plot", "verify"]
     metavar="TIME",
     help="Check only what was stored at this time or later, or in the last 30m, 2h or 1d.",
 )
-@json_option
+@rows_option
 @zone_option
 @slots_option
 @entries_option

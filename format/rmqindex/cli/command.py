@@ -19,11 +19,14 @@ from typing import Any, NamedTuple
 import click
 
 from rmqindex.cli.help import Context
+from rmqindex.cli.wording import reworded
 from rmqindex.errors import RmqIndexError
 from rmqindex.output.text import complain
 
 __all__ = ["COMMANDS", "load", "run"]
 
+_NAME = "rmqindex"
+_SHELLS = ("bash", "zsh", "fish")
 _BAD = 2
 _INTERRUPTED = 130
 
@@ -43,6 +46,10 @@ COMMANDS = {
     "lookup": Entry("lookup", "Find the messages with a key."),
     "explain": Entry("explain", "Explain why a key is or is not found."),
     "cat": Entry("messages", "Print a message from the CommitLog."),
+    "messages": Entry("browse", "List messages by topic, queue, tag and time, newest first."),
+    "export": Entry("export", "Write messages or entries to Parquet, JSON lines or CSV."),
+    "usage": Entry("browse", "Show which topics, queues and hours fill the disk."),
+    "dump": Entry("browse", "Show the fields of any file of a store, byte by byte."),
     "verify": Entry("audit", "Check an index byte by byte and against its CommitLog."),
     "plot": Entry("audit", "Plot slot usage, chain lengths and store times."),
     "rebuild": Entry("rebuild", "Rebuild the index of a store from its CommitLog."),
@@ -97,13 +104,41 @@ class _Commands(click.Group):
         """Run a command, and write out its answer while click still handles a closed pipe."""
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            raise reworded(error) from error
         except KeyboardInterrupt:
             raise click.exceptions.Exit(_INTERRUPTED) from None
         finally:
             sys.stdout.flush()
 
 
-@click.group(cls=_Commands, invoke_without_command=True)
+def _print_completion(ctx: click.Context, _param: click.Parameter, shell: str | None) -> None:
+    if shell is None:
+        return
+    from click.shell_completion import get_completion_class  # noqa: PLC0415  (few ask for it)
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(ctx.command, {}, _NAME, f"_{_NAME.upper()}_COMPLETE").source())
+    ctx.exit()
+
+
+@click.group(
+    cls=_Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Completion, for this shell or in its profile:\n\n\b\n"
+    '  eval "$(rmqindex --completion bash)"',
+)
+@click.option(
+    "--completion",
+    metavar="SHELL",
+    type=click.Choice(_SHELLS),
+    is_eager=True,
+    expose_value=False,
+    callback=_print_completion,
+    help="Print the script that completes commands and options in bash, zsh or fish, and exit.",
+)
 @click.version_option(
     package_name="rmqindex",
     message="rmqindex %(version)s",
@@ -130,7 +165,7 @@ def run() -> None:
         # A name that the terminal's encoding lacks is shown escaped, not as a traceback.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        _rmqindex(prog_name="rmqindex")
+        _rmqindex(prog_name=_NAME)
     except RmqIndexError as error:
         complain(str(error))
     except OSError as error:

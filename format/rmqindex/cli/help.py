@@ -53,6 +53,15 @@ class Argument(click.Argument):
         super().__init__(declarations, **attributes)
         self.text = text
 
+    @property
+    def human_readable_name(self) -> str:
+        """Its name in errors and in the list of arguments, without the dots of several."""
+        return super().human_readable_name.removesuffix("...")
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:  # noqa: ARG002  (click's own signature)
+        """Return the name as errors quote it."""
+        return f"'{self.human_readable_name}'"
+
 
 class Command(click.Command):
     """Lists its arguments in its help, above its options."""

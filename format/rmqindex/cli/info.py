@@ -18,10 +18,10 @@ from rmqindex.cli.options import (
     command,
     end_option,
     entries_option,
-    json_option,
     layout_of,
     mode_option,
-    path_argument,
+    paths_argument,
+    rows_option,
     slots_option,
     time_range_of,
     zone_option,
@@ -49,9 +49,10 @@ __all__ = ["info", "sample", "scan"]
     "rmqindex info /data/rocketmq/store",
     "rmqindex info s3://backup/broker-a/store/index --json",
     "rmqindex info store/index/20231114221320000 --time-zone Asia/Shanghai",
+    several=True,
 )
-@path_argument
-@json_option
+@paths_argument
+@rows_option
 @zone_option
 @slots_option
 @entries_option
@@ -88,8 +89,9 @@ def info(
     "rmqindex scan store --begin 2023-11-14T22:00 --end 2023-11-14T23:00",
     "rmqindex scan store --json | jq 'select(.slot == 85).phy_offset'",
     "rmqindex scan broken/index/20231114221320000 --salvage --json",
+    several=True,
 )
-@path_argument
+@paths_argument
 @begin_option
 @end_option
 @click.option(
@@ -118,7 +120,7 @@ def info(
     is_flag=True,
     help="Read what can be read of damaged files, trusting no slot, link or count.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@rows_option
 @zone_option
 @slots_option
 @entries_option

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rmqindex.cli.keys import keys_argument, keys_file_option, keys_of
 from rmqindex.cli.options import (
     NOT_FOUND,
     begin_option,
@@ -17,11 +18,10 @@ from rmqindex.cli.options import (
     commit_log_option,
     end_option,
     entries_option,
-    json_option,
-    key_argument,
     layout_of,
     mode_option,
     path_argument,
+    rows_option,
     slots_option,
     stored_body_option,
     time_range_of,
@@ -34,19 +34,22 @@ from rmqindex.keys.messages import tag_key
 from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, INT64_MAX, INT64_MIN
 from rmqindex.output.interface import Question
 from rmqindex.output.messages import is_readable, read_messages
-from rmqindex.query.index_directory import IndexDirectory
 from rmqindex.query.search import search
 from rmqindex.query.verdicts import Judge
 from rmqindex.storage.location import Location
 from rmqindex.store.planned_index import plan_index
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import BinaryIO
+
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.output.interface import Zone
     from rmqindex.query.index_directory import QueryOffsetResult
     from rmqindex.query.search import Hit
+    from rmqindex.store.planned_index import PlannedFile
 
 __all__ = ["lookup"]
 
@@ -59,10 +62,15 @@ __all__ = ["lookup"]
     "rmqindex lookup store TopicTest order-49 --json | jq '.hits[].phy_offset'",
     "rmqindex lookup store TopicTest order-49 --message --max-num 1",
     "rmqindex lookup store TopicTest order-49 --broker",
+    "rmqindex lookup 'brokers/*/store' TopicTest order-49",
+    "rmqindex lookup store TopicTest --keys-file ids.txt --csv > found.csv",
+    several=True,
+    is_search=True,
 )
 @path_argument
 @topic_argument
-@key_argument
+@keys_argument
+@keys_file_option
 @begin_option
 @end_option
 @click.option(
@@ -86,7 +94,7 @@ __all__ = ["lookup"]
 )
 @stored_body_option
 @commit_log_option
-@json_option
+@rows_option
 @zone_option
 @slots_option
 @entries_option
@@ -95,7 +103,8 @@ def lookup(
     *,
     path: str,
     topic: str,
-    key: str,
+    keys: tuple[str, ...],
+    keys_file: BinaryIO | None,
     begin: str | None,
     end: str | None,
     max_num: int | None,
@@ -114,25 +123,28 @@ def lookup(
 
     An IndexFile stores a 31-bit hash of TOPIC#KEY, not its text. With a CommitLog, messages with
     other keys are left out and times are exact; without one, a hit may be a message with another
-    key, and its time is truncated to whole seconds after the first entry of the file. The exit
-    code is 1 if nothing is found.
+    key, and its time is truncated to whole seconds after the first entry of the file. PATH may be
+    a pattern in quotes, or a folder of stores. The exit code is 1 if nothing is found.
     """
     layout = layout_of(max_hash_slot_num, max_index_num)
-    question = Question(
-        path,
-        topic,
-        tag_key(key) if tag else key,
-        *time_range_of(begin, end, zone),
-        max_num,
-    )
+    asked = keys_of(keys, keys_file)
+    times = time_range_of(begin, end, zone)
+    questions = [
+        Question(path, topic, tag_key(key) if tag else key, *times, max_num) for key in asked
+    ]
     output = choose_output(as_json, zone)
+    found = False
     if broker:
         if with_message:
             raise click.BadParameter("not together with --message", param_hint="--broker")
-        answer = _ask_as_the_broker(question, layout, mode)
-        found = bool(answer.phy_offsets)
-        others = None if found else _at_other_times(question, layout, mode, None)
-        output.broker_answer(question, answer, others)
+        for question in questions:
+            answer = _ask_as_the_broker(question, layout, mode)
+            others = None
+            if answer.phy_offsets:
+                found = True
+            else:
+                others = _at_other_times(question, plan_index(path, layout, mode), None)
+            output.broker_answer(question, answer, others)
     else:
         with ExitStack() as stack:
             log = commit_log_of(path, commit_log)
@@ -140,21 +152,23 @@ def lookup(
                 stack.enter_context(log)
             elif with_message:
                 raise click.BadParameter("needs a CommitLog, found none", param_hint="--message")
-            hits = _search(question, layout, mode, log)
-            messages = _messages(log, hits, mode, as_stored) if with_message else None
-            others = None if hits else _at_other_times(question, layout, mode, log)
-        output.hits(question, hits, messages, others)
-        found = bool(hits)
+            files = plan_index(path, layout, mode)
+            for number, question in enumerate(questions):
+                hits = _search(question, files, log)
+                messages = _messages(log, hits, mode, as_stored) if with_message else None
+                if hits and len(questions) > 1:
+                    output.heading(index_key(question.topic, question.key), is_first=not number)
+                others = None if hits else _at_other_times(question, files, log)
+                output.hits(question, hits, messages, others)
+                found |= bool(hits)
     if not found:
         raise click.exceptions.Exit(NOT_FOUND)
 
 
-def _search(
-    question: Question, layout: Layout | None, mode: Mode, log: CommitLog | None
-) -> list[Hit]:
+def _search(question: Question, files: Sequence[PlannedFile], log: CommitLog | None) -> list[Hit]:
     """Return the entries of a key, newest first, without those of other keys if a log tells."""
     hits = search(
-        plan_index(question.path, layout, mode),
+        files,
         key_hash(index_key(question.topic, question.key)),
         begin=INT64_MIN if question.begin is None else question.begin,
         end=INT64_MAX if question.end is None else question.end,
@@ -164,16 +178,18 @@ def _search(
 
 
 def _at_other_times(
-    question: Question, layout: Layout | None, mode: Mode, log: CommitLog | None
+    question: Question, files: Sequence[PlannedFile], log: CommitLog | None
 ) -> int | None:
     """Return how many entries a question without its bounds of time finds; None without bounds."""
     if question.begin is None and question.end is None:
         return None
-    return len(_search(replace(question, begin=None, end=None, max_num=None), layout, mode, log))
+    return len(_search(replace(question, begin=None, end=None, max_num=None), files, log))
 
 
 def _ask_as_the_broker(question: Question, layout: Layout | None, mode: Mode) -> QueryOffsetResult:
     """Answer with the broker's own search."""
+    from rmqindex.query.index_directory import IndexDirectory  # noqa: PLC0415  (few ask for it)
+
     if mode != "FAILFAST":
         raise click.BadParameter("not together with --mode", param_hint="--broker")
     local = Location.of(question.path).local

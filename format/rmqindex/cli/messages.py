@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import pyarrow.compute as pc
 
 from rmqindex.cli.options import (
     NOT_FOUND,
@@ -138,6 +137,8 @@ def _indexed_store(path: Path) -> Path:
 
 def _by_unique_key(path: str, key: str, topics: Sequence[str], log: CommitLog) -> list[int]:
     """Find a unique key under any of some topics, in the index beside the log."""
+    import pyarrow.compute as pc  # noqa: PLC0415  (a command may not need it)
+
     files = plan_index(_indexed_store(Path(path)), None, "FAILFAST")
     hashes = [key_hash(index_key(each, key)) for each in topics]
     found: list[int] = []

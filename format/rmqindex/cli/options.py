@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from rmqindex.cli.help import Argument, Command
+from rmqindex.cli.several import STORE, SeveralCommand
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.output.documents import JsonOutput
 from rmqindex.output.interface import Zone
@@ -16,6 +18,8 @@ from rmqindex.times import parse_micros, system_zone, to_milliseconds, zone_of
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import tzinfo
+
+    from click.shell_completion import CompletionItem
 
     from rmqindex.output.interface import Output
 
@@ -37,8 +41,11 @@ __all__ = [
     "layout_of",
     "local_zone_option",
     "log_argument",
+    "logs_argument",
     "mode_option",
     "path_argument",
+    "paths_argument",
+    "rows_option",
     "slots_option",
     "stored_body_option",
     "time_of",
@@ -52,20 +59,28 @@ NOT_FOUND = 1
 BAD = 2
 PATH = click.Path(path_type=Path)
 
+_CSV = "rmqindex.csv"
 _GEOMETRY = "--max-hash-slot-num, --max-index-num"
 
 
-def command(name: str, *examples: str, note: str = "") -> Callable[[Callable[..., None]], Command]:
+def command(
+    name: str, *examples: str, note: str = "", several: bool = False, is_search: bool = False
+) -> Callable[[Callable[..., None]], Command]:
     """Make a function a command, whose docstring is the help.
 
     Args:
         name: What the user types.
         examples: Command lines for the end of the help.
         note: What to say below them.
+        several: Whether its first argument may name several stores, each of which is answered for.
+        is_search: Whether the answer of one of them is enough.
     """
     heading = "Examples" if len(examples) > 1 else "Example"
     lines = "\n".join(f"  {line}" for example in examples for line in example.splitlines())
     epilog = f"{heading}:\n\n\b\n{lines}" + (f"\n\n{note}" if note else "")
+    if several:
+        kind = partial(SeveralCommand, is_search=is_search)
+        return click.command(name, cls=cast("type[Command]", kind), epilog=epilog)
     return click.command(name, cls=Command, epilog=epilog)
 
 
@@ -74,9 +89,30 @@ def argument(
     metavar: str,
     text: str,
     type: click.ParamType[Any] | None = None,  # noqa: A002  (click's name)
+    *,
+    several: bool = False,
+    required: bool = True,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add an argument that the help explains."""
-    return click.argument(name, metavar=metavar, text=text, type=type, cls=Argument)
+    """Add an argument that the help explains; several are a tuple."""
+    return click.argument(
+        name,
+        metavar=metavar,
+        text=text,
+        type=type,
+        cls=Argument,
+        nargs=-1 if several else 1,
+        required=required,
+        shell_complete=_complete_file,
+    )
+
+
+def _complete_file(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Leave it to the shell, which knows files best."""
+    from click.shell_completion import CompletionItem  # noqa: PLC0415  (few ask for it)
+
+    return [CompletionItem(incomplete, type="file")]
 
 
 def layout_of(hash_slot_num: int | None, index_num: int | None) -> Layout | None:
@@ -127,8 +163,16 @@ def choose_output(as_json: bool, zone: Zone | None = None) -> Output:
         as_json: Whether it is for machines.
         zone: The zone; None for a command that shows no times.
     """
+    context = click.get_current_context(silent=True)
+    store = None if context is None else context.meta.get(STORE)
+    if context is not None and context.meta.get(_CSV):
+        if as_json:
+            raise click.UsageError("--json and --csv: give one of them")
+        from rmqindex.output.separated import CsvOutput  # noqa: PLC0415  (few ask for it)
+
+        return CsvOutput(store, context.meta)
     if as_json:
-        return JsonOutput()
+        return JsonOutput(store)
     from rmqindex.output.console import ConsoleOutput  # noqa: PLC0415  (machines need no rich)
 
     return ConsoleOutput(zone or _zone("UTC"))
@@ -148,6 +192,22 @@ class TopicType(click.ParamType[str]):
         if not value:
             self.fail("expected the name of a topic, got an empty text", param, ctx)
         return value
+
+
+def rows_option(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options for machines to a command whose answer is rows."""
+    csv_option = click.option(
+        "--csv",
+        is_flag=True,
+        expose_value=False,
+        callback=_remember_csv,
+        help="Print the rows as CSV, with a line of names.",
+    )
+    return json_option(csv_option(function))
+
+
+def _remember_csv(context: click.Context, _param: click.Parameter, is_asked: bool) -> None:
+    context.meta[_CSV] = is_asked
 
 
 def _zone(name: str) -> Zone:
@@ -184,6 +244,20 @@ path_argument = argument(
 )
 log_argument = argument(
     "store", "STORE", "A store root that contains commitlog/, or log files or directories."
+)
+paths_argument = argument(
+    "path",
+    "PATH...",
+    "IndexFiles, index directories, store roots that contain index/, or their URIs; a pattern in "
+    "quotes, or a folder of stores.",
+    several=True,
+)
+logs_argument = argument(
+    "store",
+    "STORE...",
+    "Store roots that contain commitlog/, or log files or directories; a pattern in quotes, or a "
+    "folder of stores.",
+    several=True,
 )
 topic_argument = argument("topic", "TOPIC", "The topic of the message.", TopicType())
 key_argument = argument("key", "KEY", "One of the message's KEYS, or its unique key (message id).")

@@ -1,27 +1,80 @@
 """The CommitLog: its files, records, properties, bodies and batches, as Arrow arrays."""
 
-from rmqindex.commitlog.bodies import BODY_TEXT, bad_body, body_texts, in_halves, unpack_bodies
-from rmqindex.commitlog.files import several_logs
-from rmqindex.commitlog.log import MATCH_STATES, CommitLog, LogFile
-from rmqindex.commitlog.planned_log import PlannedLog, PlannedLogs, marked_file
-from rmqindex.commitlog.sibling import sibling_log
-from rmqindex.commitlog.tailing import LastRecord, ends_with, follow
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rmqindex.rooms import importer
+
+if TYPE_CHECKING:
+    from rmqindex.commitlog.bodies import BODY_TEXT, bad_body, body_texts, in_halves, unpack_bodies
+    from rmqindex.commitlog.files import several_logs
+    from rmqindex.commitlog.log import MATCH_STATES, CommitLog, LogFile
+    from rmqindex.commitlog.planned_log import PlannedLog, PlannedLogs, marked_file
+    from rmqindex.commitlog.selection import Block, Selection, newest_messages, select_messages
+    from rmqindex.commitlog.sibling import sibling_log
+    from rmqindex.commitlog.tailing import LastRecord, ends_with, follow
 
 __all__ = [
     "BODY_TEXT",
     "MATCH_STATES",
+    "Block",
     "CommitLog",
     "LastRecord",
     "LogFile",
     "PlannedLog",
     "PlannedLogs",
+    "Selection",
     "bad_body",
     "body_texts",
     "ends_with",
     "follow",
     "in_halves",
     "marked_file",
+    "newest_messages",
+    "select_messages",
     "several_logs",
     "sibling_log",
     "unpack_bodies",
 ]
+
+__getattr__ = importer(
+    __name__,
+    {
+        "bodies": (
+            "BODY_TEXT",
+            "bad_body",
+            "body_texts",
+            "in_halves",
+            "unpack_bodies",
+        ),
+        "files": ("several_logs",),
+        "log": (
+            "CommitLog",
+            "LogFile",
+            "MATCH_STATES",
+        ),
+        "planned_log": (
+            "PlannedLog",
+            "PlannedLogs",
+            "marked_file",
+        ),
+        "selection": (
+            "Block",
+            "Selection",
+            "newest_messages",
+            "select_messages",
+        ),
+        "sibling": ("sibling_log",),
+        "tailing": (
+            "LastRecord",
+            "ends_with",
+            "follow",
+        ),
+    },
+)
+
+
+def __dir__() -> list[str]:
+    """List the room's names."""
+    return __all__

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rmqindex.keys.hashing import string_hash_codes
 from rmqindex.queue_layout import LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
@@ -259,6 +258,8 @@ def _groups(codes: NDArray[np.int32], queue_ids: NDArray[np.int32]) -> list[NDAr
 
 def _properties(column: pa.MapArray) -> dict[str, dict[int, str]]:
     """Return the properties that matter here, by name and row; the last of several counts."""
+    import pyarrow.compute as pc  # noqa: PLC0415  (a command may not need it)
+
     found: dict[str, dict[int, str]] = {name: {} for name in _NAMES}
     lists = column.offsets.to_numpy()
     start, stop = int(lists[0]), int(lists[-1])

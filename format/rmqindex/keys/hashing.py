@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rmqindex.keys.utf8 import check_utf8, not_utf8
 
@@ -215,6 +214,8 @@ def _hash_codes_of_arrow(
 
 def _used_dictionary(array: pa.DictionaryArray, name: str) -> pa.Array:
     """Return the dictionary, refusing entries that are null or not UTF-8 where they are used."""
+    import pyarrow.compute as pc  # noqa: PLC0415  (a command may not need it)
+
     check_utf8(name, array)
     unused = not_utf8(array.dictionary)
     if unused is not None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rmqindex.keys.hashing import (
     KEY_SEPARATOR,
@@ -221,6 +220,8 @@ def is_rolled_back(sys_flags: pa.Array) -> NDArray[np.bool_]:
 
 def _parts(keys: pa.Array) -> tuple[NDArray[np.int64], pa.Array]:
     """Return the non-empty parts of ``keys``, and the row of each."""
+    import pyarrow.compute as pc  # noqa: PLC0415  (a command may not need it)
+
     is_list = pa.types.is_list(keys.type) or pa.types.is_large_list(keys.type)
     lists = keys if is_list else pc.split_pattern(_text("keys", keys), KEY_SEPARATOR)
     parts = _text("keys", lists.flatten())
@@ -244,6 +245,8 @@ def indexed_tags(tags: pa.Array) -> tuple[NDArray[np.int64], pa.Array]:
     Returns:
         The row of each key (int64, ascending), and the keys, of the type of ``tags``.
     """
+    import pyarrow.compute as pc  # noqa: PLC0415  (a command may not need it)
+
     filled = pc.greater(pc.binary_length(tags), 0).fill_null(False)
     rows = np.flatnonzero(filled.to_numpy(zero_copy_only=False))
     kept = tags.take(pa.array(rows))

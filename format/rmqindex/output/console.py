@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from rmqindex.keys.hashing import index_key
 from rmqindex.output.explanation import print_explanation
+from rmqindex.output.lists import (
+    print_folders,
+    print_items,
+    print_message_list,
+    print_usage,
+)
 from rmqindex.output.messages import print_message
 from rmqindex.output.notes import queue_notes, rebuild_notes
+from rmqindex.output.sizes import size_text
 from rmqindex.output.tables import (
     print_broker_answer,
     print_entries,
@@ -25,6 +32,8 @@ if TYPE_CHECKING:
     from rmqindex.bulk.relayout import RelayoutResult
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
     from rmqindex.explanation import LookupExplanation
+    from rmqindex.export import ExportResult
+    from rmqindex.inspection import Dump, FolderUsage, Item, Usage
     from rmqindex.output.facts import FileFacts
     from rmqindex.output.interface import Question, Shortfall, Zone
     from rmqindex.query.index_directory import QueryOffsetResult
@@ -40,6 +49,10 @@ class ConsoleOutput:
     def __init__(self, zone: Zone) -> None:
         """Show times in a zone."""
         self._zone = zone
+
+    def heading(self, text: str, *, is_first: bool) -> None:
+        """Write a line, with an empty one before the second and below."""
+        write_line(f"{'' if is_first else chr(10)}{visible(text)}\n")
 
     def files(self, path: str, facts: Sequence[FileFacts]) -> None:
         """Write a table of the files and their totals."""
@@ -92,6 +105,47 @@ class ConsoleOutput:
             if row["state"] == "bad_crc":
                 complain(f"the CRC of the message at {row['phy_offset']} does not agree")
             print_message(console, row, self._zone)
+
+    def message_list(self, path: str, rows: Sequence[dict[str, Any]], *, whole: bool) -> None:
+        """Write a table, or the whole messages one below the other."""
+        if not rows:
+            complain(f"{path}: no message that is asked for")
+        elif whole:
+            self.messages(rows)
+        else:
+            print_message_list(make_console(), rows, self._zone)
+
+    def export(self, result: ExportResult) -> None:
+        """Write how much was written, and where it is."""
+        if not result.files and result.is_resumed:
+            write_line(f"{result.directory}: complete, nothing new to export")
+            return
+        more = " more" if result.is_resumed else ""
+        write_line(
+            f"Exported {counted(result.row_count, f'{more} row'.strip())} to "
+            f"{counted(len(result.files), f'{more} file'.strip())} in {result.directory}, "
+            f"{size_text(result.size)}"
+        )
+
+    def usage(
+        self,
+        path: str,
+        by: Sequence[str],
+        usage: Usage,
+        folders: Sequence[FolderUsage],
+        limit: int | None,
+    ) -> None:
+        """Write a table of the groups and one of the folders."""
+        console = make_console()
+        print_usage(console, usage, limit, self._zone)
+        if folders:
+            print_folders(console, folders)
+
+    def dump(self, dump: Dump, items: Iterable[Item]) -> None:
+        """Write a line for each field."""
+        write_line(f"{dump.path}\n{dump.kind}, {counted(dump.size, 'byte')}")
+        write_line()
+        print_items(items)
 
     def audit(
         self,

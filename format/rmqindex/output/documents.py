@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from rmqindex.bulk.relayout import RelayoutResult
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
     from rmqindex.explanation import LookupExplanation
+    from rmqindex.export import ExportResult
+    from rmqindex.inspection import Dump, FolderUsage, Item, Usage
     from rmqindex.output.facts import FileFacts
     from rmqindex.output.interface import Question, Shortfall
     from rmqindex.query.index_directory import QueryOffsetResult
@@ -33,15 +35,25 @@ _SEVERITIES = ("error", "warning", "info")
 class JsonOutput:
     """Writes answers as JSON; implements :class:`~rmqindex.output.interface.Output`."""
 
+    def __init__(self, store: str | None = None) -> None:
+        """Name the store in each answer, where there are several."""
+        self._named: dict[str, Any] = {} if store is None else {"store": store}
+
+    def _write(self, document: dict[str, object]) -> None:
+        write_line(json.dumps({**self._named, **document}, indent=2))
+
+    def heading(self, text: str, *, is_first: bool) -> None:
+        """Write nothing: each document says what it is about."""
+
     def files(self, path: str, facts: Sequence[FileFacts]) -> None:
         """Write the facts of each file and their totals."""
         files = [asdict(file) for file in facts]
-        _write({"path": path, "files": files, "totals": asdict(total(facts))})
+        self._write({"path": path, "files": files, "totals": asdict(total(facts))})
 
-    def entries(self, rows: Iterable[dict[str, Any]], shortfall: Shortfall) -> None:  # noqa: ARG002  (for people)
+    def entries(self, rows: Iterable[dict[str, Any]], shortfall: Shortfall) -> None:
         """Write one object a line."""
         for row in rows:
-            write_line(json.dumps(row))
+            write_line(json.dumps({**self._named, **row}))
 
     def hits(
         self,
@@ -54,22 +66,59 @@ class JsonOutput:
         documents = [asdict(hit) for hit in hits]
         for document, message in zip(documents, messages or (), strict=False):
             document["message"] = None if message is None else message_document(message)
-        _write({**asdict(question), "hits": documents, "at_other_times": at_other_times})
+        self._write({**asdict(question), "hits": documents, "at_other_times": at_other_times})
 
     def broker_answer(
         self, question: Question, answer: QueryOffsetResult, at_other_times: int | None
     ) -> None:
         """Write the question and the broker's answer."""
-        _write({**asdict(question), **asdict(answer), "at_other_times": at_other_times})
+        self._write({**asdict(question), **asdict(answer), "at_other_times": at_other_times})
 
     def explanation(self, path: str, explained: LookupExplanation) -> None:
         """Write every field of an explanation."""
-        _write({"path": path, **asdict(explained)})
+        self._write({"path": path, **asdict(explained)})
 
     def messages(self, rows: Sequence[dict[str, Any]]) -> None:
         """Write one message, or several as a list."""
         documents = [message_document(row) for row in rows]
-        _write(documents[0] if len(documents) == 1 else {"messages": documents})
+        self._write(documents[0] if len(documents) == 1 else {"messages": documents})
+
+    def message_list(self, path: str, rows: Sequence[dict[str, Any]], *, whole: bool) -> None:
+        """Write a list of messages."""
+        documents = [message_document(row) for row in rows] if whole else list(rows)
+        self._write({"path": path, "messages": documents})
+
+    def export(self, result: ExportResult) -> None:
+        """Write the names of the files and the sums."""
+        self._write({**asdict(result), "directory": str(result.directory)})
+
+    def usage(
+        self,
+        path: str,
+        by: Sequence[str],
+        usage: Usage,
+        folders: Sequence[FolderUsage],
+        limit: int | None,
+    ) -> None:
+        """Write the groups, the sums and the folders."""
+        document = asdict(usage)
+        document["rows"] = document["rows"][:limit]
+        self._write(
+            {"path": path, "by": by, **document, "folders": [asdict(each) for each in folders]}
+        )
+
+    def dump(self, dump: Dump, items: Iterable[Item]) -> None:
+        """Write the items and, where damage ended them, the error."""
+        found = [asdict(item) for item in items]
+        self._write(
+            {
+                "path": dump.path,
+                "kind": dump.kind,
+                "size": dump.size,
+                "items": found,
+                "error": dump.error,
+            }
+        )
 
     def audit(
         self,
@@ -83,11 +132,11 @@ class JsonOutput:
         counts = Counter(finding["severity"] for finding in findings)
         totals = {severity: counts[severity] for severity in _SEVERITIES}
         head = {"path": path, "commit_log": has_log, "since": since, "counts": totals}
-        _write({**head, "findings": findings})
+        self._write({**head, "findings": findings})
 
     def rebuild(self, directory: Path, result: RebuildResult) -> None:
         """Write the names of the files, the counts and the offsets."""
-        _write(
+        self._write(
             {
                 "directory": str(directory),
                 "files": [path.name for path in result.files],
@@ -109,7 +158,7 @@ class JsonOutput:
 
     def queue_rebuild(self, directory: Path, result: QueueRebuildResult) -> None:
         """Write the counts and the gaps."""
-        _write(
+        self._write(
             {
                 "directory": str(directory),
                 "queue_count": result.queue_count,
@@ -128,7 +177,7 @@ class JsonOutput:
 
     def expiry(self, path: str, before: int, files: Sequence[FileEntry], *, dry_run: bool) -> None:
         """Write the names and the size of the files."""
-        _write(
+        self._write(
             {
                 "path": path,
                 "before": before,
@@ -140,7 +189,7 @@ class JsonOutput:
 
     def relayout(self, path: str, result: RelayoutResult) -> None:
         """Write the names of the new and the old files, and the counts."""
-        _write(
+        self._write(
             {
                 "path": path,
                 "files": [file.name for file in result.files],
@@ -153,8 +202,4 @@ class JsonOutput:
 
     def recovery(self, path: Path, *, index: bool, queues: bool) -> None:
         """Write both flags."""
-        _write({"path": str(path), "index": index, "queues": queues})
-
-
-def _write(document: dict[str, object]) -> None:
-    write_line(json.dumps(document, indent=2))
+        self._write({"path": str(path), "index": index, "queues": queues})

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from rmqindex.bulk.relayout import RelayoutResult
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
     from rmqindex.explanation import LookupExplanation
+    from rmqindex.export import ExportResult
+    from rmqindex.inspection import Dump, FolderUsage, Item, Usage
     from rmqindex.output.facts import FileFacts
     from rmqindex.query.index_directory import QueryOffsetResult
     from rmqindex.query.search import Hit
@@ -75,6 +77,9 @@ class Zone:
 class Output(Protocol):
     """Writes answers to standard output, one method for each kind of answer."""
 
+    def heading(self, text: str, *, is_first: bool) -> None:
+        """Write what the next of several answers is about."""
+
     def files(self, path: str, facts: Sequence[FileFacts]) -> None:
         """Write what the IndexFiles of a path contain."""
 
@@ -103,6 +108,25 @@ class Output(Protocol):
 
     def messages(self, rows: Sequence[dict[str, Any]]) -> None:
         """Write messages, each with its ``state``."""
+
+    def message_list(self, path: str, rows: Sequence[dict[str, Any]], *, whole: bool) -> None:
+        """Write messages, the newest first; ``whole`` if they have properties and bodies."""
+
+    def export(self, result: ExportResult) -> None:
+        """Write what an export wrote."""
+
+    def usage(
+        self,
+        path: str,
+        by: Sequence[str],
+        usage: Usage,
+        folders: Sequence[FolderUsage],
+        limit: int | None,
+    ) -> None:
+        """Write the messages and bytes of each group, and what the folders of the store take."""
+
+    def dump(self, dump: Dump, items: Iterable[Item]) -> None:
+        """Write what a file is, and the fields of some of its items."""
 
     def audit(
         self,

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.log import CommitLog, Mode
     from rmqindex.output.interface import Zone
 
-__all__ = ["is_readable", "message_document", "print_message", "read_messages"]
+__all__ = ["COLUMNS", "is_readable", "message_document", "print_message", "read_messages"]
 
-_COLUMNS = (
+COLUMNS = (
     "topic",
     "queue_id",
     "queue_offset",
@@ -63,7 +63,7 @@ def read_messages(
         as_stored: Whether bodies are left as they are stored, which ``as_stored`` of a row tells.
     """
     offsets = np.array(phy_offsets, np.int64)
-    found = log.read_at(offsets, _COLUMNS, mode=mode, decompress_body=not as_stored)
+    found = log.read_at(offsets, COLUMNS, mode=mode, decompress_body=not as_stored)
     rows: list[dict[str, Any]] = found.to_pylist()
     states = log.read_at(offsets, ["phy_offset"], check_crc=True)["state"].to_pylist()
     return [
@@ -79,7 +79,7 @@ def is_readable(row: dict[str, Any]) -> bool:
 
 def message_document(row: dict[str, Any]) -> dict[str, Any]:
     """Return a message as JSON values, with ``body_base64`` for ``body`` if that is not text."""
-    document = {name: row[name] for name in _COLUMNS if name != "body"}
+    document = {name: row[name] for name in COLUMNS if name != "body"}
     document["properties"] = dict(row["properties"])
     body = row["body"]
     document |= {"body": None} if body is None else _body_field(body)
@@ -98,7 +98,7 @@ def print_message(console: Console, row: dict[str, Any], zone: Zone) -> None:
     from rich.text import Text  # noqa: PLC0415  (documents need no rich)
 
     lines = Text()
-    for name in _COLUMNS:
+    for name in COLUMNS:
         value = row[name]
         if name in _HIDDEN or value is None:
             continue

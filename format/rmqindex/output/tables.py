@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rmqindex.output.facts import total
-from rmqindex.output.terminal import fits, plain_table, print_table, print_text
+from rmqindex.output.sizes import size_text
+from rmqindex.output.terminal import fits, make_console, plain_table, print_table, print_text
 from rmqindex.output.text import counted, write_line
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ __all__ = [
     "print_hits",
 ]
 
-_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _ENTRY_WIDTHS = (17, 8, 8, 7, 10, 14, 23)
 
 
@@ -85,11 +85,10 @@ def print_entries(rows: Iterable[dict[str, Any]], zone: Zone, shortfall: Shortfa
     """Print the entries of IndexFiles one by one, of which there may be millions, and a count."""
     heads = ("File", "Position", "Previous", "Slot", "Key hash", "Offset", f"Stored ({zone.name})")
     widths = [max(width, len(head)) for width, head in zip(_ENTRY_WIDTHS, heads, strict=True)]
+    line_width = sum(widths) + 2 * (len(widths) - 1)
+    is_narrow = make_console().width < line_width
     count = 0
     for row in rows:
-        if not count:
-            write_line(_entry_line(heads, widths))
-            write_line("\u2500" * (sum(widths) + 2 * (len(widths) - 1)))
         cells = (
             row["file"],
             row["position"],
@@ -99,7 +98,15 @@ def print_entries(rows: Iterable[dict[str, Any]], zone: Zone, shortfall: Shortfa
             row["phy_offset"],
             zone.format(row["store_timestamp"]),
         )
-        write_line(_entry_line(cells, widths))
+        if is_narrow:
+            label = max(map(len, heads)) + 2
+            lines = [f"{head:<{label}}{cell}" for head, cell in zip(heads, cells, strict=True)]
+            write_line(("\n" if count else "") + "\n".join(lines))
+        else:
+            if not count:
+                write_line(_entry_line(heads, widths))
+                write_line("\u2500" * line_width)
+            write_line(_entry_line(cells, widths))
         count += 1
     if count:
         write_line(f"\n{counted(count, 'entry', 'entries')}")
@@ -203,12 +210,4 @@ def _or_dash(value: int | None) -> str:
 
 
 def _size(size: int | None) -> str:
-    """Return a number of bytes in the largest unit of which there is at least one."""
-    if size is None:
-        return "-"
-    amount = float(size)
-    for unit in _UNITS:
-        if amount < 1024 or unit == _UNITS[-1]:
-            break
-        amount /= 1024
-    return f"{size} bytes" if unit == "bytes" else f"{amount:.1f} {unit}"
+    return "-" if size is None else size_text(size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -52,14 +53,48 @@ def fits(table: Table, console: Console) -> bool:
 
 
 def print_table(console: Console, table: Table) -> None:
-    """Print a table whole: a terminal that is too narrow breaks its lines, no digit is cut."""
-    console.width = max(console.width, _width(table, console))
-    console.print(table, crop=False)
+    """Print a table whole; where it is wider than the terminal, its rows as paragraphs."""
+    if fits(table, console):
+        console.print(table, crop=False)
+    else:
+        console.print(_paragraphs(table, console.width), soft_wrap=True)
 
 
 def print_text(console: Console, text: str) -> None:
-    """Print text whose lines are not broken."""
+    """Print text, with the lines of a terminal broken between words."""
+    if console.is_terminal:
+        lines = [_folded(line, console.width) for line in visible(text).split("\n")]
+        text = "\n".join(lines)
     console.print(Text(visible(text)), soft_wrap=True)
+
+
+def _folded(line: str, width: int) -> str:
+    """Return a line as several, without breaking a word; those that follow keep the indent."""
+    indent = line[: len(line) - len(line.lstrip())]
+    parts = textwrap.wrap(
+        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join(parts) if parts else line
+
+
+def _paragraphs(table: Table, width: int) -> Text:
+    """Return the rows of a table with a line for each cell: the column and the value."""
+    heads = [Text.from_markup(str(column.header)).plain for column in table.columns]
+    cells = [[Text.from_markup(str(cell)) for cell in column.cells] for column in table.columns]
+    label = max(map(len, heads)) + 2
+    found = Text()
+    for number, row in enumerate(table.rows):
+        # A row without its first cell belongs to the one before.
+        if number and cells[0][number].plain:
+            found.append("\n")
+        for head, column in zip(heads, cells, strict=True):
+            if column[number].plain:
+                lines = _folded(column[number].plain, max(width - label, 1)).split("\n")
+                text = f"\n{'':{label}}".join(lines)
+                found.append(f"{head:<{label}}", "bold")
+                found.append(f"{text}\n", row.style or column[number].style)
+    found.rstrip()
+    return found
 
 
 @contextmanager

@@ -1,18 +1,25 @@
 """Queries of a whole index: the broker's own search, exact lookups, and verification."""
 
-from rmqindex.query.index_directory import IndexDirectory, QueryOffsetResult
-from rmqindex.query.point_lookup import PointEntry, PointFile, PointLog
-from rmqindex.query.ranks import Ranks, SearchedFile, Shares
-from rmqindex.query.verification import (
-    MATCH_CODES,
-    NO_LOG,
-    VERIFIED,
-    VERIFIED_COLUMNS,
-    Comparison,
-    EntryVerifier,
-    may_hold,
-    pairs_kept,
-)
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rmqindex.rooms import importer
+
+if TYPE_CHECKING:
+    from rmqindex.query.index_directory import IndexDirectory, QueryOffsetResult
+    from rmqindex.query.point_lookup import PointEntry, PointFile, PointLog
+    from rmqindex.query.ranks import Ranks, SearchedFile, Shares
+    from rmqindex.query.verification import (
+        MATCH_CODES,
+        NO_LOG,
+        VERIFIED,
+        VERIFIED_COLUMNS,
+        Comparison,
+        EntryVerifier,
+        may_hold,
+        pairs_kept,
+    )
 
 __all__ = [
     "MATCH_CODES",
@@ -32,3 +39,38 @@ __all__ = [
     "may_hold",
     "pairs_kept",
 ]
+
+__getattr__ = importer(
+    __name__,
+    {
+        "index_directory": (
+            "IndexDirectory",
+            "QueryOffsetResult",
+        ),
+        "point_lookup": (
+            "PointEntry",
+            "PointFile",
+            "PointLog",
+        ),
+        "ranks": (
+            "Ranks",
+            "SearchedFile",
+            "Shares",
+        ),
+        "verification": (
+            "Comparison",
+            "EntryVerifier",
+            "MATCH_CODES",
+            "NO_LOG",
+            "VERIFIED",
+            "VERIFIED_COLUMNS",
+            "may_hold",
+            "pairs_kept",
+        ),
+    },
+)
+
+
+def __dir__() -> list[str]:
+    """List the room's names."""
+    return __all__

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.indexfile.decoding import MILLISECONDS
@@ -281,6 +280,8 @@ def pairs_kept(
     Returns:
         Booleans. An entry that is not verified is kept, since it may belong to the key.
     """
+    import pyarrow.compute as pc  # noqa: PLC0415  (a command may not need it)
+
     same = pc.and_(pc.equal(found[0], asked[0]), pc.equal(found[1], asked[1])).fill_null(False)
     return pc.or_(pc.not_equal(states, VERIFIED), same)
 

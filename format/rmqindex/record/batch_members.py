@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rmqindex.errors import RmqIndexError
 from rmqindex.keys.hashing import KEY_SEPARATOR
@@ -54,6 +53,8 @@ def indexed_keys(all_uniq_keys: pa.Array, all_keys: pa.Array) -> tuple[NDArray[n
         The row of each key (int64), and the keys (``string``).
         The keys of one row are in the order of their entries; rows are in no order.
     """
+    import pyarrow.compute as pc  # noqa: PLC0415  (a command may not need it)
+
     uniq_rows, uniq_keys = _last_of(all_uniq_keys)
     rows, texts = _last_of(all_keys)
     parts = pc.split_pattern(texts, KEY_SEPARATOR)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rmqindex.record.message_ids import host_text
 from rmqindex.record_layout import IPV4_SIZE, IPV6_SIZE, PORT_SIZE
@@ -86,6 +85,8 @@ def _rows_of_bytes(data: memoryview, starts: NDArray[np.int64], size: int) -> ND
 
 
 def _v4_texts(data: memoryview, starts: NDArray[np.int64]) -> pa.Array:
+    import pyarrow.compute as pc  # noqa: PLC0415  (a command may not need it)
+
     rows = _rows_of_bytes(data, starts, IPV4_SIZE + PORT_SIZE)
     # Hosts repeat: each is written once.
     hosts, places = np.unique(rows.view(">u8").ravel(), return_inverse=True)

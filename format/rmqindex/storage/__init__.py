@@ -3,18 +3,25 @@
 Nothing here knows what the bytes mean.
 """
 
-from rmqindex.storage.identity import FileChangedError
-from rmqindex.storage.location import Location, Storage
-from rmqindex.storage.opening import map_files
-from rmqindex.storage.s3 import (
-    DEFAULT_ATTEMPTS,
-    DEFAULT_CONNECT_TIMEOUT,
-    DEFAULT_REQUEST_TIMEOUT,
-    SCHEMES,
-    S3Settings,
-    check_no_secret,
-)
-from rmqindex.storage.steady import UnsteadyError, read_steady
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rmqindex.rooms import importer
+
+if TYPE_CHECKING:
+    from rmqindex.storage.identity import FileChangedError
+    from rmqindex.storage.location import Location, Storage
+    from rmqindex.storage.opening import map_files
+    from rmqindex.storage.s3 import (
+        DEFAULT_ATTEMPTS,
+        DEFAULT_CONNECT_TIMEOUT,
+        DEFAULT_REQUEST_TIMEOUT,
+        SCHEMES,
+        S3Settings,
+        check_no_secret,
+    )
+    from rmqindex.storage.steady import UnsteadyError, read_steady
 
 __all__ = [
     "DEFAULT_ATTEMPTS",
@@ -30,3 +37,32 @@ __all__ = [
     "map_files",
     "read_steady",
 ]
+
+__getattr__ = importer(
+    __name__,
+    {
+        "identity": ("FileChangedError",),
+        "location": (
+            "Location",
+            "Storage",
+        ),
+        "opening": ("map_files",),
+        "s3": (
+            "DEFAULT_ATTEMPTS",
+            "DEFAULT_CONNECT_TIMEOUT",
+            "DEFAULT_REQUEST_TIMEOUT",
+            "S3Settings",
+            "SCHEMES",
+            "check_no_secret",
+        ),
+        "steady": (
+            "UnsteadyError",
+            "read_steady",
+        ),
+    },
+)
+
+
+def __dir__() -> list[str]:
+    """List the room's names."""
+    return __all__

@@ -6,10 +6,22 @@ so nobody ever sees a mixture.
 A dead commit is undone, or on S3 finished, by the next write.
 """
 
-from rmqindex.transaction.directories import FileEntry, directory_entries, entries_or_none, exists
-from rmqindex.transaction.journal import Journal, effective_listing, staging_root
-from rmqindex.transaction.local_staging import LocalStaging
-from rmqindex.transaction.owner import Owner
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rmqindex.rooms import importer
+
+if TYPE_CHECKING:
+    from rmqindex.transaction.directories import (
+        FileEntry,
+        directory_entries,
+        entries_or_none,
+        exists,
+    )
+    from rmqindex.transaction.journal import Journal, effective_listing, staging_root
+    from rmqindex.transaction.local_staging import LocalStaging
+    from rmqindex.transaction.owner import Owner
 
 __all__ = [
     "FileEntry",
@@ -22,3 +34,27 @@ __all__ = [
     "exists",
     "staging_root",
 ]
+
+__getattr__ = importer(
+    __name__,
+    {
+        "directories": (
+            "FileEntry",
+            "directory_entries",
+            "entries_or_none",
+            "exists",
+        ),
+        "journal": (
+            "Journal",
+            "effective_listing",
+            "staging_root",
+        ),
+        "local_staging": ("LocalStaging",),
+        "owner": ("Owner",),
+    },
+)
+
+
+def __dir__() -> list[str]:
+    """List the room's names."""
+    return __all__

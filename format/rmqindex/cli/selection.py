@@ -1,0 +1,68 @@
+"""The options by which ``messages``, ``usage`` and ``export`` choose messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rmqindex.cli.options import begin_option, end_option, from_option, time_of, to_option
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from rmqindex.commitlog.selection import Selection
+    from rmqindex.output.interface import Zone
+
+__all__ = ["selection_of", "selection_options"]
+
+_OPTIONS = (
+    click.option(
+        "--topic",
+        "topics",
+        metavar="TOPIC",
+        multiple=True,
+        help="Only messages of this topic. May be repeated.",
+    ),
+    click.option(
+        "--queue",
+        "queue_ids",
+        metavar="N",
+        type=click.IntRange(min=0),
+        multiple=True,
+        help="Only messages of this queue. May be repeated.",
+    ),
+    click.option(
+        "--tag",
+        "tags",
+        metavar="TAG",
+        multiple=True,
+        help="Only messages with this tag. May be repeated.",
+    ),
+    begin_option,
+    end_option,
+    from_option,
+    to_option,
+)
+
+
+def selection_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options to a command, which passes what it gets to :func:`selection_of`."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def selection_of(zone: Zone, options: Mapping[str, Any]) -> Selection:
+    """Return what the options choose."""
+    from rmqindex.commitlog.selection import Selection  # noqa: PLC0415  (help needs no Arrow)
+
+    return Selection(
+        topics=options["topics"],
+        queue_ids=options["queue_ids"],
+        tags=options["tags"],
+        begin=time_of(options["begin"], zone, "--begin", up=True),
+        end=time_of(options["end"], zone, "--end", up=False),
+        start=options["from_offset"],
+        stop=options["to_offset"],
+    )

@@ -1,0 +1,116 @@
+"""Commands that take several paths, patterns and folders of stores, and answer for each."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rmqindex.cli.help import Command
+from rmqindex.errors import RmqIndexError
+from rmqindex.output.text import complain, write_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["STORE", "SeveralCommand", "stores_of"]
+
+#: Where the context tells an output which of several stores it answers for.
+STORE = "rmqindex.store"
+_BAD = 2
+
+
+class SeveralCommand(Command):
+    """Runs once for each store that its first argument names.
+
+    The exit code is the worst of all; for a search it is 0 if any store has an answer.
+    """
+
+    def __init__(self, *args: Any, is_search: bool = False, **attributes: Any) -> None:  # noqa: ANN401
+        """Take what click takes, and whether an answer of one store is enough."""
+        super().__init__(*args, **attributes)
+        self._is_search = is_search
+
+    def invoke(self, ctx: click.Context) -> None:
+        """Answer for each store, with its name where there are several."""
+        name = str(self.params[0].name)
+        given = ctx.params[name]
+        stores = stores_of([given] if isinstance(given, str) else given)
+        if len(stores) == 1:
+            ctx.params[name] = stores[0]
+            super().invoke(ctx)
+            return
+        codes: list[int] = []
+        for store in stores:
+            ctx.params[name] = store
+            ctx.meta[STORE] = store
+            codes.append(self._invoke_one(ctx, store, is_first=not codes))
+        best = min if self._is_search and _BAD not in codes else max
+        code = best(codes)
+        if code:
+            raise click.exceptions.Exit(code)
+
+    def _invoke_one(self, ctx: click.Context, store: str, *, is_first: bool) -> int:
+        if not ctx.params.get("as_json") and not ctx.meta.get("rmqindex.csv"):
+            write_line(f"{'' if is_first else chr(10)}{store}\n")
+        try:
+            super().invoke(ctx)
+        except click.exceptions.Exit as ended:
+            return ended.exit_code
+        except RmqIndexError as error:
+            complain(str(error))
+            return _BAD
+        return 0
+
+
+def stores_of(paths: Sequence[str]) -> list[str]:
+    """Return the paths that some paths, patterns and folders of stores stand for.
+
+    Raises:
+        BadParameter: A pattern matches nothing.
+    """
+    found: list[str] = []
+    for path in paths:
+        found += _expanded(path)
+    return list(dict.fromkeys(found))
+
+
+def _expanded(path: str) -> list[str]:
+    from rmqindex.storage.location import Location  # noqa: PLC0415  (help needs no storage)
+    from rmqindex.store.patterns import expand, has_pattern  # noqa: PLC0415
+
+    given = Location.of(path)
+    if has_pattern(given) and (given.local is None or not os.path.lexists(given)):
+        hits: list[str] = [hit.path for hit in expand(given.absolute)]
+        if not hits:
+            raise click.BadParameter(f"{path}: no path matches")
+        if given.local is not None and not given.local.is_absolute():
+            hits = [os.path.relpath(hit) for hit in hits]
+        return [store for hit in hits for store in _stores_in(hit)]
+    return list(_stores_in(path))
+
+
+def _stores_in(path: str) -> Iterator[str]:
+    """Yield the stores in a local folder that is none itself, else the path."""
+    if os.path.isdir(path) and not _is_store(path):  # noqa: PTH112
+        with os.scandir(path) as entries:
+            inner = sorted(entry.path for entry in entries if entry.is_dir())
+        stores = [each for each in inner if _is_store(each)]
+        if stores:
+            yield from stores
+            return
+    yield path
+
+
+def _is_store(path: str) -> bool:
+    from rmqindex.folders import (  # noqa: PLC0415  (help needs none)
+        COMMITLOG_FOLDER,
+        INDEX_FOLDER,
+        QUEUE_FOLDER,
+    )
+
+    return any(
+        os.path.isdir(os.path.join(path, name))  # noqa: PTH112, PTH118
+        for name in (COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER)
+    )

@@ -1,0 +1,271 @@
+"""Messages by topic, queue, tag, time and offset, in either direction, without an index."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from rmqindex.layout import INT64_MAX
+from rmqindex.record.batches import schema_of
+from rmqindex.storage.identity import FileChangedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from rmqindex.commitlog.log import CommitLog, Mode
+    from rmqindex.errors import CorruptCommitLogError
+
+__all__ = ["Block", "Selection", "newest_messages", "select_messages"]
+
+# Of a file that is read from its end, bytes: the newest messages are found after a part of it.
+_BACKWARD_CHUNK = 8 * 1024 * 1024
+# Where a message is.
+_PLACE = ("phy_offset", "size")
+# Fewer messages of a block than this share are read one by one.
+_SPARSE = 1 / 8
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which messages are asked for; None and an empty tuple stand for all.
+
+    Attributes:
+        topics: Names of topics.
+        queue_ids: Numbers of queues.
+        tags: Values of the property TAGS.
+        begin: The earliest store time, epoch milliseconds.
+        end: The latest store time, epoch milliseconds.
+        start: The first offset, bytes.
+        stop: The offset from which on messages are left out, bytes.
+    """
+
+    topics: tuple[str, ...] = ()
+    queue_ids: tuple[int, ...] = ()
+    tags: tuple[str, ...] = ()
+    begin: int | None = None
+    end: int | None = None
+    start: int | None = None
+    stop: int | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a message that tell whether it is asked for; offset and size are not."""
+        found = [
+            name
+            for name, wanted in (
+                ("topic", self.topics),
+                ("queue_id", self.queue_ids),
+                ("tags", self.tags),
+            )
+            if wanted
+        ]
+        if self.begin is not None or self.end is not None:
+            found.append("store_timestamp")
+        return tuple(found)
+
+    def matches(self, batch: pa.RecordBatch) -> NDArray[np.bool_]:
+        """Return which rows of a batch with :attr:`columns` are asked for, by all but offsets."""
+        keep = np.ones(batch.num_rows, bool)
+        for name, wanted in (("topic", self.topics), ("tags", self.tags)):
+            if wanted:
+                keep &= _equals_any(batch.column(name), wanted)
+        if self.queue_ids:
+            keep &= np.isin(batch.column("queue_id").to_numpy(), self.queue_ids)
+        if self.begin is not None:
+            keep &= batch.column("store_timestamp").to_numpy() >= self.begin
+        if self.end is not None:
+            keep &= batch.column("store_timestamp").to_numpy() <= self.end
+        return keep
+
+    def document(self) -> dict[str, Any]:
+        """Return the selection as JSON values."""
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in asdict(self).items()
+        }
+
+
+class Block(NamedTuple):
+    """Messages that are asked for, and how far the log was read for them.
+
+    Attributes:
+        batch: The messages; None where none of those that were read is asked for.
+        stop: The offset behind the last message that was read, bytes.
+    """
+
+    batch: pa.RecordBatch | None
+    stop: int
+
+
+def select_messages(
+    log: CommitLog,
+    selection: Selection,
+    columns: Sequence[str],
+    *,
+    resume_at: int | None = None,
+    mode: Mode = "FAILFAST",
+    on_malformed: Callable[[CorruptCommitLogError], None] | None = None,
+) -> Iterator[Block]:
+    """Read the messages that are asked for, in the order of their offsets.
+
+    Args:
+        log: The log.
+        selection: Which messages.
+        columns: Names of ``COMMITLOG_SCHEMA``; only messages that are asked for have them decoded.
+        resume_at: Where a message starts, or the log ends: read from there.
+        mode: As :meth:`CommitLog.scan` takes it.
+        on_malformed: As :meth:`CommitLog.scan` takes it.
+
+    Yields:
+        Blocks that follow one another without a gap.
+
+    Raises:
+        CorruptCommitLogError: Damage; only ``FAILFAST``.
+        RmqIndexError: The storage failed.
+    """
+    start = selection.start if resume_at is None else resume_at
+    told = selection.columns
+    read = [*columns, *(name for name in _PLACE if name not in columns)]
+    for whole in log.scan(
+        start,
+        # A resumed scan would take a stop inside a message for damage.
+        selection.stop if resume_at is None else None,
+        [*_PLACE, *told] if told else read,
+        decompress_body=False,
+        mode=mode,
+        at_boundaries=resume_at is not None,
+        on_malformed=on_malformed,
+    ):
+        batch = whole
+        if resume_at is not None and selection.stop is not None:
+            batch = _before(whole, selection.stop)
+            if not batch.num_rows:
+                return
+        if told:
+            hits = np.flatnonzero(selection.matches(batch))
+            yield Block(_read(log, batch, hits, columns), _stop_of(batch))
+        else:
+            yield Block(batch.select(list(columns)), _stop_of(batch))
+        if batch.num_rows < whole.num_rows:
+            return
+
+
+def newest_messages(
+    log: CommitLog,
+    selection: Selection,
+    columns: Sequence[str],
+    limit: int,
+    *,
+    mode: Mode = "FAILFAST",
+    on_malformed: Callable[[CorruptCommitLogError], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> pa.Table:
+    """Return the messages that are asked for with the highest offsets, the highest first.
+
+    The log is read from its end, and no further than the last of them.
+
+    Args:
+        log: The log.
+        selection: Which messages.
+        columns: Names of ``COMMITLOG_SCHEMA``.
+        limit: At most how many, 1 or more.
+        mode: As :meth:`CommitLog.scan` takes it.
+        on_malformed: As :meth:`CommitLog.scan` takes it.
+        progress: Called with the bytes that were read, and those that there are.
+
+    Raises:
+        CorruptCommitLogError: Damage in the part that was read; only ``FAILFAST``.
+        RmqIndexError: The storage failed.
+    """
+    first = max(log.min_offset, selection.start or 0)
+    last = min(log.max_offset, INT64_MAX if selection.stop is None else selection.stop)
+    found: list[pa.Table] = []
+    missing = limit
+    for start, stop in _parts_backward(log, first, last):
+        batches = []
+        for batch in log.scan(
+            start,
+            stop,
+            [*_PLACE, *selection.columns],
+            mode=mode,
+            at_boundaries=True,
+            on_malformed=on_malformed,
+        ):
+            at = batch.column("phy_offset").to_numpy()
+            keep = selection.matches(batch) & (at >= first) & (at < last)
+            batches.append((batch, np.flatnonzero(keep)))
+        for batch, hits in reversed(batches):
+            rows = _read(log, batch, hits[-missing:], columns)
+            if rows is not None:
+                found.append(pa.table(rows).take(np.arange(rows.num_rows)[::-1]))
+                missing -= rows.num_rows
+            if not missing:
+                return pa.concat_tables(found)
+        if progress is not None:
+            progress(last - start, last - first)
+    return pa.concat_tables(found) if found else schema_of(columns).empty_table()
+
+
+def _parts_backward(log: CommitLog, first: int, last: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of a log, at whose ends messages start, from the last to the first."""
+    for file in reversed(log.files):
+        if file.start >= last or file.stop <= first:
+            continue
+        stop = file.stop
+        for start in reversed(log.record_boundaries(file, _BACKWARD_CHUNK)):
+            if start < last and stop > first:
+                yield start, stop
+            stop = start
+
+
+def _read(
+    log: CommitLog, batch: pa.RecordBatch, hits: NDArray[np.int64], columns: Sequence[str]
+) -> pa.RecordBatch | None:
+    """Read some of the messages of a batch that has where they are."""
+    if not len(hits):
+        return None
+    offsets = batch.column("phy_offset").to_numpy()[hits]
+    if len(hits) < batch.num_rows * _SPARSE:
+        rows = log.read_at(offsets, columns, decompress_body=False)
+        if rows.column("state").to_pylist() != ["record"] * len(hits):
+            raise _changed(log)
+        return rows.select(list(columns)).cast(schema_of(columns))
+    stop = int(offsets[-1]) + batch.column("size")[int(hits[-1])].as_py()
+    read = [*columns, *(name for name in _PLACE[:1] if name not in columns)]
+    parts = log.scan(int(offsets[0]), stop, read, at_boundaries=True, decompress_body=False)
+    table = pa.Table.from_batches(parts, schema_of(read))
+    is_hit = np.isin(table.column("phy_offset").to_numpy(), offsets)
+    if np.count_nonzero(is_hit) != len(hits):
+        raise _changed(log)
+    kept = table.filter(pa.array(is_hit)).select(list(columns)).combine_chunks()
+    return kept.to_batches()[0]
+
+
+def _changed(log: CommitLog) -> FileChangedError:
+    return FileChangedError(log.files[-1].path.parent, "rewritten", "run this again")
+
+
+def _before(batch: pa.RecordBatch, stop: int) -> pa.RecordBatch:
+    """Return the messages of a batch that start before an offset."""
+    return batch.slice(0, int(np.searchsorted(batch.column("phy_offset").to_numpy(), stop)))
+
+
+def _stop_of(batch: pa.RecordBatch) -> int:
+    """Return the offset behind the last message of a batch."""
+    last = batch.num_rows - 1
+    return int(batch.column("phy_offset")[last].as_py() + batch.column("size")[last].as_py())
+
+
+def _equals_any(texts: pa.Array, wanted: Sequence[str]) -> NDArray[np.bool_]:
+    """Return which texts are one of those that are wanted; a null is none."""
+    import pyarrow.compute as pc  # noqa: PLC0415  (a command may not need it)
+
+    found: NDArray[np.bool_] = pc.is_in(texts, pa.array(wanted, texts.type)).to_numpy(
+        zero_copy_only=False
+    )
+    return found

@@ -1,0 +1,138 @@
+"""The columns of an export, in types that each format can hold."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rmqindex.errors import RmqIndexError
+from rmqindex.record.bodies import UnpackedSizeError, decompress_bodies, decompress_body
+from rmqindex.record_layout import COMMITLOG_SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+__all__ = ["DEFAULT_COLUMNS", "as_table", "flat", "unpacked"]
+
+#: The columns of messages; the others repeat what ``properties`` holds.
+DEFAULT_COLUMNS = tuple(
+    name for name in COMMITLOG_SCHEMA.names if name not in {"all_uniq_keys", "all_keys"}
+)
+_TIMES = ("born_timestamp", "store_timestamp")
+_TIME_TYPE = pa.timestamp("ms", "UTC")
+
+
+def as_table(batch: pa.RecordBatch) -> pa.Table:
+    """Return a batch as a table whose times are timestamps."""
+    table = pa.table(batch)
+    for name in _TIMES:
+        place = table.schema.get_field_index(name)
+        if place >= 0:
+            column = table.column(place).cast(_TIME_TYPE)
+            table = table.set_column(place, pa.field(name, _TIME_TYPE, nullable=False), column)
+    return table
+
+
+def unpacked(
+    batch: pa.RecordBatch, columns: Sequence[str], skip: Callable[[str], None] | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield messages with the bodies as they were sent.
+
+    Args:
+        batch: Messages with ``body``, ``sys_flag`` and ``phy_offset``.
+        columns: The columns to keep.
+        skip: Called with the error of each body that does not unpack, which becomes null; None to
+            raise it.
+
+    Yields:
+        The messages; in several batches where they would be too large for one.
+
+    Raises:
+        RmqIndexError: A body does not unpack.
+    """
+    try:
+        bodies = decompress_bodies(batch.column("body"), batch.column("sys_flag"))
+    except UnpackedSizeError:
+        half = batch.num_rows // 2
+        yield from unpacked(batch.slice(0, half), columns, skip)
+        yield from unpacked(batch.slice(half), columns, skip)
+        return
+    except RmqIndexError:
+        bodies = _each_body(batch, skip)
+    place = batch.schema.get_field_index("body")
+    field = batch.schema.field(place).with_nullable(True)
+    yield batch.set_column(place, field, bodies).select(list(columns))
+
+
+def _each_body(batch: pa.RecordBatch, skip: Callable[[str], None] | None) -> pa.Array:
+    bodies: list[bytes | None] = []
+    for body, flag, offset in zip(
+        batch.column("body").to_pylist(),
+        batch.column("sys_flag").to_pylist(),
+        batch.column("phy_offset").to_pylist(),
+        strict=True,
+    ):
+        try:
+            bodies.append(decompress_body(body, flag))
+        except RmqIndexError as error:
+            message = f"message at {offset}: {error}"
+            if skip is None:
+                raise RmqIndexError(message) from error
+            skip(message)
+            bodies.append(None)
+    return pa.array(bodies, pa.binary())
+
+
+def flat(table: pa.Table, *, nested: bool) -> pa.Table:
+    """Return a table that a text format can hold.
+
+    Bodies that are UTF-8 stay in ``body``; the others are in ``body_base64``. Times are epoch
+    milliseconds.
+
+    Args:
+        table: A table of :func:`as_table`.
+        nested: Whether the format has lists and objects; without, they are JSON texts.
+    """
+    for name in table.column_names:
+        place = table.schema.get_field_index(name)
+        column = table.column(place)
+        if name in _TIMES:
+            table = table.set_column(place, name, column.cast(pa.int64()))
+        elif name == "body":
+            texts, encoded = _texts(column)
+            table = table.set_column(place, name, texts)
+            table = table.add_column(place + 1, "body_base64", encoded)
+        elif pa.types.is_nested(column.type) and not nested:
+            values = [
+                json.dumps(
+                    dict(value) if pa.types.is_map(column.type) else value, ensure_ascii=False
+                )
+                for value in column.to_pylist()
+            ]
+            table = table.set_column(place, name, pa.array(values, pa.string()))
+    return table
+
+
+def _texts(bodies: pa.ChunkedArray) -> tuple[pa.ChunkedArray | pa.Array, pa.Array]:
+    """Return bodies that are UTF-8, and the others in Base64; null in the other of the two."""
+    try:
+        return bodies.cast(pa.string()), pa.nulls(len(bodies), pa.string())
+    except pa.ArrowInvalid:
+        pass
+    texts: list[str | None] = []
+    encoded: list[str | None] = []
+    for body in bodies.to_pylist():
+        text: str | None = None
+        if body is not None:
+            try:
+                text = body.decode()
+            except UnicodeDecodeError:
+                texts.append(None)
+                encoded.append(base64.b64encode(body).decode())
+                continue
+        texts.append(text)
+        encoded.append(None)
+    return pa.array(texts, pa.string()), pa.array(encoded, pa.string())

@@ -1,0 +1,143 @@
+"""Exports of entries from IndexFiles."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from rmqindex.errors import RmqIndexError
+from rmqindex.export.columns import as_table
+from rmqindex.export.folder import Folder, Stream
+from rmqindex.layout import FIRST_POSITION
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator, Sequence
+
+    from rmqindex.export.folder import ExportResult
+    from rmqindex.store.planned_index import PlannedFile
+
+__all__ = ["EntrySelection", "export_entries"]
+
+_DEFAULT_FILE_SIZE = 256 * 1024 * 1024
+_FILE = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class EntrySelection:
+    """Which entries are asked for; None stands for all.
+
+    Attributes:
+        begin: The earliest store time, epoch milliseconds.
+        end: The latest store time, epoch milliseconds.
+        start: The first offset, bytes.
+        stop: The offset from which on entries are left out, bytes.
+        key_hash: The hash of the key.
+    """
+
+    begin: int | None = None
+    end: int | None = None
+    start: int | None = None
+    stop: int | None = None
+    key_hash: int | None = None
+
+    def matching(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the entries of a batch that are asked for."""
+        keep = np.ones(batch.num_rows, bool)
+        times = batch.column("store_timestamp").to_numpy()
+        offsets = batch.column("phy_offset").to_numpy()
+        if self.begin is not None:
+            keep &= times >= self.begin
+        if self.end is not None:
+            keep &= times <= self.end
+        if self.start is not None:
+            keep &= offsets >= self.start
+        if self.stop is not None:
+            keep &= offsets < self.stop
+        if self.key_hash is not None:
+            keep &= batch.column("key_hash").to_numpy() == self.key_hash
+        return batch if keep.all() else batch.filter(pa.array(keep))
+
+
+def export_entries(
+    files: Sequence[PlannedFile],
+    directory: str | os.PathLike[str],
+    selection: EntrySelection | None = None,
+    *,
+    kind: str = "parquet",
+    max_file_size: int = _DEFAULT_FILE_SIZE,
+    progress: Callable[[int, int], None] | None = None,
+) -> ExportResult:
+    """Write the entries of IndexFiles to files, or go on where an earlier run stopped.
+
+    Args:
+        files: The IndexFiles, as they were listed.
+        directory: A local directory that is new, empty, or has an export of the same.
+        selection: Which entries; None for all.
+        kind: One of ``FORMATS``.
+        max_file_size: About how many bytes a file may have.
+        progress: Called with the entries that were read, and those that there are.
+
+    Returns:
+        What was written; the directory then has every entry that is asked for.
+
+    Raises:
+        CorruptIndexError: An IndexFile is damaged. Finished files stay.
+        RmqIndexError: The directory has other files or another export, or an IndexFile was written
+            anew since.
+        OSError: The directory cannot be written.
+    """
+    selection = selection or EntrySelection()
+    question: dict[str, Any] = {"what": "entries", "format": kind, **asdict(selection)}
+    total = sum(planned.entry_count for planned in files)
+    done = 0
+    with Folder.open(directory, question, kind, max_file_size) as folder:
+        for planned in files:
+            if planned.error is not None:
+                raise planned.error
+            if planned.is_empty:
+                continue
+            _export_file(planned, folder, selection, _reporter(progress, done, total))
+            done += planned.entry_count
+        return folder.result
+
+
+def _reporter(
+    progress: Callable[[int, int], None] | None, done: int, total: int
+) -> Callable[[int], None]:
+    def report(stop: int) -> None:
+        if progress is not None:
+            progress(done + stop - FIRST_POSITION, total)
+
+    return report
+
+
+def _export_file(
+    planned: PlannedFile,
+    folder: Folder,
+    selection: EntrySelection,
+    report: Callable[[int], None],
+) -> None:
+    name = planned.entry.name
+    header = planned.header
+    stream = Stream(f"entries-{name}", [header.begin_timestamp, header.begin_phy_offset])
+    start = folder.begin(stream, FIRST_POSITION)
+    if start > planned.stop:
+        raise RmqIndexError(
+            f"{planned.name_path}: expected at least {start - FIRST_POSITION} entries, as many as "
+            f"the finished files have, got {planned.entry_count}: it was written anew since. Give "
+            "a directory that is new or empty"
+        )
+
+    def blocks() -> Iterator[tuple[list[pa.Table], int]]:
+        with planned.open() as file:
+            for batch in file.scan(start, planned.stop):
+                stop = batch.column("position")[batch.num_rows - 1].as_py() + 1
+                table = as_table(selection.matching(batch))
+                names = pa.array([name]).take(pa.array(np.zeros(table.num_rows, np.int32)))
+                yield [table.add_column(0, _FILE, names)], stop
+
+    folder.write(stream, start, blocks(), report)

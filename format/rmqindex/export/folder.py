@@ -1,0 +1,291 @@
+"""The directory of an export: what was asked for, and the parts that are finished."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from rmqindex.errors import RmqIndexError
+from rmqindex.export.part import FORMATS, Part
+from rmqindex.files.disk import naming, sync_directory
+from rmqindex.files.own_files import write_own
+from rmqindex.files.records import Fields, RecordKind, shortened
+from rmqindex.storage.location import Location
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import pyarrow as pa
+
+__all__ = ["ExportResult", "Folder", "Stream"]
+
+# Hidden from Spark, Arrow and DuckDB, which read the files of a directory.
+_MANIFEST = "_rmqindex_export.json"
+_NEW_MANIFEST = ".rmqindex_export.json.new"
+_OPEN_PART = ".rmqindex_export.part"
+_VERSION = 1
+_DIGITS = 20
+_PART = re.compile(
+    rf"(?P<stream>messages|entries-[+-]?[0-9]{{1,40}})-(?P<start>[0-9]{{{_DIGITS}}})"
+    rf"-(?P<stop>[0-9]{{{_DIGITS}}})\.(?P<kind>{'|'.join(FORMATS)})"
+)
+_ELSEWHERE = "give a directory that is new or empty"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportResult:
+    """What an export wrote.
+
+    Attributes:
+        directory: Where.
+        files: The names of the files that this run added.
+        row_count: The rows in them.
+        size: Their bytes.
+        file_count: How many files there are now, with those of earlier runs.
+        is_resumed: Whether files were there before.
+    """
+
+    directory: Path
+    files: tuple[str, ...]
+    row_count: int
+    size: int
+    file_count: int
+    is_resumed: bool
+
+
+class Stream(NamedTuple):
+    """A part of the source whose rows have places in ascending order.
+
+    Attributes:
+        name: ``messages``, or ``entries-`` and the name of an IndexFile.
+        origin: What tells the source from another one with the same name, as JSON values.
+    """
+
+    name: str
+    origin: list[int]
+
+
+class _Manifest(NamedTuple):
+    question: dict[str, Any]
+    origins: dict[str, list[int]]
+    starts: dict[str, int]
+
+    @classmethod
+    def of(cls, fields: Fields) -> Self:
+        """Check the fields of a record."""
+        fields.integer("version", _VERSION, _VERSION)
+        question, origins, starts = (
+            fields.inner(name) for name in ("question", "origins", "starts")
+        )
+        if question is None or origins is None or starts is None:
+            raise ValueError("expected question, origins and starts")
+        for name in starts.values:
+            starts.integer(name, 0, 2**63 - 1)
+        return cls(
+            question.values,
+            {name: origins.items(name) for name in origins.values},
+            starts.values,
+        )
+
+
+_RECORD = RecordKind("the manifest of an export", _Manifest.of, _ELSEWHERE)
+
+
+@dataclass(slots=True)
+class Folder:
+    """The directory of an export, which no other process may write to meanwhile."""
+
+    path: Path
+    kind: str
+    max_file_size: int
+    manifest: _Manifest
+    parts: dict[str, list[tuple[int, int]]]
+    added: list[str] = field(default_factory=list)
+    row_count: int = 0
+    size: int = 0
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(
+        cls, path: str | os.PathLike[str], question: dict[str, Any], kind: str, max_file_size: int
+    ) -> Iterator[Folder]:
+        """Open a directory that is new, empty, or that of an export of the same.
+
+        Args:
+            path: A local directory; made where it is absent.
+            question: What is exported, as JSON values.
+            kind: One of ``FORMATS``.
+            max_file_size: About how many bytes a file may have.
+
+        Yields:
+            The directory.
+
+        Raises:
+            RmqIndexError: It has other files, those of an export of something else, or another
+                process writes to it.
+            OSError: It cannot be written.
+        """
+        folder = Location.of(path).local
+        if folder is None:
+            raise RmqIndexError(f"{path}: expected a local directory, got a URI")
+        folder.mkdir(parents=True, exist_ok=True)
+        with _locked(folder):
+            manifest = _RECORD.read(folder / _MANIFEST)
+            parts = _finished(folder, is_export=manifest is not None)
+            if manifest is None:
+                manifest = _Manifest(question, {}, {})
+            _ensure_same(folder, manifest.question, question)
+            found = cls(folder, kind, max_file_size, manifest, parts)
+            try:
+                yield found
+            finally:
+                (folder / _OPEN_PART).unlink(missing_ok=True)
+
+    @property
+    def result(self) -> ExportResult:
+        """What was written until now."""
+        count = sum(len(parts) for parts in self.parts.values())
+        return ExportResult(
+            self.path,
+            tuple(self.added),
+            self.row_count,
+            self.size,
+            count,
+            count > len(self.added),
+        )
+
+    def begin(self, stream: Stream, start: int) -> int:
+        """Return where a stream goes on: behind its last part, or at ``start``.
+
+        Raises:
+            RmqIndexError: Its parts are those of another source, or one is missing.
+        """
+        parts = sorted(self.parts.get(stream.name, ()))
+        known = self.manifest.origins.get(stream.name)
+        if parts and known != stream.origin:
+            raise RmqIndexError(
+                f"{self.path}: the files {stream.name}-* were exported from another store, or one "
+                f"that was written anew since; {_ELSEWHERE}"
+            )
+        at = self.manifest.starts.get(stream.name, start) if parts else start
+        for first, stop in parts:
+            if first != at:
+                raise RmqIndexError(
+                    f"{self.path}: expected a file of {stream.name} that begins at {at}, got "
+                    f"{self.name(stream, first, stop)}: one was removed. Put it back, or "
+                    f"{_ELSEWHERE}"
+                )
+            at = stop
+        if not parts:
+            self.manifest.origins[stream.name] = stream.origin
+            self.manifest.starts[stream.name] = start
+            self._save()
+        return at
+
+    def name(self, stream: Stream, start: int, stop: int) -> str:
+        """Return the name of a part."""
+        return f"{stream.name}-{start:0{_DIGITS}}-{stop:0{_DIGITS}}.{self.kind}"
+
+    def write(
+        self,
+        stream: Stream,
+        start: int,
+        blocks: Iterator[tuple[list[pa.Table], int]],
+        progress: Callable[[int], None],
+    ) -> None:
+        """Write the rows of a stream from where it goes on.
+
+        Args:
+            stream: The stream.
+            start: What :meth:`begin` returned.
+            blocks: Rows, and up to which place they are all that there are.
+            progress: Called with the place.
+        """
+        part: Part | None = None
+        first = stop = start
+        try:
+            for tables, stop in blocks:
+                for table in tables:
+                    if table.num_rows:
+                        if part is None:
+                            part = Part(self.path / _OPEN_PART, self.kind, table.schema)
+                        part.write(table, self.max_file_size)
+                if part is not None and part.size >= self.max_file_size:
+                    self._finish(stream, part, first, stop)
+                    part, first = None, stop
+                progress(stop)
+            if part is not None:
+                self._finish(stream, part, first, stop)
+                part = None
+        finally:
+            if part is not None:
+                part.discard()
+
+    def _finish(self, stream: Stream, part: Part, start: int, stop: int) -> None:
+        name = self.name(stream, start, stop)
+        part.finish(self.path / name)
+        sync_directory(self.path)
+        self.parts.setdefault(stream.name, []).append((start, stop))
+        self.added.append(name)
+        self.row_count += part.row_count
+        self.size += (self.path / name).stat().st_size
+
+    def _save(self) -> None:
+        record = {
+            "version": _VERSION,
+            "question": self.manifest.question,
+            "origins": self.manifest.origins,
+            "starts": self.manifest.starts,
+        }
+        new = self.path / _NEW_MANIFEST
+        write_own(new, _RECORD.encode(str(new), record))
+        new.rename(self.path / _MANIFEST)
+        sync_directory(self.path)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold a directory against other exports."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with naming(folder):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RmqIndexError(
+                    f"{folder}: another export is writing to it; wait for it, or {_ELSEWHERE}"
+                ) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _finished(folder: Path, *, is_export: bool) -> dict[str, list[tuple[int, int]]]:
+    """Return the places of the finished parts by stream; refuse other files."""
+    parts: dict[str, list[tuple[int, int]]] = {}
+    for entry in sorted(folder.iterdir()):
+        if entry.name in {_MANIFEST, _NEW_MANIFEST, _OPEN_PART}:
+            continue
+        match = _PART.fullmatch(entry.name)
+        if match is None or not is_export:
+            raise RmqIndexError(
+                f"{folder}: expected an empty directory or that of an export, found "
+                f"{entry.name!r}; {_ELSEWHERE}"
+            )
+        parts.setdefault(match["stream"], []).append((int(match["start"]), int(match["stop"])))
+    return parts
+
+
+def _ensure_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse to go on with an export of something else."""
+    for name in sorted({*before, *now}):
+        if before.get(name) != now.get(name):
+            raise RmqIndexError(
+                f"{folder}: expected an export with {name} {shortened(before.get(name))}, as it "
+                f"was begun, got {shortened(now.get(name))}; go on with the same, or {_ELSEWHERE}"
+            )

@@ -1,0 +1,142 @@
+"""Exports of messages from a CommitLog."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rmqindex.commitlog.selection import Selection, select_messages
+from rmqindex.errors import RmqIndexError
+from rmqindex.export.columns import DEFAULT_COLUMNS, as_table, unpacked
+from rmqindex.export.folder import Folder, Stream
+from rmqindex.layout import INT64_MAX
+from rmqindex.record.batches import schema_of
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from rmqindex.commitlog.log import CommitLog, Mode
+    from rmqindex.export.folder import ExportResult
+
+__all__ = ["export_messages"]
+
+_STREAM = "messages"
+_DEFAULT_FILE_SIZE = 256 * 1024 * 1024
+_UNPACKING = ("body", "sys_flag", "phy_offset")
+
+
+def export_messages(
+    log: CommitLog,
+    directory: str | os.PathLike[str],
+    selection: Selection | None = None,
+    *,
+    kind: str = "parquet",
+    columns: Sequence[str] = DEFAULT_COLUMNS,
+    raw_bodies: bool = False,
+    max_file_size: int = _DEFAULT_FILE_SIZE,
+    mode: Mode = "FAILFAST",
+    on_skipped: Callable[[str], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> ExportResult:
+    """Write messages to files, one row each, or go on where an earlier run stopped.
+
+    Args:
+        log: The CommitLog.
+        directory: A local directory that is new, empty, or has an export of the same.
+        selection: Which messages; None for all.
+        kind: One of ``FORMATS``.
+        columns: Names of ``COMMITLOG_SCHEMA``. Times are timestamps in Parquet, epoch milliseconds
+            in the other formats, where bodies that are not UTF-8 are in ``body_base64``.
+        raw_bodies: Keep compressed bodies as they are stored.
+        max_file_size: About how many bytes a file may have.
+        mode: ``FAILFAST`` raises at damage; ``DROPMALFORMED`` leaves damaged messages out, and
+            makes bodies null that do not unpack.
+        on_skipped: Called with each error that ``DROPMALFORMED`` does not raise.
+        progress: Called with the bytes of the log that were read, and those that there are.
+
+    Returns:
+        What was written; the directory then has every message that is asked for up to the end of
+        the log as it was.
+
+    Raises:
+        ValueError: An unknown column.
+        CorruptCommitLogError: Damage; only ``FAILFAST``. Finished files stay.
+        RmqIndexError: The directory has other files or another export, or the log no longer has
+            what comes behind the finished files.
+        OSError: The directory cannot be written.
+    """
+    selection = selection or Selection()
+    schema_of(columns)
+    question: dict[str, Any] = {
+        "what": _STREAM,
+        "format": kind,
+        "columns": list(columns),
+        "raw_bodies": raw_bodies,
+        **selection.document(),
+    }
+    with Folder.open(directory, question, kind, max_file_size) as folder:
+        stream = Stream(_STREAM, _origin(log, folder.manifest.origins.get(_STREAM)))
+        first = max(log.min_offset, selection.start or 0)
+        start = folder.begin(stream, first)
+        is_resumed = bool(folder.parts.get(_STREAM))
+        if is_resumed:
+            _ensure_there(log, start, folder)
+        total = min(log.max_offset, INT64_MAX if selection.stop is None else selection.stop) - first
+        unpacks = "body" in columns and not raw_bodies
+        read = [*columns, *(name for name in _UNPACKING if unpacks and name not in columns)]
+        skip = on_skipped if mode == "DROPMALFORMED" else None
+
+        def blocks() -> Iterator[tuple[list[pa.Table], int]]:
+            for block in select_messages(
+                log,
+                selection,
+                read,
+                resume_at=start if is_resumed else None,
+                mode=mode,
+                on_malformed=None if skip is None else lambda error: skip(str(error)),
+            ):
+                batches: Iterator[pa.RecordBatch] | list[pa.RecordBatch] = []
+                if block.batch is not None:
+                    batches = unpacked(block.batch, columns, skip) if unpacks else [block.batch]
+                yield [as_table(batch) for batch in batches], block.stop
+
+        def report(stop: int) -> None:
+            if progress is not None:
+                progress(stop - first, total)
+
+        folder.write(stream, start, blocks(), report)
+        return folder.result
+
+
+def _origin(log: CommitLog, known: list[int] | None) -> list[int]:
+    """Return what tells a log from others: the offset and the time of its first message.
+
+    A broker deletes the oldest files; once that of an export's begin is gone, nothing is left to
+    compare.
+    """
+    if known is not None and known[0] not in {file.start for file in log.files}:
+        return known
+    for file in log.files:
+        if known is None or file.start == known[0]:
+            return [file.start, log.first_store_timestamp(file) or 0]
+    return [0, 0]
+
+
+def _ensure_there(log: CommitLog, start: int, folder: Folder) -> None:
+    """Raise unless a log has what comes behind the finished files of an export."""
+    if start < log.min_offset or any(low <= start < high for low, high in log.gaps):
+        begin = min(
+            (file.start for file in log.files if file.start > start), default=log.min_offset
+        )
+        raise RmqIndexError(
+            f"{folder.path}: expected a log that goes on at {start}, where the finished files end, "
+            f"got one that goes on at {begin}: the broker has deleted what lies between. Export "
+            "what is left to another directory"
+        )
+    if start > log.max_offset:
+        raise RmqIndexError(
+            f"{folder.path}: expected a log that goes on at {start}, where the finished files end, "
+            f"got one that ends at {log.max_offset}: it was truncated, or is another one"
+        )

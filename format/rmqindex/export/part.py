@@ -1,0 +1,154 @@
+"""One file of an export while it is written, under a hidden name."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from rmqindex.export.columns import flat
+from rmqindex.files.disk import naming
+from rmqindex.files.own_files import open_regular
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any, BinaryIO
+
+__all__ = ["FORMATS", "Part"]
+
+# Rows and bytes that are held until they are written, as a row group of Parquet.
+_GROUP_ROWS = 1 << 16
+_GROUP_BYTES = 32 * 1024 * 1024
+
+
+class _Encoder(Protocol):
+    """Writes tables to an open file."""
+
+    def write(self, table: pa.Table) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _Parquet:
+    """Row groups, compressed by Zstandard."""
+
+    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
+        from pyarrow import parquet  # noqa: PLC0415  (other formats need none of it)
+
+        self._writer = parquet.ParquetWriter(file, schema, compression="zstd", compression_level=1)
+
+    def write(self, table: pa.Table) -> None:
+        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _JsonLines:
+    """A JSON object a line."""
+
+    def __init__(self, file: BinaryIO, _schema: pa.Schema) -> None:
+        self._file = file
+
+    def write(self, table: pa.Table) -> None:
+        lines = []
+        for row in flat(table, nested=True).to_pylist():
+            if row.get("body_base64") is not None:
+                del row["body"]
+            else:
+                row.pop("body_base64", None)
+            if "properties" in row:
+                row["properties"] = dict(row["properties"])
+            lines.append(json.dumps(row, ensure_ascii=False))
+        self._file.write(("\n".join(lines) + "\n").encode())
+
+    def close(self) -> None: ...
+
+
+class _Csv:
+    """Comma-separated values with a head, as RFC 4180 quotes them."""
+
+    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
+        from pyarrow import csv  # noqa: PLC0415  (other formats need none of it)
+
+        head = flat(schema.empty_table(), nested=False)
+        self._writer = csv.CSVWriter(file, head.schema)
+
+    def write(self, table: pa.Table) -> None:
+        self._writer.write_table(flat(table, nested=False))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+_ENCODERS: dict[str, type[Any]] = {"parquet": _Parquet, "jsonl": _JsonLines, "csv": _Csv}
+#: The formats, which are the ends of the names, too.
+FORMATS = tuple(_ENCODERS)
+
+
+class Part:
+    """A file that is written; it appears under its own name when it is finished.
+
+    Attributes:
+        row_count: How many rows it has.
+    """
+
+    def __init__(self, path: Path, kind: str, schema: pa.Schema) -> None:
+        """Create it; whatever has its name is replaced."""
+        self.row_count = 0
+        self._path = path
+        path.unlink(missing_ok=True)
+        descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        self._file = os.fdopen(descriptor, "wb")
+        self._encoder: _Encoder = _ENCODERS[kind](self._file, schema)
+        self._held: list[pa.Table] = []
+        self._held_rows = 0
+        self._held_size = 0
+
+    @property
+    def size(self) -> int:
+        """How many bytes were written, and about how many are held."""
+        return self._file.tell() + self._held_size
+
+    def write(self, table: pa.Table, limit: int) -> None:
+        """Add rows.
+
+        Args:
+            table: The rows.
+            limit: How many bytes the file shall have, at which what is held is written.
+        """
+        self.row_count += table.num_rows
+        self._held.append(table)
+        self._held_rows += table.num_rows
+        self._held_size += table.nbytes
+        if self._held_rows >= _GROUP_ROWS or self._held_size >= _GROUP_BYTES or self.size >= limit:
+            self._flush()
+
+    def finish(self, path: Path) -> None:
+        """Write what is held, sync the file to disk, and give it its own name."""
+        self._flush()
+        with naming(self._path):
+            self._encoder.close()
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        self._file.close()
+        self._path.rename(path)
+
+    def discard(self) -> None:
+        """Remove the file."""
+        # Arrow's writers write their ends when they are collected, unless they were closed.
+        with contextlib.suppress(OSError, pa.ArrowException):
+            self._encoder.close()
+        with contextlib.suppress(OSError):
+            self._file.close()
+        self._path.unlink(missing_ok=True)
+
+    def _flush(self) -> None:
+        if self._held:
+            with naming(self._path):
+                self._encoder.write(pa.concat_tables(self._held))
+            self._held = []
+            self._held_rows = self._held_size = 0

@@ -1,0 +1,420 @@
+"""Finds out what a file of a store is, and lists what is in it with the places of all fields.
+
+RocketMQ: ``IndexFile``, ``CommitLog``, ``ConsumeQueue``, ``BatchConsumeQueue``,
+``StoreCheckpoint``, ``ConfigManager``, and OpenMessaging's ``DLedgerMmapFileStore``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from rmqindex.errors import CorruptIndexError, RmqIndexError
+from rmqindex.folders import BATCH_FOLDER, COMMITLOG_FOLDER, QUEUE_FOLDER
+from rmqindex.header import IndexHeader
+from rmqindex.indexfile.committed import open_index_source
+from rmqindex.indexfile.geometry import Layout, infer_layout
+from rmqindex.inspection.items import Field, Item, fields_of_dtype
+from rmqindex.inspection.records import record_fields, record_item, shown
+from rmqindex.layout import (
+    ENTRY_DTYPE,
+    ENTRY_SIZE,
+    FIRST_POSITION,
+    HEADER_DTYPE,
+    HEADER_SIZE,
+    SLOT_DTYPE,
+    SLOT_SIZE,
+)
+from rmqindex.queue_layout import BATCH_UNIT_DTYPE, BLANK_SIZE, UNIT_DTYPE
+from rmqindex.record.records import Fault, check_record
+from rmqindex.record_layout import (
+    BLANK_MAGIC_CODE,
+    FILE_NAME_DIGITS,
+    MAGIC_CODE_OFFSET,
+    MAGIC_CODE_V1,
+    MAGIC_CODE_V2,
+    MIN_RECORD_SIZE,
+)
+from rmqindex.storage.location import Location
+from rmqindex.storage.opening import open_source
+from rmqindex.store.checkpoint import CHECKPOINT_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rmqindex.storage.location import PathLike
+    from rmqindex.storage.source import ByteSource
+
+__all__ = ["Dump", "dump_file"]
+
+_LOG_NAME = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
+_INDEX_NAME = re.compile(r"[+-]?[0-9]+")
+_CHECKPOINT_FIELDS = (
+    "physic_msg_timestamp",
+    "logics_msg_timestamp",
+    "index_msg_timestamp",
+    "master_flushed_offset",
+    "confirm_phy_offset",
+)
+# DLedgerEntry, DLedgerIndexEntry.
+_DLEDGER_MAGICS = (1, 2, 3)
+_DLEDGER_ENTRY = np.dtype(
+    [
+        ("magic", ">i4"),
+        ("size", ">i4"),
+        ("index", ">i8"),
+        ("term", ">i8"),
+        ("pos", ">i8"),
+        ("channel", ">i4"),
+        ("chain_crc", ">i4"),
+        ("body_crc", ">i4"),
+        ("body_size", ">i4"),
+    ]
+)
+_DLEDGER_UNIT = np.dtype(
+    [("magic", ">i4"), ("pos", ">i8"), ("size", ">i4"), ("index", ">i8"), ("term", ">i8")]
+)
+# Slots that are read at once, and bytes of a file of an unknown kind that an item has.
+_SLOTS = 1 << 16
+_LINE = 16
+# Bytes that are searched at once.
+_PIECE = 1 << 24
+# The most bytes of a text file that are shown.
+_MAX_TEXT = 64 * 1024 * 1024
+
+
+class _Damage(Exception):  # noqa: N818  (it ends a walk, and is not raised to callers)
+    """Bytes that break a rule: the place, what was expected and found."""
+
+    def __init__(self, field: str, byte: int, expected: object, got: object) -> None:
+        super().__init__(field)
+        self.text = f"{field} at byte {byte}: expected {expected}, got {got}"
+
+
+class _Kind(NamedTuple):
+    name: str
+    walk: Callable[[ByteSource, int, Layout | None], Iterator[Item]]
+
+
+@dataclass(slots=True)
+class Dump:
+    """What a file is, and its items.
+
+    Attributes:
+        path: The file.
+        kind: What it is, such as ``IndexFile``.
+        size: Its size in bytes.
+        items: The items, from the place asked for; iterated once.
+        error: Where damage ended the items, once they are iterated: the field, the byte, what was
+            expected and found.
+    """
+
+    path: str
+    kind: str
+    size: int
+    items: Iterator[Item]
+    error: str | None = None
+
+
+def dump_file(path: PathLike, start: int = 0, layout: Layout | None = None) -> Dump:
+    """List what is in a file of a store; close it by iterating to the end or dropping the items.
+
+    Args:
+        path: Any file of a store, local or by its URI.
+        start: The first byte of interest; items that end before it are left out.
+        layout: The geometry of an IndexFile; None to infer it.
+
+    Raises:
+        RmqIndexError: It is absent, not a file, or cannot be read.
+        ValueError: A negative start.
+    """
+    if start < 0:
+        raise ValueError(f"start: expected at least 0, got {start}")
+    source = open_source(path)
+    name, walk = _kind_of(source)
+    dump = Dump(source.path, name, source.size, iter(()))
+
+    def items() -> Iterator[Item]:
+        with source:
+            try:
+                yield from walk(source, start, layout)
+            except _Damage as damage:
+                dump.error = f"{source.path}: {damage.text}"
+            except CorruptIndexError as error:
+                dump.error = str(error)
+
+    dump.items = items()
+    return dump
+
+
+def _kind_of(source: ByteSource) -> _Kind:
+    """Recognise a file by its name, its folder and its first bytes."""
+    name = _name_of(source)
+    head = bytes(source.read(0, min(source.size, MIN_RECORD_SIZE)))
+    if _LOG_NAME.fullmatch(name):
+        return _numbered_kind(source, head)
+    for pattern, kind in _NAMED:
+        if pattern.fullmatch(name):
+            return kind
+    if _INDEX_NAME.fullmatch(name) and source.size >= HEADER_SIZE:
+        return _Kind("IndexFile", _index)
+    return _Kind("file of an unknown kind" if source.size else "empty file", _hex)
+
+
+def _name_of(source: ByteSource) -> str:
+    return Location(source.path).name
+
+
+def _numbered_kind(source: ByteSource, head: bytes) -> _Kind:
+    """Recognise a file that is named by an offset."""
+    place = Location(source.path)
+    name, folder = place.name, place.parent
+    queues = folder.parent.parent.name
+    if queues == QUEUE_FOLDER:
+        return _Kind("ConsumeQueue", _units)
+    if queues == BATCH_FOLDER:
+        return _Kind("batch ConsumeQueue", _batch_units)
+    dledger = _dledger_kind(head, int(name))
+    if dledger is not None:
+        return dledger
+    is_log = _magic(head) in (MAGIC_CODE_V1, MAGIC_CODE_V2, BLANK_MAGIC_CODE)
+    if is_log or folder.name == COMMITLOG_FOLDER:
+        return _Kind("CommitLog", _records)
+    return _Kind("file of an unknown kind, named as of a CommitLog or a ConsumeQueue", _hex)
+
+
+def _magic(head: bytes) -> int | None:
+    if len(head) < MAGIC_CODE_OFFSET + 4:
+        return None
+    return int(struct.unpack_from(">i", head, MAGIC_CODE_OFFSET)[0])
+
+
+def _dledger_kind(head: bytes, start: int) -> _Kind | None:
+    if len(head) < _DLEDGER_ENTRY.itemsize:
+        return None
+    entry = np.frombuffer(head, _DLEDGER_ENTRY, 1)[0]
+    if entry["magic"] not in _DLEDGER_MAGICS:
+        return None
+    if entry["pos"] == start and entry["size"] == _DLEDGER_ENTRY.itemsize + entry["body_size"]:
+        return _Kind("CommitLog of DLedger", _dledger_records)
+    unit = np.frombuffer(head, _DLEDGER_UNIT, 1)[0]
+    if unit["index"] * _DLEDGER_UNIT.itemsize == start:
+        return _Kind("index of DLedger", _dledger_units)
+    return None
+
+
+# --- CommitLog --------------------------------------------------------------------------------
+
+
+def _records(source: ByteSource, start: int, _layout: Layout | None) -> Iterator[Item]:
+    base = int(_name_of(source))
+    at = 0
+    while at < source.size:
+        left = source.size - at
+        head = bytes(source.read(at, min(left, 8)))
+        if not any(head):
+            yield from _zeros(source, at)
+            return
+        if _magic(head) == BLANK_MAGIC_CODE:
+            (size,) = struct.unpack_from(">i", head)
+            if size > left:
+                raise _Damage("total_size", at, f"at most {left} for a blank record", size)
+            yield record_item(head, at)
+            return
+        checked = check_record(source.read, at, source.size, base + at)
+        if isinstance(checked, Fault):
+            known = bytes(source.read(at, min(left, MIN_RECORD_SIZE)))
+            fields = record_fields(known, at)
+            yield Item("damaged record", at, fields)
+            raise _Damage(checked.field, at + checked.byte, checked.expected, checked.got)
+        if at + checked > start:
+            yield record_item(bytes(source.read(at, checked)), at)
+        at += checked
+
+
+def _dledger_records(source: ByteSource, start: int, _layout: Layout | None) -> Iterator[Item]:
+    base = int(_name_of(source))
+    at = 0
+    while at + _DLEDGER_ENTRY.itemsize <= source.size:
+        head = bytes(source.read(at, _DLEDGER_ENTRY.itemsize))
+        if not any(head):
+            yield from _zeros(source, at)
+            return
+        entry = np.frombuffer(head, _DLEDGER_ENTRY, 1)[0]
+        size = int(entry["size"])
+        if entry["magic"] not in _DLEDGER_MAGICS:
+            raise _Damage("magic", at, "1, 2 or 3", int(entry["magic"]))
+        if entry["pos"] != base + at:
+            raise _Damage("pos", at + 24, base + at, int(entry["pos"]))
+        body = int(entry["body_size"])
+        if body < 0 or size != _DLEDGER_ENTRY.itemsize + body or at + size > source.size:
+            expected = f"{_DLEDGER_ENTRY.itemsize + body} within the file"
+            raise _Damage("size", at + 4, expected, size)
+        if at + size > start:
+            yield Item("entry head", at, fields_of_dtype(head, _DLEDGER_ENTRY, at))
+            inside = at + _DLEDGER_ENTRY.itemsize
+            if not isinstance(check_record(source.read, inside, at + size, base + inside), Fault):
+                yield record_item(bytes(source.read(inside, body)), inside)
+        at += size
+
+
+def _dledger_units(source: ByteSource, start: int, _layout: Layout | None) -> Iterator[Item]:
+    yield from _array(source, start, _DLEDGER_UNIT, "unit")
+
+
+# --- ConsumeQueue -----------------------------------------------------------------------------
+
+
+def _units(source: ByteSource, start: int, _layout: Layout | None) -> Iterator[Item]:
+    yield from _array(source, start, UNIT_DTYPE, "unit")
+
+
+def _batch_units(source: ByteSource, start: int, _layout: Layout | None) -> Iterator[Item]:
+    yield from _array(source, start, BATCH_UNIT_DTYPE, "unit")
+
+
+def _array(source: ByteSource, start: int, dtype: np.dtype[np.void], name: str) -> Iterator[Item]:
+    """Yield units of one size, up to the zeros at the end."""
+    width = dtype.itemsize
+    base = int(_name_of(source)) // width
+    at = start // width * width
+    while at + width <= source.size:
+        data = bytes(source.read(at, width))
+        if not any(data):
+            yield from _zeros(source, at)
+            return
+        fields = fields_of_dtype(data, dtype, at)
+        is_blank = any(field.name == "size" and field.value == BLANK_SIZE for field in fields)
+        yield Item(f"{'blank ' if is_blank else ''}{name} {base + at // width}", at, fields)
+        at += width
+    if at < source.size:
+        raise _Damage(name, at, f"{width} bytes", f"{source.size - at} to the end of the file")
+
+
+# --- IndexFile --------------------------------------------------------------------------------
+
+
+def _index(source: ByteSource, start: int, layout: Layout | None) -> Iterator[Item]:
+    head = bytes(source.read(0, HEADER_SIZE))
+    if start < HEADER_SIZE:
+        yield Item("header", 0, fields_of_dtype(head, HEADER_DTYPE, 0))
+    header = IndexHeader.from_bytes(head)
+    if not header.entry_count:
+        return
+    if layout is None:
+        try:
+            with open_index_source(source.path) as again:
+                layout = infer_layout(again)
+        except CorruptIndexError:
+            raise
+        except RmqIndexError as error:
+            raise CorruptIndexError(
+                source.path, "geometry", HEADER_SIZE, "one that can be inferred", str(error)
+            ) from error
+    yield from _slots(source, start, layout)
+    begin = layout.entry_offset(FIRST_POSITION)
+    first = max(FIRST_POSITION, FIRST_POSITION + (start - begin) // ENTRY_SIZE)
+    for position in range(first, header.index_count):
+        at = layout.entry_offset(position)
+        if at + ENTRY_SIZE > source.size:
+            got = f"a file that ends at {source.size}"
+            raise _Damage(f"entry {position}", at, f"{ENTRY_SIZE} bytes", got)
+        fields = fields_of_dtype(bytes(source.read(at, ENTRY_SIZE)), ENTRY_DTYPE, at)
+        yield Item(f"entry {position}", at, fields)
+
+
+def _slots(source: ByteSource, start: int, layout: Layout) -> Iterator[Item]:
+    """Yield the slots in use."""
+    first = max(0, (start - HEADER_SIZE) // SLOT_SIZE)
+    for begin in range(first, layout.hash_slot_num, _SLOTS):
+        count = min(_SLOTS, layout.hash_slot_num - begin)
+        at = layout.slot_offset(begin)
+        if at + count * SLOT_SIZE > source.size:
+            got = f"a file that ends at {source.size}"
+            raise _Damage("slots", at, f"{count * SLOT_SIZE} bytes", got)
+        values = np.frombuffer(source.read(at, count * SLOT_SIZE), SLOT_DTYPE)
+        for place in np.flatnonzero(values).tolist():
+            byte = at + place * SLOT_SIZE
+            field = Field(byte, SLOT_SIZE, "position", int(values[place]))
+            yield Item(f"slot {begin + place}", byte, (field,))
+
+
+# --- Others -----------------------------------------------------------------------------------
+
+
+def _checkpoint(source: ByteSource, start: int, _layout: Layout | None) -> Iterator[Item]:
+    size = 8 * len(_CHECKPOINT_FIELDS)
+    data = bytes(source.read(0, min(size, source.size)))
+    fields = tuple(
+        Field(8 * place, 8, name, struct.unpack_from(">q", data, 8 * place)[0])
+        for place, name in enumerate(_CHECKPOINT_FIELDS)
+        if 8 * place + 8 <= len(data) and 8 * place + 8 > start
+    )
+    yield Item("checkpoint", 0, fields)
+    if len(data) < size:
+        raise _Damage("checkpoint", len(data), f"{size} bytes", len(data))
+    rest = bytes(source.read(size, min(source.size - size, _MAX_TEXT)))
+    if any(rest):
+        used = rest.rstrip(b"\0")
+        yield Item("what newer brokers add", size, (Field(size, len(used), "bytes", shown(used)),))
+
+
+def _text(source: ByteSource, start: int, _layout: Layout | None) -> Iterator[Item]:
+    data = bytes(source.read(start, min(source.size - start, _MAX_TEXT))) if source.size else b""
+    at = start
+    for line in data.splitlines(keepends=True):
+        yield Item("line", at, (Field(at, len(line), "text", shown(line.rstrip(b"\r\n"))),))
+        at += len(line)
+
+
+def _json(source: ByteSource, start: int, _layout: Layout | None) -> Iterator[Item]:
+    """Yield the lines of a text that is JSON."""
+    data = bytes(source.read(0, min(source.size, _MAX_TEXT)))
+    yield from _text(source, start, None)
+    try:
+        json.loads(data)  # noqa: TID251  (it is checked, and nothing made of it)
+    except UnicodeDecodeError as error:
+        raise _Damage("JSON", error.start, "UTF-8", f"0x{data[error.start]:02x}") from error
+    except json.JSONDecodeError as error:
+        byte = len(error.doc[: error.pos].encode())
+        raise _Damage("JSON", byte, "a JSON document", error.msg) from error
+
+
+def _hex(source: ByteSource, start: int, _layout: Layout | None) -> Iterator[Item]:
+    for at in range(start // _LINE * _LINE, source.size, _LINE):
+        data = bytes(source.read(at, min(_LINE, source.size - at)))
+        text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in data)
+        yield Item("bytes", at, (Field(at, len(data), "hex", data.hex(" "), text),))
+
+
+def _zeros(source: ByteSource, at: int) -> Iterator[Item]:
+    """Yield the zeros behind what is written.
+
+    Raises:
+        _Damage: Something follows them.
+    """
+    for begin in range(at, source.size, _PIECE):
+        piece = np.frombuffer(source.read(begin, min(_PIECE, source.size - begin)), np.uint8)
+        found = np.flatnonzero(piece)
+        if found.size:
+            stop = begin + int(found[0])
+            raise _Damage(
+                "zeros", at, f"zeros to the end, byte {source.size}", f"other bytes at {stop}"
+            )
+    yield Item("not written yet", at, (Field(at, source.size - at, "zeros", 0),))
+
+
+_NAMED = (
+    (re.compile(CHECKPOINT_NAME), _Kind("checkpoint", _checkpoint)),
+    (re.compile("abort"), _Kind("abort file, which is there while the broker runs", _text)),
+    (re.compile(r".*\.json(?:\.bak)?"), _Kind("configuration", _json)),
+    (
+        re.compile(r"CURRENT|IDENTITY|MANIFEST-\d+|OPTIONS-\d+|\d+\.(?:sst|log)|LOG(?:\.old.*)?"),
+        _Kind("file of RocksDB, which is not decoded", _hex),
+    ),
+)

@@ -1,0 +1,135 @@
+"""Answers as CSV: a line of names, then a line for each row."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rmqindex.output.documents import JsonOutput
+from rmqindex.output.messages import message_document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rmqindex.inspection import Dump, FolderUsage, Item, Usage
+    from rmqindex.output.facts import FileFacts
+    from rmqindex.output.interface import Question, Shortfall
+    from rmqindex.query.index_directory import QueryOffsetResult
+    from rmqindex.query.search import Hit
+
+__all__ = ["CsvOutput"]
+
+_NAMES = "rmqindex.csv.names"
+
+
+class CsvOutput(JsonOutput):
+    """Writes answers that are rows as CSV, with the names that JSON has; no other has the option.
+
+    Lists and objects are JSON texts, what is unknown is empty.
+    """
+
+    def __init__(self, store: str | None, memory: dict[str, Any]) -> None:
+        """Name the store in each line, where there are several.
+
+        Args:
+            store: Its name; None if there is one alone.
+            memory: What the outputs of several stores share: the names of the columns.
+        """
+        super().__init__(store)
+        self._memory = memory
+
+    def files(self, path: str, facts: Sequence[FileFacts]) -> None:
+        """Write a line for each file."""
+        self._write_rows([asdict(file) for file in facts])
+
+    def entries(self, rows: Iterable[dict[str, Any]], shortfall: Shortfall) -> None:
+        """Write a line for each entry."""
+        self._write_rows(rows)
+
+    def hits(
+        self,
+        question: Question,
+        hits: Sequence[Hit],
+        messages: Sequence[dict[str, Any] | None] | None,
+        at_other_times: int | None,
+    ) -> None:
+        """Write a line for each hit, with its message's columns if they were asked for."""
+        asked = {"topic": question.topic, "key": question.key}
+        rows = [{**asked, **asdict(hit)} for hit in hits]
+        for row, message in zip(rows, messages or (), strict=False):
+            if message is not None:
+                row.update(message_document(message))
+        self._write_rows(rows)
+
+    def broker_answer(
+        self, question: Question, answer: QueryOffsetResult, at_other_times: int | None
+    ) -> None:
+        """Write a line for each offset."""
+        self._write_rows(
+            {"topic": question.topic, "key": question.key, "phy_offset": offset}
+            for offset in answer.phy_offsets
+        )
+
+    def audit(
+        self,
+        path: str,
+        findings: Sequence[dict[str, Any]],
+        *,
+        has_log: bool,
+        since: int | None = None,
+    ) -> None:
+        """Write a line for each finding."""
+        self._write_rows(findings)
+
+    def message_list(self, path: str, rows: Sequence[dict[str, Any]], *, whole: bool) -> None:
+        """Write a line for each message."""
+        self._write_rows([message_document(row) for row in rows] if whole else rows)
+
+    def usage(
+        self,
+        path: str,
+        by: Sequence[str],
+        usage: Usage,
+        folders: Sequence[FolderUsage],
+        limit: int | None,
+    ) -> None:
+        """Write a line for each group."""
+        self._write_rows([asdict(row) for row in usage.rows[:limit]])
+
+    def dump(self, dump: Dump, items: Iterable[Item]) -> None:
+        """Write a line for each field."""
+        self._write_rows(
+            {"item": item.name, **asdict(field)} for item in items for field in item.fields
+        )
+
+    def _write_rows(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Write rows under the names of all if they are in memory, else those of the first."""
+        if isinstance(rows, (list, tuple)):
+            names = list(dict.fromkeys(name for row in rows for name in row))
+        else:
+            rows = iter(rows)
+            first = next(rows, {})
+            names = list(first)
+            rows = _chained(first, rows)
+        if not names:
+            return
+        names = [*self._named, *names]
+        writer = csv.DictWriter(sys.stdout, names, restval="", lineterminator="\n")
+        if self._memory.get(_NAMES) != names:
+            self._memory[_NAMES] = names
+            writer.writeheader()
+        for row in rows:
+            named = {**self._named, **row}
+            writer.writerow({name: _cell(value) for name, value in named.items()})
+
+
+def _chained(first: dict[str, Any], rest: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    yield first
+    yield from rest
+
+
+def _cell(value: object) -> object:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else value

@@ -1,0 +1,265 @@
+"""Messages, exports, usage and dumps on the command line, and several stores and keys at once."""
+
+import csv
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet as pq
+import pytest
+
+import rmqindex
+from commitlog_encoder import Log, Message
+from rmqindex.cli.command import COMMANDS
+
+STORE = rmqindex.sample_store()
+FILE = min((STORE / "index").iterdir())
+LOG_FILE = min((STORE / "commitlog").iterdir())
+
+
+def rows_of(text):
+    """Return the rows of a CSV."""
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+@pytest.fixture
+def stores(tmp_path):
+    """A folder with two stores and a file."""
+    for name in ("a", "b"):
+        shutil.copytree(STORE, tmp_path / "brokers" / name)
+    (tmp_path / "brokers" / "notes.txt").touch()
+    return tmp_path / "brokers"
+
+
+class TestMessages:
+    """``rmqindex messages``."""
+
+    def test_the_newest_come_first(self, run):
+        """As JSON, CSV and a table."""
+        code, out, _ = run("messages", STORE, "--topic", "TopicTest", "--limit", 3, "--json")
+        rows = json.loads(out)["messages"]
+        offsets = [row["phy_offset"] for row in rows]
+        assert (code, len(rows)) == (0, 3)
+        assert offsets == sorted(offsets, reverse=True)
+        _, out, _ = run("messages", STORE, "--topic", "TopicTest", "--limit", 3, "--csv")
+        assert [int(row["phy_offset"]) for row in rows_of(out)] == offsets
+        _, out, _ = run("messages", STORE, "--topic", "TopicTest", "--limit", 3)
+        assert [line.split()[0] for line in out.splitlines()[2:5]] == [str(o) for o in offsets]
+
+    def test_bodies_are_printed_on_request(self, run):
+        """With the properties, as ``cat`` does."""
+        _, out, _ = run("messages", STORE, "--limit", 1, "--body", "--json")
+        (message,) = json.loads(out)["messages"]
+        _, out, _ = run("cat", STORE, message["phy_offset"], "--json")
+        assert json.loads(out) == message
+
+    def test_none_is_exit_code_1(self, run):
+        """And one line on standard error."""
+        code, out, err = run("messages", STORE, "--topic", "nobody")
+        assert (code, out) == (1, "")
+        assert err == f"rmqindex: {STORE}: no message that is asked for\n"
+
+
+class TestExport:
+    """``rmqindex export``."""
+
+    def test_it_says_what_it_wrote_and_goes_on(self, run, tmp_path):
+        """The same again has nothing to add; another filter is refused."""
+        out_dir = tmp_path / "out"
+        code, out, _ = run("export", STORE, out_dir)
+        assert (code, out.partition(" in ")[0]) == (0, "Exported 430 rows to 1 file")
+        code, out, _ = run("export", STORE, out_dir)
+        assert (code, out) == (0, f"{out_dir}: complete, nothing new to export\n")
+        code, _, err = run("export", STORE, out_dir, "--topic", "TopicTest")
+        assert code == 2
+        assert "expected an export with topics [], as it was begun, got ['TopicTest']" in err
+
+    def test_entries_are_exported(self, run, tmp_path):
+        """As many as the index has."""
+        _, out, _ = run("export", STORE, tmp_path / "out", "--entries", "--json")
+        assert json.loads(out)["row_count"] == 959
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["--entries", "--topic", "T"], "not together with --entries"),
+            (["--key-hash", "5"], "only with --entries"),
+            (["--columns", "topic,nope"], "got 'nope'"),
+            (["--max-file-size", "many"], "expected bytes or a size such as 256MiB"),
+            (["--format", "xml"], "expected parquet, jsonl or csv, got 'xml'"),
+        ],
+    )
+    def test_bad_usage_says_what_is_wrong(self, run, tmp_path, arguments, message):
+        """Nothing is written."""
+        code, _, err = run("export", STORE, tmp_path / "out", *arguments)
+        assert code == 2
+        assert message in err
+        assert not list(tmp_path.glob("out/*-*"))
+
+    @pytest.mark.system
+    def test_a_killed_export_goes_on(self, tmp_path):
+        """SIGKILL while files are written, again and again: every row is there once."""
+        log = tmp_path / "store" / "commitlog"
+        log.mkdir(parents=True)
+        encoder = Log(1 << 20)
+        for number in range(20_000):
+            encoder.append(Message(body=b"%d" % number * 40))
+        encoder.write_to(log)
+        command = [
+            sys.executable, "-m", "rmqindex", "export", tmp_path / "store", tmp_path / "out",
+            "--max-file-size", "4KiB",
+        ]  # fmt: skip
+        kills = 0
+        while True:
+            process = subprocess.Popen(command)
+            count = len(list(tmp_path.glob("out/messages-*")))
+            # Each run is killed when it has added a file, so that it always gets further.
+            deadline = time.monotonic() + 60
+            while process.poll() is None and time.monotonic() < deadline:
+                if kills < 3 and len(list(tmp_path.glob("out/messages-*"))) > count:
+                    process.send_signal(signal.SIGKILL)
+                    kills += 1
+                    break
+            if process.wait() == 0:
+                break
+        paths = sorted(tmp_path.glob("out/messages-*"))
+        offsets = [
+            value for path in paths for value in pq.read_table(path)["phy_offset"].to_pylist()
+        ]
+        assert offsets == encoder.offsets
+
+
+class TestUsage:
+    """``rmqindex usage``."""
+
+    def test_the_largest_topic_comes_first(self, run):
+        """With its share, the sums and the folders."""
+        code, out, _ = run("usage", STORE)
+        assert code == 0
+        assert out.splitlines()[2].split() == ["TopicTest", "225", "60.3", "KiB", "50.2%"]
+        assert "430 messages, 120.2 KiB" in out
+        assert "commitlog" in out
+
+    def test_machines_get_every_number(self, run):
+        """Hours are epoch milliseconds."""
+        _, out, _ = run("usage", STORE, "--by", "hour", "--by", "queue", "--json")
+        document = json.loads(out)
+        assert sum(row["message_count"] for row in document["rows"]) == 430
+        assert all(row["hour"] % 3_600_000 == 0 for row in document["rows"])
+        _, out, _ = run("usage", STORE, "--by", "hour", "--by", "queue", "--csv")
+        assert len(rows_of(out)) == len(document["rows"])
+
+
+class TestDump:
+    """``rmqindex dump``."""
+
+    def test_a_file_is_named_and_its_fields_are_listed(self, run):
+        """The byte, the size, the name and the value of each."""
+        code, out, err = run("dump", LOG_FILE, "--limit", 1)
+        assert (code, err) == (0, "")
+        lines = out.splitlines()
+        assert lines[:4] == [str(LOG_FILE), "CommitLog, 65536 bytes", "", "record, byte 0"]
+        assert lines[4].split() == ["0", "4", "total_size", "202"]
+
+    def test_damage_is_an_error_behind_what_is_sound(self, run, tmp_path):
+        """With exit code 2."""
+        (tmp_path / "checkpoint").write_bytes(bytes(20))
+        code, out, err = run("dump", tmp_path / "checkpoint")
+        assert (code, out.count("_msg_timestamp")) == (2, 2)
+        assert "checkpoint at byte 20: expected 40 bytes, got 20" in err
+
+
+class TestSeveral:
+    """Several stores, several keys."""
+
+    def test_a_folder_a_pattern_and_paths_name_the_same_stores(self, run, stores):
+        """Each row says which store it is of."""
+        answers = {
+            run("info", *paths, "--csv")[1]
+            for paths in ([stores], [f"{stores}/[ab]"], [stores / "a", stores / "b"])
+        }
+        (answer,) = answers
+        assert [row["store"] for row in rows_of(answer)] == (
+            [str(stores / "a")] * 5 + [str(stores / "b")] * 5
+        )
+
+    def test_people_see_a_heading(self, run, stores):
+        """One for each store."""
+        _, out, _ = run("usage", stores)
+        assert out.startswith(f"{stores / 'a'}\n\n")
+        assert f"\n\n{stores / 'b'}\n\n" in out
+
+    def test_an_answer_of_one_store_is_an_answer(self, run, stores):
+        """And a bad store is an error, while the others answer."""
+        shutil.rmtree(stores / "a" / "index")
+        (stores / "a" / "index").mkdir()
+        code, out, _ = run("lookup", stores, "TopicTest", "order-49", "--csv")
+        assert (code, {row["store"] for row in rows_of(out)}) == (0, {str(stores / "b")})
+        shutil.rmtree(stores / "a" / "commitlog")
+        code, out, err = run("messages", stores, "--csv", "--limit", 1)
+        assert (code, {row["store"] for row in rows_of(out)}) == (2, {str(stores / "b")})
+        assert str(stores / "a") in err
+
+    def test_a_pattern_without_a_match_is_refused(self, run, stores):
+        """It is no empty answer."""
+        code, _, err = run("info", f"{stores}/x*")
+        assert code == 2
+        assert "no path matches" in err
+
+    def test_several_keys_are_looked_up(self, run, tmp_path):
+        """As arguments and from a file, each once."""
+        (tmp_path / "keys").write_text("BB\n\norder-49\nnobody\n")
+        code, out, _ = run(
+            "lookup", STORE, "TopicTest", "order-49", "--keys-file", tmp_path / "keys", "--csv"
+        )
+        rows = rows_of(out)
+        assert (code, list(dict.fromkeys(row["key"] for row in rows))) == (0, ["order-49", "BB"])
+        for key in ("order-49", "BB"):
+            _, out, _ = run("lookup", STORE, "TopicTest", key, "--json")
+            offsets = [hit["phy_offset"] for hit in json.loads(out)["hits"]]
+            assert [int(row["phy_offset"]) for row in rows if row["key"] == key] == offsets
+
+    def test_no_key_is_refused(self, run, tmp_path):
+        """Nor is a line that is not UTF-8 one."""
+        assert "Missing KEY" in run("lookup", STORE, "TopicTest")[2]
+        (tmp_path / "keys").write_bytes(b"sound\n\xff\n")
+        code, _, err = run("lookup", STORE, "TopicTest", "--keys-file", tmp_path / "keys")
+        assert code == 2
+        assert "line 2: expected UTF-8" in err
+
+
+class TestShell:
+    """Help and completion."""
+
+    @pytest.mark.parametrize("arguments", [(), *((name,) for name in COMMANDS)], ids=str)
+    def test_h_is_help(self, run, arguments):
+        """Everywhere."""
+        assert run(*arguments, "-h") == run(*arguments, "--help")
+
+    @pytest.mark.parametrize("shell", ["zsh", "fish"])
+    def test_the_script_of_a_shell_is_printed(self, run, shell):
+        """It asks the command itself."""
+        code, out, _ = run("--completion", shell)
+        assert code == 0
+        assert f"_RMQINDEX_COMPLETE={shell}_complete" in out
+
+    def test_commands_are_completed(self):
+        """As the script asks for them."""
+        done = subprocess.run(
+            [sys.executable, "-c", "from rmqindex.cli import main; main()"],
+            env={
+                **os.environ,
+                "_RMQINDEX_COMPLETE": "bash_complete",
+                "COMP_WORDS": "rmqindex me",
+                "COMP_CWORD": "1",
+            },
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout == "plain,messages\n"
