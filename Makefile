@@ -10,6 +10,8 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 # What another Python or Spark left in the environment must not reach this one.
 unexport PYTHONHOME PYTHONPATH PYTHONSTARTUP VIRTUAL_ENV
+# Without bytecode each of the processes of the tests compiles all of them anew.
+unexport PYTHONDONTWRITEBYTECODE
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_DIST_CLASSPATH PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON
 unexport PYSPARK_SUBMIT_ARGS HADOOP_CONF_DIR HADOOP_HOME
 
@@ -61,7 +63,7 @@ bench: $(VENV)/.bench
 ## make differential   compare with RocketMQ's own classes, 10,000 random sequences (Maven, a JDK)
 differential: $(VENV)/.dev
 	@.ci/check-maven
-	$(BIN)/python -m tests.differential $(DIFFERENTIAL)
+	$(BIN)/python -m tests.system.differential $(DIFFERENTIAL)
 
 ## make fuzz     fuzz the decoders, 20 seconds each target (seven minutes)
 fuzz: $(VENV)/.fuzz
@@ -70,23 +72,23 @@ fuzz: $(VENV)/.fuzz
 ## make broker   a real broker written, killed, rebuilt and served again (minutes; Maven, a JDK)
 broker: $(VENV)/.dev
 	@.ci/check-maven
-	$(BIN)/python -m tests.broker $(BROKER)
+	$(BIN)/python -m tests.system.broker $(BROKER)
 
 ## make faults   kill writers 330 times, stop them at each step, fill disks, let writers meet (an hour; Spark)
 faults: $(VENV)/.dev
 	@.ci/check-java
-	$(BIN)/python -m tests.faults $(FAULTS)
+	$(BIN)/python -m tests.system.faults $(FAULTS)
 
 ## make cluster  read, write and stream on a Spark cluster of two workers, and kill them
 cluster: $(VENV)/.dev
 	@.ci/check-java
-	$(BIN)/python -m tests.cluster $(CLUSTER)
+	$(BIN)/python -m tests.system.cluster $(CLUSTER)
 
 ## make versions  run every test on the lowest and the newest versions of Python and the packages
 versions: | $(BIN)/python
 	@.ci/check-java
 	@.ci/check-node
-	$(BIN)/python -m tests.versions $(VERSIONS)
+	$(BIN)/python -m tests.system.versions $(VERSIONS)
 
 ## make audit    look up known vulnerabilities of what is installed (asks PyPI)
 audit: $(VENV)/.audit

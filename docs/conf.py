@@ -6,7 +6,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 SPEC = HERE.parent / "spec"
-sys.path[:0] = [str(HERE / "_ext"), str(SPEC)]
+sys.path[:0] = [str(HERE / "_ext"), str(SPEC / "tools")]
 
 
 def _take_in_spec() -> None:

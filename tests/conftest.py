@@ -15,9 +15,9 @@ from unittest import mock
 import pytest
 from hypothesis import settings
 
+from examples import examples
 from kinds import mark_kinds
-
-GOLDEN = Path(__file__).parent / "golden"
+from recorded import ROCKETMQ_CLASSES
 
 # What commands print is in the system's zone.
 os.environ["TZ"] = "UTC"
@@ -33,7 +33,7 @@ collect_ignore = (
 )
 
 # The machine's load is no property of the code.
-settings.register_profile("rmqindex", deadline=None)
+settings.register_profile("rmqindex", deadline=None, max_examples=examples())
 settings.load_profile("rmqindex")
 
 
@@ -67,7 +67,7 @@ def _no_java_for_unit_tests(request):
 @pytest.fixture(scope="session")
 def golden():
     """The folder of what RocketMQ's own classes wrote."""
-    return GOLDEN
+    return ROCKETMQ_CLASSES
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def store(tmp_path):
 @pytest.fixture(scope="session")
 def default_size_file(tmp_path_factory):
     """A sparse file of the default geometry with 300,000 entries, written by RocketMQ itself."""
-    packed = GOLDEN / "default_size" / "20231114221320000.gz"
+    packed = ROCKETMQ_CLASSES / "default_size" / "20231114221320000.gz"
     path = tmp_path_factory.mktemp("default_size") / packed.stem
     with gzip.open(packed) as source, path.open("wb") as target:
         while block := source.read(1 << 20):
@@ -98,7 +98,7 @@ def default_size_file(tmp_path_factory):
 @pytest.fixture(scope="session")
 def default_size_case():
     """The recipe, the header and the queries of that file."""
-    return json.loads((GOLDEN / "default_size" / "default_size.json").read_text())
+    return json.loads((ROCKETMQ_CLASSES / "default_size" / "default_size.json").read_text())
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pytest
 
 import rmqindex
+from recorded import ROCKETMQ_CLASSES
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 TIME_ZONE_CONF = "spark.sql.session.timeZone"
 
@@ -76,7 +76,7 @@ def store_entries(store) -> list[Entry]:
 @pytest.fixture(scope="session")
 def store_pairs() -> list[tuple[str, str]]:
     """Return every distinct topic and key of the sample store's messages."""
-    messages = json.loads((GOLDEN / "store_messages.json").read_text())["messages"]
+    messages = json.loads((ROCKETMQ_CLASSES / "store_messages.json").read_text())["messages"]
     pairs = set()
     for message in messages:
         decoded = message["decoded"]

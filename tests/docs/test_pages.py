@@ -21,6 +21,7 @@ PAGES = sorted(
 )
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     "page",
     [

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-sys.path[:0] = [str(DOCS / "_ext"), str(ROOT / "spec")]
+sys.path[:0] = [str(DOCS / "_ext"), str(ROOT / "spec" / "tools")]
 
 import requirement_links  # noqa: E402  (it lies outside of any package)
 from page_texts import OPTION_GROUPS  # noqa: E402

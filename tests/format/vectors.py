@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
+from recorded import ROCKETMQ_CLASSES
 from rmqindex import Layout
 
-GOLDEN = Path(__file__).parents[1] / "golden"
-VECTORS = json.loads((GOLDEN / "vectors.json").read_text())
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VECTORS = json.loads((ROCKETMQ_CLASSES / "vectors.json").read_text())
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "spec"))
+sys.path.insert(0, str(ROOT / "spec" / "tools"))
 
 
 @pytest.fixture(scope="session")

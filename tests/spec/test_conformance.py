@@ -17,6 +17,7 @@ import make_vectors
 import oracle
 import spectext
 from damage import DAMAGES, damaged
+from examples import examples
 from rmqindex import (
     IndexDirectory,
     IndexFile,
@@ -200,7 +201,7 @@ def test_every_offset_of_the_sample_store_is_where_a_record_starts() -> None:
 
 
 @pytest.mark.requirement("IDX-CON-3", "IDX-SEC-1", "IDX-LIM-3", "IDX-LIM-4")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     changes=st.lists(st.tuples(st.integers(0, 159), st.integers(0, 255)), min_size=1, max_size=12)
 )

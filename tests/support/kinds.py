@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from _pytest.mark.structures import ParameterSet
+
+Case = TypeVar("Case")
+
 KINDS = ("unit", "spark", "system")
-#: Folders of ``tests`` whose tests run whole programs: brokers, clusters, writers that are killed.
-SYSTEM_FOLDERS = frozenset({"broker", "cluster", "differential", "faults", "store_kinds"})
+#: The folder of the tests that run whole programs: brokers, clusters, writers that are killed.
+SYSTEM_FOLDER = "system"
 #: The kind of each collected test, by its id, whether it is selected or not.
 COLLECTED = pytest.StashKey[dict[str, list[str]]]()
 
@@ -27,9 +35,23 @@ def kind_of(item: pytest.Item) -> str:
         raise ValueError(f"{item.nodeid}: expected the mark spark or system or none, got {found}")
     if told:
         return told.pop()
-    if item.path.relative_to(_TESTS).parts[0] in SYSTEM_FOLDERS:
+    if item.path.relative_to(_TESTS).parts[0] == SYSTEM_FOLDER:
         return "system"
     return "spark" if "spark" in getattr(item, "fixturenames", ()) else "unit"
+
+
+def sampled(cases: Iterable[Case], *kept: Case) -> list[ParameterSet | Case]:
+    """Return parameters: ``make test`` runs those that are kept, ``make test-system`` the rest.
+
+    Raises:
+        ValueError: What is to be kept is not among the cases.
+    """
+    found = list(cases)
+    if missing := [case for case in kept if case not in found]:
+        raise ValueError(f"expected cases among {found}, got {missing}")
+    return [
+        case if case in kept else pytest.param(case, marks=pytest.mark.system) for case in found
+    ]
 
 
 def mark_kinds(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,0 +1,182 @@
+"""The specification as data: requirements, tables, hex blocks, and what shows each requirement."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SPEC = Path(__file__).resolve().parents[1]
+VECTORS = SPEC / "vectors"
+TESTS = SPEC.parent / "tests"
+
+REQUIREMENT_NAME = re.compile(r"\bIDX-[A-Z]{3}-\d+\b")
+ERRATUM_NAME = re.compile(r"\bERR-\d+\b")
+_DEFINITION = re.compile(r"^- \*\*(?P<name>IDX-[A-Z]{3}-\d+)\*\*: (?P<text>.+)$", re.MULTILINE)
+_ERRATUM = re.compile(r"^### (?P<name>ERR-\d+): (?P<title>.+)$", re.MULTILINE)
+_HEX_BLOCK = re.compile(
+    r"^```text\n# (?P<vector>(?:accept|reject)/\w+)\n(?P<lines>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+_HEX_LINE = re.compile(
+    r"^(?P<offset>[0-9a-f]{4})  (?P<bytes>[0-9a-f]{2}(?: [0-9a-f]{2})*) +"
+    r"(?P<name>[\w\[\].]+) = (?P<value>-?\d+)$"
+)
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """A numbered requirement.
+
+    Attributes:
+        name: ``IDX-`` with an area and a number.
+        text: What it demands, in one sentence.
+        page: The file it stands in.
+    """
+
+    name: str
+    text: str
+    page: Path
+
+
+@dataclass(frozen=True)
+class HexLine:
+    """One field of a hex block: where, which bytes, what they are called and what they mean."""
+
+    offset: int
+    data: bytes
+    name: str
+    value: int
+
+
+@dataclass
+class Traces:
+    """What shows a requirement.
+
+    Attributes:
+        vectors: Names of vectors, with their group.
+        tests: Names of tests, with their file.
+    """
+
+    vectors: list[str] = field(default_factory=list)
+    tests: list[str] = field(default_factory=list)
+
+
+def pages() -> list[Path]:
+    """Return the pages of the specification in reading order, the first one first."""
+    first = SPEC / "index.md"
+    contents = first.read_text(encoding="utf-8").partition("```{toctree}")[2].partition("```")[0]
+    return [first, *(SPEC / f"{name}.md" for name in contents.split() if name[0] not in ":1")]
+
+
+def requirements() -> list[Requirement]:
+    """Return all requirements, page by page in the order of the text."""
+    return [
+        Requirement(match["name"], match["text"], page)
+        for page in pages()
+        for match in _DEFINITION.finditer(page.read_text(encoding="utf-8"))
+    ]
+
+
+def errata() -> dict[str, str]:
+    """Return the titles of the errata by name."""
+    text = (SPEC / "errata.md").read_text(encoding="utf-8")
+    return {match["name"]: match["title"] for match in _ERRATUM.finditer(text)}
+
+
+def table(page: str, label: str) -> list[dict[str, str]]:
+    """Return the rows of the first table after ``(label)=``, by column heading."""
+    text = (SPEC / page).read_text(encoding="utf-8").split(f"({label})=\n", 1)[1]
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("|"):
+            lines.append(line)
+        elif lines:
+            break
+    headings, _, *rows = ([cell.strip() for cell in _cells(line)] for line in lines)
+    return [dict(zip(headings, row, strict=True)) for row in rows]
+
+
+def _cells(line: str) -> list[str]:
+    return line.strip().removeprefix("|").removesuffix("|").split("|")
+
+
+def hex_blocks(page: Path) -> list[tuple[str, list[HexLine]]]:
+    """Return the hex blocks of a page: the vector of each, and its lines.
+
+    Raises:
+        ValueError: A line that cannot be read.
+    """
+    blocks = []
+    for block in _HEX_BLOCK.finditer(page.read_text(encoding="utf-8")):
+        lines = []
+        for line in block["lines"].splitlines():
+            match = _HEX_LINE.match(line)
+            if match is None:
+                raise ValueError(f"{page.name}: not a line of a hex block: {line}")
+            data = bytes.fromhex(match["bytes"])
+            lines.append(
+                HexLine(int(match["offset"], 16), data, match["name"], int(match["value"]))
+            )
+        blocks.append((block["vector"], lines))
+    return blocks
+
+
+def vectors() -> dict[str, dict]:
+    """Return the JSON of all vectors, by group and name."""
+    return {
+        f"{path.parent.name}/{path.stem}": json.loads(path.read_text(encoding="ascii"))
+        for group in ("accept", "reject")
+        for path in sorted((VECTORS / group).glob("*.json"))
+    }
+
+
+@functools.cache
+def traces() -> dict[str, Traces]:
+    """Return what names each requirement: vectors, and tests by their ``requirement`` mark."""
+    found: dict[str, Traces] = defaultdict(Traces)
+    for name, vector in vectors().items():
+        for requirement in vector["requirements"]:
+            found[requirement].vectors.append(name)
+    for path in sorted(TESTS.rglob("test_*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for test in ast.walk(tree):
+            if isinstance(test, (ast.FunctionDef, ast.ClassDef)):
+                for requirement in _marked(test):
+                    where = f"{path.relative_to(TESTS).as_posix()}::{test.name}"
+                    found[requirement].tests.append(where)
+    return dict(found)
+
+
+def _marked(test: ast.FunctionDef | ast.ClassDef) -> list[str]:
+    """Return the requirements in a test's decorators."""
+    return [
+        argument.value
+        for decorator in test.decorator_list
+        if isinstance(decorator, ast.Call)
+        and isinstance(decorator.func, ast.Attribute)
+        and decorator.func.attr == "requirement"
+        for argument in decorator.args
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+    ]
+
+
+def _in_words(test: str) -> str:
+    """Return what a test states: its name, which is a sentence."""
+    return test.partition("::")[2].removeprefix("test_").replace("_", " ")
+
+
+def traceability_table() -> str:
+    """Return a Markdown table of all requirements with what shows each."""
+    found = traces()
+    rows = ["| Requirement | Demands | Vectors | Tests |", "|---|---|---|---|"]
+    for requirement in requirements():
+        shown = found.get(requirement.name, Traces())
+        vectors_cell = ", ".join(f"`{name.partition('/')[2]}`" for name in shown.vectors)
+        tests_cell = "; ".join(_in_words(name) for name in shown.tests)
+        text = requirement.text.replace("|", "\\|")
+        rows.append(f"| {requirement.name} | {text} | {vectors_cell} | {tests_cell} |")
+    return "\n".join(rows) + "\n"

@@ -1,0 +1,351 @@
+"""An operator's stories: from a broken store to a working one, by what the messages themselves say.
+
+Each begins with a copy of what a broker wrote, and ends with its bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from recorded import BROKER_VERSIONS, MESSAGE_KINDS
+from rmqindex import CommitLog, Layout, StoreCheckpoint, rebuild_index
+from trees import queue_files
+
+GOLDEN = BROKER_VERSIONS
+VERSIONS = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
+TAGGED = "5.5.0"
+GEOMETRY = ("--max-hash-slot-num", 97, "--max-index-num", 200)
+
+
+def copied(tmp_path, version=TAGGED):
+    """Return a copy of a broker's store."""
+    return Path(shutil.copytree(GOLDEN / version / "store", tmp_path / "store"))
+
+
+@pytest.fixture
+def tagged(tmp_path):
+    """A store of a broker that indexes tags, with three files."""
+    return copied(tmp_path)
+
+
+def content(store):
+    """Return the bytes of the files of the index, oldest first."""
+    return [path.read_bytes() for path in sorted((store / "index").iterdir())]
+
+
+BROKERS = {version: content(GOLDEN / version / "store") for version in VERSIONS}
+
+
+def command_in(message):
+    """Return the arguments of the command that a message quotes."""
+    return re.search(r"'rmqindex ([^']*)'", message)[1].split()
+
+
+class TestStories:
+    """What is typed is what the output before it said."""
+
+    def test_the_index_was_lost_in_a_crash(self, run, tagged):
+        """The broker is killed, and an index with tags is gone."""
+        shutil.rmtree(tagged / "index")
+        (tagged / "rocksdbstore").mkdir()  # a broker from 5.4.0 on makes it; git keeps no folders
+        (tagged / "abort").touch()
+        StoreCheckpoint().save(tagged / "checkpoint")
+
+        code, _, err = run("info", tagged)
+        assert code == 2
+        command = command_in(err)
+        assert command == ["rebuild", str(tagged)]
+
+        code, _, err = run(*command)
+        assert code == 2
+        assert "keep it stopped" in err
+        assert err.endswith("--allow-live-store\n")
+
+        code, out, _ = run(*command, "--allow-live-store")
+        assert code == 0
+        assert "Tags are indexed, since the store has the folder rocksdbstore" in out
+        assert "needs --max-hash-slot-num and --max-index-num" in out
+
+        # This broker has other settings.
+        code, _, err = run(*command, "--allow-live-store", *GEOMETRY)
+        assert code == 2
+        assert "--replace indexes the whole log anew in their place" in err
+
+        code, out, _ = run(*command, "--allow-live-store", *GEOMETRY, "--replace")
+        assert code == 0
+        assert content(tagged) == BROKERS[TAGGED]
+        assert "a broker that starts after a crash keeps them" in out
+        assert StoreCheckpoint.load(tagged / "checkpoint").index_msg_timestamp == 1795246306181
+
+    def test_the_oldest_file_is_gone(self, run, tagged):
+        """A rebuild that resumes cannot put anything before the first file, and says so."""
+        min((tagged / "index").iterdir()).unlink()
+        code, out, err = run("rebuild", tagged, "--resume")
+        assert (code, out) == (2, "")
+        assert "expected entries of all messages before this file" in err
+        assert err.endswith("--replace indexes the whole log anew\n")
+        assert run("rebuild", tagged, "--replace")[0] == 0
+        assert content(tagged) == BROKERS[TAGGED]
+
+    def test_the_newest_file_is_gone(self, run, tagged):
+        """A rebuild that resumes makes it again, with its tags."""
+        max((tagged / "index").iterdir()).unlink()
+        code, _, err = run("rebuild", tagged)
+        assert code == 2
+        assert "--resume continues behind their last entry" in err
+        code, out, _ = run("rebuild", tagged, "--resume")
+        assert code == 0
+        assert "Tags are indexed, as the existing files show" in out
+        assert content(tagged) == BROKERS[TAGGED]
+
+    def test_there_is_a_hole_in_the_middle(self, run, tagged):
+        """It is named, with the messages in it and the flag that fills it."""
+        before, hole, after = sorted((tagged / "index").iterdir())
+        hole.unlink()
+        code, _, err = run("rebuild", tagged, "--resume")
+        assert code == 2
+        assert (
+            f"{after}: expected entries of all messages between {before.name} and this file" in err
+        )
+        assert err.endswith("--replace indexes the whole log anew\n")
+        assert run("rebuild", tagged, "--replace")[0] == 0
+        assert content(tagged) == BROKERS[TAGGED]
+
+    @pytest.mark.parametrize("size", [0, 17, 3000])
+    @pytest.mark.parametrize("place", [0, 1, 2])
+    def test_a_file_was_cut(self, run, tagged, place, size):
+        """The others show geometry and tags."""
+        path = sorted((tagged / "index").iterdir())[place]
+        path.write_bytes(path.read_bytes()[:size])
+        code, _, err = run("rebuild", tagged, "--resume")
+        if (place, size) == (2, 0):  # as an interrupted rebuild leaves it
+            assert code == 0
+        else:
+            assert code == 2
+            assert err.endswith("--replace indexes the whole log anew\n")
+            assert run("rebuild", tagged, "--replace")[0] == 0
+        assert content(tagged) == BROKERS[TAGGED]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+class TestAsTheBroker:
+    """With no option but what is to be done, the files are those of each broker."""
+
+    def test_replaced(self, run, tmp_path, version):
+        """Delayed, retried and half messages, batches and dead letters included."""
+        store = copied(tmp_path, version)
+        code, out, err = run("rebuild", store, "--replace", "--json")
+        assert (code, err) == (0, "")
+        assert content(store) == BROKERS[version]
+        done = json.loads(out)
+        assert done["layout_basis"] == "files"
+        assert done["tags_basis"] == "files"
+        assert done["tags_from"] == (0 if version == TAGGED else None)
+        assert done["replaced_count"] == done["entry_count"]
+
+    def test_resumed(self, run, tmp_path, version):
+        """The newest file was lost."""
+        store = copied(tmp_path, version)
+        max((store / "index").iterdir()).unlink()
+        assert run("rebuild", store, "--resume")[0] == 0
+        assert content(store) == BROKERS[version]
+
+    def test_written_elsewhere(self, run, tmp_path, version):
+        """The index of the store is the model."""
+        store = copied(tmp_path, version)
+        code, _, _ = run("rebuild", store, "--out", tmp_path / "other" / "index")
+        assert code == 0
+        assert content(tmp_path / "other") == BROKERS[version]
+
+
+class TestTags:
+    """Whether tags are indexed is taken from the files, or said."""
+
+    def test_of_an_upgraded_broker(self, run, tagged):
+        """Tags are indexed from the message on from which the old files have them."""
+        shutil.rmtree(tagged / "index")
+        run("rebuild", tagged, *GEOMETRY, "--no-index-tags", "--to", 14_000)
+        run("rebuild", tagged, "--resume", "--index-tags")
+        mixed = content(tagged)
+        code, out, _ = run("rebuild", tagged, "--replace")
+        assert code == 0
+        assert re.search(r"Tags are indexed from offset 1\d{4} on, as the existing files show", out)
+        assert content(tagged) == mixed
+        assert mixed != BROKERS[TAGGED]
+
+    @pytest.mark.parametrize("how", ["--resume", "--replace"])
+    def test_that_were_lost_on_the_way(self, run, tagged, how):
+        """Files that had them and have them no more are refused, naming the flags."""
+        max((tagged / "index").iterdir()).unlink()
+        run("rebuild", tagged, "--resume", "--no-index-tags", "--to", 36_000)
+        code, _, err = run("rebuild", tagged, how)
+        assert code == 2
+        assert "--index-tags indexes them" in err
+        assert "--no-index-tags does not" in err
+        assert run("rebuild", tagged, "--replace", "--index-tags")[0] == 0
+        assert content(tagged) == BROKERS[TAGGED]
+
+    def test_where_nothing_tells(self, run, tagged):
+        """What was taken is said, and how to choose."""
+        shutil.rmtree(tagged / "index")
+        code, out, _ = run("rebuild", tagged, *GEOMETRY)
+        assert code == 0
+        assert "Tags are not indexed, since nothing shows that the broker does" in out
+        assert out.count("--index-tags") == 1
+
+    def test_where_no_message_has_any(self, run, tagged):
+        """There is nothing to say."""
+        shutil.rmtree(tagged / "index")
+        code, out, _ = run("rebuild", tagged, *GEOMETRY, "--from", 931, "--to", 1199)
+        assert code == 0
+        assert "Indexed 1 message" in out
+        assert "Tags" not in out
+
+
+class TestExpiredMessages:
+    """Entries of messages that the log no longer has come from the files that are replaced."""
+
+    STORE = MESSAGE_KINDS / "store"
+
+    def test_are_kept(self, run, tmp_path):
+        """The rebuilt files are the broker's, byte for byte."""
+        store = Path(shutil.copytree(self.STORE, tmp_path / "store"))
+        before = content(store)
+        with CommitLog(store) as log:
+            first = log.min_offset
+        code, out, _ = run("rebuild", store, "--replace")
+        assert code == 0
+        assert f"messages before {first}, where the log begins" in out
+        assert content(store) == before
+
+    def test_of_an_unreadable_file_are_named(self, run, tmp_path):
+        """The others are kept."""
+        store = Path(shutil.copytree(self.STORE, tmp_path / "store"))
+        oldest = min((store / "index").iterdir())
+        oldest.write_bytes(oldest.read_bytes()[:30])
+        code, out, _ = run("rebuild", store, "--replace")
+        assert code == 0
+        assert f"{oldest.name} could not be read" in out
+
+
+class TestRefusals:
+    """Nothing is lost by a wrong path."""
+
+    def test_a_mistyped_path(self, run, tmp_path):
+        """It is told as such."""
+        code, _, err = run("rebuild", tmp_path / "nope")
+        assert (code, err) == (2, f"rmqindex: {tmp_path / 'nope'}: no such file or directory\n")
+
+    def test_an_empty_directory(self, run, tmp_path):
+        """A disk that is not mounted is no store."""
+        for command in ("rebuild", "rebuild-queues"):
+            code, _, err = run(command, tmp_path)
+            assert code == 2
+            assert "a store with a folder commitlog, got an empty directory" in err
+        code, _, err = run("relayout", tmp_path, "--slots", 31, "--entries", 500)
+        assert code == 2
+        assert "expected IndexFiles, or a store with a folder index, got an empty" in err
+
+    def test_an_empty_log_replaces_nothing(self, run, tagged):
+        """An index is never exchanged for that of no messages."""
+        shutil.rmtree(tagged / "commitlog")
+        (tagged / "commitlog").mkdir()
+        for command in ("rebuild", "rebuild-queues"):
+            code, _, err = run(command, tagged, "--replace")
+            assert code == 2
+            assert "is its disk mounted?" in err
+        assert content(tagged) == BROKERS[TAGGED]
+
+    def test_the_log_of_another_broker_is_not_continued(self, run, tagged):
+        """The last entry points to none of its messages."""
+        shutil.rmtree(tagged / "commitlog")
+        shutil.copytree(GOLDEN / "4.9.7/store/commitlog", tagged / "commitlog")
+        code, _, err = run("rebuild", tagged, "--resume")
+        assert code == 2
+        assert "expected a last entry that points to a message of the CommitLog" in err
+        assert content(tagged) == BROKERS[TAGGED]
+
+    def test_a_path_is_shown_as_it_is(self, run, tmp_path):
+        """Also where a folder is named like an argument."""
+        store = copied(tmp_path / "replace=True")
+        _, _, err = run("rebuild", store)
+        assert err.startswith(f"rmqindex: {store}/index: expected no IndexFiles, got 3: --resume")
+
+    @pytest.mark.parametrize("command", ["info", "lookup"])
+    def test_a_store_without_an_index_names_the_command_that_makes_it(self, run, tagged, command):
+        """Wherever an index is expected."""
+        shutil.rmtree(tagged / "index")
+        key = ("Orders", "order-0") if command == "lookup" else ()
+        code, _, err = run(command, tagged, *key)
+        assert code == 2
+        assert command_in(err) == ["rebuild", str(tagged)]
+
+
+class TestQueues:
+    """A rebuild of ConsumeQueues takes from the present ones what a log does not say."""
+
+    @pytest.mark.parametrize("version", VERSIONS)
+    def test_file_sizes_are_those_of_the_present_queues(self, run, tmp_path, version):
+        """The files are the broker's, byte for byte, here and elsewhere."""
+        store = copied(tmp_path, version)
+        before = queue_files(store)
+        code, out, err = run("rebuild-queues", store, "--replace")
+        assert (code, err) == (0, "")
+        assert "default" not in out
+        assert queue_files(store) == before
+        assert run("rebuild-queues", store, "--out", tmp_path / "other")[0] == 0
+        assert queue_files(tmp_path / "other") == before
+
+    def test_the_default_is_said(self, run, tagged):
+        """Where no queue is left."""
+        shutil.rmtree(tagged / "consumequeue")
+        shutil.rmtree(tagged / "batchconsumequeue")
+        code, out, _ = run("rebuild-queues", tagged)
+        assert code == 0
+        assert "a broker with other settings needs --file-size or --batch-file-size" in out
+
+    def test_several_sizes_are_refused(self, run, tagged):
+        """The error names the option that chooses."""
+        path = next((tagged / "consumequeue" / "Orders" / "0").iterdir())
+        path.write_bytes(path.read_bytes()[:1000])
+        code, _, err = run("rebuild-queues", tagged, "--replace")
+        assert code == 2
+        assert err.endswith("choose the broker's with --file-size BYTES\n")
+
+    def test_a_queue_whose_messages_have_all_expired_keeps_its_next_offset(self, run, tagged):
+        """Else the broker would count from 0 again, before what consumers have read."""
+        files = sorted((tagged / "commitlog").iterdir())
+        assert len(files) == 2
+        files[0].unlink()
+        before = queue_files(tagged)
+        code, out, _ = run("rebuild-queues", tagged, "--replace")
+        assert code == 0
+        after = queue_files(tagged)
+        assert {path.rsplit("/", 1)[0] for path in after} >= {
+            path.rsplit("/", 1)[0] for path in before
+        }
+        assert "kept as it was, since all messages have expired" in out
+        orders = "consumequeue/Orders/0/" + "0" * 20
+        assert after[orders] == before[orders]
+
+    def test_queues_that_are_there_name_the_flag(self, run, tagged):
+        """Nothing is replaced unasked."""
+        code, _, err = run("rebuild-queues", tagged)
+        assert code == 2
+        assert err.endswith("move them, or give --replace\n")
+
+
+def test_python_says_what_was_taken(tmp_path):
+    """The result has it, and errors name arguments."""
+    store = copied(tmp_path)
+    shutil.rmtree(store / "index")
+    done = rebuild_index(store, store / "index", Layout(97, 200))
+    assert (done.layout_basis, done.tags.basis, done.tags.start) == ("argument", "default", None)
+    assert done.index_msg_timestamp == 1795246306181
+    with pytest.raises(Exception, match="resume=True continues behind their last entry"):
+        rebuild_index(store, store / "index")

@@ -1,0 +1,289 @@
+"""``rmqindex rebuild``, ``rebuild-queues``, ``expire`` and ``relayout``."""
+
+import json
+import shutil
+
+import pytest
+
+import rmqindex
+from recorded import MESSAGE_KINDS
+from trees import files_of
+
+STORE = rmqindex.sample_store()
+STORE2 = MESSAGE_KINDS / "store"
+GEOMETRY = ("--max-hash-slot-num", 97, "--max-index-num", 200)
+CONTENT = [path.read_bytes() for path in sorted((STORE / "index").iterdir())]
+
+
+def content(directory):
+    """Return the bytes of the files, oldest first."""
+    return [path.read_bytes() for path in sorted(directory.iterdir())]
+
+
+class TestRebuild:
+    """``rmqindex rebuild``."""
+
+    def test_a_lost_index_comes_back_byte_for_byte(self, run, store):
+        """And the checkpoint lets a broker keep it after a crash."""
+        shutil.rmtree(store / "index")
+        code, out, err = run("rebuild", store, *GEOMETRY, "--time-zone", "UTC")
+        assert (code, err) == (0, "")
+        assert content(store / "index") == CONTENT
+        assert min((store / "index").iterdir()).name == "20231114221324511"
+        assert "430 messages from 0 to 123120: 959 entries in 5 files" in out
+        checkpoint = rmqindex.StoreCheckpoint.load(store / "checkpoint")
+        assert checkpoint.index_msg_timestamp == 1700022861666
+
+    def test_a_stopped_rebuild_goes_on(self, run, store):
+        """With --resume, from wherever it stopped."""
+        for stop in (1, 26_249, 40_000, 123_000):
+            shutil.rmtree(store / "index")
+            run("rebuild", store, *GEOMETRY, "--to", stop)
+            code, out, _ = run("rebuild", store, "--resume", "--json")
+            assert code == 0
+            assert json.loads(out)["stop"] == 123_120
+            assert content(store / "index") == CONTENT
+
+    def test_files_that_are_there_are_not_touched_unless_asked(self, run, store):
+        """Resuming and replacing are asked for by name."""
+        code, _, err = run("rebuild", store)
+        assert code == 2
+        assert "expected no IndexFiles, got 5" in err
+        old = max((store / "index").iterdir()).name
+        code, _, _ = run("rebuild", store, "--replace", "--time-zone", "UTC")
+        assert code == 0
+        assert content(store / "index") == CONTENT
+        assert min((store / "index").iterdir()).name > old
+
+    def test_a_range_of_offsets_into_another_directory(self, run, tmp_path):
+        """Nothing of the store is written."""
+        code, out, _ = run(
+            "rebuild", STORE, "--out", tmp_path / "part", *GEOMETRY,
+            "--from", 26_249, "--to", 53_564, "--json",
+        )  # fmt: skip
+        document = json.loads(out)
+        assert code == 0
+        assert document["start"] == 26_249
+        assert document["stop"] == 53_564
+        assert document["index_msg_timestamp"] is None
+
+    def test_a_broker_is_not_disturbed(self, run, store):
+        """A store with abort is refused unless allowed."""
+        shutil.rmtree(store / "index")
+        (store / "abort").touch()
+        code, _, err = run("rebuild", store, *GEOMETRY)
+        assert code == 2
+        assert "abort" in err
+        assert not (store / "index").exists()
+        assert run("rebuild", store, *GEOMETRY, "--allow-live-store")[0] == 0
+
+    def test_a_damaged_log_stops_it_or_is_skipped(self, run, store):
+        """With DROPMALFORMED each damage is a line on standard error."""
+        with (store / "commitlog" / "00000000000000000000").open("r+b") as log:
+            log.seek(30_000)
+            log.write(bytes(300))
+        code, _, _ = run("rebuild", store, "--out", store / "new", *GEOMETRY)
+        assert code == 2
+        code, out, err = run(
+            "rebuild", store, "--out", store / "other", *GEOMETRY, "--mode", "DROPMALFORMED"
+        )
+        assert code == 0
+        assert "at byte" in err
+        assert "Indexed 42" in out
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["--resume", "--replace"], "--resume"),
+            (["--resume", "--from", "7"], "--resume"),
+        ],
+    )
+    def test_bad_usage(self, run, store, arguments, message):
+        """What does not go together is told."""
+        code, _, err = run("rebuild", store, *arguments)
+        assert code == 2
+        assert message in err
+
+    def test_log_files_alone_need_a_directory_to_write(self, run, store):
+        """There is no store to put an index into."""
+        code, _, err = run("rebuild", store / "commitlog")
+        assert code == 2
+        assert "--out" in err
+
+
+class TestRebuildQueues:
+    """``rmqindex rebuild-queues``."""
+
+    def test_lost_queues_come_back_byte_for_byte(self, run, store):
+        """The broker's own files, where the log is whole."""
+        before = files_of(store / "consumequeue")
+        shutil.rmtree(store / "consumequeue")
+        code, out, err = run("rebuild-queues", store, "--file-size", 2000)
+        assert (code, err) == (0, "")
+        assert out == f"Wrote 406 units into 20 queues of {store}, 20 files\n"
+        assert files_of(store / "consumequeue") == before
+
+    def test_queues_that_are_there_are_replaced_if_asked(self, run, store):
+        """Nothing is touched otherwise."""
+        before = files_of(store / "consumequeue")
+        victim = store / "consumequeue" / "TopicTest" / "0" / ("0" * 20)
+        victim.write_bytes(bytes(2000))
+        code, _, err = run("rebuild-queues", store)
+        assert (code, victim.read_bytes()) == (2, bytes(2000))
+        assert "expected no ConsumeQueues" in err
+        code, out, _ = run("rebuild-queues", store, "--replace", "--file-size", 2000, "--json")
+        assert code == 0
+        assert json.loads(out) == {
+            "directory": str(store),
+            "queue_count": 20,
+            "unit_count": 406,
+            "file_count": 20,
+            "gaps": [],
+            "file_size": 2000,
+            "batch_file_size": 13_800_000,
+            "is_default_size": False,
+            "kept": [],
+        }
+        assert files_of(store / "consumequeue") == before
+        assert not [path for path in store.iterdir() if path.name.startswith(".")]
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (("--file-size", 30), "multiple of 20"),
+            (("--delay-levels", "soon"), "expected such as 1s"),
+        ],
+    )
+    def test_bad_usage(self, run, store, arguments, message):
+        """Told before anything is written."""
+        code, _, err = run("rebuild-queues", store, "--replace", *arguments)
+        assert code == 2
+        assert message in err
+
+    def test_log_files_alone_need_a_directory_to_write(self, run, store, tmp_path):
+        """Where the queues go is not guessed."""
+        code, _, err = run("rebuild-queues", store / "commitlog")
+        assert code == 2
+        assert "--out" in err
+        code, _, _ = run("rebuild-queues", store / "commitlog", "--out", tmp_path / "out")
+        assert code == 0
+        assert (tmp_path / "out" / "consumequeue" / "TopicTest").is_dir()
+
+    def test_a_broker_is_not_disturbed(self, run, store):
+        """It holds the store."""
+        (store / "abort").touch()
+        code, _, err = run("rebuild-queues", store, "--replace")
+        assert code == 2
+        assert "a broker runs" in err
+
+
+class TestExpire:
+    """``rmqindex expire``."""
+
+    def test_a_dry_run_deletes_nothing(self, run, tmp_path):
+        """It names the files that would go."""
+        shutil.copytree(STORE2, tmp_path / "store")
+        names = sorted(path.name for path in (tmp_path / "store" / "index").iterdir())
+        code, out, _ = run("expire", tmp_path / "store", "--dry-run", "--json")
+        gone = json.loads(out)["files"]
+        assert code == 0
+        assert gone == names[: len(gone)]
+        assert gone
+        assert sorted(path.name for path in (tmp_path / "store" / "index").iterdir()) == names
+        _, out, _ = run("expire", tmp_path / "store")
+        assert f"{len(gone)} files gone" in out
+        left = sorted(path.name for path in (tmp_path / "store" / "index").iterdir())
+        assert left == names[len(gone) :]
+
+    def test_it_does_what_the_broker_does(self, run, store):
+        """For any offset, and never with the last file."""
+        for offset in (0, 26_249, 26_250, 80_000, 10**9):
+            with rmqindex.IndexDirectory(store) as directory:
+                directory.delete_expired(offset)
+                kept = [file.name for file in directory.files]
+            _, out, _ = run("expire", store, "--before", offset, "--dry-run", "--json")
+            gone = json.loads(out)["files"]
+            names = sorted(path.name for path in (store / "index").iterdir())
+            assert [name for name in names if name not in gone] == kept
+
+    def test_without_a_log_it_asks_where_the_log_begins(self, run, store):
+        """It guesses nothing."""
+        shutil.rmtree(store / "commitlog")
+        code, _, err = run("expire", store)
+        assert code == 2
+        assert "--before" in err
+
+    def test_a_broker_is_not_disturbed(self, run, store):
+        """A dry run is no disturbance."""
+        (store / "abort").touch()
+        assert run("expire", store, "--before", 10**9)[0] == 2
+        assert run("expire", store, "--before", 10**9, "--dry-run")[0] == 0
+
+
+class TestRelayout:
+    """``rmqindex relayout``."""
+
+    def test_the_entries_are_those_of_a_broker_with_the_new_geometry(self, run, store, tmp_path):
+        """With the CommitLog, byte for byte."""
+        code, out, _ = run("relayout", store, "--slots", 31, "--entries", 500)
+        assert code == 0
+        assert "959 entries into 2 files in place of 5; 959 with their exact times" in out
+        run(
+            "rebuild", STORE, "--out", tmp_path / "broker",
+            "--max-hash-slot-num", 31, "--max-index-num", 500,
+        )  # fmt: skip
+        assert content(store / "index") == content(tmp_path / "broker")
+
+    def test_without_a_log_entries_keep_their_place_and_second(self, run, store):
+        """A time may come out up to a second early."""
+        before = rmqindex.verify(store, "auto").num_rows
+        run("relayout", store, "--slots", 31, "--entries", 500, "--commit-log", "none")
+        after = rmqindex.verify(store, "auto").to_pylist()
+        assert {row["rule"] for row in after if row["severity"] == "error"} <= {
+            "time_diff", "begin_timestamp", "end_timestamp",
+        }  # fmt: skip
+        assert before
+
+    def test_there_and_back_is_where_it_was(self, run, store):
+        """With the exact times nothing is lost."""
+        run("relayout", store, "--slots", 31, "--entries", 500)
+        _, out, _ = run("relayout", store, "--slots", 97, "--entries", 200, "--json")
+        assert json.loads(out)["entry_count"] == 959
+        assert content(store / "index") == CONTENT
+
+    def test_a_broker_that_starts_after_a_crash_keeps_the_new_files(self, run, store):
+        """The checkpoint covers them: it was set for files that ended elsewhere."""
+        _, out, _ = run("relayout", store, "--slots", 31, "--entries", 950, "--json")
+        checkpoint = rmqindex.StoreCheckpoint.load(store / "checkpoint")
+        assert json.loads(out)["index_msg_timestamp"] == 1700022861666
+        assert checkpoint.index_msg_timestamp == 1700022861666
+        assert "checkpoint_behind" not in rmqindex.verify(store, "auto")["rule"].to_pylist()
+        before = content(store / "index")
+        geometry = rmqindex.Layout(31, 950)
+        with rmqindex.IndexDirectory(store, geometry, writable=True, last_exit_ok=False) as index:
+            assert len(index.files) == 2
+        assert content(store / "index") == before
+
+    def test_an_index_of_no_store_has_no_checkpoint(self, run, store):
+        """And gets none."""
+        (store / "checkpoint").unlink()
+        _, out, _ = run("relayout", store / "index", "--slots", 31, "--entries", 950, "--json")
+        assert json.loads(out)["index_msg_timestamp"] is None
+        assert not (store / "checkpoint").exists()
+
+    def test_a_damaged_file_stops_it_and_nothing_is_changed(self, run, store):
+        """All or nothing."""
+        last = max((store / "index").iterdir())
+        data = bytearray(last.read_bytes())
+        data[40 + 4 * 97 + 20 * 3 + 16] = 0x7F
+        last.write_bytes(data)
+        before = content(store / "index")
+        assert run("relayout", store, "--slots", 31, "--entries", 500)[0] == 2
+        assert content(store / "index") == before
+        assert not (store / ".index.rmqindex").exists()
+
+    def test_bad_numbers(self, run, store):
+        """A file size beyond the broker's is told."""
+        code, _, err = run("relayout", store, "--slots", 1, "--entries", 2**31 - 1)
+        assert code == 2
+        assert "--slots, --entries" in err

@@ -1,0 +1,91 @@
+"""``spark.read.format("rmqconsumequeue")`` gives what ``rmqindex.ConsumeQueue`` reads."""
+
+import pytest
+
+import rmqindex
+from recorded import MESSAGE_KINDS
+from rmqindex import ConsumeQueue
+
+STORE = rmqindex.sample_store()
+STORE2 = MESSAGE_KINDS / "store"
+
+
+def expected(path):
+    """Return the units of a path, sorted."""
+    rows = [
+        tuple(row.values())
+        for queue in ConsumeQueue.find(path)
+        for batch in queue.scan()
+        for row in batch.to_pylist()
+    ]
+    return sorted(rows)
+
+
+def loaded(spark, path, **options):
+    """Return what Spark reads, sorted."""
+    frame = spark.read.format("rmqconsumequeue").options(**options).load(str(path))
+    return sorted(tuple(row) for row in frame.collect())
+
+
+@pytest.mark.parametrize(
+    "below", ["", "consumequeue", "consumequeue/TopicOrder", "consumequeue/TopicOrder/1"]
+)
+@pytest.mark.parametrize("store", [STORE, STORE2], ids=["first", "second"])
+def test_a_path_is_a_store_or_a_folder_of_queues(spark, store, below):
+    """Every unit of every queue below it."""
+    assert loaded(spark, store / below) == expected(store / below) != []
+
+
+def test_the_columns(spark):
+    """Seven, and any subset of them."""
+    frame = spark.read.format("rmqconsumequeue").load(str(STORE))
+    assert frame.dtypes == [
+        ("topic", "string"),
+        ("queue_id", "int"),
+        ("queue_offset", "bigint"),
+        ("phy_offset", "bigint"),
+        ("size", "int"),
+        ("tags_code", "bigint"),
+        ("file_path", "string"),
+    ]
+    some = spark.read.format("rmqconsumequeue").schema("size INT NOT NULL, topic STRING")
+    assert some.load(str(STORE)).columns == ["size", "topic"]
+    assert some.load(str(STORE)).count() == 406
+    with pytest.raises(Exception, match="Known columns: topic STRING"):
+        spark.read.format("rmqconsumequeue").schema("body BINARY").load(str(STORE)).collect()
+
+
+def test_units_join_with_their_messages(spark):
+    """Every unit leads to a message of its own topic and queue."""
+    units = spark.read.format("rmqconsumequeue").load(str(STORE))
+    messages = spark.read.format("rmqcommitlog").load(str(STORE))
+    joined = units.join(messages, ["phy_offset", "topic", "queue_id", "queue_offset", "size"])
+    assert joined.count() == units.count() == 406
+
+
+def test_small_partitions(spark):
+    """Files are packed by their bytes, and read once."""
+    frame = (
+        spark.read.format("rmqconsumequeue").option("maxPartitionBytes", 70_000).load(str(STORE))
+    )
+    assert frame.rdd.getNumPartitions() == 20
+    assert loaded(spark, STORE, maxPartitionBytes="70000") == expected(STORE)
+
+
+def test_several_paths_count_each_file_once(spark):
+    """Paths may overlap."""
+    queues = STORE / "consumequeue"
+    frame = spark.read.format("rmqconsumequeue").load([str(queues / "TopicTest"), str(queues)])
+    assert frame.count() == 406
+
+
+def test_errors(spark, tmp_path):
+    """A missing path, a folder of something else, an option of another format."""
+    with pytest.raises(Exception, match="no such file or directory"):
+        loaded(spark, tmp_path / "gone")
+    with pytest.raises(Exception, match="expected a store with a folder consumequeue"):
+        loaded(spark, tmp_path)
+    with pytest.raises(Exception, match="'topic': not for the format rmqconsumequeue"):
+        loaded(spark, STORE, topic="T")
+    with pytest.raises(Exception, match="did you mean 'maxPartitionBytes'"):
+        loaded(spark, STORE, maxPartitionByte="1")

@@ -1,0 +1,463 @@
+"""Logs in DLedger's entries: what RocketMQ wrote is read whole, and DLedger's recovery decides.
+
+RocketMQ's own classes wrote the stores, see ``tests/data/store_kinds``; other states are made from
+them.
+"""
+
+import json
+import random
+import struct
+import zlib
+from dataclasses import asdict
+from itertools import pairwise
+
+import pyarrow.fs as pafs
+import pytest
+from tests.system.store_kinds import copy_store, told
+
+import rmqindex
+from commitlog_encoder import Message
+from dledger_encoder import DLedgerLog
+from rmqindex import CommitLog, CorruptCommitLogError, RmqIndexError
+from rmqindex.commitlog import LastRecord, PlannedLog, follow, walk
+from rmqindex.storage import Storage, filesystem
+
+KINDS = ("dledger", "dledger_after_plain", "dledger_batches")
+HEAD = struct.Struct(">iiqqqiiii")
+FILE_SIZE = 10 * 1024
+
+
+@pytest.fixture(params=KINDS)
+def store(request, tmp_path):
+    """Return a copy of each golden store with DLedger, with its kind as its parent's name."""
+    return copy_store(request.param, tmp_path / request.param)
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Return the data folder of a store with three files of DLedger."""
+    return copy_store("dledger", tmp_path) / "dledger-n0" / "data"
+
+
+def stored(store):
+    """Return the offsets of the messages that RocketMQ stored."""
+    return [message[0] for message in told(store.parent.name)["messages"]]
+
+
+def offsets_of(path, **options):
+    """Return the offsets of the messages that a scan gives."""
+    with CommitLog(path) as log:
+        return [
+            offset
+            for batch in log.scan(columns=["phy_offset"], **options)
+            for offset in batch["phy_offset"].to_pylist()
+        ]
+
+
+def entries(file):
+    """Return position and head of each entry of a file."""
+    content, at, found = file.read_bytes(), 0, []
+    while at + HEAD.size <= len(content):
+        head = HEAD.unpack_from(content, at)
+        if head[0] == -1 or head[1] == 0:
+            break
+        found.append((at, head))
+        at += head[1]
+    return found
+
+
+def write(file, at, content):
+    """Write bytes into a file."""
+    with file.open("r+b") as opened:
+        opened.seek(at)
+        opened.write(content)
+
+
+def with_head(file, at, **fields):
+    """Change fields of the head of an entry."""
+    names = ("magic", "size", "index", "term", "pos", "channel", "chain", "crc", "body")
+    head = dict(zip(names, HEAD.unpack_from(file.read_bytes(), at), strict=True))
+    write(file, at, HEAD.pack(*{**head, **fields}.values()))
+
+
+def note(data, committed):
+    """Note up to which entry the group agreed, as a broker does."""
+    text = f"committedIndex={committed}\nendIndex=119\n"
+    (data.parent / "checkpoint").write_text(text)
+
+
+class TestReading:
+    """What a store of RocketMQ holds."""
+
+    def test_every_message_is_read_with_its_own_offset(self, store):
+        """In order, with sound CRCs."""
+        assert offsets_of(store, check_crc=True) == stored(store)
+
+    def test_records_are_those_that_consumers_got(self, tmp_path):
+        """Batches too: each message has an entry of its own."""
+        store = copy_store("dledger_batches", tmp_path)
+        read = dict(told("dledger_batches")["read"])
+        with CommitLog(store) as log:
+            rows = log.read_at(list(read), ["phy_offset", "size"]).to_pylist()
+            for row in rows:
+                file = next(f for f in log.files if f.start <= row["phy_offset"] < f.stop)
+                record = log.source(file).read(row["phy_offset"] - file.start, row["size"])
+                assert zlib.crc32(record) == read[row["phy_offset"]]
+        assert len(rows) == 160
+
+    def test_the_log_ends_behind_its_last_entry(self, store):
+        """As the broker's ``getMaxOffset`` has it, and without a gap between its parts."""
+        with CommitLog(store) as log:
+            (last,) = log.read_at([stored(store)[-1]], ["size"])["size"].to_pylist()
+            assert log.max_offset == log.committed_offset == stored(store)[-1] + last
+            assert log.gaps == ()
+            assert log.mapped_file_size == FILE_SIZE
+
+    def test_offsets_are_answered_exactly(self, store):
+        """An entry's own place is not that of its record."""
+        with CommitLog(store) as log:
+            offsets = stored(store)
+            assert set(log.read_at(offsets, ["size"])["state"].to_pylist()) == {"record"}
+            heads = [offset - HEAD.size for offset in offsets[-50:]]
+            assert set(log.read_at(heads, ["size"])["state"].to_pylist()) == {"not_a_record"}
+            assert log.read_at([log.max_offset], ["size"])["state"].to_pylist() == ["beyond_end"]
+
+    @pytest.mark.parametrize("size", [1, 500, 3000])
+    def test_parts_between_boundaries_make_up_the_whole(self, store, size):
+        """Wherever a file is cut."""
+        with CommitLog(store) as log:
+            cuts = [cut for file in log.files for cut in log.record_boundaries(file, size)]
+            parts = zip(cuts, [*cuts[1:], log.max_offset], strict=True)
+            found = [
+                offset
+                for start, stop in parts
+                for batch in log.scan(start, stop, ["phy_offset"], at_boundaries=True)
+                for offset in batch["phy_offset"].to_pylist()
+            ]
+        assert found == stored(store)
+
+    def test_a_range_is_given_by_offsets_of_messages(self, store):
+        """As everywhere."""
+        offsets = stored(store)
+        assert offsets_of(store, start=offsets[-30], stop=offsets[-3]) == offsets[-30:-3]
+
+    def test_each_file_knows_its_first_time(self, store):
+        """That of the record in its first entry."""
+        with CommitLog(store) as log:
+            rows = [row for batch in log.scan() for row in batch.to_pylist()]
+            times = {row["phy_offset"]: row["store_timestamp"] for row in rows}
+            for file in log.files:
+                first = min(offset for offset in times if offset >= file.start)
+                assert log.first_store_timestamp(file) == times[first]
+
+    def test_a_remote_store_is_read_the_same(self, store, monkeypatch):
+        """Whole, at points, and up to where the group agreed."""
+
+        def connect(folder, _query):
+            inner = folder.removeprefix("store://root").strip("/")
+            return pafs.SubTreeFileSystem(str(store), pafs.LocalFileSystem()), inner
+
+        monkeypatch.setattr(filesystem, "_filesystem", connect)
+        assert offsets_of("store://root") == stored(store)
+        with CommitLog("store://root") as log, CommitLog(store) as local:
+            assert log.committed_offset == local.max_offset
+            assert log.read_at(stored(store), ["body"]).equals(
+                local.read_at(stored(store), ["body"])
+            )
+
+    def test_a_plan_keeps_how_files_are_framed(self, store):
+        """Also as JSON, for other processes."""
+        planned = PlannedLog.of(str(store))
+        told = json.loads(json.dumps(asdict(planned), default=bytes.hex))
+        again = PlannedLog.from_dict(told, Storage())
+        assert again == planned
+        assert offsets_of(again.files_now()) == stored(store)
+
+    def test_two_brokers_in_one_store_are_refused(self, data):
+        """Their logs are copies of one another."""
+        other = data.parents[1] / "dledger-n1" / "data"
+        other.mkdir(parents=True)
+        (other / f"{0:020d}").write_bytes((data / f"{0:020d}").read_bytes())
+        with pytest.raises(RmqIndexError, match=r"of one DLedger broker, got .*n0.data and"):
+            CommitLog(data.parents[1])
+        assert len(offsets_of(other, mode="DROPMALFORMED")) == 53
+
+
+class TestEntriesWithoutMessages:
+    """What DLedger writes between messages."""
+
+    @pytest.mark.parametrize("magic", [2, 3])
+    def test_control_entries_are_passed_over(self, data, magic):
+        """No-ops and changes of the group, in the middle, at the end and before a boundary."""
+        first, last = min(data.iterdir()), max(data.iterdir())
+        at, head = entries(first)[20]
+        body = b"\0" * (head[-1] - HEAD.size)
+        write(first, at, HEAD.pack(magic, HEAD.size + len(body), *head[2:-1], len(body)) + body)
+        # The rest of the old entry is one more, so that the indexes go on from there.
+        rest = at + HEAD.size + len(body)
+        write(first, rest, HEAD.pack(magic, HEAD.size, head[2] + 1, 0, rest, 0, 0, 0, 0))
+        for place, each in entries(first)[22:]:
+            with_head(first, place, index=each[2] + 1)
+        end, tail = entries(last)[-1]
+        end += tail[1]
+        write(last, end, HEAD.pack(magic, HEAD.size, tail[2] + 1, 0, 20480 + end, 0, 0, 0, 0))
+        wanted = [message[0] for message in told("dledger")["messages"]]
+        wanted.remove(at + HEAD.size)
+        assert offsets_of(data) == wanted
+        with CommitLog(data) as log:
+            assert log.max_offset == 20480 + end + HEAD.size
+            for file in log.files:
+                cuts = [*log.record_boundaries(file, 1), min(file.stop, log.max_offset)]
+                for start, stop in pairwise(cuts):
+                    assert len(list(log.scan(start, stop, ["size"], at_boundaries=True))) <= 1
+            assert log.committed_offset < follow(log, 0, stop=None).end + HEAD.size
+
+    def test_a_blank_before_the_first_entry_is_passed_over(self, data):
+        """A snapshot blanks what is before it in its file."""
+        first = min(data.iterdir())
+        at, _ = entries(first)[10]
+        write(first, 0, struct.pack(">ii", -1, at))
+        assert offsets_of(data) == [message[0] for message in told("dledger")["messages"]][10:]
+
+
+class TestDamage:
+    """Places without a sound entry before the log's end."""
+
+    @pytest.mark.parametrize(
+        ("field", "value", "byte", "expected"),
+        [
+            ("magic", 7, 0, "one of 1, 2, 3"),
+            ("size", 5, 4, "48 to "),
+            ("index", 99, 8, "30"),
+            ("term", -1, 16, "at least 0"),
+            ("pos", 5, 24, "pos at byte"),
+            ("body", 5, 44, "the size without the head"),
+        ],
+    )
+    def test_a_damaged_head_is_named_with_its_byte(self, data, field, value, byte, expected):
+        """And skipped with its message alone, if that is asked for."""
+        file = min(data.iterdir())
+        at, _ = entries(file)[30]
+        with_head(file, at, **{field: value})
+        with pytest.raises(CorruptCommitLogError, match=expected) as caught:
+            offsets_of(data)
+        name = "body_size" if field == "body" else field
+        assert (caught.value.path, caught.value.field) == (str(file), name)
+        assert caught.value.byte == at + byte
+        wanted = [message[0] for message in told("dledger")["messages"]]
+        wanted.remove(at + HEAD.size)
+        faults = []
+        found = offsets_of(data, mode="DROPMALFORMED", on_malformed=faults.append)
+        assert found == wanted
+        assert [fault.byte for fault in faults] == [at + byte]
+
+    def test_a_damaged_record_is_named_with_its_byte(self, data):
+        """Not with that of its entry."""
+        file = min(data.iterdir())
+        at, _ = entries(file)[30]
+        write(file, at + HEAD.size + 28, b"\xff" * 8)
+        with pytest.raises(CorruptCommitLogError) as caught:
+            offsets_of(data)
+        assert (caught.value.field, caught.value.byte) == ("physical_offset", at + HEAD.size + 28)
+        assert len(offsets_of(data, mode="DROPMALFORMED")) == 119
+
+    def test_a_body_with_a_wrong_crc_is_found(self, data):
+        """By the record's own CRC; DLedger computes none."""
+        file = min(data.iterdir())
+        at, _ = entries(file)[30]
+        write(file, at + HEAD.size + 88, b"B")
+        assert len(offsets_of(data)) == 120
+        with pytest.raises(CorruptCommitLogError) as caught:
+            offsets_of(data, check_crc=True)
+        assert (caught.value.field, caught.value.byte) == ("body_crc", at + HEAD.size + 8)
+
+    def test_a_log_is_known_by_its_other_files(self, data):
+        """Where the first one begins with damage."""
+        write(min(data.iterdir()), 0, b"\xee" * 60)
+        assert len(offsets_of(data, mode="DROPMALFORMED")) == 119
+
+    def test_damage_in_the_last_file_is_told_from_its_end(self, data):
+        """By a later entry behind it."""
+        file = max(data.iterdir())
+        at, _ = entries(file)[5]
+        write(file, at + 8, b"\xff" * 8)
+        with pytest.raises(CorruptCommitLogError):
+            offsets_of(data)
+        assert len(offsets_of(data, mode="DROPMALFORMED")) == 119
+
+
+class TestRemains:
+    """What another leader truncated stays behind the log's end, since DLedger writes no zeros."""
+
+    def test_entries_of_an_older_term_end_the_log(self, data):
+        """Though they stand exactly where the next entry would, with the next index."""
+        file = max(data.iterdir())
+        for place, _ in entries(file)[:9]:
+            with_head(file, place, term=3)
+        wanted = [message[0] for message in told("dledger")["messages"]][: 106 + 9]
+        assert offsets_of(data) == wanted
+        with CommitLog(data) as log:
+            assert log.max_offset == 20480 + entries(file)[9][0]
+            (data.parent / "checkpoint").unlink()
+            progress = follow(log, 0)
+            assert progress.end == log.max_offset
+            # A later batch begins there, and knows the entry before.
+            assert follow(log, progress.end, last=progress.last) == progress
+
+    def test_entries_of_an_older_index_end_the_log(self, data):
+        """Whatever the clock of their leader was."""
+        file = max(data.iterdir())
+        for place, head in entries(file)[4:]:
+            with_head(file, place, index=head[2] - 50)
+        assert len(offsets_of(data)) == 106 + 4
+
+    def test_a_leader_whose_clock_is_behind_is_no_damage(self, data):
+        """The order of entries counts, not their store times."""
+        file = max(data.iterdir())
+        at, _ = entries(file)[5]
+        write(file, at + 8, b"\xff" * 8)  # damage
+        for place, _ in entries(file)[6:]:
+            write(file, place + HEAD.size + 56, struct.pack(">q", 1_000))
+        with pytest.raises(CorruptCommitLogError):
+            offsets_of(data)
+
+
+class TestAgreement:
+    """How much of the log the group has agreed on."""
+
+    @pytest.mark.parametrize("has_index", [True, False], ids=["index", "walk"])
+    @pytest.mark.parametrize("committed", [0, 52, 53, 110, 119, 500])
+    def test_it_ends_behind_the_entry_that_the_broker_noted(self, data, committed, has_index):
+        """By DLedger's own index, or by the entries."""
+        note(data, committed)
+        if not has_index:
+            min((data.parent / "index").iterdir()).unlink()
+        offsets = [message[0] for message in told("dledger")["messages"]]
+        with CommitLog(data) as log:
+            last = offsets[min(committed, 119)]
+            (size,) = log.read_at([last], ["size"])["size"].to_pylist()
+            assert log.committed_offset == last + size
+
+    def test_nothing_is_agreed_on_before_the_first_entry(self, data):
+        """A plain part before is."""
+        note(data, -1)
+        with CommitLog(data.parents[1]) as log:
+            assert log.committed_offset == log.min_offset == 0
+            assert follow(log, 0).end == 0
+
+    def test_without_a_note_nothing_is_known(self, data):
+        """The text beside it counts while the broker replaces it."""
+        note(data, 5)
+        (data.parent / "checkpoint").rename(data.parent / "checkpoint.bak")
+        with CommitLog(data) as log:
+            assert log.committed_offset is not None
+        (data.parent / "checkpoint.bak").unlink()
+        with CommitLog(data) as log:
+            assert log.committed_offset is None
+            assert follow(log, 0).end == log.max_offset
+
+    def test_a_stream_waits_for_agreement(self, data):
+        """Since another leader may replace what is behind."""
+        note(data, 107)
+        with CommitLog(data) as log:
+            progress = follow(log, 0)
+            assert progress.end == log.committed_offset < log.max_offset
+            assert isinstance(progress.last, LastRecord)
+        note(data, 119)
+        with CommitLog(data) as log:
+            assert follow(log, progress.end, last=progress.last).end == log.max_offset
+
+    def test_index_and_queues_are_rebuilt_up_to_there(self, data, tmp_path):
+        """As far as the broker has dispatched."""
+        note(data, 107)
+        log = data.parents[1]
+        layout = rmqindex.Layout(97, 200)
+        result = rmqindex.rebuild_index(log, tmp_path / "index", layout=layout)
+        assert result.message_count == 108
+        queues = rmqindex.rebuild_consume_queues(log, tmp_path / "made")
+        assert queues.unit_count == 108
+
+    def test_an_audit_does_not_ask_for_more_entries(self, data, tmp_path):
+        """Than the group agreed on."""
+        note(data, 107)
+        store = data.parents[1]
+        layout = rmqindex.Layout(97, 200)
+        rmqindex.rebuild_index(store, tmp_path / "index", layout=layout, index_tags=True)
+        findings = rmqindex.verify(tmp_path / "index", commit_log=store).to_pylist()
+        assert [finding["rule"] for finding in findings if finding["severity"] == "error"] == []
+
+
+class TestFollowing:
+    """Streams over a log in DLedger."""
+
+    @pytest.mark.parametrize("limit", [{"max_records": 7}, {"max_bytes": 900}, {"stop": 9000}])
+    def test_limits_divide_it_without_loss(self, store, limit):
+        """Each step begins where the one before it ended."""
+        found, at, last = [], 0, None
+        with CommitLog(store) as log:
+            while True:
+                step = follow(log, at, last=last, **limit)
+                found += offsets_of(store, start=at, stop=step.end)
+                if step.end == at:
+                    break
+                at, last = step.end, step.last
+                if "stop" in limit:
+                    limit = {}
+        assert found == stored(store)
+
+    def test_it_begins_at_a_message(self, store):
+        """Which a user names by the offset of its record."""
+        offsets = stored(store)
+        with CommitLog(store) as log:
+            assert follow(log, offsets[-20]).end == log.max_offset
+
+
+@pytest.fixture
+def large(tmp_path):
+    """Return a log of 6,000 messages of many sizes and some entries without, and its folder."""
+    log, chance = DLedgerLog(1 << 20), random.Random(7)
+    for number in range(6_000):
+        if chance.random() < 0.01:
+            log.noop()
+            log.term += chance.random() < 0.2
+        log.append(Message(body=chance.randbytes(chance.choice([0, 9, 90, 300])), flag=number))
+    return log, log.write_to(tmp_path / "dledger-n0" / "data")
+
+
+class TestLargeFiles:
+    """Files whose entries are followed in many chains at once."""
+
+    def test_every_message_is_found(self, large):
+        """In files of thousands of entries."""
+        log, folder = large
+        assert offsets_of(folder, check_crc=True) == log.offsets
+        with CommitLog(folder) as opened:
+            assert opened.max_offset == log.end
+
+    def test_every_message_is_found_by_windows(self, large, monkeypatch):
+        """As of a remote file, where an entry may be cut anywhere."""
+        log, folder = large
+        monkeypatch.setattr(walk, "_WINDOW", 1_000)
+        monkeypatch.setattr(walk, "_HOP_SPAN", 5_000)
+
+        def connect(base, _query):
+            return pafs.SubTreeFileSystem(str(folder), pafs.LocalFileSystem()), base[12:]
+
+        monkeypatch.setattr(filesystem, "_filesystem", connect)
+        assert offsets_of("store://root") == log.offsets
+
+    def test_damage_costs_what_it_touches(self, large):
+        """Wherever it is."""
+        log, folder = large
+        chance = random.Random(11)
+        lost = sorted(chance.sample(range(100, 5_900), 40))
+        for number in lost:
+            at = log.offsets[number]
+            file = folder / f"{at - at % log.file_size:020d}"
+            write(file, at % log.file_size - chance.choice([48, 44, 24, 4, -4, -84]), b"\xff" * 4)
+        faults = []
+        found = offsets_of(folder, mode="DROPMALFORMED", on_malformed=faults.append)
+        kept = set(log.offsets) - {log.offsets[number] for number in lost}
+        assert set(found) == kept
+        assert found == sorted(found)
+        assert len(faults) == len(lost)

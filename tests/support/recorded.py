@@ -1,0 +1,19 @@
+"""Where the files are that RocketMQ wrote, with what it answered of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = ["BROKER_VERSIONS", "MESSAGE_KINDS", "ROCKETMQ_CLASSES", "STORE_KINDS"]
+
+_DATA = Path(__file__).resolve().parents[1] / "data"
+
+#: Files and directories by IndexFile, IndexService and DefaultMessageStore, case by case, and the
+#: answers about the sample store of the package.
+ROCKETMQ_CLASSES = _DATA / "rocketmq_classes"
+#: One store with every kind of message: batches, delays, transactions, retries, inner batches.
+MESSAGE_KINDS = _DATA / "message_kinds"
+#: A store for each setting that changes what is on the disk.
+STORE_KINDS = _DATA / "store_kinds"
+#: A store for each version of a whole broker.
+BROKER_VERSIONS = _DATA / "broker_versions"

@@ -1,0 +1,67 @@
+"""The command ``python -m tests.system.broker``; with ``--golden`` it makes golden stores."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from . import VERSIONS
+from .golden import keep_store
+from .processes import Cluster
+from .report import Report
+from .round_trip import RoundTrip
+from .spark import make_session
+
+
+def main() -> int:
+    """Run the round trip on each version; print what was compared and each difference.
+
+    Returns:
+        1 if there was a difference.
+    """
+    parser = argparse.ArgumentParser(prog="python -m tests.system.broker", description=__doc__)
+    parser.add_argument("--messages", type=int, default=1_000, help="how many sendings")
+    parser.add_argument("--version", action="append", help="of RocketMQ; may be repeated")
+    parser.add_argument("--keep", action="store_true", help="leave the folder with the store")
+    parser.add_argument("--golden", type=Path, help="write golden stores there, and nothing else")
+    arguments = parser.parse_args()
+    versions = arguments.version or VERSIONS
+    failed = False
+    for version in versions:
+        work = Path(tempfile.mkdtemp(prefix="rmqindex-broker-"))
+        try:
+            if arguments.golden is not None:
+                with Cluster(version, work) as cluster:
+                    keep_store(cluster, arguments.golden / version)
+                continue
+            report = _run(version, work, arguments.messages)
+            failed = failed or bool(report.differences)
+        finally:
+            if arguments.keep:
+                print(f"RocketMQ {version}: {work}")
+            else:
+                shutil.rmtree(work)
+    return 1 if failed else 0
+
+
+def _run(version: str, work: Path, count: int) -> Report:
+    start = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - start:6.1f} s  RocketMQ {version}: {text}", flush=True)
+
+    report = Report()
+    session = make_session(work)
+    with Cluster(version, work) as cluster:
+        RoundTrip(cluster, work, report, session, say).run(count)
+    print(f"\nRocketMQ {version}, {time.monotonic() - start:.0f} s:")
+    print("\n".join(report.lines()), flush=True)
+    return report
+
+
+if __name__ == "__main__":
+    sys.exit(main())
