@@ -11,7 +11,7 @@ A bad argument is Python's own ``ValueError`` or ``TypeError``; these classes ar
 
 from __future__ import annotations
 
-__all__ = ["CorruptCommitLogError", "CorruptIndexError", "RmqIndexError"]
+__all__ = ["CorruptBodyError", "CorruptCommitLogError", "CorruptIndexError", "RmqIndexError"]
 
 
 class RmqIndexError(Exception):
@@ -68,3 +68,22 @@ class CorruptCommitLogError(_CorruptBytesError):
         got: What this file holds.
         hint: What to do; empty where the message says no more.
     """
+
+
+class CorruptBodyError(CorruptCommitLogError):
+    """A message's body that does not unpack, or to more bytes than are allowed.
+
+    Attributes:
+        byte: Where the message's record begins, in bytes from the start of the file.
+    """
+
+    def __init__(self, path: object, what: str, byte: int, hint: str) -> None:
+        """Keep the parts of the message as attributes."""
+        expected, _, got = what.partition("expected ")[2].partition(", got ")
+        super().__init__(path, "body", byte, expected, got, hint)
+        self.what = what
+        self.args = (f"{path}: {what}. The record begins at byte {byte}. {hint}",)
+
+    def __reduce__(self) -> tuple[type[CorruptBodyError], tuple[object, ...]]:
+        """Pickle by the parts, so that the error survives Spark's process boundaries."""
+        return (type(self), (self.path, self.what, self.byte, self.hint))

@@ -28,6 +28,15 @@ SECRETS = (ACCESS_KEY, SECRET_KEY, SESSION_TOKEN)
 _CREDENTIAL = re.compile("Credential=([^/]*)/")
 
 
+class _Late:
+    """The body of an answer that begins long after its request was counted."""
+
+    def __iter__(self):
+        """Wait; werkzeug sends the head of an answer with the first bytes of its body."""
+        time.sleep(4)
+        return iter(())
+
+
 class Request(NamedTuple):
     """One request that came in."""
 
@@ -223,9 +232,8 @@ class S3Server:
             started("206 Partial Content", [("Content-Length", str(last + 1 - first))])
             body = [bytes((last + 1 - first) // 2)]
         elif how == "hang":
-            time.sleep(4)
+            body = _Late()
             started("503 Late", [("Content-Length", "0")])
-            body = []
         else:
             started(f"{how} Told To", [("Content-Length", "0")])
             body = []

@@ -37,6 +37,7 @@ from rmqindex.output.messages import is_readable, read_messages
 from rmqindex.query.search import search
 from rmqindex.query.verdicts import Judge
 from rmqindex.storage.location import Location
+from rmqindex.store.paths import resolve
 from rmqindex.store.planned_index import plan_index
 
 if TYPE_CHECKING:
@@ -195,6 +196,7 @@ def _ask_as_the_broker(question: Question, layout: Layout | None, mode: Mode) ->
     local = Location.of(question.path).local
     if local is None:
         raise click.BadParameter("only for a local directory", param_hint="--broker")
+    resolve(local)  # refuses an empty folder that no store stands around
     limit = DEFAULT_MAX_MSGS_NUM_BATCH if question.max_num is None else question.max_num
     end = INT64_MAX if question.end is None else question.end
     with IndexDirectory(local, layout) as directory:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqindex.errors import RmqIndexError
+from rmqindex.errors import CorruptBodyError, RmqIndexError
 from rmqindex.keys.utf8 import not_utf8
 from rmqindex.record.batches import schema_of
 from rmqindex.record.bodies import (
@@ -67,7 +67,7 @@ def unpack_bodies(
 
     Raises:
         UnpackedSizeError: All are too large together; see :func:`in_halves`.
-        RmqIndexError: One does not unpack, with its file and offset.
+        CorruptCommitLogError: One does not unpack, with its file and offset.
     """
     try:
         return decompress_bodies(
@@ -109,7 +109,7 @@ def body_texts(bodies: pa.Array, sys_flags: NDArray[np.int32]) -> pa.Array:
 
 def bad_body(
     files: Sequence[LogFile], offset: int, what: str, advice: str = _ADVICE
-) -> RmqIndexError:
+) -> CorruptBodyError:
     """Return the error for a bad body, with its file and the options that help.
 
     Args:
@@ -119,9 +119,7 @@ def bad_body(
         advice: The options, in the words of the interface.
     """
     file = next(each for each in files if each.start <= offset < each.stop)
-    return RmqIndexError(
-        f"{file.path}: {what}. The record begins at byte {offset - file.start}. {advice}"
-    )
+    return CorruptBodyError(file.path, what, offset - file.start, advice)
 
 
 def in_halves(

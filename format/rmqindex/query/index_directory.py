@@ -454,7 +454,8 @@ def _index_directory(path: PathLike, *, writable: bool) -> Path | Location:
         is_root = (local / COMMITLOG_FOLDER).is_dir() or (local / CHECKPOINT_NAME).is_file()
         if is_root and not (local / INDEX_FOLDER).exists():
             return local / INDEX_FOLDER
-    resolved = resolve(path, to_write=writable)
+    # A broker's own, too, may have no files yet.
+    resolved = resolve(path, to_write=writable, allow_empty=True)
     if resolved.is_file:
         raise RmqIndexError(f"{path}: expected an index directory or a store root, got a file")
     return resolved.path.local or resolved.path

@@ -14,8 +14,8 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.folders import DLEDGER_PREFIX, INDEX_FOLDER, ROCKSDB_STORE_FOLDER, STORE_FOLDERS
 from rmqindex.store.checkpoint import CHECKPOINT_NAME
 from rmqindex.store.live_store import ABORT_NAME, LOCK_NAME
-from rmqindex.transaction.directories import entries_or_none
-from rmqindex.transaction.journal import staging_root
+from rmqindex.transaction.directories import entries_or_none, exists
+from rmqindex.transaction.journal import root_name, staging_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -55,9 +55,11 @@ def is_in_store(directory: Location) -> bool:
 
 
 def was_written(directory: Location) -> bool:
-    """Return whether a stream wrote into a local index directory, be it one without files."""
+    """Return whether this package wrote into an index directory, be it one without files."""
     local = directory.local
-    return local is not None and staging_root(local).exists()
+    if local is not None:
+        return staging_root(local).exists()
+    return exists(directory.parent.child(root_name(directory.name)))
 
 
 def empty_error(path: Location, entries: Sequence[FileEntry], expected: str) -> RmqIndexError:

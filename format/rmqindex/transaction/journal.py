@@ -63,6 +63,7 @@ __all__ = [
     "effective_listing",
     "remove_leftovers",
     "root_beside",
+    "root_name",
     "staging_root",
     "unfinished_append",
 ]
@@ -352,7 +353,12 @@ def remove_leftovers(root: Path) -> None:
 
 def root_beside(real: Path) -> Path:
     """Return the staging root of a directory whose symbolic links are resolved."""
-    return real.parent / f".{real.name}.rmqindex"
+    return real.parent / root_name(real.name)
+
+
+def root_name(name: str) -> str:
+    """Return the name of the staging root of an index directory with a name."""
+    return f".{name}.rmqindex"
 
 
 def _listing(directory: Path) -> dict[str, Path]:

@@ -45,6 +45,7 @@ from rmqindex.transaction.commit_record import (
     CommitRecord,
     is_record,
 )
+from rmqindex.transaction.journal import root_name
 from rmqindex.transaction.owner import OWNER_RECORD, Owner
 from rmqindex.transaction.used_names import LAST_NAME, greatest, last_used, read_remote_last_name
 
@@ -461,7 +462,7 @@ def _finish(filesystem: pafs.FileSystem, inner: str, record: CommitRecord, start
 def _last_name_path(inner: str) -> str | None:
     """Return where the last name of an emptied index is kept; None for a whole bucket."""
     parent, _, name = inner.rpartition("/")
-    return f"{parent}/.{name}.rmqindex/{LAST_NAME}" if parent else None
+    return f"{parent}/{root_name(name)}/{LAST_NAME}" if parent else None
 
 
 def _check_lease(started: float) -> None:

@@ -21,6 +21,7 @@ from pyspark_rmqindex.source.queues import QueueSource
 from pyspark_rmqindex.stream.messages import MessageStreamReader
 from pyspark_rmqindex.write.job import write_options
 from rmqindex import RmqIndexError
+from rmqindex.storage import Location
 from rows import rows_read
 
 ROCKSDB_QUEUES = ("rocksdb_queue", "separate_path", "rocksdb_alone", "rocksdb_killed")
@@ -104,14 +105,14 @@ def test_messages_are_read(kept, kind):
 def test_rows_name_the_store_of_a_log_in_dledger(kept, path):
     """By its root, by the folder of DLedger or by a file."""
     store = kept("dledger")
-    assert [log.store for log in logs_of([str(store / path)])] == [str(store)]
+    assert [log.store for log in logs_of([Location.of(store / path)])] == [str(store)]
 
 
 def test_a_store_in_a_folder_named_like_one_of_dledger_is_a_store(tmp_path):
     """The name alone does not make it DLedger's."""
     store = tmp_path / "dledger-cluster" / "store"
-    assert store_of_log(str(store)) == str(store)
-    assert store_of_log(str(store / "commitlog")) == str(store)
+    assert store_of_log(Location.of(store)) == str(store)
+    assert store_of_log(Location.of(store / "commitlog")) == str(store)
 
 
 def test_a_stream_follows_what_a_dledger_group_agreed_on(kept):

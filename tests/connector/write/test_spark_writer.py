@@ -491,7 +491,7 @@ class TestLiveStores:
         """The file ``abort`` says so."""
         index.parent.mkdir()
         (index.parent / "abort").write_bytes(b"")
-        with pytest.raises(RmqIndexError, match="did not stop cleanly"):
+        with pytest.raises(RmqIndexError, match="was killed"):
             start(index)
 
     def test_a_live_store_can_be_written_without_touching_the_brokers_file(self, index, broker):
