@@ -10,7 +10,7 @@ import numpy as np
 from rmqindex.errors import RmqIndexError
 from rmqindex.layout import HEADER_DTYPE, HEADER_SIZE
 
-__all__ = ["IndexHeader", "read_header"]
+__all__ = ["IndexHeader", "header_to_write"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,10 @@ class IndexHeader:
         return np.array([astuple(self)], dtype=HEADER_DTYPE).tobytes()
 
 
-def read_header(path: str | os.PathLike[str], descriptor: int) -> bytes:
-    """Return the bytes of the header of an open local file.
+def header_to_write(path: str | os.PathLike[str], descriptor: int) -> bytes:
+    """Return the bytes of the header of a local file that is open for writing.
+
+    Readers use :func:`rmqindex.indexfile.committed.read_header`.
 
     Raises:
         RmqIndexError: The file is shorter.

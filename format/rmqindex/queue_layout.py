@@ -62,22 +62,22 @@ RETRY_PREFIX = "%RETRY%"
 LMQ_PREFIX = "%LMQ%"
 
 
-def _required(name: str, data_type: pa.DataType) -> pa.Field:
+def _required_field(name: str, data_type: pa.DataType) -> pa.Field:
     return pa.field(name, data_type, nullable=False)
 
 
 #: The columns of a ConsumeQueue's units, as :meth:`rmqindex.ConsumeQueue.scan` gives them.
 CONSUME_QUEUE_SCHEMA = pa.schema(
     [
-        _required("topic", pa.string()),
-        _required("queue_id", pa.int32()),
+        _required_field("topic", pa.string()),
+        _required_field("queue_id", pa.int32()),
         # The place of the message in its queue, counted in messages.
-        _required("queue_offset", pa.int64()),
+        _required_field("queue_offset", pa.int64()),
         # Where the message starts in the CommitLog, and its size, both in bytes.
-        _required("phy_offset", pa.int64()),
-        _required("size", pa.int32()),
+        _required_field("phy_offset", pa.int64()),
+        _required_field("size", pa.int32()),
         # String.hashCode of TAGS; of delayed messages, when they are due in epoch milliseconds.
-        _required("tags_code", pa.int64()),
-        _required("file_path", pa.string()),
+        _required_field("tags_code", pa.int64()),
+        _required_field("file_path", pa.string()),
     ]
 )

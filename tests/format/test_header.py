@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqindex import IndexHeader, Layout, RmqIndexError
+from rmqindex import IndexHeader, Layout, RmqIndexError, salvage
 from rmqindex.indexfile.append_in_place import InPlaceAppend
 from rmqindex.indexfile.appender import EntryAppender
+from rmqindex.indexfile.committed import TIERED_MAGICS
+from rmqindex.query.point_lookup import PointFile
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -70,3 +72,13 @@ def test_a_file_without_a_whole_header_is_named(tmp_path, size):
         EntryAppender.resume(path, layout)
     with pytest.raises(RmqIndexError, match=expected):
         InPlaceAppend(path, layout, [], list, (0, 0))
+
+
+@pytest.mark.parametrize("read", [salvage, PointFile], ids=["salvage", "point lookup"])
+def test_no_reader_takes_a_magic_number_for_a_time(tmp_path, read):
+    """Files of the tiered storage begin with one; a layout given by the caller proves nothing."""
+    layout = Layout(97, 64)
+    path = tmp_path / "20231114221320000"
+    path.write_bytes(TIERED_MAGICS[0] + bytes(layout.file_size - 4))
+    with pytest.raises(RmqIndexError, match="tiered storage, which is not supported"):
+        list(read(path, layout))

@@ -13,7 +13,7 @@ import oracle
 import spectext
 from rmqindex import Layout
 from rmqindex import layout as layout_module
-from rmqindex.indexfile.tiered import TIERED_MAGICS
+from rmqindex.indexfile.committed import TIERED_MAGICS
 from rmqindex.keys import hashing, messages
 from rmqindex.layout import ENTRY_DTYPE, HEADER_DTYPE, SLOT_DTYPE
 from rmqindex.store import checkpoint as checkpoint_module

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark_rmqindex.files.planned import changed_error
-from pyspark_rmqindex.files.slices import FileSlice
+from pyspark_rmqindex.files.slices import FileSlice, changed_error
 from pyspark_rmqindex.files.stores import store_of
 from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
 from rmqindex.folders import INDEX_FOLDER, ROCKSDB_STORE_FOLDER, STORE_FOLDERS
@@ -161,7 +160,7 @@ def _possible_paths(file_slice: FileSlice) -> Iterator[Location]:
     yield file_slice.path
     if file_slice.name_path != file_slice.path:
         yield file_slice.name_path
-    listed = _listed(file_slice.name_path)
+    listed = _committed_path(file_slice.name_path)
     if listed is not None:
         yield listed
 
@@ -274,11 +273,11 @@ def _has_no_index(path: Location) -> bool:
 
 def _set_aside(path: Location) -> Location | None:
     """Return where a commit under way has put a file that it replaces or removes, if it has."""
-    listed = _listed(path)
+    listed = _committed_path(path)
     return None if listed == path else listed
 
 
-def _listed(path: Location) -> Location | None:
+def _committed_path(path: Location) -> Location | None:
     """Return where the last finished commit left a local file, if it did."""
     if path.local is None:
         return None

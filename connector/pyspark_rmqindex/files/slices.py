@@ -1,16 +1,20 @@
-"""Ranges of entries of one file, as found during planning."""
+"""Ranges of entries of one file, as planned, and the errors of tasks whose file has changed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from rmqindex import RmqIndexError
+from rmqindex.commitlog import PlannedLog  # noqa: TC001  (read by from_json)
+from rmqindex.indexfile import Fingerprint  # noqa: TC001  (likewise)
+from rmqindex.storage import FileChangedError, Location
 
 if TYPE_CHECKING:
-    from rmqindex.commitlog import PlannedLog
-    from rmqindex.indexfile import Fingerprint
-    from rmqindex.storage import Location
+    from collections.abc import Iterator
 
-__all__ = ["FileSlice"]
+
+__all__ = ["FileSlice", "as_planned", "changed_error"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +46,31 @@ class FileSlice:
     start: int
     stop: int
     commit_log: PlannedLog | None = None
+
+
+T = TypeVar("T")
+
+
+def changed_error(path: str, what: str) -> RmqIndexError:
+    """Return the error for a file that changed between planning and reading.
+
+    Args:
+        path: The file.
+        what: What happened to it, such as ``removed``.
+    """
+    return RmqIndexError(
+        f"{path}: the file was {what} since the query was planned; run the query again, on a "
+        "fresh DataFrame"
+    )
+
+
+def as_planned(items: Iterator[T]) -> Iterator[T]:
+    """Yield the items of a task; if a file changed, raise an error that says what to do.
+
+    Raises:
+        RmqIndexError: A file is no longer the planned one.
+    """
+    try:
+        yield from items
+    except FileChangedError as error:
+        raise changed_error(error.path, error.what) from error

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow.compute as pc
 
-from pyspark_rmqindex.files.logs import absolute_log
+from pyspark_rmqindex.options import AUTO
 from rmqindex import RmqIndexError
 from rmqindex.commitlog import several_logs
 from rmqindex.dledger_layout import DATA_FOLDER
@@ -19,11 +19,12 @@ from rmqindex.folders import (
     COMMITLOG_FOLDER,
     DLEDGER_PREFIX,
     INDEX_FOLDER,
+    MULTI_PATH_SPLITTER,
     STORE_FOLDERS,
 )
 from rmqindex.keys import bytes_at, not_utf8
 from rmqindex.record_layout import FILE_NAME_DIGITS
-from rmqindex.store import expand, has_pattern
+from rmqindex.store import dledger_data, expand, has_pattern
 from rmqindex.transaction import entries_or_none, exists
 
 if TYPE_CHECKING:
@@ -33,7 +34,45 @@ if TYPE_CHECKING:
 
     from rmqindex.storage import Location
 
-__all__ = ["StoreCheck", "StoreLog", "check_one_store", "logs_of", "store_of", "store_of_log"]
+__all__ = [
+    "StoreCheck",
+    "StoreLog",
+    "absolute_log",
+    "check_one_store",
+    "find_log",
+    "logs_of",
+    "store_of",
+    "store_of_log",
+]
+
+
+def absolute_log(path: Location) -> Location:
+    """Return the path of a log as an absolute one, for tasks in other working directories."""
+    parts = [part.absolute for part in several_logs(path)]
+    return path.storage.at(MULTI_PATH_SPLITTER.join(parts))
+
+
+def find_log(file_path: Location, commit_log: str) -> Location | None:
+    """Return where the messages of an IndexFile are.
+
+    Args:
+        file_path: The file.
+        commit_log: The option: a path, or ``auto`` for the sibling of the directory ``index``.
+
+    Returns:
+        A path that ``CommitLog`` accepts; None if ``auto`` finds no log.
+    """
+    if commit_log != AUTO:
+        return absolute_log(file_path.storage.at(commit_log))
+    directory = file_path.parent
+    if directory.name != INDEX_FOLDER:
+        return None
+    store = directory.parent
+    if dledger_data(store) is not None:
+        return store
+    found = store.child(COMMITLOG_FOLDER)
+    return found if exists(found) else None
+
 
 _FOLDERS = frozenset({INDEX_FOLDER, COMMITLOG_FOLDER})
 _LOG_FILE = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")

@@ -74,9 +74,9 @@ class BatchBuilder:
         arrays = []
         for name, field in zip(self._names, self._schema, strict=True):
             if name == _FILE_PATH:
-                array = self._repeated(name, file_path, entries.num_rows)
+                array = self._repeat(name, file_path, entries.num_rows)
             elif name == STORE_COLUMN:
-                array = self._repeated(name, store_of(file_path), entries.num_rows)
+                array = self._repeat(name, store_of(file_path), entries.num_rows)
             elif keys is not None and name in KEY_COLUMNS:
                 array = keys[name]
             elif name == _STORE_TIMESTAMP:
@@ -87,7 +87,7 @@ class BatchBuilder:
         check_not_null(self._schema, arrays)
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _repeated(self, name: str, text: str, count: int) -> pa.Array:
+    def _repeat(self, name: str, text: str, count: int) -> pa.Array:
         """Return a column of one repeated text, cached because most batches are equally long."""
         known, repeated = self._texts.get(name, ("", None))
         if repeated is None or known != text or len(repeated) < count:

@@ -111,7 +111,7 @@ class Wanted:
     position: Range = EVERYTHING
     stores: frozenset[str] | None = None
 
-    def widened(self, other: Wanted) -> Wanted:
+    def widen(self, other: Wanted) -> Wanted:
         """Return what covers at least the rows of both."""
         return Wanted(
             pairs=_union(self.pairs, other.pairs),
@@ -120,30 +120,6 @@ class Wanted:
             phy_offset=self.phy_offset.hull(other.phy_offset),
             position=self.position.hull(other.position),
             stores=_union(self.stores, other.stores),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON values."""
-        return {
-            "pairs": None if self.pairs is None else sorted(self.pairs),
-            "key_hashes": None if self.key_hashes is None else sorted(self.key_hashes),
-            "time": [self.time.low, self.time.high],
-            "phy_offset": [self.phy_offset.low, self.phy_offset.high],
-            "position": [self.position.low, self.position.high],
-            "stores": None if self.stores is None else sorted(self.stores),
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Wanted:
-        """Read what :meth:`to_json` returned."""
-        pairs, hashes, stores = data["pairs"], data["key_hashes"], data["stores"]
-        return cls(
-            pairs=None if pairs is None else frozenset((topic, key) for topic, key in pairs),
-            key_hashes=None if hashes is None else frozenset(hashes),
-            time=Range(*data["time"]),
-            phy_offset=Range(*data["phy_offset"]),
-            position=Range(*data["position"]),
-            stores=None if stores is None else frozenset(stores),
         )
 
 

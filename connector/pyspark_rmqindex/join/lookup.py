@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql.types import DataType, StringType, StructType, TimestampType
 
 from pyspark_rmqindex.files.listing import Listing, list_slices
-from pyspark_rmqindex.files.slices import FileSlice
+from pyspark_rmqindex.files.slices import FileSlice  # noqa: TC001  (read by from_json)
 from pyspark_rmqindex.filters.filters import Range, Wanted
 from pyspark_rmqindex.join.cost import STRATEGIES, Strategy, crossover, lookup_cost
 from pyspark_rmqindex.join.key_chunk import KeyColumns
@@ -22,8 +22,9 @@ from pyspark_rmqindex.scan.plan_log import log_plan
 from pyspark_rmqindex.scan.planning import prune
 from pyspark_rmqindex.scan.reader import with_logs
 from pyspark_rmqindex.schema import full_schema
-from rmqindex.commitlog import PlannedLog
-from rmqindex.indexfile import Fingerprint
+from rmqindex.commitlog import PlannedLog  # noqa: TC001  (likewise)
+from rmqindex.ownfiles import RecordKind, from_json, to_json
+from rmqindex.storage import Location
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.options import ReadOptions
 
 __all__ = ["lookup"]
+
+# Bytes of the longest listing that a task may answer.
+_MAX_ANSWER = 1 << 30
 
 _TIME_ZONE_CONF = "spark.sql.session.timeZone"
 # Options of a load that make no sense here, or that have a counterpart among the arguments.
@@ -133,7 +137,7 @@ def lookup(
     )
     schema = keys.schema if how == "anti" else _both(keys.schema, found)
     times = _times(checked)
-    listing = _listed(keys, checked)
+    listing = _list_files(keys, checked)
     slices = prune(listing.slices, Wanted(time=Range() if checked.has_log else times))
     if times.is_empty:
         slices = []
@@ -231,29 +235,21 @@ def _times(options: ReadOptions) -> Range:
     return Range(begin, end)
 
 
-def _listed(keys: DataFrame, options: ReadOptions) -> Listing:
+def _list_files(keys: DataFrame, options: ReadOptions) -> Listing:
     """List the files on the driver or, with Spark Connect, in a task."""
     if getattr(keys, "_jdf", None) is not None:
         return _list(options)
     # A Spark Connect client may not have access to the files.
     only = keys.sparkSession.range(0, 1, 1, 1)
     answer = only.mapInArrow(partial(_list_in_task, options), "listing STRING").collect()
-    slices, logs, total, remote = json.loads(answer[0][0])  # noqa: TID251  (from _list_in_task)
-    storage = options.storage
-    planned = {log["path"]: PlannedLog.from_dict(log, storage) for log in logs}
-    found = [
-        FileSlice(
-            **{
-                **each,
-                "path": storage.at(each["path"]),
-                "name_path": storage.at(each["name_path"]),
-                "fingerprint": Fingerprint.from_dict(each["fingerprint"]),
-                "commit_log": planned.get(each["commit_log"]),
-            }
-        )
-        for each in slices
-    ]
-    return Listing(found, total, remote)
+    answer_of = {Location: options.storage.at}
+    kind = RecordKind(
+        "the listing of a task",
+        lambda fields: from_json(_ListingAnswer, fields.values, answer_of),
+        "run the lookup again",
+        limit=_MAX_ANSWER,
+    )
+    return kind.parse("lookup", answer[0][0].encode()).listing()
 
 
 def _list(options: ReadOptions) -> Listing:
@@ -263,19 +259,43 @@ def _list(options: ReadOptions) -> Listing:
     return listing._replace(slices=with_logs(listing.slices, options.commit_log))
 
 
+@dataclass(frozen=True, slots=True)
+class _ListingAnswer:
+    """A listing, for JSON: each log once, and its number in place of it in the slices."""
+
+    slices: tuple[FileSlice, ...]
+    logs: tuple[PlannedLog, ...]
+    log_numbers: tuple[int | None, ...]
+    total: int
+    is_remote: bool
+
+    @classmethod
+    def of(cls, listing: Listing) -> _ListingAnswer:
+        found = [each.commit_log for each in listing.slices]
+        logs = list({log.path: log for log in found if log is not None}.values())
+        numbers = {log.path: number for number, log in enumerate(logs)}
+        return cls(
+            tuple(replace(each, commit_log=None) for each in listing.slices),
+            tuple(logs),
+            tuple(None if log is None else numbers[log.path] for log in found),
+            listing.total,
+            listing.is_remote,
+        )
+
+    def listing(self) -> Listing:
+        found = [
+            each if number is None else replace(each, commit_log=self.logs[number])
+            for each, number in zip(self.slices, self.log_numbers, strict=True)
+        ]
+        return Listing(found, self.total, self.is_remote)
+
+
 def _list_in_task(
     options: ReadOptions, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for _ in batches:
         listing = _list(options)
-        logs = {each.commit_log.path: each.commit_log for each in listing.slices if each.commit_log}
-        slices = [
-            asdict(replace(each, commit_log=None))
-            | {"commit_log": each.commit_log and each.commit_log.path}
-            for each in listing.slices
-        ]
-        document = [slices, [asdict(log) for log in logs.values()], *listing[1:]]
-        text = json.dumps(document, default=bytes.hex)
+        text = json.dumps(to_json(_ListingAnswer.of(listing)))
         yield pa.record_batch([pa.array([text], pa.string())], names=["listing"])
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_rmqindex.files.listing import open_slice
-from pyspark_rmqindex.files.planned import as_planned
+from pyspark_rmqindex.files.slices import as_planned
 from pyspark_rmqindex.filters.batches import BatchBuilder, keep, merge
 from pyspark_rmqindex.filters.filters import EVERYTHING, Range
 from pyspark_rmqindex.join.cost import Strategy, is_scanned
@@ -133,7 +133,7 @@ class _Answer:
         if task.how == "inner":
             return
         self._found[self._index.rows_of(self._found_hashes)] = True
-        yield from self._unmatched()
+        yield from self._unmatched_rows()
 
     def _of_file(
         self, file_slice: FileSlice, verifier: Verifier | None
@@ -151,7 +151,7 @@ class _Answer:
             self._searched["scanned" if by_scan else "probed"] += 1
             for hits in file.search(wanted, file_slice.limit, by_scan=by_scan):
                 for entries in self._compare(file, file_slice, hits, verifier):
-                    yield from self._paired(file_slice, entries)
+                    yield from self._pair(file_slice, entries)
 
     def _may_be_within(self, file_slice: FileSlice) -> bool:
         """Return whether a file may hold a match; no entry is older than its file."""
@@ -174,7 +174,7 @@ class _Answer:
             for checked in verifier.check(file, file_slice, part):
                 yield from keep(checked, ranges)
 
-    def _paired(self, file_slice: FileSlice, entries: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _pair(self, file_slice: FileSlice, entries: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Pair entries with the rows that look them up."""
         places = entries.column("query").to_numpy()
         if self._task.how == "anti" and self._bounds is None and not self._options.has_log:
@@ -186,9 +186,9 @@ class _Answer:
                 within = np.flatnonzero(self._bounds.hold(rows, times.take(hits)))
                 hits, rows = hits.take(within), rows.take(within)  # noqa: PLW2901
             if len(rows):
-                yield from self._answered(file_slice, entries.take(pa.array(hits)), rows)
+                yield from self._join_answers(file_slice, entries.take(pa.array(hits)), rows)
 
-    def _answered(
+    def _join_answers(
         self, file_slice: FileSlice, found: pa.RecordBatch, rows: NDArray[np.int64]
     ) -> Iterator[pa.RecordBatch]:
         """Join each entry with its row, the n-th with the n-th."""
@@ -218,7 +218,7 @@ class _Answer:
         )
         return found.filter(kept)
 
-    def _unmatched(self) -> Iterator[pa.RecordBatch]:
+    def _unmatched_rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows without a match."""
         rows = np.flatnonzero(~self._found)
         schema = self._builder.types

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_rmqindex.files.planned import as_planned
+from pyspark_rmqindex.files.slices import as_planned
 from pyspark_rmqindex.filters.batches import check_not_null
 from pyspark_rmqindex.schema import arrow_schema
 from rmqindex import ConsumeQueue
@@ -75,7 +75,7 @@ class QueueReader(DataSourceReader):
                 for file in queue.files:
                     part = _Part(queue.topic, queue.queue_id, queue.is_batch, file)
                     parts.setdefault(file.path, part)  # count a file once if several paths name it
-        return list(_packed(_marked(list(parts.values())), self._options.max_partition_bytes))
+        return list(_pack(_mark_all(list(parts.values())), self._options.max_partition_bytes))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the units of one task.
@@ -96,7 +96,7 @@ class QueueReader(DataSourceReader):
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _marked(parts: Sequence[_Part]) -> list[_Part]:
+def _mark_all(parts: Sequence[_Part]) -> list[_Part]:
     """Add to each file what a task recognises it by; a remote file costs one request."""
 
     def mark(part: _Part) -> _Part:
@@ -105,7 +105,7 @@ def _marked(parts: Sequence[_Part]) -> list[_Part]:
     return map_files(mark, parts, (part.file.path for part in parts))
 
 
-def _packed(parts: Sequence[_Part], max_bytes: int) -> Iterator[QueuePartition]:
+def _pack(parts: Sequence[_Part], max_bytes: int) -> Iterator[QueuePartition]:
     """Group files until a partition is full."""
     pack: list[_Part] = []
     size = 0

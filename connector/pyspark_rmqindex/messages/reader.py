@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_rmqindex.files.planned import as_planned
+from pyspark_rmqindex.files.slices import as_planned
 from pyspark_rmqindex.files.stores import logs_of
 from pyspark_rmqindex.filters.batches import check_not_null, keep
 from pyspark_rmqindex.filters.filters import Range
@@ -239,11 +239,11 @@ def planned_partitions(
             tuple((part.start, part.stop) for part in pack),
             *times,
         )
-        for pack in _packed(parts, max_bytes)
+        for pack in _pack(parts, max_bytes)
     ]
 
 
-def _packed(parts: Sequence[LogPart], max_bytes: int) -> Iterator[list[LogPart]]:
+def _pack(parts: Sequence[LogPart], max_bytes: int) -> Iterator[list[LogPart]]:
     pack: list[LogPart] = []
     filled = 0
     for part in parts:

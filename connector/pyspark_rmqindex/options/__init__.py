@@ -6,8 +6,7 @@ The functions turn the options that Spark passes into one of these dataclasses, 
 ``ValueError`` that names the option.
 """
 
-from pyspark_rmqindex.options.declare import Option, Scope
-from pyspark_rmqindex.options.kinds import AUTO
+from pyspark_rmqindex.options.kinds import AUTO, Option, Scope
 from pyspark_rmqindex.options.messages import MessageOptions, QueueOptions
 from pyspark_rmqindex.options.parse import (
     OPTIONS,

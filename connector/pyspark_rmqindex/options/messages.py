@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark_rmqindex.options.declare import option
-from pyspark_rmqindex.options.kinds import integer
+from pyspark_rmqindex.options.kinds import integer, option
 from pyspark_rmqindex.options.shared import InputOptions, RecordOptions
 from pyspark_rmqindex.options.storage import S3Options
 from rmqindex.layout import INT64_MAX

@@ -8,7 +8,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyspark_rmqindex.options.declare import options_of
+from pyspark_rmqindex.options.kinds import options_of
 from pyspark_rmqindex.options.messages import MessageOptions, QueueOptions
 from pyspark_rmqindex.options.read import ReadOptions
 from pyspark_rmqindex.options.storage import S3Options
@@ -19,7 +19,7 @@ from rmqindex.times import TimeUnitError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark_rmqindex.options.declare import Option, Scope
+    from pyspark_rmqindex.options.kinds import Option, Scope
 
 __all__ = [
     "OPTIONS",
@@ -109,7 +109,7 @@ def parse_options(options: type[T], raw: Mapping[str, str], scope: Scope) -> T:
     texts: dict[str, str] = {}
     for name, text in raw.items():
         if name.lower() not in fields:
-            raise ValueError(_misplaced(name, scope))
+            raise ValueError(_misplaced_error(name, scope))
         texts[fields[name.lower()]] = text
     return options(**{field: _value(allowed[field], text) for field, text in texts.items()})
 
@@ -128,7 +128,7 @@ def _value(option: Option, text: str) -> object:
     return value
 
 
-def _misplaced(name: str, scope: Scope) -> str:
+def _misplaced_error(name: str, scope: Scope) -> str:
     """Return the error for an option that a scope does not allow."""
     option = next((option for option in OPTIONS if option.name.lower() == name.lower()), None)
     if option is None:

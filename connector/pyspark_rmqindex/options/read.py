@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pyspark_rmqindex.options.declare import option, options_of
 from pyspark_rmqindex.options.kinds import (
     AUTO,
     BOOLEAN,
@@ -16,6 +15,8 @@ from pyspark_rmqindex.options.kinds import (
     TEXT,
     TEXTS,
     choice,
+    option,
+    options_of,
 )
 from pyspark_rmqindex.options.shared import GeometryOptions, RecordOptions
 from pyspark_rmqindex.options.storage import S3Options

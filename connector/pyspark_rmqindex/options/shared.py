@@ -6,7 +6,6 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark_rmqindex.options.declare import option
 from pyspark_rmqindex.options.kinds import (
     BODY_SIZE,
     BOOLEAN,
@@ -17,6 +16,7 @@ from pyspark_rmqindex.options.kinds import (
     ZONE,
     choice,
     integer,
+    option,
 )
 from rmqindex import Layout
 from rmqindex.layout import INT32_MAX

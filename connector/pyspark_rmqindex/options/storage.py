@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark_rmqindex.options.declare import option
-from pyspark_rmqindex.options.kinds import BOOLEAN, DURATION, SOME_TEXT, integer
+from pyspark_rmqindex.options.kinds import BOOLEAN, DURATION, SOME_TEXT, integer, option
 from rmqindex.storage import (
     DEFAULT_ATTEMPTS,
     DEFAULT_CONNECT_TIMEOUT,

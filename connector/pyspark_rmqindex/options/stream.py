@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pyspark_rmqindex.options.declare import option
-from pyspark_rmqindex.options.kinds import BOOLEAN, POSITION, SIZE, integer
+from pyspark_rmqindex.options.kinds import BOOLEAN, POSITION, SIZE, integer, option
 from pyspark_rmqindex.options.messages import MessageOptions
 from pyspark_rmqindex.options.read import ReadOptions
 from rmqindex.layout import INT32_MAX, INT64_MAX
@@ -24,16 +23,16 @@ class _FollowOptions:
         "startingPosition",
         POSITION,
         "Where a new stream begins: at the oldest entry or message, or behind the newest. For "
-        "`rmqcommitlog` also at an offset, bytes, where a message starts. A stream that has a "
-        "checkpoint goes on where it was.",
+        "`rmqcommitlog` also at an offset, bytes, where a message starts. A stream with a "
+        "checkpoint continues where it stopped, whatever this says.",
         default="earliest",
     )
     fail_on_data_loss: bool = option(
         "failOnDataLoss",
         BOOLEAN,
         "What happens when files that were not read to their end expired or were replaced: `true` "
-        "fails the stream with an error that names what is lost; `false` goes on with what is "
-        "there, and writes the same as a warning to the driver's standard error.",
+        "fails the stream with an error that names what is lost; `false` continues with the data "
+        "that remains, and writes the same as a warning to the driver's standard error.",
         default="true",
     )
 

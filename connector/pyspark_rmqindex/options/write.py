@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pyspark_rmqindex.options.declare import option
-from pyspark_rmqindex.options.kinds import BOOLEAN, SWITCH, choice
+from pyspark_rmqindex.options.kinds import BOOLEAN, SWITCH, choice, option
 from pyspark_rmqindex.options.shared import GeometryOptions, PathOption, ZoneOption
 from pyspark_rmqindex.options.storage import S3Options
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_rmqindex.files.logs import absolute_log
-from pyspark_rmqindex.files.planned import as_planned
+from pyspark_rmqindex.files.slices import as_planned
+from pyspark_rmqindex.files.stores import absolute_log
 from pyspark_rmqindex.filters.batches import check_not_null
 from pyspark_rmqindex.options import AUTO
 from pyspark_rmqindex.schema import arrow_schema

@@ -11,20 +11,21 @@ import json
 import logging
 import os
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_rmqindex.scan.pushdown import state_directory
 from rmqindex import RmqIndexError
-from rmqindex.files import RecordKind, shortened
+from rmqindex.ownfiles import RecordKind, from_json, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from rmqindex.files import Fields
+    from rmqindex.ownfiles import Fields
+
 
 __all__ = [
     "ScanPlan",
@@ -71,9 +72,9 @@ class ScanPlan:
     def __str__(self) -> str:
         """Return the plan as one line."""
         if self.pairs is not None:
-            what = f"looking up {_counted(self.pairs, 'pair')}"
+            what = f"looking up {_count_text(self.pairs, 'pair')}"
         elif self.key_hashes is not None:
-            what = f"looking up {_counted(self.key_hashes, 'key hash', 'key hashes')}"
+            what = f"looking up {_count_text(self.key_hashes, 'key hash', 'key hashes')}"
         else:
             what = "scanning"
         rest = [text for text in self.filters if not _is_shown(text, self)]
@@ -95,7 +96,7 @@ def _is_shown(filter_: str, plan: ScanPlan) -> bool:
     )
 
 
-def _counted(values: tuple[object, ...], one: str, many: str = "") -> str:
+def _count_text(values: tuple[object, ...], one: str, many: str = "") -> str:
     shown = ", ".join(str(value) for value in values[:_SHOWN])
     more = ", .." if len(values) > _SHOWN else ""
     return f"{len(values)} {one if len(values) == 1 else many or one + 's'} [{shown}{more}]"
@@ -114,7 +115,7 @@ def record_plan(options: Mapping[str, str], plan: ScanPlan) -> None:
     with contextlib.suppress(OSError, RmqIndexError):
         path = _record_path(options)
         fresh = path.with_suffix(f".{os.getpid()}")
-        fresh.write_text(json.dumps(asdict(plan)))
+        fresh.write_text(json.dumps(to_json(plan)))
         fresh.replace(path)
 
 
@@ -134,7 +135,7 @@ def plan_schema(options: Mapping[str, str]) -> StructType:
         pass
     else:
         plan = _PLAN.read(path)
-    metadata = {} if plan is None else {_METADATA: json.dumps(asdict(plan))}
+    metadata = {} if plan is None else {_METADATA: json.dumps(to_json(plan))}
     return StructType([StructField(_METADATA, StringType(), metadata=metadata)])
 
 
@@ -147,29 +148,18 @@ def plan_from_schema(schema: StructType) -> ScanPlan | None:
 
 
 def _plan_of(fields: Fields) -> ScanPlan:
-    pairs, key_hashes, filters = (fields.get(name) for name in ("pairs", "key_hashes", "filters"))
-    if pairs is not None:
-        pairs = tuple(tuple(_texts("pairs", pair)) for pair in fields.items("pairs"))
-    if key_hashes is not None:
-        key_hashes = tuple(fields.items("key_hashes"))
-        if any(type(each) is not int for each in key_hashes):
-            raise ValueError("key_hashes: expected integers")
-    counts = ("files_kept", "files_total", "entries", "partitions")
-    return ScanPlan(
-        pairs,
-        key_hashes,
-        tuple(_texts("filters", filters)),
-        *(fields.integer(name, 0, 2**63 - 1) for name in counts),
-    )
+    plan = from_json(ScanPlan, fields.values)
+    if min(plan.files_kept, plan.files_total, plan.entries, plan.partitions) < 0:
+        raise ValueError("expected numbers of 0 or more")
+    return plan
 
 
-def _texts(name: str, value: object) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise ValueError(f"{name}: expected texts, got {shortened(value)}")
-    return value
-
-
-_PLAN = RecordKind("the plan of a scan", _plan_of, "run the query again", limit=1 << 28)
+_PLAN = RecordKind(
+    "the plan of a scan",
+    _plan_of,
+    "run the query again",
+    limit=1 << 28,
+)
 
 
 def log_plan(plan: ScanPlan | str, level: str | None) -> None:

@@ -31,12 +31,11 @@ from typing import TYPE_CHECKING
 
 from pyspark_rmqindex.filters.filters import MAX_PAIRS, Wanted
 from rmqindex import RmqIndexError
-from rmqindex.files import RecordKind, shortened
+from rmqindex.ownfiles import RecordKind, from_json, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rmqindex.files import Fields
 
 __all__ = [
     "RelationState",
@@ -67,20 +66,18 @@ class _Kept:
     finished: float | None
     generation: int
 
-    @classmethod
-    def of(cls, fields: Fields) -> _Kept:
-        wanted, finished = fields.inner("wanted"), fields.get("finished")
-        if not isinstance(finished, float | None):
-            raise ValueError(f"finished: expected seconds, got {shortened(finished)}")  # noqa: TRY004
-        try:
-            found = None if wanted is None else Wanted.from_json(wanted.values)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"wanted: expected other fields: {error}") from error
-        return cls(found, finished, fields.integer("generation", 0, 2**63 - 1))
+    def __post_init__(self) -> None:
+        if self.generation < 0:
+            raise ValueError(f"generation: expected 0 or more, got {self.generation}")
 
 
 # Room for the most pairs allowed, with keys of the greatest length.
-_STATE = RecordKind("the queries of a table()", _Kept.of, "make a fresh table()", limit=1 << 28)
+_STATE = RecordKind(
+    "the queries of a table()",
+    lambda fields: from_json(_Kept, fields.values),
+    "make a fresh table()",
+    limit=1 << 28,
+)
 
 
 def state_directory() -> Path:
@@ -119,7 +116,7 @@ def create_state() -> str:
     """
     path = state_directory() / f"relation-{uuid.uuid4().hex}.json"
     with path.open("x") as file:
-        json.dump({"wanted": None, "finished": None, "generation": 0}, file)
+        json.dump(to_json(_Kept(None, None, 0)), file)
     return str(path)
 
 
@@ -137,7 +134,7 @@ class RelationState:
         Raises:
             ValueError: Too many pairs.
         """
-        widened = wanted if self.wanted is None else self.wanted.widened(wanted)
+        widened = wanted if self.wanted is None else self.wanted.widen(wanted)
         if widened.pairs is not None and len(widened.pairs) > MAX_PAIRS:
             raise ValueError(
                 f"{len(widened.pairs)} pairs of topic and key were asked of this table(): expected "
@@ -188,13 +185,8 @@ def locked_state(path: str, arrival: float) -> Iterator[RelationState]:
         if kept.finished is not None and arrival < kept.finished:
             # Never wait longer than that, whatever the file says.
             time.sleep(min(_SETTLING, max(0.0, kept.finished + _SETTLING - time.monotonic())))
-        fresh = json.dumps(
-            {
-                "wanted": None if state.wanted is None else state.wanted.to_json(),
-                "finished": time.monotonic(),
-                "generation": state.generation,
-            }
-        ).encode()
+        state_now = _Kept(state.wanted, time.monotonic(), state.generation)
+        fresh = json.dumps(to_json(state_now)).encode()
         doubtful = _mark(path, kept.generation, "doubtful")
         is_wider = 0 < kept.generation < state.generation
         try:

@@ -13,9 +13,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader
 
 from pyspark_rmqindex.files.listing import list_slices, open_slice
-from pyspark_rmqindex.files.logs import absolute_log, find_log
-from pyspark_rmqindex.files.planned import as_planned
-from pyspark_rmqindex.files.stores import store_of, store_of_log
+from pyspark_rmqindex.files.slices import as_planned
+from pyspark_rmqindex.files.stores import absolute_log, find_log, store_of, store_of_log
 from pyspark_rmqindex.filters.batches import BatchBuilder, keep, merge
 from pyspark_rmqindex.filters.filters import (
     EVERYTHING,
@@ -33,9 +32,15 @@ from pyspark_rmqindex.options import (
     task_range,
     time_texts,
 )
-from pyspark_rmqindex.scan.partitions import IndexPartition, Query
 from pyspark_rmqindex.scan.plan_log import ScanPlan, log_plan, record_plan
-from pyspark_rmqindex.scan.planning import Packing, apportion, matching_pairs, prune
+from pyspark_rmqindex.scan.planning import (
+    IndexPartition,
+    Packing,
+    Query,
+    apportion,
+    matching_pairs,
+    prune,
+)
 from pyspark_rmqindex.scan.pushdown import check_generation, locked_state
 from pyspark_rmqindex.scan.verification import Verifier, handle_unverified
 from pyspark_rmqindex.schema import EXTRA_MESSAGE_COLUMNS, KEY_COLUMNS, MATCH_COLUMN

@@ -79,12 +79,12 @@ class Verifier:
                 decompressed in the mode ``FAILFAST``.
         """
         if file_slice.commit_log is None:
-            yield self._unchecked(entries)
+            yield self._without_check(entries)
             return
         log = self._logs.open(file_slice.commit_log)
         searched = SearchedFile(file, file_slice.name_path, file_slice.limit)
         for part in self._portions(log, entries):
-            yield from in_halves(part, partial(self._checked, log, searched))
+            yield from in_halves(part, partial(self._check, log, searched))
 
     def __enter__(self) -> Self:
         """Return the verifier itself."""
@@ -113,7 +113,7 @@ class Verifier:
             yield entries.slice(start, stop - start)
             start = stop
 
-    def _unchecked(self, entries: pa.RecordBatch) -> pa.RecordBatch:
+    def _without_check(self, entries: pa.RecordBatch) -> pa.RecordBatch:
         size = entries.num_rows
         columns = {
             MATCH_COLUMN: pa.repeat(NO_LOG, size),
@@ -123,7 +123,7 @@ class Verifier:
         columns |= {field.name: pa.nulls(size, field.type) for field in self._fields}
         return _with_columns(entries, columns)
 
-    def _checked(
+    def _check(
         self, log: CommitLog, searched: SearchedFile, entries: pa.RecordBatch
     ) -> pa.RecordBatch:
         hashes = entries.column("key_hash").to_numpy()
@@ -138,9 +138,9 @@ class Verifier:
             compared = self._entries.compare(log, hashes, offsets, rank)
         except BadInnerBatchError as error:
             raise bad_body(log.files, error.phy_offset, str(error), BODY_ADVICE) from error
-        return self._enriched(log, entries, compared)
+        return self._enrich(log, entries, compared)
 
-    def _enriched(
+    def _enrich(
         self, log: CommitLog, entries: pa.RecordBatch, compared: Comparison
     ) -> pa.RecordBatch:
         messages = Messages(

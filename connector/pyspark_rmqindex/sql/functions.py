@@ -98,7 +98,7 @@ class _Lookup:
         slices = self._slices
         if slices is None:
             check_path(given["path"])
-            slices = self._listed(given["path"])
+            slices = self._list_files(given["path"])
         times = time_range(given.get("begin"), given.get("end"))
         return self._finder.rows(slices, given["topic"], given["key"], times)
 
@@ -112,7 +112,7 @@ class _Lookup:
         if self._finder is not None:
             self._finder.close()
 
-    def _listed(self, path: str | list[str]) -> list[FileSlice]:
+    def _list_files(self, path: str | list[str]) -> list[FileSlice]:
         """Return the files of one row's path, listed once per task."""
         name = path if isinstance(path, str) else tuple(path)
         listing = self._listings.get(name)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pyspark_rmqindex.files.planned import changed_error
+from pyspark_rmqindex.files.slices import changed_error
 from pyspark_rmqindex.files.stores import store_of
-from pyspark_rmqindex.scan.partitions import IndexPartition, Query
+from pyspark_rmqindex.scan.planning import IndexPartition, Query
 from pyspark_rmqindex.scan.reader import IndexReader
 from rmqindex import Layout, RmqIndexError, index_key, key_hash
 from rmqindex.query import NO_LOG, VERIFIED, PointFile, PointLog
@@ -130,7 +130,7 @@ class KeyFinder:
             return []
         entries = self._entries(file_slice, hash_)
         if entries and options.has_log:
-            verified = self._verified(file_slice.commit_log, topic, key, entries)
+            verified = self._verify(file_slice.commit_log, topic, key, entries)
             if verified is None or (
                 options.unverified != "keep" and any(state != VERIFIED for _, state in verified)
             ):
@@ -168,7 +168,7 @@ class KeyFinder:
         except RmqIndexError:  # if something is wrong, the reader raises the error
             return None
 
-    def _verified(
+    def _verify(
         self, planned: PlannedLog | None, topic: str, key: str, entries: list[PointEntry]
     ) -> list[tuple[PointEntry, str]] | None:
         """Return the entries of the key, with ``match_state``.

@@ -25,11 +25,11 @@ from pyspark_rmqindex.scan.reader import IndexReader, plan_files, wanted_by
 from pyspark_rmqindex.stream.listing import Directories
 from pyspark_rmqindex.stream.offsets import (
     cut,
+    offset_after,
     offsets_from_json,
     offsets_to_json,
     only_until,
-    reached,
-    shared,
+    share,
     slices_between,
     state_of,
 )
@@ -78,7 +78,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if self._options.starting_position == "earliest":
             return {}
-        return offsets_to_json(self._advanced({}, None, None))
+        return offsets_to_json(self._advance({}, None, None))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  (Spark's name)
         """Return the limit in the options; depending on the trigger, Spark passes it or none."""
@@ -112,7 +112,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ValueError: The checkpoint is of another source.
         """
         bounded = not isinstance(limit, ReadAllAvailable)
-        offsets = self._advanced(
+        offsets = self._advance(
             offsets_from_json(start),
             self._options.max_entries if bounded else None,
             self._options.max_files if bounded else None,
@@ -165,7 +165,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Do nothing: no file stays open between calls."""
 
-    def _advanced(
+    def _advance(
         self,
         offsets: Mapping[str, StoreOffset],
         max_entries: int | None,
@@ -182,7 +182,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._report_loss(state)
             todo[directory] = state.pieces
         self._reported = offsets_to_json(_behind(offsets, todo, readers))
-        counts = shared([len(pieces) for pieces in todo.values()], max_files)
+        counts = share([len(pieces) for pieces in todo.values()], max_files)
         chosen = {
             directory: pieces[:count]
             for (directory, pieces), count in zip(todo.items(), counts, strict=True)
@@ -191,7 +191,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         cuts = {
             directory: cut(pieces, size)
             for (directory, pieces), size in zip(
-                chosen.items(), shared(sizes, max_entries), strict=True
+                chosen.items(), share(sizes, max_entries), strict=True
             )
         }
         return _behind(offsets, cuts, readers)
@@ -210,8 +210,8 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Raise if entries are lost or, if the options allow that, log it once."""
         if state.loss and self._options.fail_on_data_loss:
             raise RmqIndexError(
-                f"{state.loss}. With the option failOnDataLoss=false the stream goes on with what "
-                "is there"
+                f"{state.loss}. With the option failOnDataLoss=false the stream continues with the "
+                "data that remains"
             )
         for text in (state.loss, state.note):
             if text and text not in self._told:
@@ -230,7 +230,7 @@ def _behind(
 ) -> dict[str, StoreOffset]:
     """Return the offsets after some pieces; directories without entries have none."""
     ends = {
-        directory: reached(offsets.get(directory), pieces[directory], readers[directory])
+        directory: offset_after(offsets.get(directory), pieces[directory], readers[directory])
         for directory in pieces
     }
     return {directory: end for directory, end in ends.items() if end is not None}

@@ -29,6 +29,7 @@ from pyspark_rmqindex.options import planned_bound
 from pyspark_rmqindex.scan.plan_log import log_warning
 from rmqindex import CommitLog, RmqIndexError
 from rmqindex.commitlog import LastRecord, ends_with, follow
+from rmqindex.ownfiles import from_json, to_json
 from rmqindex.transaction import exists
 
 if TYPE_CHECKING:
@@ -42,10 +43,6 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.options import MessageStreamOptions
 
 __all__ = ["LogOffset", "MessageStreamReader"]
-
-
-# What an offset records of the last message before it; earlier releases had no checksum.
-_LAST = ("last_offset", "last_store_timestamp", "last_checksum")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,26 +60,34 @@ class LogOffset:
 
     def to_json(self) -> dict[str, int]:
         """Return the offset as JSON for the checkpoint."""
-        known = zip(_LAST, self.last or (), strict=False)
-        return {"offset": self.offset, **{name: each for name, each in known if each is not None}}
+        stored = to_json(_StoredOffset(self.offset, *(self.last or ())))
+        return {name: each for name, each in stored.items() if each is not None}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, int]) -> LogOffset:
+    def from_json(cls, data: object) -> LogOffset:
         """Read what :meth:`to_json` returned.
 
         Raises:
-            KeyError: A field is missing.
-            TypeError: A field is not an integer.
+            ValueError: A field is missing or not an integer.
         """
-        last = None
-        if "last_offset" in data:
-            last = LastRecord(
-                data["last_offset"], data["last_store_timestamp"], data.get("last_checksum")
-            )
-        named = ("offset", *_LAST) if last is not None else ("offset",)
-        if any(type(data[name]) is not int for name in named if name in data):
-            raise TypeError("expected integers")
-        return cls(data["offset"], last)
+        present = from_json(dict[str, int], data)  # what is not known is left out, and never null
+        stored = from_json(_StoredOffset, present)
+        if stored.last_offset is None:
+            return cls(stored.offset)
+        if stored.last_store_timestamp is None:
+            raise ValueError("last_store_timestamp: expected this field, got none")
+        last = LastRecord(stored.last_offset, stored.last_store_timestamp, stored.last_checksum)
+        return cls(stored.offset, last)
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredOffset:
+    """An offset in the checkpoint; earlier releases stored no checksum, the first none of last."""
+
+    offset: int
+    last_offset: int | None = None
+    last_store_timestamp: int | None = None
+    last_checksum: int | None = None
 
 
 class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -303,8 +308,8 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Raise if messages are lost or, if the options allow that, log it once."""
         if self._options.fail_on_data_loss:
             raise RmqIndexError(
-                f"{loss}. With the option failOnDataLoss=false the stream goes on with what is "
-                "there"
+                f"{loss}. With the option failOnDataLoss=false the stream continues with the "
+                "data that remains"
             )
         if loss not in self._told:
             self._told.add(loss)
@@ -335,10 +340,10 @@ def _to_json(offsets: Mapping[str, LogOffset]) -> dict[str, Any]:
     return {store: offsets[store].to_json() for store in sorted(offsets)}
 
 
-def _from_json(data: Mapping[str, Any]) -> dict[str, LogOffset]:
+def _from_json(data: object) -> dict[str, LogOffset]:
     try:
-        return {store: LogOffset.from_json(each) for store, each in data.items()}
-    except (KeyError, TypeError, AttributeError) as error:
+        return from_json(dict[str, LogOffset], data, {LogOffset: LogOffset.from_json})
+    except ValueError as error:
         raise ValueError(
             f"the checkpoint's offset: expected that of a stream of rmqcommitlog, got {data!r}"
         ) from error

@@ -15,10 +15,11 @@ Neither a broker's append nor a faithful copy of the store changes these checksu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rmqindex.layout import FIRST_POSITION
+from rmqindex.ownfiles import from_json, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,11 +31,11 @@ __all__ = [
     "State",
     "StoreOffset",
     "cut",
+    "offset_after",
     "offsets_from_json",
     "offsets_to_json",
     "only_until",
-    "reached",
-    "shared",
+    "share",
     "slices_between",
     "state_of",
 ]
@@ -105,7 +106,7 @@ class StoreOffset:
     furthest_phy_offset: int
     furthest_name: str
     checksum: int | None = None
-    finished: Mapping[str, int] = field(default_factory=dict)
+    finished: dict[str, int] = field(default_factory=dict)
 
     def has_begun(self, file: SeenFile) -> bool:
         """Return whether any entries of a file were returned."""
@@ -116,55 +117,35 @@ class StoreOffset:
 
     def to_json(self) -> dict[str, Any]:
         """Return the offset as JSON for the checkpoint, without derivable fields."""
-        data: dict[str, Any] = {
-            "file": self.file,
-            "position": self.position,
-            "entries": self.entries,
-            "phy_offset": self.phy_offset,
-            "begin_timestamp": self.begin_timestamp,
-            "begin_phy_offset": self.begin_phy_offset,
+        data: dict[str, Any] = to_json(self)
+        derived = _derived_fields(data)
+        if any(data[name] != derived[name] for name in ("furthest_phy_offset", "furthest_name")):
+            del derived["furthest_phy_offset"], derived["furthest_name"]  # both, or neither
+        derived |= {"checksum": None, "finished": {}}
+        return {
+            name: value
+            for name, value in data.items()
+            if name not in derived or value != derived[name]
         }
-        if self.last_name != self.file:
-            data["last_name"] = self.last_name
-        if (self.furthest_phy_offset, self.furthest_name) != (self.begin_phy_offset, self.file):
-            data["furthest_phy_offset"] = self.furthest_phy_offset
-            data["furthest_name"] = self.furthest_name
-        if self.checksum is not None:
-            data["checksum"] = self.checksum
-        if self.finished:
-            data["finished"] = dict(self.finished)
-        return data
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> StoreOffset:
+    def from_json(cls, data: object) -> StoreOffset:
         """Read what :meth:`to_json` returned.
 
         Raises:
-            KeyError: A field is missing.
-            TypeError: A field has the wrong type.
+            ValueError: A field is missing or has the wrong type.
         """
-        offset = cls(
-            file=data["file"],
-            position=data["position"],
-            entries=data["entries"],
-            phy_offset=data["phy_offset"],
-            begin_timestamp=data["begin_timestamp"],
-            begin_phy_offset=data["begin_phy_offset"],
-            last_name=data.get("last_name", data["file"]),
-            furthest_phy_offset=data.get("furthest_phy_offset", data["begin_phy_offset"]),
-            furthest_name=data.get("furthest_name", data["file"]),
-            checksum=data.get("checksum"),
-            finished=data.get("finished", {}),
-        )
-        for each in fields(cls):
-            value = getattr(offset, each.name)
-            if each.type in {"int", "str"} and type(value).__name__ != each.type:
-                raise TypeError(f"{each.name}: expected {each.type}, got {value!r}")
-        if type(offset.checksum) not in (int, type(None)):
-            raise TypeError(f"checksum: expected int, got {offset.checksum!r}")
-        if type(offset.finished) is not dict or {type(v) for v in offset.finished.values()} - {int}:
-            raise TypeError(f"finished: expected names and checksums, got {offset.finished!r}")
-        return offset
+        given = from_json(dict, data)
+        return from_json(cls, {**_derived_fields(given), **given})
+
+
+def _derived_fields(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an offset that its JSON leaves out where they have these values."""
+    return {
+        "last_name": data.get("file"),
+        "furthest_phy_offset": data.get("begin_phy_offset"),
+        "furthest_name": data.get("file"),
+    }
 
 
 class Piece(NamedTuple):
@@ -199,15 +180,15 @@ def offsets_to_json(offsets: Mapping[str, StoreOffset]) -> dict[str, Any]:
     return {directory: offsets[directory].to_json() for directory in sorted(offsets)}
 
 
-def offsets_from_json(data: Mapping[str, Any]) -> dict[str, StoreOffset]:
+def offsets_from_json(data: object) -> dict[str, StoreOffset]:
     """Read what :func:`offsets_to_json` returned.
 
     Raises:
         ValueError: The data is something else, such as the offset of another source.
     """
     try:
-        return {directory: StoreOffset.from_json(each) for directory, each in data.items()}
-    except (KeyError, TypeError, AttributeError) as error:
+        return from_json(dict[str, StoreOffset], data, {StoreOffset: StoreOffset.from_json})
+    except ValueError as error:
         raise ValueError(
             f"the checkpoint's offset: expected that of a stream of rmqindex, got {data!r}"
         ) from error
@@ -317,7 +298,7 @@ def _without_current(path: str, offset: StoreOffset, rest: list[Piece]) -> State
     return State(rest, loss)
 
 
-def shared(available: Sequence[int], limit: int | None) -> list[int]:
+def share(available: Sequence[int], limit: int | None) -> list[int]:
     """Divide a limit evenly among directories, giving to others what one does not need.
 
     Args:
@@ -348,7 +329,7 @@ def cut(pieces: Sequence[Piece], entries: int) -> list[Piece]:
     return kept
 
 
-def reached(
+def offset_after(
     offset: StoreOffset | None,
     pieces: Sequence[Piece],
     mark_at: Callable[[SeenFile, int], Mark],

@@ -20,8 +20,7 @@ from pyspark_rmqindex.stream.commit import (
     staging_of,
 )
 from pyspark_rmqindex.write.input_shapes import InputShape
-from pyspark_rmqindex.write.job import choose_tags, in_options, write_options
-from pyspark_rmqindex.write.task import task_name
+from pyspark_rmqindex.write.job import choose_tags, in_options, task_name, write_options
 from rmqindex import RmqIndexError
 from rmqindex.bulk import BY_POSITION, CONTENT, RunBuffer, RunSlice
 from rmqindex.storage import Location, check_no_secret

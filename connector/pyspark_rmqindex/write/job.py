@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
 
 from pyspark_rmqindex.options import WriteOptions as SparkOptions
 from pyspark_rmqindex.options import parse_options
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.write.input_shapes import InputShape
     from rmqindex import Layout
 
-__all__ = ["choose_tags", "in_options", "warn_of_geometry", "write_options"]
+__all__ = ["choose_tags", "in_options", "task_name", "warn_of_geometry", "write_options"]
 
 # What messages of the codec advise to give, as Python has it and as Spark does.
 _OPTIONS = {
@@ -146,3 +149,13 @@ def _index_directory(path: Location) -> Location:
     if resolved.is_file:
         raise RmqIndexError(f"{whole}: expected an index directory or a store to write to, a file")
     return resolved.path
+
+
+def task_name() -> tuple[int, str]:
+    """Return this task's partition, and a name unique to this attempt."""
+    context = TaskContext.get()
+    if context is None:  # not in a task: a test, or another engine
+        return 0, uuid.uuid4().hex
+    partition = context.partitionId()
+    # Attempt ids are unique within an application, and so is a job.
+    return partition, f"{partition}-{context.taskAttemptId()}"

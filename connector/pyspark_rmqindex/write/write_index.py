@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import pyarrow as pa
 
@@ -23,12 +23,11 @@ from pyspark_rmqindex.write.input_shapes import InputShape
 from pyspark_rmqindex.write.job import (
     choose_tags,
     in_options,
+    task_name,
     warn_of_geometry,
     write_options,
 )
 from pyspark_rmqindex.write.pruning import without_unused
-from pyspark_rmqindex.write.task import task_name
-from rmqindex import IndexHeader
 from rmqindex.bulk import (
     BY_POSITION,
     CONTENT,
@@ -45,6 +44,7 @@ from rmqindex.bulk import (
     plan_files,
     without_indexed,
 )
+from rmqindex.ownfiles import RecordKind, from_json, to_json
 from rmqindex.store import is_live
 from rmqindex.transaction import Owner
 
@@ -62,6 +62,26 @@ _RUN_ROWS = 1 << 20
 # The most rows that the commit itself appends to the last file.
 _COMMIT_ROWS = 1_000_000
 _ANSWER = "answer STRING"
+# Bytes of the longest answer of a task.
+_MAX_ANSWER = 1 << 30
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    """A staged run, and the store that its rows name."""
+
+    run: RunSlice
+    store: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """A built file, with the number of its plan."""
+
+    number: int
+    file: BuiltFile
 
 
 def write_index(
@@ -116,9 +136,9 @@ def _write(df: DataFrame, job: WriteJob, shape: InputShape) -> None:
     """Stage, plan, build and commit."""
     with Committer.of(job):
         order = BY_POSITION if shape.by_position else CONTENT
-        staged = _run(df, partial(_stage, job, shape, order))
-        check_one_store([fields.pop("store") for fields in staged])
-        slices = [RunSlice(**{**fields, "files": tuple(fields["files"])}) for fields in staged]
+        staged = _run(df, partial(_stage, job, shape, order), _Staged)
+        check_one_store([each.store for each in staged])
+        slices = [each.run for each in staged]
         state = job.state()
         job.staging.fetch([part.name for part in slices])
         rows = without_indexed(job, state, RunSet(job.staging.path, slices, order))
@@ -128,9 +148,8 @@ def _write(df: DataFrame, job: WriteJob, shape: InputShape) -> None:
         files: dict[int, BuiltFile] = {}
         if plans:
             tasks = df.sparkSession.range(0, len(plans), 1, len(plans))
-            for fields in _run(tasks, partial(_build, job, plans)):
-                number, header = fields.pop("number"), IndexHeader(**fields.pop("header"))
-                files[number] = BuiltFile(**fields, header=header)
+            built = _run(tasks, partial(_build, job, plans), _Built)
+            files = {each.number: each.file for each in built}
         commit_files(job, state, [files[number] for number in range(len(plans))], continued)
 
 
@@ -149,24 +168,29 @@ def _is_small_append(plan: FilePlan) -> bool:
 
 
 def _run(
-    df: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[dict[str, Any]]]
-) -> list[dict[str, Any]]:
+    df: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[T]], kind: type[T]
+) -> list[T]:
     """Run a task on each partition, and return the answers of the successful attempts."""
     answers = df.mapInArrow(partial(_answer, task), _ANSWER).collect()
-    return [json.loads(row[0]) for row in answers]  # noqa: TID251  (from _answer)
+    record = RecordKind(
+        "the answer of a task",
+        lambda fields: from_json(kind, fields.values),
+        "write again",
+        limit=_MAX_ANSWER,
+    )
+    return [record.parse("write_index", row[0].encode()) for row in answers]
 
 
 def _answer(
-    task: Callable[[Iterator[pa.RecordBatch]], Iterator[dict[str, Any]]],
-    batches: Iterator[pa.RecordBatch],
+    task: Callable[[Iterator[pa.RecordBatch]], Iterator[T]], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    texts = [json.dumps(fields) for fields in task(batches)]
+    texts = [json.dumps(to_json(each)) for each in task(batches)]
     yield pa.record_batch([pa.array(texts, pa.string())], names=["answer"])
 
 
 def _stage(
     job: WriteJob, shape: InputShape, order: Order, batches: Iterator[pa.RecordBatch]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[_Staged]:
     """Write the rows of one partition as sorted runs."""
     _, name = task_name()
     stager = RowStager(job, name, order, _RUN_ROWS)
@@ -176,12 +200,12 @@ def _stage(
             stores.see(batch)
             stager.add(shape.read(batch))
         runs = stager.stage_runs()
-    yield from ({**asdict(run), "store": stores.store} for run in runs)
+    yield from (_Staged(run, stores.store) for run in runs)
 
 
 def _build(
     job: WriteJob, plans: list[FilePlan], batches: Iterator[pa.RecordBatch]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[_Built]:
     """Build the planned files whose numbers are in the batches."""
     _, name = task_name()
     for batch in batches:
@@ -191,4 +215,4 @@ def _build(
                 job.staging.fetch([part.name for part in plans[number].slices])
                 built = build_file(job.staging, path.name, plans[number])
                 job.staging.publish([path.name])
-            yield {"number": number, **asdict(built)}
+            yield _Built(number, built)

@@ -12,10 +12,10 @@ from pyspark_rmqindex.write.input_shapes import InputShape
 from pyspark_rmqindex.write.job import (
     choose_tags,
     in_options,
+    task_name,
     warn_of_geometry,
     write_options,
 )
-from pyspark_rmqindex.write.task import task_name
 from rmqindex.bulk import (
     ARRIVAL,
     BY_POSITION,

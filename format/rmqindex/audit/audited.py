@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex.errors import CorruptIndexError, RmqIndexError
-from rmqindex.header import IndexHeader
-from rmqindex.indexfile.committed import open_found_index, open_index_source
+from rmqindex.indexfile.committed import open_found_index, open_index_source, read_header
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.indexfile.geometry import infer_layout
 from rmqindex.indexfile.linking import LINK_BATCH
-from rmqindex.indexfile.tiered import refuse_tiered_file
 from rmqindex.layout import (
     ENTRY_DTYPE,
     ENTRY_SIZE,
@@ -32,9 +30,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.audit.rules import Findings
+    from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.location import Location
-    from rmqindex.storage.marks import FileMark
+    from rmqindex.storage.opening import FileMark
     from rmqindex.storage.source import IndexSource
 
 __all__ = [
@@ -163,8 +162,7 @@ def open_audited(
         source.close()
         return None
     try:
-        refuse_tiered_file(source)
-        header = IndexHeader.from_bytes(source.read(0, HEADER_SIZE))
+        header = read_header(source)
         if layout is None and header.entry_count:
             layout = infer_layout(source)
     except CorruptIndexError as error:

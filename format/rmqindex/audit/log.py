@@ -441,10 +441,10 @@ class _Entries(NamedTuple):
                 pairs.append(_pairs(rows[mine], entries["key_hash"].astype(np.int32)[mine]))
                 owners.append(np.full(len(mine), owner, np.int64))
                 positions.append(mine + first)
-        return cls(_joined(pairs), _joined(owners), _joined(positions), spans)
+        return cls(_join(pairs), _join(owners), _join(positions), spans)
 
 
-def _joined(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+def _join(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 

@@ -25,19 +25,15 @@ from rmqindex.commitlog.planned_log import marked_files
 from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import INDEX_FOLDER
-from rmqindex.header import IndexHeader
-from rmqindex.indexfile.committed import open_index_source
-from rmqindex.indexfile.fingerprint import SAMPLED_ENTRY_BYTES
+from rmqindex.indexfile.committed import open_index_source, read_header
+from rmqindex.indexfile.fingerprint import FINAL_FIELDS, SAMPLED_ENTRY_BYTES
 from rmqindex.indexfile.geometry import Layout, infer_layout
 from rmqindex.layout import (
-    BEGIN_PHY_OFFSET_OFFSET,
-    BEGIN_TIMESTAMP_OFFSET,
     FIRST_POSITION,
-    HEADER_SIZE,
 )
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.location import Location
-from rmqindex.storage.marks import FileMark, ensure_same
+from rmqindex.storage.opening import FileMark, ensure_same
 from rmqindex.store.paths import index_entries, lacks_index, resolve
 from rmqindex.times import microseconds_of, to_milliseconds
 from rmqindex.transaction.directories import exists
@@ -46,14 +42,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rmqindex.commitlog.files import LogFile
+    from rmqindex.header import IndexHeader
     from rmqindex.storage.location import PathLike
     from rmqindex.transaction.directories import FileEntry
 
 __all__ = ["AuditUnit", "StoreUnit", "plan_audit", "run_audit", "verify"]
 
 _DEFAULT_LIMIT = 1000
-# Fields of the header that no append changes once they are set, as start and stop in bytes.
-_FINAL = tuple((start, start + 8) for start in (BEGIN_TIMESTAMP_OFFSET, BEGIN_PHY_OFFSET_OFFSET))
 
 
 def verify(
@@ -362,10 +357,8 @@ def _members(entries: Sequence[FileEntry], layout: Layout | None) -> list[_Membe
     for entry in entries:
         try:
             with open_index_source(entry.path) as source:
-                if source.size >= HEADER_SIZE:
-                    header = IndexHeader.from_bytes(source.read(0, HEADER_SIZE))
-                    headers.append((entry, header))
-                    marks[entry.path] = FileMark.of(source, _FINAL)
+                headers.append((entry, read_header(source)))
+                marks[entry.path] = FileMark.of(source, FINAL_FIELDS)
         except RmqIndexError:
             continue  # the file's own unit reports why
     layouts: dict[int, Layout | None] = {}
@@ -421,7 +414,7 @@ def _ends(
                 return mark, -1, -1
             ends = source.entries(layout, np.array([FIRST_POSITION, count]))
             entries = layout.entry_offset(FIRST_POSITION), layout.entry_offset(count + 1)
-            mark = FileMark.of(source, [*_FINAL, entries], SAMPLED_ENTRY_BYTES)
+            mark = FileMark.of(source, [*FINAL_FIELDS, entries], SAMPLED_ENTRY_BYTES)
     except FileChangedError:
         raise
     except RmqIndexError:

@@ -117,7 +117,7 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
     AuditRule(
         "end_phy_offset",
         "error",
-        "The header does not have the last entry's offset, at which the broker goes on indexing.",
+        "The header does not have the last entry's offset, at which the broker resumes indexing.",
         _REBUILD,
     ),
     AuditRule(
@@ -138,7 +138,7 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "inherited_header",
         "error",
         "A file without entries does not have the end of the "
-        "file before it, by which the broker goes on to older files and with indexing.",
+        "file before it, by which the broker finds older files and resumes indexing.",
         _REBUILD,
     ),
     AuditRule("slot_range", "error", "A slot holds no position of an entry.", _REBUILD),

@@ -244,7 +244,7 @@ def commit_staged(
         rows = without_indexed(job, state, RunSet(job.staging.path, runs, order))
         for file in files:
             check_file_not_indexed(job, state, file)
-        parts = _ordered(job, rows, sorted(files, key=lambda file: (file.least, file.greatest)))
+        parts = _order(job, rows, sorted(files, key=lambda file: (file.least, file.greatest)))
         last = state.last if parts and state.precedes(parts[0].least) else None
         for part in parts:
             if part.file is not None:
@@ -297,7 +297,7 @@ class _Part:
     file: BuiltFile | None = None
 
 
-def _ordered(job: WriteJob, rows: RunSet, files: Sequence[BuiltFile]) -> list[_Part]:
+def _order(job: WriteJob, rows: RunSet, files: Sequence[BuiltFile]) -> list[_Part]:
     """Order rows and built files by offset, cutting the rows where a file begins.
 
     Raises:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rmqindex.bulk.sorted_runs import RunSet
 from rmqindex.errors import RmqIndexError
+from rmqindex.header import IndexHeader  # noqa: TC001  (read by from_json)
 from rmqindex.indexfile.append_in_place import InPlaceAppend
 from rmqindex.indexfile.writer import IndexFileWriter
 from rmqindex.layout import FIRST_POSITION
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from rmqindex.bulk.index_state import IndexedFile
     from rmqindex.bulk.sorted_runs import Order, RunSlice
-    from rmqindex.header import IndexHeader
     from rmqindex.indexfile.append_in_place import Entries
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.transaction.staging import Staging

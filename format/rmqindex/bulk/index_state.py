@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.header import IndexHeader
-from rmqindex.indexfile.committed import open_index_source
+from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.store.paths import list_index_files
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rmqindex.header import IndexHeader
     from rmqindex.storage.location import Location
     from rmqindex.transaction.directories import FileEntry
 
@@ -201,6 +201,5 @@ def _tail_at(index_file: IndexFile, phy_offset: int) -> list[NDArray[np.int32]]:
 
 
 def _header(path: Location) -> IndexHeader:
-    """Read a header as the last finished commit left it."""
     with open_index_source(path) as source:
-        return IndexHeader.from_bytes(source.header())
+        return read_header(source)

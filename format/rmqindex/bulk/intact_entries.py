@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex.audit.audited import BLOCK
-from rmqindex.errors import RmqIndexError
-from rmqindex.header import IndexHeader
-from rmqindex.indexfile.committed import open_index_source
+from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import ENTRY_SCHEMA, MILLISECONDS, BatchBuilder, Links, links_of
 from rmqindex.indexfile.geometry import infer_layout
-from rmqindex.layout import ENTRY_SIZE, FIRST_POSITION, HEADER_SIZE, INT64_MAX
+from rmqindex.layout import ENTRY_SIZE, FIRST_POSITION, INT64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.location import PathLike
     from rmqindex.storage.source import IndexSource
@@ -50,11 +49,7 @@ def salvage(
         RmqIndexError: The file cannot be read, or no geometry fits.
     """
     with open_index_source(path) as source:
-        if source.size < HEADER_SIZE:
-            raise RmqIndexError(
-                f"{path}: expected a header of {HEADER_SIZE} bytes, got {source.size}"
-            )
-        header = IndexHeader.from_bytes(source.read(0, HEADER_SIZE))
+        header = read_header(source)
         layout = layout or infer_layout(source)
         there = (source.size - layout.entry_offset(0)) // ENTRY_SIZE - 1
         room = min(layout.capacity, there)
@@ -78,7 +73,7 @@ def _scan(
         good = np.flatnonzero(written & _plausible(entries, links, header.begin_timestamp))
         if len(good):
             builder = BatchBuilder(ENTRY_SCHEMA, len(good), layout, header.begin_timestamp)
-            builder.append(entries[good], positions[good], links.taken(good))
+            builder.append(entries[good], positions[good], links.take(good))
             yield builder.finish()
         if not stop:
             return

@@ -31,6 +31,7 @@ from rmqindex.commitlog.log import CommitLog
 from rmqindex.dledger_layout import DATA_FOLDER
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import COMMITLOG_FOLDER, DLEDGER_PREFIX, INDEX_FOLDER
+from rmqindex.header import IndexHeader
 from rmqindex.indexfile.geometry import Layout, infer_layout
 from rmqindex.keys.messages import expand_messages, indexed_tags
 from rmqindex.store.contents import ensure_writable
@@ -276,7 +277,7 @@ def _without_unfinished(target: Path) -> Snapshot:
     there = Snapshot.of(target)
     if there.files:
         _, size, header = there.headers[-1]
-        if not size or (header and not any(header)):
+        if not size or header == IndexHeader():
             Path(there.files[-1].path).unlink()
             there = Snapshot.of(target)
     return there

@@ -18,9 +18,7 @@ from rmqindex.bulk.roller import FileRoller, replace_files
 from rmqindex.commitlog.log import MATCH_STATES, CommitLog
 from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.errors import CorruptIndexError, RmqIndexError
-from rmqindex.header import IndexHeader
-from rmqindex.indexfile.committed import open_index_source
-from rmqindex.layout import HEADER_SIZE
+from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.store.checkpoint import CHECKPOINT_NAME
 from rmqindex.store.contents import ensure_writable
 from rmqindex.store.geometry import open_in_store
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.commitlog.files import LogFile
+    from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.indexfile.reader import IndexFile
     from rmqindex.storage.location import Location, PathLike
@@ -255,4 +254,4 @@ def _local_directory(path: PathLike) -> Path:
 
 def _header(entry: FileEntry) -> IndexHeader:
     with open_index_source(entry.path) as source:
-        return IndexHeader.from_bytes(source.read(0, HEADER_SIZE))
+        return read_header(source)

@@ -64,7 +64,7 @@ class RowStager:
             OSError: A run cannot be written.
         """
         self._buffer.finish()
-        return self._published(StagedRows(tuple(self._buffer.slices))).runs
+        return self._publish(StagedRows(tuple(self._buffer.slices))).runs
 
     def stage_files(self) -> StagedRows:
         """Publish the rows as one run, or as files if they are too many for one.
@@ -75,7 +75,7 @@ class RowStager:
         """
         self._buffer.finish()
         runs = tuple(self._buffer.slices)
-        return self._published(StagedRows(runs) if len(runs) < 2 else self._build(runs))
+        return self._publish(StagedRows(runs) if len(runs) < 2 else self._build(runs))
 
     def remove(self) -> None:
         """Remove what this attempt staged."""
@@ -108,7 +108,7 @@ class RowStager:
                 (job.staging.path / part.name).unlink()
         return StagedRows(undecided, tuple(built))
 
-    def _published(self, staged: StagedRows) -> StagedRows:
+    def _publish(self, staged: StagedRows) -> StagedRows:
         self._job.staging.publish([run.name for run in staged.runs])
         self._job.staging.publish([file.name for file in staged.files])
         return staged

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from rmqindex.files.disk import naming
+from rmqindex.ownfiles.disk import naming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -35,7 +35,7 @@ from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, INT64_MAX, INT64_MIN
 from rmqindex.output.interface import Question
 from rmqindex.output.messages import is_readable, read_messages
 from rmqindex.query.search import search
-from rmqindex.query.verdicts import Judge
+from rmqindex.query.verification import KeyVerifier
 from rmqindex.storage.location import Location
 from rmqindex.store.paths import resolve
 from rmqindex.store.planned_index import plan_index
@@ -173,7 +173,7 @@ def _search(question: Question, files: Sequence[PlannedFile], log: CommitLog | N
         key_hash(index_key(question.topic, question.key)),
         begin=INT64_MIN if question.begin is None else question.begin,
         end=INT64_MAX if question.end is None else question.end,
-        judge=Judge(log, question.topic, question.key),
+        verifier=KeyVerifier(log, question.topic, question.key),
     )
     return list(islice(hits, question.max_num))
 

@@ -24,7 +24,7 @@ from rmqindex.folders import INDEX_FOLDER
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.output.messages import is_readable, read_messages
 from rmqindex.output.text import complain
-from rmqindex.query.verdicts import Judge
+from rmqindex.query.verification import KeyVerifier
 from rmqindex.record.message_ids import decode_offset_msg_id
 from rmqindex.storage.location import Location
 from rmqindex.store.contents import refuse_rocksdb_index
@@ -149,7 +149,7 @@ def _by_unique_key(path: str, key: str, topics: Sequence[str], log: CommitLog) -
             batch = file.lookup(hashes, each.stop)
         for query in sorted(set(batch["query"].to_pylist())):
             mine = batch.filter(pc.equal(batch["query"], query))["phy_offset"].to_pylist()
-            verdicts = Judge(log, topics[query], key).verdicts(mine)
+            verdicts = KeyVerifier(log, topics[query], key).compare(mine)
             found += [
                 offset
                 for offset, verdict in zip(mine, verdicts, strict=True)

@@ -49,7 +49,7 @@ def records_at(
         records, good = parse_records(data, inside, inside + file.start)
         if not good.all():
             sound[sound] = good
-            records = records.taken(good)
+            records = records.take(good)
         ends = records.starts + records.size
         if (ends[:-1] <= records.starts[1:]).all():
             return records, sound

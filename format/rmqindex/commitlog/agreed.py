@@ -16,8 +16,7 @@ from rmqindex.record.records import gather
 from rmqindex.store.dledger import committed_index, entry_place
 
 if TYPE_CHECKING:
-    from rmqindex.commitlog.files import LogFile
-    from rmqindex.commitlog.open_files import OpenFiles
+    from rmqindex.commitlog.files import LogFile, OpenFiles
     from rmqindex.storage.location import Location
 
 __all__ = ["committed_offset"]

@@ -14,8 +14,7 @@ from rmqindex.arrays import int_array
 from rmqindex.commitlog.access import records_at
 from rmqindex.commitlog.agreed import committed_offset
 from rmqindex.commitlog.bodies import Unpacking
-from rmqindex.commitlog.files import LogFile, find_files, gaps_of
-from rmqindex.commitlog.open_files import OpenFiles
+from rmqindex.commitlog.files import LogFile, OpenFiles, find_files, gaps_of
 from rmqindex.commitlog.reading import DEFAULT_MAX_RECORDS, Reading
 from rmqindex.commitlog.walk import (
     EndKind,
@@ -344,7 +343,7 @@ class CommitLog:
             places[hits] = np.arange(count, count + len(hits))
             count += len(hits)
             batches += [
-                build_batch(records.taken(slice(first, first + DEFAULT_MAX_RECORDS)), schema)
+                build_batch(records.take(slice(first, first + DEFAULT_MAX_RECORDS)), schema)
                 for first in range(0, len(records), DEFAULT_MAX_RECORDS)
             ]
         if not self.files:
@@ -370,7 +369,7 @@ class CommitLog:
                 [record_crc_fault(records, i) is None for i in range(len(records))], bool
             )
             states[np.flatnonzero(sound)[~good]] = _BAD_CRC
-            records = records.taken(good)
+            records = records.take(good)
         if not sound.all() and self.files.index(file) >= self.last_with_data():
             states[~sound & (offsets >= self.max_offset)] = _BEYOND_END
         return records, states

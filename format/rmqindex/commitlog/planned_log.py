@@ -7,19 +7,20 @@ Any other change of the files is refused, since their messages may differ.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from rmqindex.commitlog.files import LogFile, find_files
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.errors import RmqIndexError
+from rmqindex.ownfiles.dataclass_json import from_json
 from rmqindex.storage.identity import FileChangedError
-from rmqindex.storage.marks import FileMark
-from rmqindex.storage.opening import map_files
+from rmqindex.storage.location import Location
+from rmqindex.storage.opening import FileMark, map_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-    from rmqindex.storage.location import Location, Storage
+    from rmqindex.storage.location import Storage
     from rmqindex.storage.source import ByteSource
 
 __all__ = ["PlannedLog", "PlannedLogs", "marked_file", "marked_files"]
@@ -51,24 +52,18 @@ class PlannedLog:
             return cls(path, marked_files(log))
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any], storage: Storage) -> PlannedLog:
-        """Rebuild a plan from its JSON, where bytes are hexadecimal digits.
+    def from_json(cls, value: object, storage: Storage) -> PlannedLog:
+        """Rebuild a plan from its JSON.
 
         Args:
-            data: The JSON, which says nothing about how to reach the files.
+            value: What :func:`rmqindex.ownfiles.to_json` returned, which says nothing about how to
+                reach the files.
             storage: How to reach them.
+
+        Raises:
+            ValueError: It is something else.
         """
-        files = (
-            LogFile(
-                each["start"],
-                each["size"],
-                storage.at(each["path"]),
-                each["mark"] and FileMark.from_dict(each["mark"]),
-                each["entry_head"],
-            )
-            for each in data["files"]
-        )
-        return cls(storage.at(data["path"]), tuple(files))
+        return from_json(cls, value, {Location: storage.at})
 
     def files_now(self) -> tuple[LogFile, ...]:
         """List the files again; opening a planned one raises if it is another file now.

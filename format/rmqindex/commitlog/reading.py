@@ -20,14 +20,13 @@ from rmqindex.commitlog.walk import (
 from rmqindex.errors import CorruptCommitLogError
 from rmqindex.record.records import Fault
 from rmqindex.record_layout import MIN_RECORD_SIZE
-from rmqindex.storage.marks import ensure_same
+from rmqindex.storage.opening import ensure_same
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rmqindex.commitlog.files import LogFile
+    from rmqindex.commitlog.files import LogFile, OpenFiles
     from rmqindex.commitlog.framing import Frames
-    from rmqindex.commitlog.open_files import OpenFiles
     from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource
 
@@ -96,7 +95,7 @@ class Reading:
         frames = frames_of(file)
         while at is not None and at < stop:
             for records in walk(source, file, frames, at, stop, self._max_records):
-                yield from self._wanted(file, records)
+                yield from self._in_range(file, records)
             at = frames.at
             if at + file.entry_head >= stop and stop < file.size:
                 break
@@ -110,13 +109,13 @@ class Reading:
                 break  # a torn or stale tail: the end of the log
             if is_last and not isinstance(frames.check(source.read, at, file.size), Fault):
                 continue  # a broker was writing it during the walk
-            self._malformed(file, at, fault)
+            self._report_malformed(file, at, fault)
             at = resume
             if at is not None:
                 frames.resume_at(source.read, at)
         if self._at_boundaries and at is not None and at != stop < file.size:
             expected = f"that the records before end at the boundary {stop}"
-            self._malformed(file, stop, Fault("phy_offset", 0, expected, at))
+            self._report_malformed(file, stop, Fault("phy_offset", 0, expected, at))
 
     def _first(self, source: ByteSource, file: LogFile, *, is_last: bool) -> int:
         """Return where to begin: at the range's start, if a record is known to start there.
@@ -163,7 +162,7 @@ class Reading:
                 return at + claimed
         return find_record(source, file, at + 1, file.size, frames=frames)
 
-    def _malformed(self, file: LogFile, at: int, fault: Fault) -> None:
+    def _report_malformed(self, file: LogFile, at: int, fault: Fault) -> None:
         error = CorruptCommitLogError(
             file.path, fault.field, at + fault.byte, fault.expected, fault.got
         )
@@ -172,11 +171,11 @@ class Reading:
         if self._on_malformed is not None:
             self._on_malformed(error)
 
-    def _wanted(self, file: LogFile, records: Records) -> Iterator[Records]:
+    def _in_range(self, file: LogFile, records: Records) -> Iterator[Records]:
         """Yield the records of a block that lie in the range."""
         if records.phy_offset[0] < self._start:
             first = int(np.searchsorted(records.phy_offset, self._start))
-            records = records.taken(slice(first, None))
+            records = records.take(slice(first, None))
         if self._check_crc:
             kept = np.ones(len(records), bool)
             for place in range(len(records)):
@@ -184,8 +183,8 @@ class Reading:
                 if fault is not None:
                     kept[place] = False
                     at = int(records.phy_offset[place]) - file.start
-                    self._malformed(file, at, fault)
+                    self._report_malformed(file, at, fault)
             if not kept.all():
-                records = records.taken(kept)
+                records = records.take(kept)
         if len(records):
             yield records

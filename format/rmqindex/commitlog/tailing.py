@@ -144,7 +144,7 @@ def ends_with(log: CommitLog, last: LastRecord, end: int) -> bool:
                 size = is_record(source, file, position, crc=False)
                 if size is None:
                     return False
-                found = _remembered(source, file, position, size)
+                found = _last_record(source, file, position, size)
                 if found[:2] != last[:2] or last.checksum not in {None, found.checksum}:
                     return False
             behind = last.phy_offset + size
@@ -153,7 +153,7 @@ def ends_with(log: CommitLog, last: LastRecord, end: int) -> bool:
     return not log.files or last.phy_offset < log.files[0].start
 
 
-def _remembered(source: ByteSource, file: LogFile, position: int, size: int) -> LastRecord:
+def _last_record(source: ByteSource, file: LogFile, position: int, size: int) -> LastRecord:
     """Return the checksum by which a record is recognized."""
     return LastRecord(
         file.start + position,
@@ -196,7 +196,7 @@ class _Following:
         with self._log.open_file(unread) as source:
             size = is_record(source, unread, unread.entry_head, crc=False)
             if size is not None:
-                self.last = _remembered(source, unread, unread.entry_head, size)
+                self.last = _last_record(source, unread, unread.entry_head, size)
 
     def _go_on(self) -> LogFile | None:
         """Follow the log; return the last file that was skipped unread."""
@@ -278,7 +278,7 @@ class _Following:
             if self._bytes_left is not None:
                 self._bytes_left -= end - self.at
             position = int(records.phy_offset[count - 1]) - file.start
-            self.last = _remembered(source, file, position, int(records.size[count - 1]))
+            self.last = _last_record(source, file, position, int(records.size[count - 1]))
             self.at, self._has_moved = end, True
         return count == len(records)
 

@@ -112,7 +112,7 @@ def walk(
                 count = frames.accept(records, sound)
                 if count < len(records):
                     if count:
-                        yield records.taken(slice(0, count))
+                        yield records.take(slice(0, count))
                     return
                 yield records
             inner = after - head

@@ -14,8 +14,7 @@ from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.layout import INT32_MAX
 from rmqindex.queue_layout import FILE_NAME_DIGITS
 from rmqindex.storage.location import Location
-from rmqindex.storage.marks import FileMark
-from rmqindex.storage.steady import UnsteadyError, read_steady
+from rmqindex.storage.opening import FileMark, UnsteadyError, read_steady
 from rmqindex.store.contents import refuse_database, refuse_rocksdb_queues
 from rmqindex.store.surroundings import empty_error, is_in_store, is_store_root
 from rmqindex.transaction.directories import directory_entries, exists
@@ -83,10 +82,10 @@ def find_queues(path: PathLike) -> list[FoundQueue]:
     if location.local is None:
         return _find(location)
     whole = location.local.absolute()
-    return _unexchanged(_store_root(whole), lambda: _find(location.storage.at(whole)))
+    return _read_unexchanged(_store_root(whole), lambda: _find(location.storage.at(whole)))
 
 
-def _unexchanged(root: Path, read: Callable[[], T]) -> T:
+def _read_unexchanged(root: Path, read: Callable[[], T]) -> T:
     """Read a store while no folder of its queues is exchanged for a new one.
 
     Raises:
@@ -181,7 +180,7 @@ def queue_topics(path: str) -> list[str]:
     """
     root = Path(path)
     for store in (root, root.parent):
-        topics = _unexchanged(store, partial(_topics_in, store))
+        topics = _read_unexchanged(store, partial(_topics_in, store))
         if topics is not None:
             return topics
     return []

@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from rmqindex.consumequeue.paths import QueueFile, find_queues
 from rmqindex.queue_layout import BATCH_UNIT_DTYPE, BLANK_SIZE, CONSUME_QUEUE_SCHEMA, UNIT_DTYPE
-from rmqindex.storage.marks import FileMark, ensure_same
-from rmqindex.storage.opening import open_found
+from rmqindex.storage.opening import FileMark, ensure_same, open_found
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -18,9 +18,9 @@ from rmqindex.consumequeue.dispatch import DISPATCH_COLUMNS, Dispatcher, parse_d
 from rmqindex.consumequeue.predecessors import Predecessors
 from rmqindex.consumequeue.staging import QueueStaging
 from rmqindex.errors import CorruptCommitLogError, RmqIndexError
-from rmqindex.files.disk import naming
 from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.layout import INT64_MAX
+from rmqindex.ownfiles.disk import naming
 from rmqindex.queue_layout import (
     BATCH_UNIT_DTYPE,
     BLANK_SIZE,

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.files.disk import sync_directory, sync_tree
-from rmqindex.files.own_files import ensure_directory, write_own
-from rmqindex.files.records import RecordKind
 from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
+from rmqindex.ownfiles.disk import sync_directory, sync_tree
+from rmqindex.ownfiles.records import RecordKind
+from rmqindex.ownfiles.safe_open import ensure_directory, write_own
 from rmqindex.storage.location import Location
 from rmqindex.store.contents import refuse_rocksdb_queues
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from rmqindex.files.records import Fields
+    from rmqindex.ownfiles.records import Fields
 
 __all__ = ["QueueStaging", "is_exchanging"]
 

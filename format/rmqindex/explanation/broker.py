@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.indexfile.reader import IndexFile
-    from rmqindex.query.verdicts import Judge
+    from rmqindex.query.verification import KeyVerifier
     from rmqindex.storage.location import PathLike
     from rmqindex.store.planned_index import PlannedFile
 
@@ -98,14 +98,16 @@ class BrokerSearch:
             self._stopped_by = "hidden_by_file"
 
 
-def explain_file(planned: PlannedFile, broker: BrokerSearch, judge: Judge) -> FileExplanation:
+def explain_file(
+    planned: PlannedFile, broker: BrokerSearch, verifier: KeyVerifier
+) -> FileExplanation:
     """Explain what a file holds for the key; go from the newest file to the oldest."""
     if planned.is_empty:
         broker.leave(planned.header)
         return FileExplanation(planned.entry.path, planned.entry.name, "no_entries", "no entries")
     try:
         with planned.open() as file:
-            return _explain_open_file(file, planned, broker, judge)
+            return _explain_open_file(file, planned, broker, verifier)
     except FileChangedError:
         raise
     except RmqIndexError as error:
@@ -113,7 +115,7 @@ def explain_file(planned: PlannedFile, broker: BrokerSearch, judge: Judge) -> Fi
 
 
 def _explain_open_file(
-    file: IndexFile, planned: PlannedFile, broker: BrokerSearch, judge: Judge
+    file: IndexFile, planned: PlannedFile, broker: BrokerSearch, verifier: KeyVerifier
 ) -> FileExplanation:
     entry, layout = planned.entry, planned.layout
     assert layout is not None  # there are entries
@@ -131,7 +133,7 @@ def _explain_open_file(
             else "empty"
         )
         return FileExplanation(entry.path, entry.name, reason, detail, slot, len(chain))
-    hits = _explain_hits(found, returned, missing, broker, judge, file)
+    hits = _explain_hits(found, returned, missing, broker, verifier, file)
     reasons = Counter(hit.reason for hit in hits)
     reason = "hit" if reasons["hit"] else hits[0].reason
     detail = f"slot {slot}: " + ", ".join(f"{count} {name}" for name, count in reasons.items())
@@ -143,13 +145,13 @@ def _explain_hits(
     returned: Counter[int],
     missing: str,
     broker: BrokerSearch,
-    judge: Judge,
+    verifier: KeyVerifier,
     file: IndexFile,
 ) -> list[HitExplanation]:
     """Explain, for each entry with the hash, whether the broker returns it, and why."""
     rows = found.select(["position", "phy_offset", "store_timestamp", "time_diff"]).to_pylist()
     hits = []
-    verdicts = judge.verdicts([row["phy_offset"] for row in rows])
+    verdicts = verifier.compare([row["phy_offset"] for row in rows])
     for row, verdict in zip(rows, verdicts, strict=True):
         truth, message = truth_of(verdict.state), verdict.message
         offset, read = row["phy_offset"], row["store_timestamp"]

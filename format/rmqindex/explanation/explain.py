@@ -31,7 +31,7 @@ from rmqindex.explanation.wording import Times
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.messages import tag_key
 from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, INT64_MAX
-from rmqindex.query.verdicts import Judge
+from rmqindex.query.verification import KeyVerifier
 from rmqindex.record.message_ids import (
     GrpcMessageId,
     RemotingMessageId,
@@ -189,8 +189,8 @@ class _Case:
         """Search the index as the broker does, the log, and the index under other names."""
         topic, key, log = self.topic, self.forms.key, self.log
         broker = BrokerSearch(self.window, index_key(topic, key), max_msgs_num_batch)
-        judge = Judge(log, topic, key)
-        files = tuple(explain_file(file, broker, judge) for file in reversed(self.planned))
+        verifier = KeyVerifier(log, topic, key)
+        files = tuple(explain_file(file, broker, verifier) for file in reversed(self.planned))
         index = self._index_reach()
         made = self._key_time(times.now if index is None else index.end_timestamp, times.now)
         search = None if log is None else LogSearch(topic, self.forms)

@@ -11,7 +11,7 @@ from rmqindex.explanation.broker import truth_of
 from rmqindex.explanation.result import OtherTopic
 from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.keys.hashing import index_key, key_hash
-from rmqindex.query.verdicts import Judge
+from rmqindex.query.verification import KeyVerifier
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.store.contents import rocksdb_queues
 from rmqindex.transaction.directories import entries_or_none
@@ -115,7 +115,7 @@ def look_up_pairs(
 
 
 def _compared(topic: str, key: str, offsets: list[int], log: CommitLog | None) -> PairOffsets:
-    truths = [truth_of(verdict.state) for verdict in Judge(log, topic, key).verdicts(offsets)]
+    truths = [truth_of(verdict.state) for verdict in KeyVerifier(log, topic, key).compare(offsets)]
     kept = {
         offset: truth
         for offset, truth in zip(offsets, truths, strict=True)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from rmqindex.errors import RmqIndexError
 from rmqindex.export.part import FORMATS, Part
-from rmqindex.files.disk import naming, sync_directory
-from rmqindex.files.own_files import write_own
-from rmqindex.files.records import Fields, RecordKind, shortened
+from rmqindex.ownfiles.disk import naming, sync_directory
+from rmqindex.ownfiles.records import Fields, RecordKind, shorten
+from rmqindex.ownfiles.safe_open import write_own
 from rmqindex.storage.location import Location
 
 if TYPE_CHECKING:
@@ -286,6 +286,6 @@ def _ensure_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> N
     for name in sorted({*before, *now}):
         if before.get(name) != now.get(name):
             raise RmqIndexError(
-                f"{folder}: expected an export with {name} {shortened(before.get(name))}, as it "
-                f"was begun, got {shortened(now.get(name))}; go on with the same, or {_ELSEWHERE}"
+                f"{folder}: expected an export with {name} {shorten(before.get(name))}, as it "
+                f"was begun, got {shorten(now.get(name))}; go on with the same, or {_ELSEWHERE}"
             )

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from rmqindex.export.columns import flat
-from rmqindex.files.disk import naming
-from rmqindex.files.own_files import open_regular
+from rmqindex.ownfiles.disk import naming
+from rmqindex.ownfiles.safe_open import open_regular
 
 if TYPE_CHECKING:
     from pathlib import Path

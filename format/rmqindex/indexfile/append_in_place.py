@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rmqindex.header import read_header
+from rmqindex.header import header_to_write
 from rmqindex.indexfile.appender import EntryAppender
 from rmqindex.indexfile.linking import slot_numbers
 from rmqindex.indexfile.slot_repair import repair_slots, stale_slots
@@ -72,9 +72,9 @@ class InPlaceAppend:
         """
         self._path = path
         self._entries = entries
-        numbers, total = _touched(key_hashes, layout.hash_slot_num)
+        numbers, total = _slots_of(key_hashes, layout.hash_slot_num)
         with path.open("rb", buffering=0) as file:
-            header = read_header(path, file.fileno())
+            header = header_to_write(path, file.fileno())
         self._appender = EntryAppender.resume(path, layout, numbers if trusted else None)
         if total > self._appender.free:
             self.close()
@@ -87,7 +87,7 @@ class InPlaceAppend:
         except BaseException:
             self.close()
             raise
-        self.undo = AppendUndo.planned(path.name, layout, header, total, end, changed, values)
+        self.undo = AppendUndo.plan(path.name, layout, header, total, end, changed, values)
 
     def apply(self) -> IndexHeader:
         """Append the entries, and sync them to disk.
@@ -141,7 +141,7 @@ class InPlaceFlush:
         """
         self._appender = appender
         header, was = appender.header, appender.written_header
-        self.undo = AppendUndo.planned(
+        self.undo = AppendUndo.plan(
             name,
             appender.layout,
             was.to_bytes(),
@@ -163,7 +163,7 @@ class InPlaceFlush:
         return self._appender.header
 
 
-def _touched(
+def _slots_of(
     key_hashes: Iterable[NDArray[np.int32]], hash_slot_num: int
 ) -> tuple[NDArray[np.integer], int]:
     """Return the slots of all hashes, ascending, and how many hashes there are."""

@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from rmqindex.files.disk import naming
-from rmqindex.files.own_files import open_regular
-from rmqindex.header import IndexHeader, read_header
+from rmqindex.header import IndexHeader, header_to_write
 from rmqindex.indexfile.linking import LINK_BATCH, link, slot_numbers
 from rmqindex.layout import (
     ENTRY_DTYPE,
@@ -32,6 +30,8 @@ from rmqindex.layout import (
     SLOT_DTYPE,
     SLOT_SIZE,
 )
+from rmqindex.ownfiles.disk import naming
+from rmqindex.ownfiles.safe_open import open_regular
 
 if TYPE_CHECKING:
     import io
@@ -132,7 +132,7 @@ class EntryAppender:
             OSError: The file cannot be opened.
         """
         with _closed_on_error(open(path, "r+b", buffering=0, opener=open_regular)) as file:
-            header = IndexHeader.from_bytes(read_header(path, file.fileno()))
+            header = IndexHeader.from_bytes(header_to_write(path, file.fileno()))
             appender = cls(file, layout, header)
             if numbers is None:
                 appender._read_slots(0, layout.hash_slot_num)

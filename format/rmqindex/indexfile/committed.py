@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rmqindex.errors import CorruptIndexError, RmqIndexError
+from rmqindex.header import IndexHeader
 from rmqindex.layout import (
     BEGIN_PHY_OFFSET_OFFSET,
     BEGIN_TIMESTAMP_OFFSET,
@@ -21,10 +23,9 @@ from rmqindex.layout import (
 )
 from rmqindex.storage.local import LocalSource
 from rmqindex.storage.location import Location, PathLike
-from rmqindex.storage.opening import ensure_found
+from rmqindex.storage.opening import UnsteadyError, ensure_found, read_steady
 from rmqindex.storage.remote import RemoteSource
 from rmqindex.storage.source import IndexSource
-from rmqindex.storage.steady import UnsteadyError, read_steady
 from rmqindex.transaction.journal import unfinished_append
 
 if TYPE_CHECKING:
@@ -34,10 +35,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.layout import Geometry
-    from rmqindex.storage.marks import FileMark
+    from rmqindex.storage.opening import FileMark
     from rmqindex.transaction.undo import AppendUndo
 
-__all__ = ["open_found_index", "open_index_source"]
+__all__ = [
+    "TIERED_MAGICS",
+    "open_found_index",
+    "open_index_source",
+    "read_header",
+    "refuse_tiered_file",
+]
+
+#: tieredstore IndexStoreFile.BEGIN_MAGIC_CODE and END_MAGIC_CODE.
+TIERED_MAGICS = (bytes.fromhex("bcc50289"), bytes.fromhex("bcc50285"))
 
 
 class _CommittedSource(LocalSource):
@@ -171,7 +181,7 @@ class _ExtendedSource(IndexSource):
 
     def read(self, offset: int, length: int) -> bytes:
         if offset < 0 or offset + length > self.size:
-            raise self._truncated(offset, length)
+            raise self._truncated_error(offset, length)
         there = max(0, min(length, self._real - offset))
         data = bytes(self._source.read(offset, there)) if there else b""
         return data.ljust(length, b"\0")
@@ -204,7 +214,7 @@ class _ExtendedSource(IndexSource):
         items = np.zeros(len(indices), dtype)
         offsets = base + indices.astype(np.int64) * size
         if len(offsets) and int(offsets.max()) + size > self.size:
-            raise self._truncated(int(offsets.max()), size)
+            raise self._truncated_error(int(offsets.max()), size)
         whole = offsets + size <= self._real
         fetch = self._source.slots if size == SLOT_SIZE else self._source.entries
         items[whole] = fetch(layout, indices[whole])
@@ -250,3 +260,34 @@ def open_found_index(path: PathLike, mark: FileMark | None) -> IndexSource:
     source = open_index_source(path)
     ensure_found(source, 0 if mark is None else mark.identity.size, mark)
     return source
+
+
+def read_header(source: IndexSource, hint: str = "") -> IndexHeader:
+    """Read the header of an open IndexFile, as the last finished commit left it.
+
+    Args:
+        source: The file.
+        hint: What to do about a file shorter than a header; empty for nothing.
+
+    Raises:
+        CorruptIndexError: The file is shorter than a header.
+        RmqIndexError: It is an index file of the tiered storage, or the storage failed.
+    """
+    if source.size < HEADER_SIZE:
+        raise CorruptIndexError(
+            source.path, "header", 0, f"{HEADER_SIZE} bytes", f"a file of {source.size} bytes", hint
+        )
+    refuse_tiered_file(source)
+    return IndexHeader.from_bytes(source.header())
+
+
+def refuse_tiered_file(source: IndexSource) -> None:
+    """Refuse an index file of the tiered storage, which begins with a magic number.
+
+    Raises:
+        RmqIndexError: It is one.
+    """
+    if bytes(source.header()[:4]) in TIERED_MAGICS:
+        raise RmqIndexError(
+            f"{source.path}: an index file of RocketMQ's tiered storage, which is not supported"
+        )

@@ -62,7 +62,7 @@ class Links(NamedTuple):
     time_diff: NDArray[np.int32]
     prev_position: NDArray[np.int32]
 
-    def taken(self, places: NDArray[Any]) -> Links:
+    def take(self, places: NDArray[Any]) -> Links:
         """Return the fields of the entries at places."""
         return Links(*(values[places] for values in self))
 

@@ -101,12 +101,12 @@ class EntryReader:
         if self._mode == "DROPMALFORMED":
             # Where a slot or a link was damaged, only the entries themselves show what it hides.
             distinct, places = np.unique(hashes, return_inverse=True)
-            hits = _repeated(np.arange(len(hashes)), places, self._scan_for(distinct, limit))
+            hits = _repeat(np.arange(len(hashes)), places, self._scan_for(distinct, limit))
             return self._answer([hits], layout)
         parts, unfinished = self._walk(hashes, limit, layout)
         if len(unfinished):
             distinct, places = np.unique(hashes[unfinished], return_inverse=True)
-            hits = _repeated(unfinished, places, self._finish(distinct, limit, layout))
+            hits = _repeat(unfinished, places, self._finish(distinct, limit, layout))
             parts = [_by_query([*parts, hits])]
         return self._answer(parts, layout)
 
@@ -141,7 +141,7 @@ class EntryReader:
                     place = int(np.flatnonzero(bad)[0])
                     raise corrupt_entry(self._source.path, layout, first + place, links, place)
                 sound = np.flatnonzero(~bad)
-                entries, positions, links = entries[sound], positions[sound], links.taken(sound)
+                entries, positions, links = entries[sound], positions[sound], links.take(sound)
             yield entries, positions, links
 
     def _answer(self, parts: list[_Hits], layout: Layout) -> pa.RecordBatch:
@@ -186,7 +186,7 @@ class EntryReader:
     def _scan_for(self, distinct: NDArray[np.int32], limit: int) -> _Hits:
         """Find sorted distinct hashes by reading all entries; by hash and newest first."""
         parts = [_NO_HITS, *self._matching(HashSet(distinct), limit)]
-        hits = _joined(parts)
+        hits = _join(parts)
         return hits.take(np.lexsort((-hits.positions, hits.queries)))
 
     def _matching(self, wanted: HashSet, limit: int) -> Iterator[_Hits]:
@@ -260,17 +260,17 @@ def _join_small(hits: Iterable[_Hits]) -> Iterator[list[_Hits]]:
         yield pending
 
 
-def _joined(parts: list[_Hits]) -> _Hits:
+def _join(parts: list[_Hits]) -> _Hits:
     return _Hits(*(np.concatenate(values) for values in zip(*parts, strict=True)))
 
 
 def _by_query(parts: list[_Hits]) -> _Hits:
     """Join parts in the order of their queries; each query is whole in one part."""
-    hits = _joined(parts)
+    hits = _join(parts)
     return hits.take(np.argsort(hits.queries, kind="stable"))
 
 
-def _repeated(queries: NDArray[np.int64], places: NDArray[np.int64], hits: _Hits) -> _Hits:
+def _repeat(queries: NDArray[np.int64], places: NDArray[np.int64], hits: _Hits) -> _Hits:
     """Repeat the hits of each distinct hash for all its queries.
 
     Args:

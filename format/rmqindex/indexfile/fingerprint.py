@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rmqindex.layout import (
     BEGIN_PHY_OFFSET_OFFSET,
@@ -14,13 +14,14 @@ from rmqindex.layout import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.source import IndexSource
-from rmqindex.storage.identity import FileIdentity
+from rmqindex.storage.identity import FileIdentity  # noqa: TC001  (read by from_json)
+from rmqindex.storage.opening import ends_of
 
-__all__ = ["SAMPLED_ENTRY_BYTES", "Fingerprint", "checksum_of", "entries_checksum"]
+__all__ = ["FINAL_FIELDS", "SAMPLED_ENTRY_BYTES", "Fingerprint", "checksum_of", "entries_checksum"]
 
 
 # Entries compared at either end: a page of each.
@@ -28,13 +29,18 @@ _SAMPLED_ENTRIES = 64
 
 SAMPLED_ENTRY_BYTES = _SAMPLED_ENTRIES * ENTRY_SIZE
 
-# Eight bytes each, final once there is an entry.
-_FINAL_FIELDS = (BEGIN_TIMESTAMP_OFFSET, BEGIN_PHY_OFFSET_OFFSET)
+#: The fields of the header that no append changes once there is an entry: start and stop, bytes.
+FINAL_FIELDS = tuple(
+    (start, start + 8) for start in (BEGIN_TIMESTAMP_OFFSET, BEGIN_PHY_OFFSET_OFFSET)
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """The fingerprint of an IndexFile; picklable, since planning and tasks are different processes.
+    """What recognizes an IndexFile by its counted entries; picklable, since tasks compare it.
+
+    Counted entries are final, so a checksum of them suffices, and streams keep it in checkpoints.
+    Every slice of a plan has one, so it is short; :class:`FileMark` recognizes other files.
 
     Attributes:
         identity: The file.
@@ -65,11 +71,6 @@ class Fingerprint:
             return cls(source.identity, stop, None)
         return cls(source.identity, stop, entries_checksum(source, layout, stop))
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Fingerprint:
-        """Rebuild a fingerprint from ``dataclasses.asdict``."""
-        return cls(**{**data, "identity": FileIdentity(**data["identity"])})
-
     def matches(self, source: IndexSource, layout: Layout) -> bool:
         """Return whether an open file holds the same entries below ``stop``.
 
@@ -91,9 +92,10 @@ def checksum_of(read: Callable[[int, int], bytes | memoryview], start: int, stop
         start: Where the range begins, bytes.
         stop: Where it ends, bytes.
     """
-    length = min(SAMPLED_ENTRY_BYTES, stop - start)
-    first = zlib.crc32(read(start, length))
-    return first if start + length == stop else zlib.crc32(read(stop - length, length), first)
+    checksum = 0
+    for offset, length in ends_of(start, stop, SAMPLED_ENTRY_BYTES):
+        checksum = zlib.crc32(read(offset, length), checksum)
+    return checksum
 
 
 def entries_checksum(source: IndexSource, layout: Layout, stop: int) -> int:
@@ -109,7 +111,7 @@ def entries_checksum(source: IndexSource, layout: Layout, stop: int) -> int:
         RmqIndexError: The storage failed.
     """
     header = source.header()
-    begin = b"".join(bytes(header[offset : offset + 8]) for offset in _FINAL_FIELDS)
+    begin = b"".join(bytes(header[low:high]) for low, high in FINAL_FIELDS)
     first = layout.entry_offset(FIRST_POSITION)
     entries = checksum_of(source.read, first, max(first, layout.entry_offset(stop)))
     return zlib.crc32(begin, entries)

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex.errors import CorruptIndexError, RmqIndexError
-from rmqindex.header import IndexHeader
-from rmqindex.indexfile.committed import open_index_source
+from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.layout import (
     DEFAULT_HASH_SLOT_NUM,
     DEFAULT_INDEX_NUM,
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rmqindex.header import IndexHeader
     from rmqindex.storage.location import PathLike
 
 __all__ = ["Layout", "UnknownLayoutError", "fits_layout", "infer_layout"]
@@ -127,7 +127,7 @@ def infer_layout(file: PathLike | IndexSource) -> Layout:
         raise UnknownLayoutError(
             f"{source.path}: no geometry has a file size of {source.size} bytes; {_DAMAGED_HINT}"
         )
-    header = IndexHeader.from_bytes(source.header())
+    header = read_header(source)
     if not header.entry_count:
         raise UnknownLayoutError(f"{source.path}: no entries, so that any geometry fits; {_HINT}")
     most = (words - 1) // _WORDS_PER_ENTRY
@@ -169,7 +169,7 @@ def fits_layout(source: IndexSource, layout: Layout) -> bool:
     """
     if source.size != layout.file_size:
         return False
-    header = IndexHeader.from_bytes(source.header())
+    header = read_header(source)
     return header.entry_count > 0 and _fits(
         source, header, layout, _slot_use(source, header, layout)
     )
@@ -232,7 +232,7 @@ def _fits(
     first = source.entry_range(layout, FIRST_POSITION, FIRST_POSITION + 1)
     return (
         _agrees_with_header(header, first, entries)
-        and _chained(source, layout, newest, entries)
+        and _is_chained(source, layout, newest, entries)
         and (slot_use is None or slot_use.agrees(layout))
     )
 
@@ -247,7 +247,7 @@ def _agrees_with_header(header: IndexHeader, first: NDArray[Any], newest: NDArra
     return int(first["phy_offset"][0]) == header.begin_phy_offset and header.end_phy_offset in ends
 
 
-def _chained(source: IndexSource, layout: Layout, newest: int, entries: NDArray[Any]) -> bool:
+def _is_chained(source: IndexSource, layout: Layout, newest: int, entries: NDArray[Any]) -> bool:
     """Return whether the chains lead to the newest entries, newest to oldest."""
     hashes = entries["key_hash"].astype(np.int64)
     if hashes.min() < 0 or entries["time_diff"].min() < 0:
@@ -270,12 +270,12 @@ def _chained(source: IndexSource, layout: Layout, newest: int, entries: NDArray[
         return False
     ahead = np.flatnonzero(heads > newest)
     return all(
-        _counted(source, layout, head, newest) in (position, None)
+        _first_counted(source, layout, head, newest) in (position, None)
         for head, position in zip(heads[ahead].tolist(), expected[ahead].tolist(), strict=True)
     )
 
 
-def _counted(source: IndexSource, layout: Layout, head: int, newest: int) -> int | None:
+def _first_counted(source: IndexSource, layout: Layout, head: int, newest: int) -> int | None:
     """Follow a chain down to the entries that the header counts; None where it breaks.
 
     A broker that is writing, or a crash, leaves entries in slots that the header does not count;

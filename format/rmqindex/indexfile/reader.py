@@ -10,14 +10,13 @@ import pyarrow as pa
 from rmqindex.arrays import int_array
 from rmqindex.errors import CorruptIndexError
 from rmqindex.header import IndexHeader
-from rmqindex.indexfile.committed import open_index_source
+from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import ENTRY_SCHEMA
 from rmqindex.indexfile.entries import EntryReader, Mode
 from rmqindex.indexfile.fingerprint import Fingerprint, entries_checksum
 from rmqindex.indexfile.geometry import Layout, infer_layout
 from rmqindex.indexfile.proof import proved_count
 from rmqindex.indexfile.select import select_phy_offset
-from rmqindex.indexfile.tiered import refuse_tiered_file
 from rmqindex.keys.hashing import key_hash
 from rmqindex.layout import (
     ENTRY_SIZE,
@@ -109,20 +108,8 @@ class IndexFile:
     def _open(self, layout: Layout | None) -> None:
         source = self._source
         lenient = self.mode == "DROPMALFORMED"
-        if source.size < HEADER_SIZE:
-            if not lenient:
-                raise CorruptIndexError(
-                    source.path,
-                    "header",
-                    0,
-                    f"{HEADER_SIZE} bytes",
-                    f"a file of {source.size} bytes",
-                    _DAMAGED_HINT,
-                )
-            self.header = IndexHeader()
-        else:
-            refuse_tiered_file(source)
-            self.header = IndexHeader.from_bytes(source.header())
+        is_cut = lenient and source.size < HEADER_SIZE
+        self.header = IndexHeader() if is_cut else read_header(source, _DAMAGED_HINT)
         if layout is None and self.header.entry_count:
             layout = infer_layout(source)
         self._layout = layout

@@ -69,7 +69,7 @@ def select_phy_offset(
     found: list[int] = []
     count = header.index_count
     entries = _Entries(source, layout)
-    position = _counted(source, entries, entries.head(key_hash % layout.hash_slot_num), count)
+    position = _skip_newer(source, entries, entries.head(key_hash % layout.hash_slot_num), count)
     if count <= FIRST_POSITION or not INVALID_INDEX < position <= count:
         return found
     climbs: dict[int, int] = {}
@@ -80,7 +80,7 @@ def select_phy_offset(
         hashed, phy_offset, time_diff, prev = entry
         if time_diff < 0:
             break
-        time = _signed(header.begin_timestamp + time_diff * MILLISECONDS, _UINT64)
+        time = _wrap_around(header.begin_timestamp + time_diff * MILLISECONDS, _UINT64)
         if hashed == key_hash and begin <= time <= end:
             found.append(phy_offset)
         if not INVALID_INDEX < prev <= count or prev == position or time < begin:
@@ -98,7 +98,7 @@ def select_phy_offset(
     return found
 
 
-def _counted(source: IndexSource, entries: _Entries, position: int, count: int) -> int:
+def _skip_newer(source: IndexSource, entries: _Entries, position: int, count: int) -> int:
     """Skip the entries that a writer has added since the header was read.
 
     A broker reads its header anew for each search, so for it these entries would count.
@@ -142,7 +142,7 @@ class _Entries:
             fields = self._stretch[place]
             return fields
         exact = self._layout.entry_offset(position)
-        offset = _signed(exact, _UINT32)
+        offset = _wrap_around(exact, _UINT32)
         if not 0 <= offset <= self._size - ENTRY_SIZE:
             return None
         near = 0 <= self._last - position <= _SHORT_STEP
@@ -172,7 +172,7 @@ def _cycle(source: IndexSource, layout: Layout, position: int) -> CorruptIndexEr
     )
 
 
-def _signed(value: int, modulus: int) -> int:
+def _wrap_around(value: int, modulus: int) -> int:
     """Return a value as Java's int or long would hold it after wrapping around."""
     value %= modulus
     return value - modulus if value >= modulus // 2 else value

@@ -9,7 +9,7 @@ import numpy as np
 
 from rmqindex.arrays import int_array
 from rmqindex.errors import CorruptIndexError
-from rmqindex.header import IndexHeader, read_header
+from rmqindex.header import IndexHeader, header_to_write
 from rmqindex.indexfile.appender import EntryAppender
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexfile.slot_repair import repair_slots, stale_slots
@@ -247,7 +247,7 @@ def _check_resumable(path: Path, layout: Layout) -> None:
         size = os.fstat(file.fileno()).st_size
         if size != layout.file_size:
             raise CorruptIndexError(path, "file_size", size, f"{layout.file_size} bytes", size)
-        index_count = IndexHeader.from_bytes(read_header(path, file.fileno())).index_count
+        index_count = IndexHeader.from_bytes(header_to_write(path, file.fileno())).index_count
     if index_count > layout.index_num:
         raise CorruptIndexError(
             path, "index_count", INDEX_COUNT_OFFSET, f"at most {layout.index_num}", index_count

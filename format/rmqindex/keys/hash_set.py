@@ -47,10 +47,10 @@ class HashSet:
             raise ValueError("hashes: expected int32, ascending, each once, none negative")
         self.hashes = hashes
         count = len(hashes)
-        self._mask = np.int32((1 << _clipped(count.bit_length() + _FILTER_SHARE, _FILTER_BITS)) - 1)
+        self._mask = np.int32((1 << _clip(count.bit_length() + _FILTER_SHARE, _FILTER_BITS)) - 1)
         self._maybe = np.zeros(int(self._mask) + 1, np.bool_)
         self._maybe[hashes & self._mask] = True
-        bits = _clipped(count.bit_length(), _BUCKET_BITS)
+        bits = _clip(count.bit_length(), _BUCKET_BITS)
         self._shift = np.int32(_HASH_BITS - bits)
         counts = np.bincount(hashes >> self._shift, minlength=1 << bits)
         self._fullest = int(counts.max())
@@ -92,5 +92,5 @@ class HashSet:
         return near.take(hit), places.take(hit)
 
 
-def _clipped(bits: int, bounds: tuple[int, int]) -> int:
+def _clip(bits: int, bounds: tuple[int, int]) -> int:
     return min(max(bits, bounds[0]), bounds[1])

@@ -109,7 +109,7 @@ def index_key_hashes(
     else:
         if isinstance(topics, pa.Array) and len(topics) > 1:
             # Topics repeat: each is hashed once.
-            topics = _repeated(topics) or topics.dictionary_encode()
+            topics = _as_repeated_value(topics) or topics.dictionary_encode()
         topic_codes, _ = _hash_codes(topics, "topics")
         if len(topic_codes) != len(key_codes):
             raise ValueError(
@@ -366,7 +366,7 @@ def _words(characters: NDArray[np.uint8]) -> NDArray[np.uint32]:
     return words
 
 
-def _repeated(array: pa.Array) -> pa.Array | None:
+def _as_repeated_value(array: pa.Array) -> pa.Array | None:
     """Return one value as a dictionary array where all values are this one, else None."""
     if not pa.types.is_string(array.type) or array.null_count:
         return None

@@ -144,7 +144,7 @@ def _disk_size(planned: PlannedFile) -> int | None:
     except FileNotFoundError as error:
         if planned.error is not None:
             return None
-        raise planned.changed("removed") from error
+        raise planned.changed_error("removed") from error
     if identity is not None and not identity.names_same(FileIdentity.of_stat(status)):
-        raise planned.changed("replaced")
+        raise planned.changed_error("replaced")
     return status.st_blocks * _DISK_BLOCK

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.files.own_files import open_regular
 from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER
 from rmqindex.header import IndexHeader
 from rmqindex.indexfile.appender import EntryAppender
@@ -19,6 +18,7 @@ from rmqindex.indexfile.reader import IndexFile
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.messages import TAG_INDEX_TYPE, message_keys, tag_key
 from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, FIRST_POSITION, INT64_MAX, INT64_MIN
+from rmqindex.ownfiles.safe_open import open_regular
 from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
 from rmqindex.store.contents import ensure_writable

@@ -89,7 +89,7 @@ class KeySet:
             texts = pa.concat_arrays([texts, pa.array(member_texts, pa.string())])
         topics = messages.column("topic").dictionary_encode()
         hashes = index_key_hashes(topics.take(pa.array(rows)), texts)
-        both = _joined(rows, hashes)
+        both = _pack_pairs(rows, hashes)
         order = np.argsort(both, kind="stable")
         return cls(texts, rows, hashes, indexed, tagged, order, both[order])
 
@@ -100,7 +100,7 @@ class KeySet:
             message: The row of each entry's message; negative without one.
             hashes: The hash of each entry.
         """
-        both = np.where(message < 0, np.int64(-1), _joined(message, hashes))
+        both = np.where(message < 0, np.int64(-1), _pack_pairs(message, hashes))
         first = np.searchsorted(self.sorted, both, side="left")
         count = np.searchsorted(self.sorted, both, side="right") - first
         found = count > 0
@@ -137,5 +137,5 @@ class KeySet:
         return differ
 
 
-def _joined(rows: NDArray[np.int64], hashes: NDArray[np.int32]) -> NDArray[np.int64]:
+def _pack_pairs(rows: NDArray[np.int64], hashes: NDArray[np.int32]) -> NDArray[np.int64]:
     return rows << 32 | hashes.astype(np.int64)

@@ -12,8 +12,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from rmqindex.commitlog.log import CommitLog
-from rmqindex.header import IndexHeader
-from rmqindex.indexfile.committed import open_index_source
+from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.hashing import KEY_SEPARATOR
 from rmqindex.layout import (
@@ -21,7 +20,6 @@ from rmqindex.layout import (
     BEGIN_TIMESTAMP_OFFSET,
     ENTRY_SIZE,
     FIRST_POSITION,
-    HEADER_SIZE,
     INT64_MAX,
     INVALID_INDEX,
 )
@@ -44,7 +42,7 @@ from rmqindex.record_layout import (
     V6_EXTRA,
 )
 from rmqindex.storage.identity import FileChangedError
-from rmqindex.storage.marks import ensure_same
+from rmqindex.storage.opening import ensure_same
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,7 +95,7 @@ class PointFile:
         self._source = open_index_source(path)
         self._layout = layout
         self._entries = layout.entry_offset(0)
-        self.header = IndexHeader.from_bytes(self._source.read(0, HEADER_SIZE))
+        self.header = read_header(self._source)
         self._fingerprint: Fingerprint | None = None
         # The fields that no append changes: the views of a mapped file show its present bytes.
         self._final: list[tuple[bytes | memoryview, bytes]] = []
@@ -136,7 +134,7 @@ class PointFile:
         if known is not None and not (
             self._source.is_current() and known.matches(self._source, self._layout)
         ):
-            raise self._changed()
+            raise self._changed_error()
 
     def lookup(self, key_hash: int, limit: int) -> list[PointEntry] | None:
         """Return the entries of a hash, newest first.
@@ -156,11 +154,11 @@ class PointFile:
         """
         # Check first: reading a mapping behind the end of its file kills the process.
         if self._final and not self._source.is_current():
-            raise self._changed()
+            raise self._changed_error()
         found = self._found(key_hash, limit)
         for view, data in self._final:
             if view != data:
-                raise self._changed()
+                raise self._changed_error()
         return found
 
     def _found(self, key_hash: int, limit: int) -> list[PointEntry] | None:
@@ -192,7 +190,7 @@ class PointFile:
             position = previous
         return None
 
-    def _changed(self) -> FileChangedError:
+    def _changed_error(self) -> FileChangedError:
         return FileChangedError(self._source.path, "replaced or rewritten")
 
     def close(self) -> None:

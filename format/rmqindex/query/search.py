@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rmqindex.query.verdicts import Judge
+from rmqindex.query.verification import KeyVerifier
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,7 +45,7 @@ def search(
     *,
     begin: int,
     end: int,
-    judge: Judge | None = None,
+    verifier: KeyVerifier | None = None,
 ) -> Iterator[Hit]:
     """Find the entries of one key hash in every file.
 
@@ -57,7 +57,7 @@ def search(
         key_hash: The hash of the whole ``topic#key``.
         begin: The earliest store time, epoch milliseconds, inclusive.
         end: The latest store time, epoch milliseconds, inclusive.
-        judge: Compares entries with their messages; without it, hits are candidates.
+        verifier: Compares entries with their messages; without it, hits are candidates.
 
     Yields:
         The newest file's entries first, and in each file the newest first.
@@ -65,13 +65,13 @@ def search(
     Raises:
         RmqIndexError: A file cannot be used, or was changed since it was listed.
     """
-    judge = judge or Judge(None, "", "")
+    verifier = verifier or KeyVerifier(None, "", "")
     for each in reversed(files):
         if each.is_empty:
             continue
         with each.open() as file:
             found = file.lookup([key_hash], each.stop)
-        verdicts = judge.verdicts(found["phy_offset"].to_pylist())
+        verdicts = verifier.compare(found["phy_offset"].to_pylist())
         for row, verdict in enumerate(verdicts):
             if verdict.state == "mismatch":
                 continue

@@ -11,14 +11,14 @@ only once an entry matches none of its message's keys.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.indexfile.decoding import MILLISECONDS
-from rmqindex.keys.hashing import index_key, key_hash
+from rmqindex.keys.hashing import KEY_SEPARATOR, index_key, key_hash
 from rmqindex.keys.messages import is_rolled_back
 from rmqindex.layout import INT32_MAX, INT64_MAX, INT64_MIN
 from rmqindex.query.key_match import KEY_COLUMNS, KeySet
@@ -46,7 +46,9 @@ __all__ = [
     "Comparison",
     "EntryVerifier",
     "KeyScope",
+    "KeyVerifier",
     "MatchState",
+    "Verdict",
     "may_hold",
     "only_key",
     "pairs_kept",
@@ -312,3 +314,63 @@ def may_hold(entries: pa.RecordBatch, earliest: int | None, latest: int | None) 
 def _in_64_bits(number: int) -> int:
     """Return the nearest 64-bit number, which NumPy can compare."""
     return min(max(number, INT64_MIN), INT64_MAX)
+
+
+class Verdict(NamedTuple):
+    """The result of comparing an entry with its message.
+
+    Attributes:
+        state: ``verified``: the message has the key; ``mismatch``: it has another key of the same
+            hash; ``unverified``: it is no longer in the log; ``beyond_end``, ``missing``,
+            ``not_a_record``: no message starts there, as in ``MATCH_STATES``; ``no_log``: there is
+            no log to compare with.
+        message: The topic and keys of the message, if any.
+        store_timestamp: Its store time, epoch milliseconds, if any.
+    """
+
+    state: str
+    message: str | None = None
+    store_timestamp: int | None = None
+
+
+class KeyVerifier:
+    """Decides by a CommitLog which entries belong to one key."""
+
+    def __init__(self, log: CommitLog | None, topic: str, key: str) -> None:
+        """Set the log and the key.
+
+        Args:
+            log: The CommitLog, or None.
+            topic: The topic.
+            key: The key: a unique key, one of ``KEYS``, or ``T#`` with the tags.
+        """
+        self._log = log
+        self._topic = topic
+        self._key = key
+        self._verifier = EntryVerifier("properties")
+
+    def compare(self, phy_offsets: Sequence[int]) -> list[Verdict]:
+        """Return a verdict for each offset, in their order."""
+        if self._log is None or not phy_offsets:
+            return [Verdict("no_log")] * len(phy_offsets)
+        hash_ = key_hash(index_key(self._topic, self._key))
+        compared = self._verifier.compare(
+            self._log,
+            np.full(len(phy_offsets), hash_, np.int32),
+            np.array(phy_offsets, np.int64),
+        )
+        return [self._verdict(compared, entry) for entry in range(len(phy_offsets))]
+
+    def _verdict(self, compared: Comparison, entry: int) -> Verdict:
+        state, row = MATCH_CODES[compared.states[entry]], int(compared.rows[entry])
+        if row < 0:
+            return Verdict(state)
+        message = {
+            name: compared.messages.column(name)[row].as_py()
+            for name in ("topic", "all_uniq_keys", "all_keys", "store_timestamp")
+        }
+        if message["topic"] != self._topic or self._key not in compared.texts_of(entry):
+            state = "mismatch"
+        keys = [*message["all_uniq_keys"]]
+        keys += [part for text in message["all_keys"] for part in text.split(KEY_SEPARATOR) if part]
+        return Verdict(state, f"{message['topic']}: {' '.join(keys)}", message["store_timestamp"])

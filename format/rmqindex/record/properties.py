@@ -113,7 +113,7 @@ class PropertyPairs:
 
     def last(self, name: bytes) -> pa.Array:
         """Return the last value of a name of each message, as ``string``; null for none."""
-        pairs, rows = self._named(name)
+        pairs, rows = self._pairs_of(name)
         if rows.size:
             final = np.append(rows[1:] != rows[:-1], True)
             pairs, rows = pairs[final], rows[final]
@@ -133,7 +133,7 @@ class PropertyPairs:
             name: The name.
             data_type: A list of ``string``.
         """
-        pairs, rows = self._named(name)
+        pairs, rows = self._pairs_of(name)
         values = java_texts(cut(self.data, self.name_stop[pairs] + 1, self.value_stop[pairs]))
         return pa.ListArray.from_arrays(self._list_offsets(rows), values, type=data_type)
 
@@ -158,7 +158,7 @@ class PropertyPairs:
             names, values = names.take(places), values.take(places)
         return pa.MapArray.from_arrays(self._list_offsets(rows), names, values, type=data_type)
 
-    def _named(self, name: bytes) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    def _pairs_of(self, name: bytes) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
         """Return the pairs of a name, and the message of each."""
         pairs = np.flatnonzero(self.name_stop - self.name_start == len(name))
         if pairs.size:

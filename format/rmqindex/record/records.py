@@ -120,7 +120,7 @@ class Records:
         """Return how many there are."""
         return len(self.starts)
 
-    def taken(self, places: slice | NDArray[Any]) -> Records:
+    def take(self, places: slice | NDArray[Any]) -> Records:
         """Return the records at places, which must ascend."""
         return Records(
             self.data, *(getattr(self, name)[places] for name in self.__slots__ if name != "data")

@@ -75,7 +75,7 @@ def cut(data: memoryview, starts: NDArray[np.int64], stops: NDArray[np.int64]) -
     """
     wanted = np.zeros(2 * len(starts), bool)
     wanted[::2] = True
-    return _striped(data, starts, stops).filter(pa.array(wanted))
+    return _lay_over(data, starts, stops).filter(pa.array(wanted))
 
 
 def cut_where(
@@ -98,10 +98,10 @@ def cut_where(
         return cut(data, starts, stops)
     places = np.full(length, -1, np.int64)
     places[rows] = np.arange(0, 2 * len(starts), 2)
-    return _striped(data, starts, stops).take(pa.array(places, mask=places < 0))
+    return _lay_over(data, starts, stops).take(pa.array(places, mask=places < 0))
 
 
-def _striped(data: memoryview, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> pa.Array:
+def _lay_over(data: memoryview, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> pa.Array:
     """Lay an array over a buffer: range, gap, range, gap."""
     offsets = np.zeros(2 * len(starts) + 1, np.int32)
     offsets[0:-1:2] = starts

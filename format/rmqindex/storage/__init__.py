@@ -12,7 +12,7 @@ from rmqindex.rooms import importer
 if TYPE_CHECKING:
     from rmqindex.storage.identity import FileChangedError
     from rmqindex.storage.location import Location, Storage
-    from rmqindex.storage.opening import map_files
+    from rmqindex.storage.opening import UnsteadyError, map_files, read_steady
     from rmqindex.storage.s3 import (
         DEFAULT_ATTEMPTS,
         DEFAULT_CONNECT_TIMEOUT,
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         S3Settings,
         check_no_secret,
     )
-    from rmqindex.storage.steady import UnsteadyError, read_steady
 
 __all__ = [
     "DEFAULT_ATTEMPTS",
@@ -46,7 +45,11 @@ __getattr__ = importer(
             "Location",
             "Storage",
         ),
-        "opening": ("map_files",),
+        "opening": (
+            "UnsteadyError",
+            "map_files",
+            "read_steady",
+        ),
         "s3": (
             "DEFAULT_ATTEMPTS",
             "DEFAULT_CONNECT_TIMEOUT",
@@ -54,10 +57,6 @@ __getattr__ = importer(
             "S3Settings",
             "SCHEMES",
             "check_no_secret",
-        ),
-        "steady": (
-            "UnsteadyError",
-            "read_steady",
         ),
     },
 )

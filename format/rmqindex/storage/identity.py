@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
 
-
 __all__ = ["FileChangedError", "FileIdentity"]
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

@@ -64,7 +64,7 @@ class LocalSource(IndexSource):
     def read(self, offset: int, length: int) -> memoryview:
         """Return bytes, as :meth:`ByteSource.read`."""
         if offset < 0 or offset + length > self.size:
-            raise self._truncated(offset, length)
+            raise self._truncated_error(offset, length)
         self._advise(mmap.MADV_RANDOM if length < _SHORT_READ else mmap.MADV_NORMAL)
         return self._data[offset : offset + length]
 
@@ -107,7 +107,7 @@ class LocalSource(IndexSource):
         available = max(0, (self.size - base) // dtype.itemsize)
         highest = int(indices.max())
         if highest >= available:
-            raise self._truncated(base + highest * dtype.itemsize, dtype.itemsize)
+            raise self._truncated_error(base + highest * dtype.itemsize, dtype.itemsize)
         self._advise(mmap.MADV_RANDOM if len(indices) < _FEW_ITEMS else mmap.MADV_NORMAL)
         items = np.frombuffer(self._data, dtype, available, base)
         return items.take(indices)

@@ -126,15 +126,15 @@ class Location(str):
         """The directory that it is in, absolute, with the query of a URI; of a root, itself."""
         local = self.local
         if local is not None:
-            return self._moved(str(local.absolute().parent))
+            return self._with_base(str(local.absolute().parent))
         folder = self.base.rstrip("/").rpartition("/")[0]
-        return self if self._is_uri and folder.endswith(":/") else self._moved(folder)
+        return self if self._is_uri and folder.endswith(":/") else self._with_base(folder)
 
     @property
     def absolute(self) -> Location:
         """The same place for processes in other working directories; links are not followed."""
         local = self.local
-        return self if local is None else self._moved(os.path.abspath(local))  # noqa: PTH100
+        return self if local is None else self._with_base(os.path.abspath(local))  # noqa: PTH100
 
     def child(self, name: str) -> Location:
         """Return the location of a name in the directory.
@@ -149,14 +149,14 @@ class Location(str):
         match = _URI.match(self) if self._is_uri else None
         start = match.end() if match is not None else 0
         root, *names = self.base[start:].rstrip("/").split("/")
-        return self._moved(self[:start] + root or "/"), names
+        return self._with_base(self[:start] + root or "/"), names
 
     def step(self, name: str) -> Location:
         """Return the location of a name as :meth:`steps` returns it."""
         local = self.local
         if local is not None:
-            return self._moved(str(local / name))
-        return self._moved(f"{self.base.rstrip('/')}/{name}")
+            return self._with_base(str(local / name))
+        return self._with_base(f"{self.base.rstrip('/')}/{name}")
 
     def uri_parts(self) -> tuple[str, str, str, str]:
         """Split a URI into its scheme, its folder, its last name and its query.
@@ -181,7 +181,7 @@ class Location(str):
     def _query(self) -> str:
         return str(self)[len(self.base) :]
 
-    def _moved(self, base: str) -> Location:
+    def _with_base(self, base: str) -> Location:
         return Location(base + self._query, self._storage)
 
 

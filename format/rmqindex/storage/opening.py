@@ -1,35 +1,146 @@
-"""Opening a local or remote file for reading (spec: reading a file).
+"""Opens a file for reading, and tells whether it is the one found before (spec: reading a file).
 
 Local files are memory-mapped; everything else is read by ranges through ``pyarrow.fs``.
 A source reads only the requested ranges: a lookup touches the header, slots and chains, never the
 empty tail of a file.
 A short read is an error of the file, not of the caller.
+A file that grows at its end is recognized by its mark; what a writer may disturb is read again.
 """
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from rmqindex.storage.identity import FileChangedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from rmqindex.storage.marks import FileMark
-    from rmqindex.storage.source import ByteSource
-
+from rmqindex.errors import RmqIndexError
+from rmqindex.storage.identity import FileChangedError, FileIdentity
 from rmqindex.storage.local import LocalSource
 from rmqindex.storage.location import Location, PathLike
 from rmqindex.storage.remote import RemoteSource
 
-__all__ = ["ensure_found", "map_files", "open_found", "open_source"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from rmqindex.storage.source import ByteSource
+
+__all__ = [
+    "FileMark",
+    "Sample",
+    "UnsteadyError",
+    "ends_of",
+    "ensure_found",
+    "ensure_same",
+    "map_files",
+    "open_found",
+    "open_source",
+    "read_steady",
+]
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 # Requests to a remote store spend most of their time waiting.
 _REMOTE_THREADS = 16
+# Bytes compared at either end of a stretch: the fixed fields of a message, or three units.
+_SAMPLED_BYTES = 64
+# Reading many files may take longer than the time limit, so a few attempts are always made.
+_PATIENCE_SECONDS = 10.0
+_LEAST_ATTEMPTS = 5
+_POLL_SECONDS = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Some bytes of a file at one moment.
+
+    Attributes:
+        offset: Where they begin in the file.
+        data: The bytes. A broker may since have written where one is zero.
+    """
+
+    offset: int
+    data: bytes
+
+    def is_in(self, read: Callable[[int, int], bytes | memoryview]) -> bool:
+        """Return whether a file still holds the bytes."""
+        now = read(self.offset, len(self.data))
+        return now == self.data or all(
+            not before or before == byte for before, byte in zip(self.data, now, strict=True)
+        )
+
+
+def ends_of(start: int, stop: int, length: int) -> list[tuple[int, int]]:
+    """Return offset and length, bytes, of the first and the last bytes of a range, once each."""
+    length = min(length, stop - start)
+    first, last = (start, length), (stop - length, length)
+    return [first] if first == last else [first, last]
+
+
+@dataclass(frozen=True, slots=True)
+class FileMark:
+    """What recognizes any file that grows at its end, a record half written included; picklable.
+
+    It keeps the bytes themselves, since those that were zero may have been written since.
+    :class:`rmqindex.indexfile.Fingerprint` is the short form for counted entries, which are final.
+
+    Attributes:
+        identity: The file.
+        samples: Bytes that no append changes; empty where the store's own version suffices.
+    """
+
+    identity: FileIdentity
+    samples: tuple[Sample, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        source: ByteSource,
+        stretches: Iterable[tuple[int, int]],
+        sampled_bytes: int = _SAMPLED_BYTES,
+    ) -> FileMark:
+        """Mark an open file.
+
+        Args:
+            source: The file.
+            stretches: Start and stop, bytes, of each range that a broker had begun to write.
+            sampled_bytes: The most bytes to keep from either end of each stretch.
+
+        Raises:
+            CorruptIndexError: The file ends before.
+            RmqIndexError: The storage failed.
+        """
+        if source.identity.version:
+            return cls(source.identity)
+        ends = (end for stretch in stretches for end in ends_of(*stretch, sampled_bytes))
+        samples = (Sample(each[0], bytes(source.read(*each))) for each in dict.fromkeys(ends))
+        return cls(source.identity, tuple(each for each in samples if any(each.data)))
+
+    def matches(self, source: ByteSource) -> bool:
+        """Return whether an open file is the marked one.
+
+        Raises:
+            RmqIndexError: The storage failed.
+        """
+        return self.identity.names_same(source.identity) and all(
+            sample.is_in(source.read) for sample in self.samples
+        )
+
+
+def ensure_same(source: ByteSource, mark: FileMark | None) -> None:
+    """Raise if an open file was changed while it was read.
+
+    Args:
+        source: The file.
+        mark: Its mark; None to check nothing.
+
+    Raises:
+        FileChangedError: It was truncated, replaced or rewritten.
+        RmqIndexError: The storage failed.
+    """
+    if mark is not None and not (source.is_current() and mark.matches(source)):
+        raise FileChangedError(source.path, "replaced or rewritten")
 
 
 def open_source(path: PathLike) -> ByteSource:
@@ -101,3 +212,36 @@ def map_files(
         return [function(item) for item in items]
     with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
         return list(pool.map(function, items))
+
+
+class UnsteadyError(Exception):
+    """A reading was disturbed: its files changed meanwhile. The message says which."""
+
+
+def read_steady(where: object, read: Callable[[], T]) -> T:
+    """Repeat a reading until it is undisturbed.
+
+    Args:
+        where: The path, or paths as text, that the error names.
+        read: Reads once; raises :class:`UnsteadyError` where it was disturbed.
+
+    Returns:
+        The first undisturbed reading.
+
+    Raises:
+        RmqIndexError: Every reading was disturbed for ten seconds.
+    """
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    attempt = 0
+    while True:
+        attempt += 1
+        try:
+            return read()
+        except UnsteadyError as error:
+            if attempt >= _LEAST_ATTEMPTS and time.monotonic() > deadline:
+                raise RmqIndexError(
+                    f"{where}: expected one reading without a change, got {attempt} during each "
+                    f"of which {error}; stop what writes there, or run this again when it writes "
+                    "less"
+                ) from error
+        time.sleep(_POLL_SECONDS)

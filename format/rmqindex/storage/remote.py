@@ -63,7 +63,7 @@ class RemoteSource(IndexSource):
         """Open the file."""
         self.path = self._location = location
         self._place = open_filesystem(location)
-        self._file, self.identity = self._opened()
+        self._file, self.identity = self._open()
         self.size = self.identity.size
         self._head = b""
         self._window = 0
@@ -72,7 +72,7 @@ class RemoteSource(IndexSource):
     def read(self, offset: int, length: int) -> bytes:
         """Return bytes, as :meth:`ByteSource.read`."""
         if offset < 0 or offset + length > self.size:
-            raise self._truncated(offset, length)
+            raise self._truncated_error(offset, length)
         try:
             data: bytes = self._file.read_at(length, offset)
         except (OSError, ValueError, pa.ArrowException) as error:
@@ -80,7 +80,7 @@ class RemoteSource(IndexSource):
                 self._location, error, expected=f"bytes {offset} to {offset + length - 1}"
             ) from error
         if len(data) != length:
-            raise self._truncated(offset, length)
+            raise self._truncated_error(offset, length)
         return data
 
     def header(self) -> bytes:
@@ -113,7 +113,7 @@ class RemoteSource(IndexSource):
             self._window = min(max(2 * self._window, _FIRST_WINDOW), _MAX_REQUEST)
         return items
 
-    def _opened(self) -> tuple[pa.NativeFile, FileIdentity]:
+    def _open(self) -> tuple[pa.NativeFile, FileIdentity]:
         """Open the file by one request to the store."""
         filesystem, inner_path = self._place
         try:
@@ -128,7 +128,7 @@ class RemoteSource(IndexSource):
 
     def is_current(self) -> bool:
         """Return whether the path may still lead to the opened file."""
-        file, identity = self._opened()
+        file, identity = self._open()
         file.close()
         return self.identity.names_same(identity)
 

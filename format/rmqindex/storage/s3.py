@@ -23,7 +23,7 @@ __all__ = [
     "S3Settings",
     "check_no_secret",
     "connect",
-    "shown",
+    "without_keys",
 ]
 
 #: The schemes of S3: Arrow's own, and Hadoop's, which Spark users write.
@@ -87,16 +87,16 @@ def check_no_secret(uri: str) -> None:
     Raises:
         ValueError: It holds keys; the message does not show them.
     """
-    if shown(uri) != uri:
+    if without_keys(uri) != uri:
         raise ValueError(
-            f"{shown(uri)}: expected a bucket behind '://', got keys before it, which would show "
-            "in errors, plans and the column file_path; give them as options, such as "
+            f"{without_keys(uri)}: expected a bucket behind '://', got keys before it, which would "
+            "show in errors, plans and the column file_path; give them as options, such as "
             "fs.s3a.access.key and fs.s3a.secret.key, or in the environment"
         )
 
 
-def shown(uri: str) -> str:
-    """Return a URI as errors may show it: one of S3 without what precedes the bucket."""
+def without_keys(uri: str) -> str:
+    """Return a URI as errors may show it: one of S3 without the keys before the bucket."""
     match = _AUTHORITY.match(uri)
     # A bucket's name has neither character; unescaped keys may have slashes.
     if match is None or match[1].lower() not in SCHEMES or not {":", "@"} & set(match[2]):

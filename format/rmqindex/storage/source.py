@@ -88,7 +88,7 @@ class ByteSource(ABC):
         """Close the source."""
         self.close()
 
-    def _truncated(self, offset: int, length: int) -> CorruptIndexError:
+    def _truncated_error(self, offset: int, length: int) -> CorruptIndexError:
         return CorruptIndexError(
             self.path, "file_size", self.size, f"at least {offset + length} bytes", self.size
         )

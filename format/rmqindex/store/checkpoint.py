@@ -9,8 +9,8 @@ import tempfile
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from rmqindex.files.own_files import open_regular, open_to_read
 from rmqindex.layout import INT64_MAX, INT64_MIN
+from rmqindex.ownfiles.safe_open import open_regular, open_to_read
 
 __all__ = ["CHECKPOINT_NAME", "StoreCheckpoint"]
 

@@ -22,8 +22,7 @@ from rmqindex.folders import (
     ROCKSDB_STORE_FOLDER,
     TIERED_FOLDERS,
 )
-from rmqindex.indexfile.committed import open_index_source
-from rmqindex.indexfile.tiered import refuse_tiered_file
+from rmqindex.indexfile.committed import open_index_source, refuse_tiered_file
 from rmqindex.record_layout import (
     BLANK_MAGIC_CODE,
     FILE_NAME_DIGITS,

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER
-from rmqindex.header import IndexHeader
-from rmqindex.indexfile.committed import open_index_source
+from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
 from rmqindex.store.contents import refuse_target
@@ -109,4 +108,4 @@ def raise_checkpoint(index: Path) -> StoreCheckpoint:
 
 def _end_timestamp(path: str) -> int:
     with open_index_source(path) as source:
-        return IndexHeader.from_bytes(source.header()).end_timestamp
+        return read_header(source).end_timestamp

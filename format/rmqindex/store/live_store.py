@@ -14,7 +14,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.files.own_files import open_to_read
+from rmqindex.ownfiles.safe_open import open_to_read
 from rmqindex.storage.location import Location
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.layout import FIRST_POSITION
 from rmqindex.storage.identity import FileChangedError
-from rmqindex.storage.steady import UnsteadyError, read_steady
+from rmqindex.storage.opening import UnsteadyError, read_steady
 from rmqindex.store.geometry import open_in_store
 from rmqindex.store.paths import index_files, list_index_files, resolve
 from rmqindex.transaction.directories import exists
@@ -109,9 +109,9 @@ class PlannedFile:
             file.header = self.header
             yield file
             if not file.matches(self.fingerprint, again=True):
-                raise self.changed("written anew")
+                raise self.changed_error("written anew")
 
-    def changed(self, what: str) -> FileChangedError:
+    def changed_error(self, what: str) -> FileChangedError:
         """Return the error of a file that was changed since it was listed."""
         return FileChangedError(self.name_path, what, "run this again")
 
@@ -137,7 +137,7 @@ class PlannedFile:
             is_replaced = True
         if problem is not None and not is_replaced and exists(self.name_path):
             raise problem
-        raise self.changed("replaced" if is_replaced else "removed") from problem
+        raise self.changed_error("replaced" if is_replaced else "removed") from problem
 
     def _whereabouts(self) -> Iterator[PathLike]:
         yield self.entry.path

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.header import IndexHeader
-from rmqindex.indexfile.committed import open_index_source
+from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.layout import HEADER_SIZE
 from rmqindex.store.paths import list_index_files
 
 if TYPE_CHECKING:
+    from rmqindex.header import IndexHeader
     from rmqindex.storage.identity import FileIdentity
     from rmqindex.transaction.directories import FileEntry
 
@@ -25,12 +25,12 @@ class Snapshot:
 
     Attributes:
         files: The files, oldest first.
-        headers: The name, size in bytes and header of each.
+        headers: The name, size in bytes and header of each; None for a file shorter than a header.
         identities: The identity of each, without the time that linking changes.
     """
 
     files: tuple[FileEntry, ...]
-    headers: tuple[tuple[str, int, bytes], ...]
+    headers: tuple[tuple[str, int, IndexHeader | None], ...]
     identities: tuple[FileIdentity, ...]
 
     @classmethod
@@ -44,7 +44,7 @@ class Snapshot:
         headers, identities = [], []
         for entry in files:
             with open_index_source(entry.path) as source:
-                header = bytes(source.header()) if source.size >= HEADER_SIZE else b""
+                header = read_header(source) if source.size >= HEADER_SIZE else None
                 identities.append(replace(source.identity, changed=0))
             headers.append((entry.name, entry.size, header))
         return cls(tuple(files), tuple(headers), tuple(identities))
@@ -57,8 +57,7 @@ class Snapshot:
     @property
     def entry_count(self) -> int:
         """How many entries the headers count; a file without a header has none."""
-        headers = (header for _, _, header in self.headers if len(header) == HEADER_SIZE)
-        return sum(IndexHeader.from_bytes(header).entry_count for header in headers)
+        return sum(header.entry_count for _, _, header in self.headers if header is not None)
 
     def ensure_unchanged(self, directory: str | os.PathLike[str]) -> None:
         """Raise if another writer has changed the directory.

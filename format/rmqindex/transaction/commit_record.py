@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pyarrow.fs as pafs
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.files.own_files import INDEX_NAME, is_plain_name
-from rmqindex.files.records import RecordKind, shortened
 from rmqindex.layout import INT64_MAX
+from rmqindex.ownfiles.records import RecordKind, shorten
+from rmqindex.ownfiles.safe_open import INDEX_NAME, is_plain_name
 from rmqindex.transaction.owner import Owner
 
 if TYPE_CHECKING:
-    from rmqindex.files.records import Fields
+    from rmqindex.ownfiles.records import Fields
     from rmqindex.storage.location import Location
 
 __all__ = ["COMMIT_SUFFIX", "STAGING_PREFIX", "CommitRecord", "is_record"]
@@ -138,7 +138,7 @@ def _new_file(item: object) -> tuple[str, str, int]:
         ):
             return staged, name, size
     raise ValueError(
-        f"new: expected a staged name, the name of an IndexFile and a size, got {shortened(item)}"
+        f"new: expected a staged name, the name of an IndexFile and a size, got {shorten(item)}"
     )
 
 

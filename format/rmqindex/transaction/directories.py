@@ -13,7 +13,7 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.storage.filesystem import open_filesystem, status_of, unreadable
 from rmqindex.storage.identity import FileIdentity
 from rmqindex.storage.location import Location
-from rmqindex.storage.steady import UnsteadyError, read_steady
+from rmqindex.storage.opening import UnsteadyError, read_steady
 from rmqindex.transaction.journal import effective_listing
 from rmqindex.transaction.object_staging import committed_listing
 

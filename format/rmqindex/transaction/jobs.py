@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.files.own_files import ensure_directory, open_directory, write_own
+from rmqindex.ownfiles.safe_open import ensure_directory, open_directory, write_own
 from rmqindex.transaction.journal import Journal, remove_leftovers, root_beside
 from rmqindex.transaction.lock import hold_lock, remove_root
 from rmqindex.transaction.owner import OWNER_RECORD, Owner

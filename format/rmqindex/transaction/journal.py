@@ -41,22 +41,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.files.disk import copy_sparse, sync_directory
-from rmqindex.files.own_files import (
+from rmqindex.layout import SLOT_SIZE
+from rmqindex.ownfiles.disk import copy_sparse, sync_directory
+from rmqindex.ownfiles.records import RecordKind
+from rmqindex.ownfiles.safe_open import (
     INDEX_NAME,
     ensure_directory,
     is_plain_name,
     read_own,
     write_own,
 )
-from rmqindex.files.records import RecordKind
-from rmqindex.layout import SLOT_SIZE
-from rmqindex.storage.steady import UnsteadyError, read_steady
+from rmqindex.storage.opening import UnsteadyError, read_steady
 from rmqindex.transaction.undo import AppendRecord, AppendUndo
 from rmqindex.transaction.used_names import NEXT_LAST_NAME
 
 if TYPE_CHECKING:
-    from rmqindex.files.records import Fields
+    from rmqindex.ownfiles.records import Fields
 
 __all__ = [
     "Journal",
@@ -267,7 +267,7 @@ class Journal:
             _link_or_copy(directory / name, saved / name)
         sync_directory(saved)
 
-    def _saved(self, root: Path) -> Path:
+    def _saved_path(self, root: Path) -> Path:
         """Return the directory of the old files, if they were set aside."""
         ensure_directory(root)
         ensure_directory(root / self.job)
@@ -279,7 +279,7 @@ class Journal:
 
         The second result is the names of old files that are lost.
         """
-        saved = self._saved(root)
+        saved = self._saved_path(root)
         state = {name: path for name, path in listing.items() if name not in self.new}
         for name in self.old:
             if (saved / name).exists():
@@ -289,7 +289,7 @@ class Journal:
     def lost_error(self, root: Path, lost: list[str]) -> RmqIndexError:
         """Return the error of a commit whose old state is lost."""
         return RmqIndexError(
-            f"{self._saved(root) / lost[0]}: expected the file as it was before the commit of "
+            f"{self._saved_path(root) / lost[0]}: expected the file as it was before the commit of "
             f"{root / _JOURNAL}, got none; put it back, or remove the journal to accept the index "
             "as it is and run rmqindex verify"
         )
@@ -302,7 +302,7 @@ class Journal:
 
     def undo(self, root: Path, directory: Path) -> None:
         """Restore the old state; safe to repeat if it dies at any point."""
-        job, saved = root / self.job, self._saved(root)
+        job, saved = root / self.job, self._saved_path(root)
         self._ensure_saved(root, directory)
         if self.append is not None:
             undo = self.read_undo(root) or self.refuse_undo(root)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.files.disk import copy_sparse, sync_directory
-from rmqindex.files.own_files import is_plain_name
+from rmqindex.ownfiles.disk import copy_sparse, sync_directory
+from rmqindex.ownfiles.safe_open import is_plain_name
 from rmqindex.transaction.jobs import has_owner, make_job, recover_root, remove_job
 from rmqindex.transaction.journal import Journal, root_beside
 from rmqindex.transaction.lock import hold_lock, remove_root

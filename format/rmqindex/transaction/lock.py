@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.files.own_files import ensure_directory, open_regular
+from rmqindex.ownfiles.safe_open import ensure_directory, open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

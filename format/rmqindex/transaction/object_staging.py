@@ -38,7 +38,7 @@ import pyarrow.fs as pafs
 
 from rmqindex.errors import RmqIndexError
 from rmqindex.storage.filesystem import open_filesystem, unreadable
-from rmqindex.storage.steady import UnsteadyError, read_steady
+from rmqindex.storage.opening import UnsteadyError, read_steady
 from rmqindex.transaction.commit_record import (
     COMMIT_SUFFIX,
     STAGING_PREFIX,
@@ -130,7 +130,7 @@ class ObjectStaging:
             RmqIndexError: The storage failed.
         """
         staging = cls(directory, uuid.uuid4().hex, owner)
-        staging._reached(staging._begin)
+        staging._run_on_store(staging._begin)
         return staging
 
     @property
@@ -161,7 +161,7 @@ class ObjectStaging:
         Raises:
             RmqIndexError: The storage failed.
         """
-        self._reached(lambda: self._publish(names))
+        self._run_on_store(lambda: self._publish(names))
 
     def fetch(self, names: Sequence[str]) -> None:
         """Download files that other processes have published into :attr:`path`.
@@ -197,12 +197,12 @@ class ObjectStaging:
         """
         _CLAIMED[self.job] = time.monotonic()
         try:
-            self._reached(self._claim)
+            self._run_on_store(self._claim)
             yield
         finally:
             del _CLAIMED[self.job]
             with contextlib.suppress(RmqIndexError):  # discard() tries again
-                self._reached(self._unclaim)
+                self._run_on_store(self._unclaim)
 
     def last_name(self, there: Sequence[str], *, replaced: bool) -> str | None:
         """Return the name that new names must come after; None for any.
@@ -214,7 +214,7 @@ class ObjectStaging:
         Raises:
             RmqIndexError: The storage failed, or the name that an earlier commit kept is damaged.
         """
-        kept = None if there else self._reached(self._kept_name)
+        kept = None if there else self._run_on_store(self._kept_name)
         return last_used(there, [] if kept is None else [kept], replaced=replaced)
 
     def commit(
@@ -241,13 +241,13 @@ class ObjectStaging:
         assert append is None, "no object can be appended to"
         assert ledger is None, "a commit to an object store records nothing beside the files"
         try:
-            self._reached(lambda: self._store_record(new, removed))
+            self._run_on_store(lambda: self._store_record(new, removed))
         except RmqIndexError as error:
             # The store may have done what it did not acknowledge.
             if not self._is_committed(error):
                 raise
         try:
-            self._reached(self._finish_own)
+            self._run_on_store(self._finish_own)
         except RmqIndexError as error:
             raise RmqIndexError(
                 f"{error}. The write is committed: readers of rmqindex see the new files, and the "
@@ -257,7 +257,7 @@ class ObjectStaging:
     def discard(self) -> None:
         """Remove the job's files, unless its commit counts and is unfinished."""
         self.leave()
-        self._reached(self._discard)
+        self._run_on_store(self._discard)
 
     def _begin(self) -> None:
         filesystem, inner = open_filesystem(self.directory)
@@ -335,7 +335,7 @@ class ObjectStaging:
 
     def _is_committed(self, error: RmqIndexError) -> bool:
         try:
-            return self._reached(self._unclaim)
+            return self._run_on_store(self._unclaim)
         except RmqIndexError as unknown:
             raise RmqIndexError(
                 f"{error}. Whether the write is committed cannot be found out; once the store "
@@ -405,7 +405,7 @@ class ObjectStaging:
     def _staged_location(self, name: str) -> Location:
         return self.directory.child(f"{STAGING_PREFIX}{self.job}").child(name)
 
-    def _reached(self, work: Callable[[], T]) -> T:
+    def _run_on_store(self, work: Callable[[], T]) -> T:
         """Run a function on the store; its failures become a :class:`RmqIndexError`."""
         try:
             return work()

@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rmqindex.files.records import RecordKind
 from rmqindex.layout import INT32_MAX, INT64_MAX
+from rmqindex.ownfiles.records import RecordKind
 
 if TYPE_CHECKING:
-    from rmqindex.files.records import Fields
+    from rmqindex.ownfiles.records import Fields
 
 __all__ = ["OWNER_RECORD", "Owner"]
 

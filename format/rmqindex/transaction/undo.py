@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.files.disk import naming
-from rmqindex.files.own_files import open_regular
 from rmqindex.header import IndexHeader
 from rmqindex.layout import (
     ENTRY_SIZE,
@@ -30,6 +28,8 @@ from rmqindex.layout import (
     SLOT_SIZE,
     Geometry,
 )
+from rmqindex.ownfiles.disk import naming
+from rmqindex.ownfiles.safe_open import open_regular
 
 if TYPE_CHECKING:
     import io
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rmqindex.files.records import Fields
+    from rmqindex.ownfiles.records import Fields
 
 __all__ = ["AppendRecord", "AppendUndo", "UndoableAppend"]
 
@@ -145,7 +145,7 @@ class AppendUndo:
     values: NDArray[np.int32]
 
     @classmethod
-    def planned(
+    def plan(
         cls,
         name: str,
         layout: Geometry,
@@ -219,9 +219,9 @@ class AppendUndo:
             header = os.pread(file.fileno(), HEADER_SIZE, 0)
             if len(header) < HEADER_SIZE or not self.record.explains(header):
                 raise RmqIndexError(
-                    f"{path}: expected the header that a write of ours left when it died, got "
-                    "another: the file was written by another program since, and undoing the write "
-                    "would harm that; rebuild the index"
+                    f"{path}: expected the header that an interrupted write left, got another: "
+                    "another program has written to the file since, and undoing the write would "
+                    "destroy that; rebuild the index"
                 )
             for start, stop in _neighbours(self.numbers):
                 data = self.values[start:stop].astype(SLOT_DTYPE).tobytes()

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pyarrow.fs as pafs
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.files.disk import sync_directory
-from rmqindex.files.own_files import check_size, read_own, write_own
+from rmqindex.ownfiles.disk import sync_directory
+from rmqindex.ownfiles.safe_open import check_size, read_own, write_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -12,7 +12,7 @@ from pyspark_rmqindex.files.listing import list_files, list_slices, open_slice
 from pyspark_rmqindex.options import read_options
 from pyspark_rmqindex.stream import listing as stream_listing
 from rmqindex import IndexFileWriter, Layout, RmqIndexError
-from rmqindex.storage import filesystem, steady
+from rmqindex.storage import filesystem, opening
 from rmqindex.transaction.journal import staging_root
 
 LAYOUT = Layout(97, 200)
@@ -162,7 +162,7 @@ def append(path):
 @pytest.fixture
 def hurried(monkeypatch):
     """Let readings be refused after a moment."""
-    monkeypatch.setattr(steady, "_PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(opening, "_PATIENCE_SECONDS", 0.05)
 
 
 def always_changing(monkeypatch, module, folder):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pyspark_rmqindex.files.logs import absolute_log, find_log
+from pyspark_rmqindex.files.stores import absolute_log, find_log
 from rmqindex.storage import Location
 
 

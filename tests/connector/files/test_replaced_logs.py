@@ -21,7 +21,7 @@ from pyspark_rmqconsumequeue import DefaultSource as QueueSource
 from pyspark_rmqindex import DefaultSource as IndexSource
 from pyspark_rmqindex.filters.filters import EVERYTHING
 from pyspark_rmqindex.join.key_chunk import KeyColumns
-from pyspark_rmqindex.join.lookup import _list, _list_in_task
+from pyspark_rmqindex.join.lookup import _list, _list_in_task, _ListingAnswer
 from pyspark_rmqindex.join.task import LookupTask
 from pyspark_rmqindex.options import read_options
 from pyspark_rmqindex.scan.pushdown import create_state
@@ -41,6 +41,8 @@ from replacements import (
     truncated_and_rewritten,
 )
 from rmqindex import IndexFile, RmqIndexError
+from rmqindex.ownfiles import from_json
+from rmqindex.storage import Location
 
 GEOMETRY = {
     "maxHashSlotNum": str(LAYOUT.hash_slot_num),
@@ -306,10 +308,10 @@ def test_a_client_of_spark_connect_gets_the_same_plan(store):
     """It is listed by a task, and travels as text."""
     checked = read_options({"path": str(store), "commitLog": "auto", **GEOMETRY})
     (batch,) = _list_in_task(checked, iter([None]))
-    slices, logs, *_ = json.loads(batch.column(0)[0].as_py())
-    listing = _list(checked)
-    assert len(logs) == 1
-    assert len(slices) == len(listing.slices)
+    document = json.loads(batch.column(0)[0].as_py())
+    assert len(document["logs"]) == 1
+    answer = from_json(_ListingAnswer, document, {Location: checked.storage.at})
+    assert answer.listing() == _list(checked)
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ from pyspark_rmqindex.filters.filters import (
     filter_text,
     filters_to_wanted,
 )
+from rmqindex.ownfiles import from_json, to_json
 
 TOPIC, KEY, HASH = ("topic",), ("key",), ("key_hash",)
 TIME, OFFSET, POSITION = ("store_timestamp",), ("phy_offset",), ("position",)
@@ -192,7 +193,7 @@ def test_what_is_widened_holds_every_row_of_each_part(parts, row):
     """Whatever plan a scan picks up, its own rows are in it."""
     widened = parts[0]
     for part in parts[1:]:
-        widened = widened.widened(part)
+        widened = widened.widen(part)
     if any(holds(part, row) for part in parts):
         assert holds(widened, row)
 
@@ -202,7 +203,7 @@ def test_what_is_wanted_survives_its_json(wanted):
     """The state of a relation is kept as JSON."""
     import json
 
-    assert Wanted.from_json(json.loads(json.dumps(wanted.to_json()))) == wanted
+    assert from_json(Wanted, json.loads(json.dumps(to_json(wanted)))) == wanted
 
 
 @pytest.mark.parametrize(

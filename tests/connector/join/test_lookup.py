@@ -12,7 +12,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import functions as sf
 
 from pyspark_rmqindex import lookup, table
-from pyspark_rmqindex.join.lookup import _list, _listed
+from pyspark_rmqindex.join.lookup import _list, _list_files
 from pyspark_rmqindex.options import read_options
 from rmqindex import IndexFileWriter, Layout, RmqIndexError
 
@@ -204,7 +204,7 @@ def test_files_are_listed_where_tasks_see_them_if_the_client_may_not(spark, stor
     """The client of Spark Connect may be on another host: a task lists the same files."""
     options = read_options({"path": str(store), "commitLog": "auto"})
     client = SimpleNamespace(sparkSession=spark)  # a DataFrame of Spark Connect has no _jdf
-    assert _listed(client, options) == _list(options)
+    assert _list_files(client, options) == _list(options)
 
 
 @pytest.mark.parametrize("log", ["none", "auto"])

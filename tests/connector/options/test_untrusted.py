@@ -51,7 +51,7 @@ def test_an_offset_of_messages_has_its_own_fields(data):
     """Likewise."""
     from pyspark_rmqindex.stream.messages import LogOffset
 
-    with pytest.raises(TypeError, match="expected integers"):
+    with pytest.raises(ValueError, match="offset: expected an integer of 64 bits, got"):
         LogOffset.from_json(data)
 
 

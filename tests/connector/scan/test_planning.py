@@ -15,8 +15,7 @@ from pyspark_rmqindex.files.slices import FileSlice
 from pyspark_rmqindex.filters.batches import keep
 from pyspark_rmqindex.filters.filters import NOTHING, Range, Wanted
 from pyspark_rmqindex.options import read_options
-from pyspark_rmqindex.scan.partitions import Query
-from pyspark_rmqindex.scan.planning import Packing, apportion, matching_pairs, prune
+from pyspark_rmqindex.scan.planning import Packing, Query, apportion, matching_pairs, prune
 from pyspark_rmqindex.scan.reader import plan_files, wanted_by
 from rmqindex import index_key, key_hash
 from rmqindex.indexfile.fingerprint import Fingerprint

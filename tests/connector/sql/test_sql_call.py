@@ -19,7 +19,7 @@ from pyspark.sql.udtf import AnalyzeArgument
 
 from kinds import sampled
 from pyspark_rmqindex.filters.filters import EVERYTHING, Range
-from pyspark_rmqindex.scan.partitions import IndexPartition, Query
+from pyspark_rmqindex.scan.planning import IndexPartition, Query
 from pyspark_rmqindex.scan.reader import IndexReader
 from pyspark_rmqindex.sql import key_finder
 from pyspark_rmqindex.sql.calls import bind, check_path, plan_call, plan_files_of, time_range

@@ -15,11 +15,11 @@ from pyspark_rmqindex.stream.offsets import (
     Mark,
     SeenFile,
     cut,
+    offset_after,
     offsets_from_json,
     offsets_to_json,
     only_until,
-    reached,
-    shared,
+    share,
     slices_between,
     state_of,
 )
@@ -80,7 +80,7 @@ def step(directory, offset, limit=None):
     assert found.loss == ""
     total = sum(piece.size for piece in found.pieces)
     pieces = cut(found.pieces, total if limit is None else min(limit, total))
-    return reached(offset, pieces, directory.mark_at)
+    return offset_after(offset, pieces, directory.mark_at)
 
 
 def batch(directory, start, end):
@@ -342,7 +342,7 @@ def test_a_target_cuts_files_to_what_they_were():
 @given(st.lists(st.integers(0, 50), max_size=6), st.one_of(st.none(), st.integers(1, 100)))
 def test_a_limit_is_shared_and_used_up(available, limit):
     """Nobody gets more than he has, and nothing stays over that somebody could use."""
-    shares = shared(available, limit)
+    shares = share(available, limit)
     assert all(0 <= share <= have for share, have in zip(shares, available, strict=True))
     assert sum(shares) == min(sum(available), sum(available) if limit is None else limit)
 

@@ -550,7 +550,7 @@ class TestSalvage:
         (saved,) = salvage(files[0], LAYOUT)
         assert saved["position"].to_pylist() == list(range(1, 10))
         os.truncate(files[0], 39)
-        with pytest.raises(RmqIndexError, match="header of 40 bytes"):
+        with pytest.raises(RmqIndexError, match="header at byte 0: expected 40 bytes"):
             list(salvage(files[0], LAYOUT))
 
 

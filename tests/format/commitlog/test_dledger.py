@@ -8,7 +8,6 @@ import json
 import random
 import struct
 import zlib
-from dataclasses import asdict
 from itertools import pairwise
 
 import pyarrow.fs as pafs
@@ -20,6 +19,7 @@ from commitlog_encoder import Message
 from dledger_encoder import DLedgerLog
 from rmqindex import CommitLog, CorruptCommitLogError, RmqIndexError
 from rmqindex.commitlog import LastRecord, PlannedLog, follow, walk
+from rmqindex.ownfiles import to_json
 from rmqindex.storage import Storage, filesystem
 
 KINDS = ("dledger", "dledger_after_plain", "dledger_batches")
@@ -168,8 +168,8 @@ class TestReading:
     def test_a_plan_keeps_how_files_are_framed(self, store):
         """Also as JSON, for other processes."""
         planned = PlannedLog.of(str(store))
-        told = json.loads(json.dumps(asdict(planned), default=bytes.hex))
-        again = PlannedLog.from_dict(told, Storage())
+        told = json.loads(json.dumps(to_json(planned)))
+        again = PlannedLog.from_json(told, Storage())
         assert again == planned
         assert offsets_of(again.files_now()) == stored(store)
 

@@ -22,7 +22,7 @@ from rmqindex import (
 )
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.query.search import search
-from rmqindex.query.verdicts import Judge
+from rmqindex.query.verification import KeyVerifier
 from rmqindex.store.planned_index import plan_index
 from trees import queue_files
 
@@ -204,7 +204,7 @@ def test_every_key_is_found_where_its_messages_are(store, layout, told, rows):
                 key_hash(index_key(topic, asked)),
                 begin=0,
                 end=LONG_MAX,
-                judge=Judge(log, topic, asked),
+                verifier=KeyVerifier(log, topic, asked),
             )
             assert sorted({hit.phy_offset for hit in hits}) == wanted, (topic, key)
 

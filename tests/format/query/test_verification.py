@@ -8,8 +8,7 @@ import pytest
 from commitlog_encoder import Log, Message, properties_text
 from rmqindex import CommitLog, index_key, key_hash
 from rmqindex.query import MATCH_CODES, EntryVerifier
-from rmqindex.query.verdicts import Judge
-from rmqindex.query.verification import only_key
+from rmqindex.query.verification import KeyVerifier, only_key
 
 TOPIC = "TopicTest"
 ROLLED_BACK = 0b1100
@@ -116,7 +115,7 @@ def test_a_single_entry_is_left_open_where_more_decides():
 def test_a_collision_is_not_the_key_that_was_asked_for(tmp_path):
     """The message has the hash and not the key, and is named."""
     log, (offset,) = log_of(tmp_path, (0, [("KEYS", "Aa")]))
-    (verdict,) = Judge(log, TOPIC, "BB").verdicts([offset])
+    (verdict,) = KeyVerifier(log, TOPIC, "BB").compare([offset])
     assert (verdict.state, verdict.message) == ("mismatch", f"{TOPIC}: Aa")
-    (verdict,) = Judge(log, TOPIC, "Aa").verdicts([offset])
+    (verdict,) = KeyVerifier(log, TOPIC, "Aa").compare([offset])
     assert verdict.state == "verified"

@@ -13,6 +13,7 @@ import pytest
 from rmqindex import IndexFile, IndexFileWriter, Layout
 from rmqindex.indexfile.append_in_place import InPlaceAppend
 from rmqindex.indexfile.fingerprint import Fingerprint
+from rmqindex.ownfiles import from_json, to_json
 from rmqindex.storage.identity import FileIdentity
 from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
@@ -246,4 +247,4 @@ class TestRemoteObjects:
 def test_a_fingerprint_goes_through_json_as_it_is(path):
     """A listing that a task makes comes back as text."""
     before = fingerprint(path)
-    assert Fingerprint.from_dict(dataclasses.asdict(before)) == before
+    assert from_json(Fingerprint, to_json(before)) == before

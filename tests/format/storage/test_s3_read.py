@@ -25,7 +25,7 @@ from rmqindex.storage.opening import open_source
 from rmqindex.storage.s3 import (
     S3Settings,
     check_no_secret,
-    shown,
+    without_keys,
 )
 from rmqindex.store.paths import index_files
 from rmqindex.store.patterns import has_pattern
@@ -340,7 +340,7 @@ class TestSecrets:
             "hdfs://host:1/a",
             "/a:b@c",
         ):
-            assert shown(uri) == uri
+            assert without_keys(uri) == uri
 
     def test_settings_do_not_show_them(self):
         """Neither their text nor what a server says."""

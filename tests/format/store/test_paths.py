@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqindex import RmqIndexError
-from rmqindex.storage import filesystem, steady
+from rmqindex.storage import filesystem, opening
 from rmqindex.store import paths
 from rmqindex.transaction import directories
 
@@ -258,7 +258,7 @@ class TestListing:
 
     def test_a_file_that_is_listed_and_not_there_is_an_error(self, tmp_path, monkeypatch):
         """Where it is never found, the listing is refused by name."""
-        monkeypatch.setattr(steady, "_PATIENCE_SECONDS", 0.05)
+        monkeypatch.setattr(opening, "_PATIENCE_SECONDS", 0.05)
         monkeypatch.setattr(directories, "effective_listing", lambda _: {"100": tmp_path / "100"})
         with pytest.raises(RmqIndexError, match=r"expected one reading .* 100 was listed"):
             paths.list_index_files(tmp_path)

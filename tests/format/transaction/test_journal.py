@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from rmqindex import RmqIndexError
-from rmqindex.files.disk import copy_sparse
-from rmqindex.storage import steady
+from rmqindex.ownfiles.disk import copy_sparse
+from rmqindex.storage import opening
 from rmqindex.transaction import lock
 from rmqindex.transaction.jobs import recover
 from rmqindex.transaction.journal import effective_listing, staging_root
@@ -360,7 +360,7 @@ class TestListing:
         self, directory, monkeypatch
     ):
         """A listing that is disturbed each time is refused, and never returned as it came."""
-        monkeypatch.setattr(steady, "_PATIENCE_SECONDS", 0.05)
+        monkeypatch.setattr(opening, "_PATIENCE_SECONDS", 0.05)
         numbers = itertools.count()
         original = Path.iterdir
 

@@ -8,9 +8,9 @@ from pyspark_rmqindex.stream.messages import _from_json, _to_json
 from pyspark_rmqindex.stream.offsets import (
     Mark,
     SeenFile,
+    offset_after,
     offsets_from_json,
     offsets_to_json,
-    reached,
     slices_between,
     state_of,
 )
@@ -87,7 +87,7 @@ def check(data):
 
 def _go_on(offset):
     state = state_of("/a", offset, _FILES, _mark_at)
-    behind = reached(offset, state.pieces, _mark_at)
+    behind = offset_after(offset, state.pieces, _mark_at)
     slices_between("/a", offset, behind, _FILES, _mark_at)
     slices_between("/a", None, offset, _FILES, _mark_at)
     offset.has_begun(_FILES[0])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.files.own_files import check_size, read_own
+from rmqindex.ownfiles.safe_open import check_size, read_own
 
 if TYPE_CHECKING:
     import re
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pyarrow.fs as pafs
 
-__all__ = ["Fields", "RecordKind", "shortened"]
+__all__ = ["Fields", "RecordKind", "shorten"]
 
 # The most bytes of a record that lists the files of a directory; real ones are far smaller.
 _MAX_SIZE = 16 * 1024 * 1024
@@ -32,7 +32,7 @@ _ATTEMPTS = 10
 T = TypeVar("T")
 
 
-def shortened(value: object) -> str:
+def shorten(value: object) -> str:
     """Return the text of a JSON value for an error; a long one is cut in the middle."""
     text = reprlib.Repr()
     text.maxstring = text.maxother = text.maxlong = 80
@@ -254,7 +254,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise ValueError(f"{shortened(name)}: expected this field once, got it again")
+            raise ValueError(f"{shorten(name)}: expected this field once, got it again")
         found[name] = value
     return found
 
@@ -264,4 +264,4 @@ def _refuse_constant(text: str) -> NoReturn:
 
 
 def _refuse(name: str, expected: str, value: object) -> NoReturn:
-    raise ValueError(f"{name}: expected {expected}, got {shortened(value)}")
+    raise ValueError(f"{name}: expected {expected}, got {shorten(value)}")

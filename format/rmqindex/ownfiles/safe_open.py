@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.files.disk import naming
+from rmqindex.ownfiles.disk import naming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ def ensure_directory(path: Path) -> None:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         mode = path.lstat().st_mode
         if not stat.S_ISDIR(mode):
-            raise _refused(path, "a directory", mode)
+            raise _refusal(path, "a directory", mode)
 
 
 @contextlib.contextmanager
@@ -114,7 +114,7 @@ def open_regular(path: str | os.PathLike[str], flags: int, mode: int = 0o666) ->
         descriptor = os.open(path, flags | _SAFE, mode)
     except OSError as error:
         if error.errno == errno.ELOOP and Path(path).is_symlink():
-            raise _refused(path, "a file", stat.S_IFLNK) from error
+            raise _refusal(path, "a file", stat.S_IFLNK) from error
         raise
     return _regular(path, descriptor)
 
@@ -191,14 +191,14 @@ def _regular(path: str | os.PathLike[str], descriptor: int) -> int:
     os.close(descriptor)
     if stat.S_ISDIR(kind):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
-    raise _refused(path, "a file", kind)
+    raise _refusal(path, "a file", kind)
 
 
-def _refused(path: str | os.PathLike[str], expected: str, mode: int) -> RmqIndexError:
+def _refusal(path: str | os.PathLike[str], expected: str, mode: int) -> RmqIndexError:
     if stat.S_ISLNK(mode):
         return RmqIndexError(
             f"{os.fspath(path)}: expected {expected} of its own, got a symbolic link, which is not "
-            "followed here: see to it who made it, and remove it"
+            "followed here: find out who made it, and remove it"
         )
     kind = "a file" if stat.S_ISREG(mode) else "neither a file nor a directory"
     return RmqIndexError(f"{os.fspath(path)}: expected {expected}, got {kind}")
