@@ -50,17 +50,16 @@ nitpicky = True
 # What other projects document; the build reads no inventories, since it needs no network.
 nitpick_ignore_regex = [
     ("py:.*", r"(np|numpy|pa|pyarrow|pafs|pyspark|pathlib|os|collections|datetime)\..*"),
-    (
-        "py:class",
-        r"(NDArray|DataFrame|SparkSession|StructType|ByteSource|Path|PathLike|tzinfo|IntArray)",
-    ),
+    ("py:class", r"(NDArray|DataFrame|SparkSession|StructType|ByteSource|Path|PathLike|IntArray)"),
+    ("py:class", r"(datetime|timedelta|tzinfo)"),
     # What is made and handed on by the package itself, and never by its callers.
     (
         "py:(class|exc)",
         (
             r"(rmqindex\.[a-z_.]+\.)?(FileMark|FileIdentity|Fingerprint|FileChangedError|IndexSource"
             r"|AppendUndo|AppendRecord|PointMessage|ResolvedPath|LogRange|KeySet|KeyMatches|_Member"
-            r"|UndoableAppend|Staging|Progress|KeyScope|Rank|Block|T|CommitLog)"
+            r"|UndoableAppend|Staging|Progress|KeyScope|Rank|Block|T|CommitLog|PlannedFile"
+            r"|LogArgument|Time|R)"
         ),
     ),
     ("py:class", r"re\.Pattern"),

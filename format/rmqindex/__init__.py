@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         key_hashes,
         message_keys,
     )
+    from rmqindex.messagestore import MessageStore
     from rmqindex.query import IndexDirectory, QueryOffsetResult
     from rmqindex.queue_layout import CONSUME_QUEUE_SCHEMA
     from rmqindex.record import (
@@ -88,6 +89,7 @@ __all__ = [
     "LogFile",
     "LogReach",
     "LookupExplanation",
+    "MessageStore",
     "OffsetMessageId",
     "OtherTopic",
     "QueryOffsetResult",
@@ -180,6 +182,7 @@ _ROOMS = {
         "key_hashes",
         "message_keys",
     ),
+    "messagestore": ("MessageStore",),
     "query": (
         "IndexDirectory",
         "QueryOffsetResult",

@@ -27,7 +27,8 @@ from page_texts import OPTION_GROUPS  # noqa: E402
 
 def pages() -> dict[str, str]:
     """Return the pages of the site that are not the specification's, by name."""
-    found = [*DOCS.glob("*.md"), *(DOCS / "guides").glob("*.md"), *(DOCS / "api").glob("*.md")]
+    patterns = ("*.md", "guides/*.md", "guides/*.ipynb", "api/*.md")
+    found = [page for pattern in patterns for page in DOCS.glob(pattern)]
     return {page.relative_to(DOCS).with_suffix("").as_posix(): page.read_text() for page in found}
 
 

@@ -43,6 +43,7 @@ def test_the_public_names_are_these():
         "LogFile",
         "LogReach",
         "LookupExplanation",
+        "MessageStore",
         "OffsetMessageId",
         "OtherTopic",
         "QueryOffsetResult",

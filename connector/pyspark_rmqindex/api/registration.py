@@ -43,8 +43,8 @@ def register(spark: SparkSession) -> None:
 
     ``rmq_explain(path, topic, key [, begin] [, end] [, option => ..])`` is a table function with
     the same parameters: a row for each reason why the key is or is not found, with ``code``,
-    ``sentence``, ``remedy``, ``other_topic`` and ``phy_offsets``, as :func:`explain_lookup` of
-    ``rmqindex`` gives them.
+    ``sentence``, ``remedy``, ``other_topic`` and ``phy_offsets``, as
+    :func:`rmqindex.explain_lookup` gives them.
     Its options are ``commitLog``, which defaults to ``auto``, ``maxHashSlotNum``,
     ``maxIndexNum``, ``searchLog`` (``gaps``, ``all``, ``none``) and ``timeZone``, that of the times
     in the sentences, by default UTC.

@@ -116,7 +116,7 @@ def tags_of_index(directory: str | os.PathLike[str], *, newest_only: bool = Fals
 
     Args:
         directory: The index directory, which may be absent; a local path or a URI.
-        newest_only: As in :func:`choose_tags`.
+        newest_only: Whether the newest entries are enough, since rows are only appended.
 
     Raises:
         RmqIndexError: Old entries include those of tags, and newer ones do not.

@@ -52,6 +52,7 @@ def unpack_bodies(
     max_size: int = MAX_BODY_SIZE,
     max_total_size: int = _MAX_UNPACKED,
     advice: str = _ADVICE,
+    on_bad: Callable[[RmqIndexError], None] | None = None,
 ) -> pa.Array:
     """Return the bodies of messages as they were sent.
 
@@ -64,6 +65,7 @@ def unpack_bodies(
         max_size: The most bytes that a body may unpack to.
         max_total_size: The most bytes that all of several may have.
         advice: What the error for a bad body recommends.
+        on_bad: Called with the error of each body that becomes null.
 
     Raises:
         UnpackedSizeError: All are too large together; see :func:`in_halves`.
@@ -83,10 +85,12 @@ def unpack_bodies(
             try:
                 decompress_body(b"" if body is None else body, flag, max_size=max_size)
             except RmqIndexError as error:
+                offset = int(phy_offsets[row])
+                bad = bad_body(files, offset, f"message at offset {offset}: {error}", advice)
                 if strict:
-                    offset = int(phy_offsets[row])
-                    what = f"message at offset {offset}: {error}"
-                    raise bad_body(files, offset, what, advice) from error
+                    raise bad from error
+                if on_bad is not None:
+                    on_bad(bad)
                 sound[row] = False
     kept = pc.if_else(pa.array(sound), bodies, pa.scalar(None, bodies.type))
     return decompress_bodies(kept, sys_flags, max_size=max_size, max_total_size=max_total_size)
@@ -152,7 +156,9 @@ class Unpacking:
         *,
         decompress: bool,
         strict: bool,
-        max_size: int,
+        max_size: int = MAX_BODY_SIZE,
+        advice: str = _ADVICE,
+        on_bad: Callable[[RmqIndexError], None] | None = None,
     ) -> None:
         """Check the names of the columns.
 
@@ -161,6 +167,8 @@ class Unpacking:
             decompress: Whether ``body`` is unpacked; ``body_text`` always is.
             strict: Whether a body that does not unpack is an error; otherwise it is null.
             max_size: The most bytes that a body may unpack to.
+            advice: What the error for a bad body recommends.
+            on_bad: Called with the error of each body that becomes null.
 
         Raises:
             ValueError: An unknown or repeated name, or a size below 1.
@@ -170,6 +178,8 @@ class Unpacking:
             raise ValueError(f"max_body_size: expected at least 1 byte, got {max_size}")
         self._strict = strict
         self._max_size = max_size
+        self._advice = advice
+        self._on_bad = on_bad
         has_text = columns is not None and not isinstance(columns, str) and BODY_TEXT in columns
         if has_text:
             assert columns is not None
@@ -233,6 +243,8 @@ class Unpacking:
             strict=self._strict,
             max_size=self._max_size,
             max_total_size=max_total_size,
+            advice=self._advice,
+            on_bad=self._on_bad,
         )
         made = {"body": unpacked} if self._unpacks else {}
         if BODY_TEXT in self.schema.names:

@@ -23,6 +23,7 @@ from rmqindex.commitlog.walk import (
     record_crc_fault,
 )
 from rmqindex.layout import INT64_MAX
+from rmqindex.markup import html_table
 from rmqindex.record.batches import build_batch, one_chunk
 from rmqindex.record.bodies import MAX_BODY_SIZE
 from rmqindex.record.records import store_timestamp_of
@@ -108,6 +109,21 @@ class CommitLog:
     ) -> None:
         """Close the log."""
         self.close()
+
+    def __repr__(self) -> str:
+        """Return where the files are, and which offsets they hold, without opening one."""
+        return f"CommitLog({self._where()})"
+
+    def _repr_html_(self) -> str:
+        rows = [(file.path, file.start, file.stop, file.size) for file in self.files]
+        return html_table(f"CommitLog {self._where()}", ("file", "from", "to", "bytes"), rows)
+
+    def _where(self) -> str:
+        if not self.files:
+            return "no files"
+        count = f"{len(self.files)} file{'s' if len(self.files) > 1 else ''}"
+        first, last = self.files[0], self.files[-1]
+        return f"{str(first.path.parent)!r}: {count}, offsets {first.start} to {last.stop}"
 
     def close(self) -> None:
         """Close all files; the log reopens them when needed."""

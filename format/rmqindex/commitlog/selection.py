@@ -118,8 +118,8 @@ def select_messages(
         selection: Which messages.
         columns: Names of ``COMMITLOG_SCHEMA``; only messages that are asked for have them decoded.
         resume_at: Where a message starts, or the log ends: read from there.
-        mode: As :meth:`CommitLog.scan` takes it.
-        on_malformed: As :meth:`CommitLog.scan` takes it.
+        mode: As :meth:`rmqindex.CommitLog.scan` takes it.
+        on_malformed: As :meth:`rmqindex.CommitLog.scan` takes it.
 
     Yields:
         Blocks that follow one another without a gap.
@@ -174,8 +174,8 @@ def newest_messages(
         selection: Which messages.
         columns: Names of ``COMMITLOG_SCHEMA``.
         limit: At most how many, 1 or more.
-        mode: As :meth:`CommitLog.scan` takes it.
-        on_malformed: As :meth:`CommitLog.scan` takes it.
+        mode: As :meth:`rmqindex.CommitLog.scan` takes it.
+        on_malformed: As :meth:`rmqindex.CommitLog.scan` takes it.
         progress: Called with the bytes that were read, and those that there are.
 
     Raises:

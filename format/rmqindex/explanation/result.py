@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rmqindex.keys.hashing import index_key
+from rmqindex.markup import html_table
 
 if TYPE_CHECKING:
     from rmqindex.explanation.reasons import Reason
@@ -175,6 +176,22 @@ class LookupExplanation:
         files = [f"  {file.name}  {file.reason}: {file.detail}" for file in self.files]
         return "\n".join([index_key(self.topic, self.key), *files, *self.lines()])
 
+    def _repr_html_(self) -> str:
+        title = f"{index_key(self.topic, self.key)}: {self._outcome()}"
+        rows = [(reason.code, reason.sentence, reason.remedy) for reason in self.reasons]
+        reasons = html_table(title, ("reason", "what it means", "what to do"), rows)
+        files = [
+            (file.name, file.reason, file.detail, len(file.hits), file.slot, file.chain_length)
+            for file in self.files
+        ]
+        names = ("file", "reason", "detail", "entries of the hash", "slot", "entries of the slot")
+        return reasons + html_table("IndexFiles, newest first", names, files)
+
+    def _outcome(self) -> str:
+        count = len(self.hits)
+        noun, verb = ("entry", "answers") if count == 1 else ("entries", "answer")
+        return f"{count} {noun} of hash {self.key_hash} {verb} the query."
+
     def lines(self) -> list[str]:
         """Return the reasons as text, each remedy below the first one it helps, and the outcome."""
         lines: list[str] = []
@@ -183,6 +200,4 @@ class LookupExplanation:
             remedy = f"    {reason.remedy}"
             if reason.remedy is not None and remedy not in lines:
                 lines.append(remedy)
-        count = len(self.hits)
-        noun, verb = ("entry", "answers") if count == 1 else ("entries", "answer")
-        return [*lines, f"{count} {noun} of hash {self.key_hash} {verb} the query."]
+        return [*lines, self._outcome()]

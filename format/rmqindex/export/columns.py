@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rmqindex.errors import RmqIndexError
-from rmqindex.record.bodies import UnpackedSizeError, decompress_bodies, decompress_body
 from rmqindex.record_layout import COMMITLOG_SCHEMA
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-__all__ = ["DEFAULT_COLUMNS", "as_table", "flat", "unpacked"]
+__all__ = ["DEFAULT_COLUMNS", "as_table", "flat"]
 
 #: The columns of messages; the others repeat what ``properties`` holds.
 DEFAULT_COLUMNS = tuple(
@@ -25,65 +19,16 @@ _TIMES = ("born_timestamp", "store_timestamp")
 _TIME_TYPE = pa.timestamp("ms", "UTC")
 
 
-def as_table(batch: pa.RecordBatch) -> pa.Table:
-    """Return a batch as a table whose times are timestamps."""
-    table = pa.table(batch)
+def as_table(rows: pa.RecordBatch | pa.Table) -> pa.Table:
+    """Return rows as a table whose times are timestamps."""
+    table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
     for name in _TIMES:
         place = table.schema.get_field_index(name)
         if place >= 0:
             column = table.column(place).cast(_TIME_TYPE)
-            table = table.set_column(place, pa.field(name, _TIME_TYPE, nullable=False), column)
+            field = table.schema.field(place).with_type(_TIME_TYPE)
+            table = table.set_column(place, field, column)
     return table
-
-
-def unpacked(
-    batch: pa.RecordBatch, columns: Sequence[str], skip: Callable[[str], None] | None
-) -> Iterator[pa.RecordBatch]:
-    """Yield messages with the bodies as they were sent.
-
-    Args:
-        batch: Messages with ``body``, ``sys_flag`` and ``phy_offset``.
-        columns: The columns to keep.
-        skip: Called with the error of each body that does not unpack, which becomes null; None to
-            raise it.
-
-    Yields:
-        The messages; in several batches where they would be too large for one.
-
-    Raises:
-        RmqIndexError: A body does not unpack.
-    """
-    try:
-        bodies = decompress_bodies(batch.column("body"), batch.column("sys_flag"))
-    except UnpackedSizeError:
-        half = batch.num_rows // 2
-        yield from unpacked(batch.slice(0, half), columns, skip)
-        yield from unpacked(batch.slice(half), columns, skip)
-        return
-    except RmqIndexError:
-        bodies = _each_body(batch, skip)
-    place = batch.schema.get_field_index("body")
-    field = batch.schema.field(place).with_nullable(True)
-    yield batch.set_column(place, field, bodies).select(list(columns))
-
-
-def _each_body(batch: pa.RecordBatch, skip: Callable[[str], None] | None) -> pa.Array:
-    bodies: list[bytes | None] = []
-    for body, flag, offset in zip(
-        batch.column("body").to_pylist(),
-        batch.column("sys_flag").to_pylist(),
-        batch.column("phy_offset").to_pylist(),
-        strict=True,
-    ):
-        try:
-            bodies.append(decompress_body(body, flag))
-        except RmqIndexError as error:
-            message = f"message at {offset}: {error}"
-            if skip is None:
-                raise RmqIndexError(message) from error
-            skip(message)
-            bodies.append(None)
-    return pa.array(bodies, pa.binary())
 
 
 def flat(table: pa.Table, *, nested: bool) -> pa.Table:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from rmqindex.errors import RmqIndexError
 from rmqindex.export.columns import as_table
 from rmqindex.export.folder import Folder, Stream
+from rmqindex.indexfile.decoding import ENTRY_SCHEMA
 from rmqindex.layout import FIRST_POSITION
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from rmqindex.export.folder import ExportResult
     from rmqindex.store.planned_index import PlannedFile
 
-__all__ = ["EntrySelection", "export_entries"]
+__all__ = ["EntrySelection", "entry_schema", "entry_tables", "export_entries"]
 
 _DEFAULT_FILE_SIZE = 256 * 1024 * 1024
 _FILE = "file"
@@ -60,6 +61,39 @@ class EntrySelection:
         if self.key_hash is not None:
             keep &= batch.column("key_hash").to_numpy() == self.key_hash
         return batch if keep.all() else batch.filter(pa.array(keep))
+
+
+def entry_schema() -> pa.Schema:
+    """Return the schema of entries with the name of their file and real timestamps."""
+    table = as_table(ENTRY_SCHEMA.empty_table())
+    return pa.schema([pa.field(_FILE, pa.string()), *table.schema])
+
+
+def entry_tables(
+    planned: PlannedFile, selection: EntrySelection, start: int = FIRST_POSITION
+) -> Iterator[tuple[pa.Table, int]]:
+    """Read the entries of a file that are asked for, with its name and real timestamps.
+
+    Args:
+        planned: The file, as it was listed.
+        selection: Which entries.
+        start: The first position.
+
+    Yields:
+        The entries that are asked for, and the position behind the last that was read.
+
+    Raises:
+        CorruptIndexError: The file is damaged.
+        RmqIndexError: It cannot be used, or was changed since it was listed.
+    """
+    if planned.is_empty:
+        return
+    with planned.open() as file:
+        for batch in file.scan(start, planned.stop):
+            stop = batch.column("position")[batch.num_rows - 1].as_py() + 1
+            table = as_table(selection.matching(batch))
+            names = pa.array([planned.entry.name]).take(pa.array(np.zeros(table.num_rows, int)))
+            yield table.add_column(0, _FILE, names), stop
 
 
 def export_entries(
@@ -132,12 +166,5 @@ def _export_file(
             "a directory that is new or empty"
         )
 
-    def blocks() -> Iterator[tuple[list[pa.Table], int]]:
-        with planned.open() as file:
-            for batch in file.scan(start, planned.stop):
-                stop = batch.column("position")[batch.num_rows - 1].as_py() + 1
-                table = as_table(selection.matching(batch))
-                names = pa.array([name]).take(pa.array(np.zeros(table.num_rows, np.int32)))
-                yield [table.add_column(0, _FILE, names)], stop
-
-    folder.write(stream, start, blocks(), report)
+    tables = entry_tables(planned, selection, start)
+    folder.write(stream, start, (([table], stop) for table, stop in tables), report)

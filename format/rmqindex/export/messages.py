@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rmqindex.commitlog.bodies import Unpacking
 from rmqindex.commitlog.selection import Selection, select_messages
 from rmqindex.errors import RmqIndexError
-from rmqindex.export.columns import DEFAULT_COLUMNS, as_table, unpacked
+from rmqindex.export.columns import DEFAULT_COLUMNS, as_table
 from rmqindex.export.folder import Folder, Stream
 from rmqindex.layout import INT64_MAX
 from rmqindex.record.batches import schema_of
@@ -24,7 +25,9 @@ __all__ = ["export_messages"]
 
 _STREAM = "messages"
 _DEFAULT_FILE_SIZE = 256 * 1024 * 1024
-_UNPACKING = ("body", "sys_flag", "phy_offset")
+_ADVICE = (
+    "mode='DROPMALFORMED' makes such a body null, raw_bodies=True keeps every body as it is stored"
+)
 
 
 def export_messages(
@@ -84,23 +87,30 @@ def export_messages(
         if is_resumed:
             _ensure_there(log, start, folder)
         total = min(log.max_offset, INT64_MAX if selection.stop is None else selection.stop) - first
-        unpacks = "body" in columns and not raw_bodies
-        read = [*columns, *(name for name in _UNPACKING if unpacks and name not in columns)]
-        skip = on_skipped if mode == "DROPMALFORMED" else None
+
+        def skip(error: RmqIndexError) -> None:
+            if on_skipped is not None:
+                on_skipped(str(error))
+
+        bodies = Unpacking(
+            columns,
+            decompress=not raw_bodies,
+            strict=mode == "FAILFAST",
+            advice=_ADVICE,
+            on_bad=skip,
+        )
 
         def blocks() -> Iterator[tuple[list[pa.Table], int]]:
             for block in select_messages(
                 log,
                 selection,
-                read,
+                bodies.source.names,
                 resume_at=start if is_resumed else None,
                 mode=mode,
-                on_malformed=None if skip is None else lambda error: skip(str(error)),
+                on_malformed=skip,
             ):
-                batches: Iterator[pa.RecordBatch] | list[pa.RecordBatch] = []
-                if block.batch is not None:
-                    batches = unpacked(block.batch, columns, skip) if unpacks else [block.batch]
-                yield [as_table(batch) for batch in batches], block.stop
+                found = [] if block.batch is None else bodies.batches(block.batch, log.files)
+                yield [as_table(batch) for batch in found], block.stop
 
         def report(stop: int) -> None:
             if progress is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -25,7 +26,9 @@ from rmqindex.layout import (
     INDEX_COUNT_OFFSET,
     INT32_MAX,
 )
+from rmqindex.markup import html_table
 from rmqindex.storage.location import Location
+from rmqindex.times import format_millis
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -404,3 +407,23 @@ class IndexFile:
     def __repr__(self) -> str:
         """Return the path, the geometry and the number of entries."""
         return f"IndexFile({str(self.path)!r}, {self._layout}, entries={self._entry_count})"
+
+    def _repr_html_(self) -> str:
+        header, layout = self.header, self._layout
+        facts: list[tuple[str, object]] = [
+            ("entries", self._entry_count),
+            ("maxHashSlotNum", layout.hash_slot_num if layout else None),
+            ("maxIndexNum", layout.index_num if layout else None),
+        ]
+        if self._entry_count:
+            first, last = (
+                f"{format_millis(time, UTC)} UTC"
+                for time in (header.begin_timestamp, header.end_timestamp)
+            )
+            facts += [
+                ("first stored", first),
+                ("last stored", last),
+                ("first offset", header.begin_phy_offset),
+                ("last offset", header.end_phy_offset),
+            ]
+        return html_table(f"IndexFile {self.path}", ("", ""), facts)

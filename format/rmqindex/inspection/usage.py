@@ -97,8 +97,8 @@ def measure_usage(
         log: The log.
         by: Some of ``topic``, ``queue`` (which goes with its topic) and ``hour``.
         selection: Which messages; None for all.
-        mode: As :meth:`CommitLog.scan` takes it.
-        on_malformed: As :meth:`CommitLog.scan` takes it.
+        mode: As :meth:`rmqindex.CommitLog.scan` takes it.
+        on_malformed: As :meth:`rmqindex.CommitLog.scan` takes it.
         progress: Called with the bytes of the log that were read, and those that there are.
 
     Raises:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from rmqindex.output.plot_data import IndexCounts
 
-__all__ = ["IMAGE_TYPES", "plot_counts"]
+__all__ = ["IMAGE_TYPES", "draw_counts", "plot_counts"]
 
 #: The suffixes that the name of a picture may have.
 IMAGE_TYPES = (".png", ".svg", ".pdf")
@@ -25,6 +26,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _BLUE, _ORANGE, _GREY = "#2f6db5", "#d9822b", "#8a8f98"
 # Chains longer than this share the last bar.
 _LONGEST = 24
+_DPI = 144
+_NOTEBOOK_DPI = 72
 # More files than this are not told apart by colour.
 _MOST_COLOURS = 10
 
@@ -32,7 +35,7 @@ _MOST_COLOURS = 10
 def plot_counts(
     counts: IndexCounts, path: str | Path, title: str, zone: tzinfo, zone_name: str
 ) -> None:
-    """Draw how many entries slots have, how full files are, and when entries were stored.
+    """Write the figure of :func:`draw_counts` to a file.
 
     Args:
         counts: What to draw.
@@ -45,8 +48,25 @@ def plot_counts(
         RmqIndexError: matplotlib is not installed.
         OSError: The picture cannot be written.
     """
-    figure_class = _matplotlib()
-    figure = figure_class(figsize=(10, 8.5), layout="constrained")
+    draw_counts(counts, title, zone, zone_name).savefig(path)
+
+
+def draw_counts(counts: IndexCounts, title: str, zone: tzinfo, zone_name: str) -> Any:  # noqa: ANN401  (matplotlib has no types of its own here)
+    """Draw how many entries slots have, how full files are, and when entries were stored.
+
+    Args:
+        counts: What to draw.
+        title: The title above the plots.
+        zone: The time zone of the times shown.
+        zone_name: The name of that zone.
+
+    Returns:
+        A figure of matplotlib, which a notebook shows also where pyplot is not imported.
+
+    Raises:
+        RmqIndexError: matplotlib is not installed.
+    """
+    figure = _figure_class()(figsize=(10, 8.5), dpi=_DPI, layout="constrained")
     # A path may hold dollar signs, which are no formulas.
     figure.suptitle(title, fontsize=12, parse_math=False)
     chains, fill, times = figure.subplots(3, 1, height_ratios=[3, 2, 3])
@@ -55,17 +75,26 @@ def plot_counts(
     _draw_times(times, counts, zone, zone_name)
     for axes in (chains, fill, times):
         axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=144)
+    return figure
 
 
-def _matplotlib() -> Any:  # noqa: ANN401  (matplotlib has no types of its own here)
+def _figure_class() -> Any:  # noqa: ANN401
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415  (an extra)
     except ImportError as error:
         raise RmqIndexError(
             "plots need matplotlib: install it with pip install 'rmqindex[plot]'"
         ) from error
-    return Figure
+
+    class Plot(Figure):
+        """A figure that notebooks show by themselves, not only once pyplot is imported."""
+
+        def _repr_png_(self) -> bytes:
+            picture = io.BytesIO()
+            self.savefig(picture, format="png", dpi=_NOTEBOOK_DPI)
+            return picture.getvalue()
+
+    return Plot
 
 
 def _draw_chains(axes: Any, counts: IndexCounts) -> None:  # noqa: ANN401

@@ -21,6 +21,7 @@ _FLAGS = {
     "index_tags=True": "--index-tags",
     "index_tags=False": "--no-index-tags",
     "decompress_body=False": "--no-decompress",
+    "raw_bodies=True": "--raw-bodies",
     "mode=DROPMALFORMED": "--mode DROPMALFORMED",
     "maxHashSlotNum and maxIndexNum": "--max-hash-slot-num and --max-index-num",
 }

@@ -8,6 +8,7 @@ from rmqindex.rooms import importer
 
 if TYPE_CHECKING:
     from rmqindex.query.index_directory import IndexDirectory, QueryOffsetResult
+    from rmqindex.query.many_keys import LOOKUP_SCHEMA, lookup_keys
     from rmqindex.query.point_lookup import PointEntry, PointFile, PointLog
     from rmqindex.query.ranks import Ranks, SearchedFile, Shares
     from rmqindex.query.verification import (
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "LOOKUP_SCHEMA",
     "MATCH_CODES",
     "NO_LOG",
     "VERIFIED",
@@ -36,6 +38,7 @@ __all__ = [
     "Ranks",
     "SearchedFile",
     "Shares",
+    "lookup_keys",
     "may_hold",
     "pairs_kept",
 ]
@@ -46,6 +49,10 @@ __getattr__ = importer(
         "index_directory": (
             "IndexDirectory",
             "QueryOffsetResult",
+        ),
+        "many_keys": (
+            "LOOKUP_SCHEMA",
+            "lookup_keys",
         ),
         "point_lookup": (
             "PointEntry",

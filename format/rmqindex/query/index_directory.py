@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER
 from rmqindex.header import IndexHeader
 from rmqindex.indexfile.appender import EntryAppender
 from rmqindex.indexfile.geometry import Layout
@@ -19,11 +18,13 @@ from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.messages import TAG_INDEX_TYPE, message_keys, tag_key
 from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, FIRST_POSITION, INT64_MAX, INT64_MIN
 from rmqindex.ownfiles.safe_open import open_regular
+from rmqindex.query.headers import headers_html, headers_text
+from rmqindex.query.loading import index_directory, loadable
 from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
 from rmqindex.store.contents import ensure_writable
 from rmqindex.store.names import next_names
-from rmqindex.store.paths import index_entries, resolve
+from rmqindex.store.paths import index_entries
 from rmqindex.store.planned_index import layout_of_fullest, read_listed
 from rmqindex.times import zone_of
 from rmqindex.transaction.journal import staging_root
@@ -121,7 +122,7 @@ class IndexDirectory:
         self._writable = writable
         self._zone = zone_of(time_zone)
         self._max_msgs_num_batch = max_msgs_num_batch
-        self._path = _index_directory(path, writable=writable)
+        self._path = index_directory(path, writable=writable)
         self._checkpoint_path = Path(self._path).parent / CHECKPOINT_NAME
         if index_msg_timestamp is None:
             checkpoint = self._checkpoint()
@@ -138,7 +139,7 @@ class IndexDirectory:
 
         def load(entries: Sequence[FileEntry]) -> None:
             self._close_files()
-            paths, self._load_result = _loadable(entries, writable=writable)
+            paths, self._load_result = loadable(entries, writable=writable)
             self._layout = layout or _infer_layout(paths, writable=writable)
             for each in paths:
                 self._load(each, last_exit_ok=last_exit_ok)
@@ -355,6 +356,25 @@ class IndexDirectory:
         finally:
             self._abandon()
 
+    def __repr__(self) -> str:
+        """Return the path, and how many files and entries are loaded."""
+        return f"IndexDirectory({self._summary()})"
+
+    def _repr_html_(self) -> str:
+        names = [file.name for file in self._files]
+        return headers_html(f"IndexDirectory {self._summary()}", names, self._headers())
+
+    def _summary(self) -> str:
+        what = "closed" if self._closed else headers_text(self._headers())
+        return f"{str(self._path)!r}: {what}"
+
+    def _headers(self) -> list[IndexHeader]:
+        """Return the headers of the loaded files, the last one as it was put so far."""
+        headers = [file.header for file in self._files]
+        if self._appender is not None:
+            headers[-1] = self._appender.header
+        return headers
+
     def __enter__(self) -> Self:
         """Return the directory itself."""
         return self
@@ -443,40 +463,10 @@ class IndexDirectory:
             self._is_published = True
 
 
-def _index_directory(path: PathLike, *, writable: bool) -> Path | Location:
-    """Return the index directory that a path means; with ``writable`` it may be absent."""
-    if writable:
-        local = Location.of(path).local
-        if local is None:
-            raise ValueError(f"{path}: only a local index directory can be written")
-        if not local.exists():
-            return local
-        is_root = (local / COMMITLOG_FOLDER).is_dir() or (local / CHECKPOINT_NAME).is_file()
-        if is_root and not (local / INDEX_FOLDER).exists():
-            return local / INDEX_FOLDER
-    # A broker's own, too, may have no files yet.
-    resolved = resolve(path, to_write=writable, allow_empty=True)
-    if resolved.is_file:
-        raise RmqIndexError(f"{path}: expected an index directory or a store root, got a file")
-    return resolved.path.local or resolved.path
-
-
 def _finish_writes(directory: Path) -> None:
     """Undo a dead commit, as the next write would."""
     if staging_root(directory).exists():
         LocalStaging.create(directory, Owner.current()).discard()
-
-
-def _loadable(entries: Sequence[FileEntry], *, writable: bool) -> tuple[list[Location], bool]:
-    """Return the files in the broker's order of loading, and whether it loads them all."""
-    needed = os.R_OK | os.W_OK if writable else os.R_OK
-    paths: list[Location] = []
-    for entry in entries:
-        local = entry.path.local
-        if entry.is_directory or not (local is None or os.access(local, needed)):
-            return paths, False
-        paths.append(entry.path)
-    return paths, True
 
 
 def _infer_layout(paths: list[Location], *, writable: bool) -> Layout | None:

@@ -126,6 +126,27 @@ class Comparison:
         verified: NDArray[np.bool_] = self.states == _VERIFIED
         return verified
 
+    def belong_to(self, topic: str, keys: pa.Array) -> NDArray[np.bool_]:
+        """Return whether each entry's message has a topic, and a key that has the entry's hash.
+
+        Args:
+            topic: The topic.
+            keys: The key for each entry, ``string``.
+        """
+        import pyarrow.compute as pc  # noqa: PLC0415  (a command may not need it)
+
+        found: NDArray[np.bool_] = self.verified.copy()
+        if not found.any():
+            return found
+        unknown = ~found
+        topics = self.messages.column("topic").take(pa.array(self.rows, mask=unknown))
+        texts = self.keys.texts.take(pa.array(self.places, mask=unknown))
+        same = pc.equal(texts, keys).fill_null(False).to_numpy(zero_copy_only=False).copy()
+        for entry in np.flatnonzero(found & self.matches.several).tolist():
+            same[entry] = keys[entry].as_py() in self.texts_of(entry)
+        found &= same & pc.equal(topics, topic).fill_null(False).to_numpy(zero_copy_only=False)
+        return found
+
     def hashes_of(self, entry: int) -> list[int]:
         """Return the distinct hashes that entries of the same message may have, ascending."""
         return sorted(set(self.keys.hashes[self.keys.rows == self.key_rows[entry]].tolist()))

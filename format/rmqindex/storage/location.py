@@ -48,9 +48,6 @@ class Location(str):
     It is its own text, and nothing but the text gets into columns, JSON, logs and errors, so that
     no key does. Only a location made by the members below can still be reached: plain text made
     from one, such as by ``str()``, has lost its storage.
-
-    Attributes:
-        storage: How to reach it.
     """
 
     __slots__ = ("_storage",)

@@ -300,7 +300,7 @@ class TestMessages:
         offset = log.append(Message(body=b"no zlib", sys_flag=1))
         log.write_to(tmp_path / "commitlog")
         with CommitLog(tmp_path / "commitlog") as opened:
-            with pytest.raises(RmqIndexError, match=f"message at {offset}: "):
+            with pytest.raises(RmqIndexError, match=f"message at offset {offset}: "):
                 export_messages(opened, tmp_path / "1")
             export_messages(opened, tmp_path / "2", mode="DROPMALFORMED", on_skipped=print)
             export_messages(opened, tmp_path / "3", raw_bodies=True)

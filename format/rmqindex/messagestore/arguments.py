@@ -1,0 +1,145 @@
+"""What callers give as times, texts and keys, checked and in one form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rmqindex.times import (
+    microseconds_of,
+    parse_duration,
+    parse_micros,
+    to_milliseconds,
+)
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+__all__ = ["Time", "key_array", "queues_of", "since_millis", "texts_of", "time_range"]
+
+#: A point in time: epoch milliseconds, a text as the command line takes it, or a datetime.
+Time = int | str | datetime
+
+
+def time_range(begin: Time | None, end: Time | None, zone: tzinfo) -> tuple[int | None, int | None]:
+    """Return two inclusive bounds as epoch milliseconds.
+
+    Args:
+        begin: The earliest time.
+        end: The latest time.
+        zone: The zone of times that name none.
+
+    Raises:
+        ValueError: A text that is no time, a number that is no milliseconds, ``begin`` after
+            ``end``, or no whole millisecond between them.
+        TypeError: Not a time.
+    """
+    low, high = _micros(begin, zone, "begin"), _micros(end, zone, "end")
+    first = None if low is None else to_milliseconds(low, up=True)
+    last = None if high is None else to_milliseconds(high, up=False)
+    if low is not None and high is not None and low > high:
+        raise ValueError(f"begin: expected a time before end {end!s}, got {begin!s}")
+    if first is not None and last is not None and first > last:
+        raise ValueError(f"begin: there is no whole millisecond from {begin!s} to end {end!s}")
+    return first, last
+
+
+def since_millis(since: Time | timedelta | None, zone: tzinfo) -> int | None:
+    """Return a time, or how long ago it is, as epoch milliseconds, rounded up.
+
+    Raises:
+        ValueError: A text that is neither, or a number that is no milliseconds.
+        TypeError: Neither.
+    """
+    if isinstance(since, str):
+        since = parse_duration(since) or since
+    if isinstance(since, timedelta):
+        since = datetime.now(UTC) - since
+    micros = _micros(since, zone, "since")
+    return None if micros is None else to_milliseconds(micros, up=True)
+
+
+def _micros(time: Time | None, zone: tzinfo, name: str) -> int | None:
+    if time is None:
+        return None
+    if isinstance(time, datetime):
+        return microseconds_of(time.replace(tzinfo=zone) if time.tzinfo is None else time)
+    try:
+        if isinstance(time, str):
+            return parse_micros(time, zone)
+        if isinstance(time, (int, np.integer)) and not isinstance(time, bool):
+            return parse_micros(str(int(time)), zone)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+    raise TypeError(
+        f"{name}: expected a datetime, a text such as '2024-01-31 12:30' or epoch milliseconds, "
+        f"got {type(time).__name__}"
+    )
+
+
+def texts_of(name: str, values: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Return one text, or several, as a tuple; nothing for None.
+
+    Raises:
+        TypeError: Not texts.
+        ValueError: None at all, which is probably not meant to stand for all.
+    """
+    if values is None:
+        return ()
+    found = (values,) if isinstance(values, str) else tuple(values)
+    for value in found:
+        if not isinstance(value, str):
+            raise TypeError(f"{name}: expected texts, got {type(value).__name__}")
+    if not found:
+        raise ValueError(f"{name}: expected at least one, or None for all, got none")
+    return found
+
+
+def queues_of(queue_id: int | Iterable[int] | None) -> tuple[int, ...]:
+    """Return one number of a queue, or several, as a tuple; nothing for None.
+
+    Raises:
+        TypeError: Not numbers.
+        ValueError: None at all, which is probably not meant to stand for all.
+    """
+    if queue_id is None:
+        return ()
+    found = tuple(queue_id) if isinstance(queue_id, Iterable) else (queue_id,)
+    for value in found:
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+            raise TypeError(f"queue_id: expected numbers, got {type(value).__name__}")
+    if not found:
+        raise ValueError("queue_id: expected at least one, or None for all, got none")
+    return tuple(int(value) for value in found)
+
+
+def key_array(keys: str | Iterable[str] | pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return keys as a ``string`` array, each once, in their order.
+
+    Raises:
+        TypeError: Not texts.
+        ValueError: A null, or a text that is not UTF-8.
+    """
+    if isinstance(keys, (pa.Array, pa.ChunkedArray)):
+        if keys.null_count:
+            raise ValueError("keys: expected texts, got a null among them")
+        kind = keys.type.value_type if pa.types.is_dictionary(keys.type) else keys.type
+        if len(keys) and not _is_text(kind):
+            raise TypeError(f"keys: expected texts, got {keys.type}")
+        found = keys.cast(pa.string())
+    else:
+        texts = [keys] if isinstance(keys, str) else list(keys)
+        for text in texts:
+            if not isinstance(text, str):
+                raise TypeError(f"keys: expected texts, got {type(text).__name__}")
+        found = pa.array(texts, pa.string())
+    return found.unique()
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    is_any = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(is_text(kind) for is_text in is_any)

@@ -1,0 +1,50 @@
+"""The messages of entries that were looked up, beside them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rmqindex.export.columns import DEFAULT_COLUMNS, as_table
+from rmqindex.query.many_keys import LOOKUP_SCHEMA
+
+if TYPE_CHECKING:
+    from rmqindex.commitlog.log import CommitLog
+    from rmqindex.indexfile.entries import Mode
+
+__all__ = ["with_messages"]
+
+# The most bytes of messages, as stored, that are read at a time.
+_MAX_BYTES = 64 * 1024 * 1024
+
+
+def with_messages(found: pa.Table, log: CommitLog, mode: Mode) -> pa.Table:
+    """Add the columns of the messages, bodies unpacked; null where no message is found.
+
+    Args:
+        found: A table of ``LOOKUP_SCHEMA``.
+        log: The CommitLog.
+        mode: What to do with a body that does not unpack: raise, or give null for it.
+
+    Raises:
+        RmqIndexError: The storage failed, or a body does not unpack; only ``FAILFAST``.
+    """
+    columns = [name for name in DEFAULT_COLUMNS if name not in LOOKUP_SCHEMA.names]
+    offsets = found.column("phy_offset").to_numpy()
+    sizes = log.read_at(offsets, ["size"]).column("size").fill_null(0)
+    filled = np.cumsum(sizes.to_numpy(zero_copy_only=False), dtype=np.int64)
+    parts: list[pa.Table] = []
+    start = 0
+    while start < len(offsets) or not parts:
+        before = int(filled[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(filled, before + _MAX_BYTES, side="right")))
+        read = log.read_at(offsets[start:stop], columns, mode=mode)
+        parts.append(as_table(read.drop_columns(["state"])))
+        start = stop
+    messages = pa.concat_tables(parts)
+    log.ensure_same()
+    for field in messages.schema:
+        found = found.append_column(field, messages.column(field.name))
+    return found

@@ -1,0 +1,495 @@
+"""A store as one object."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from rmqindex.audit.plan import verify
+from rmqindex.bulk.rebuild import rebuild_index
+from rmqindex.commitlog.bodies import Unpacking
+from rmqindex.commitlog.selection import Selection, select_messages
+from rmqindex.commitlog.sibling import commit_log_of
+from rmqindex.errors import RmqIndexError
+from rmqindex.explanation.explain import explain_lookup
+from rmqindex.export.columns import DEFAULT_COLUMNS, as_table
+from rmqindex.export.entries import EntrySelection, entry_schema, entry_tables
+from rmqindex.folders import INDEX_FOLDER
+from rmqindex.inspection.usage import measure_usage
+from rmqindex.markup import html_table
+from rmqindex.messagestore.arguments import key_array, queues_of, since_millis, texts_of, time_range
+from rmqindex.messagestore.columns import with_messages
+from rmqindex.messagestore.summary import FILE_COLUMNS, file_row, files_text, log_text
+from rmqindex.output.facts import describe
+from rmqindex.output.plot import IMAGE_TYPES, draw_counts
+from rmqindex.output.plot_data import count_index
+from rmqindex.output.text import counted
+from rmqindex.query.many_keys import lookup_keys
+from rmqindex.storage.filesystem import status_of
+from rmqindex.storage.location import Location
+from rmqindex.store.paths import lacks_index, resolve
+from rmqindex.store.planned_index import plan_index
+from rmqindex.times import system_zone, zone_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import timedelta, tzinfo
+
+    from rmqindex.bulk.rebuild import RebuildResult
+    from rmqindex.commitlog.files import LogFile
+    from rmqindex.commitlog.log import CommitLog
+    from rmqindex.explanation.explain import Search
+    from rmqindex.explanation.result import LookupExplanation
+    from rmqindex.indexfile.entries import Mode
+    from rmqindex.indexfile.geometry import Layout
+    from rmqindex.messagestore.arguments import Time
+    from rmqindex.output.facts import FileFacts
+    from rmqindex.storage.location import PathLike
+    from rmqindex.store.planned_index import PlannedFile
+
+__all__ = ["MessageStore"]
+
+_USAGE_TYPES = {
+    "topic": pa.string(),
+    "queue_id": pa.int32(),
+    "hour": pa.timestamp("ms", "UTC"),
+    "message_count": pa.int64(),
+    "size": pa.int64(),
+}
+
+
+class MessageStore:
+    """A broker's store: its index and its CommitLog, read as one; answers are Arrow's.
+
+    Tables and readers have real timestamps, so that Polars, DuckDB and pandas take them as they
+    are.
+    Nothing stays open between two calls, and each call sees the store as it is then.
+
+    Times are given as epoch milliseconds, as ``datetime``, or as text such as ``2024-01-31 12:30``;
+    both bounds are inclusive.
+
+    Example:
+        >>> from rmqindex import MessageStore, sample_store
+        >>> store = MessageStore(sample_store(), time_zone="UTC")
+        >>> store.lookup("TopicTest", "order-49", max_num=3)["phy_offset"].to_pylist()
+        [112033, 109318, 108424]
+    """
+
+    def __init__(
+        self,
+        path: PathLike,
+        *,
+        commit_log: CommitLog | PathLike | Sequence[PathLike | LogFile] | None = "auto",
+        layout: Layout | None = None,
+        mode: Mode = "FAILFAST",
+        time_zone: str | tzinfo | None = None,
+    ) -> None:
+        """Set where the store is.
+
+        Args:
+            path: A store root, an index directory or an IndexFile; local, or a URI that
+                ``pyarrow.fs`` knows.
+            commit_log: What :class:`CommitLog` takes, or one; ``"auto"`` for the one beside the
+                index, if there is one; None for none.
+            layout: The geometry of every file; None to infer it.
+            mode: ``FAILFAST`` raises at damage; ``DROPMALFORMED`` reads what is sound.
+            time_zone: The zone of times that name none, and of those that are shown; None for the
+                system's.
+
+        Raises:
+            RmqIndexError: The path is absent.
+            ValueError: An unknown mode or time zone.
+        """
+        if mode not in ("FAILFAST", "DROPMALFORMED"):
+            raise ValueError(f"mode: expected one of FAILFAST, DROPMALFORMED, got {mode!r}")
+        self._path = Location.of(path)
+        if status_of(self._path).kind == pafs.FileType.NotFound:
+            raise RmqIndexError(f"{self._path}: no such file or directory")
+        self._commit_log = commit_log
+        self._layout = layout
+        self._mode: Mode = mode
+        if time_zone is None:
+            self._zone_name, self._zone = system_zone()
+        else:
+            self._zone_name, self._zone = str(time_zone), zone_of(time_zone)
+
+    @property
+    def path(self) -> Path | str:
+        """The path that was given; a ``str`` for a remote one."""
+        return self._path.local or str(self._path)
+
+    def lookup(
+        self,
+        topic: str,
+        keys: str | Iterable[str] | pa.Array | pa.ChunkedArray,
+        *,
+        begin: Time | None = None,
+        end: Time | None = None,
+        max_num: int | None = None,
+        message: bool = False,
+    ) -> pa.Table:
+        """Find the messages with one key, or with any of many, in all files.
+
+        With a CommitLog, messages with other keys of the same hash are left out, and times are
+        exact. Without one, a row may be of such a message, and its time is cut to whole seconds
+        after the first entry of its file.
+
+        Args:
+            topic: The topic.
+            keys: A key, or several of any number: unique keys or those of ``KEYS``. ``T#`` and the
+                tags finds tags, which brokers from 5.4.0 on index.
+            begin: The earliest store time.
+            end: The latest store time.
+            max_num: At most how many messages of each key, the newest; None for all.
+            message: Also return the messages' own columns, bodies unpacked.
+
+        Returns:
+            ``topic``, ``key``, ``phy_offset`` (bytes), ``store_timestamp``, ``match_state``,
+            ``file`` and ``position``, newest first. ``match_state`` is ``verified`` if the message
+            has the key, ``unverified`` if it is no longer in the log, ``no_log`` without one;
+            others mean that no message starts at the offset. With ``message``, the other columns
+            of :meth:`messages` follow, null where no message was found.
+
+        Raises:
+            ValueError: An empty topic, a null key, ``max_num`` below 1, a wrong time; ``message``
+                without a CommitLog.
+            TypeError: Keys that are not texts.
+            RmqIndexError: A file cannot be used, or was changed meanwhile.
+        """
+        if not topic:
+            raise ValueError("topic: expected the name of a topic, got an empty text")
+        if max_num is not None and max_num < 1:
+            raise ValueError(f"max_num: expected at least 1, got {max_num}")
+        wanted = key_array(keys)
+        first, last = time_range(begin, end, self._zone)
+        with self._opened_log() as log:
+            if message and log is None:
+                raise ValueError(f"message: needs a CommitLog, and {self.path} has none")
+            found = lookup_keys(
+                self._files(), log, topic, wanted, begin=first, end=last, max_num=max_num
+            )
+            return found if log is None or not message else with_messages(found, log, self._mode)
+
+    def messages(
+        self,
+        topic: str | Iterable[str] | None = None,
+        *,
+        queue_id: int | Iterable[int] | None = None,
+        tags: str | Iterable[str] | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
+        start: int | None = None,
+        stop: int | None = None,
+        columns: Sequence[str] = DEFAULT_COLUMNS,
+    ) -> pa.RecordBatchReader:
+        """Read messages from the CommitLog, in the order in which they were stored.
+
+        Args:
+            topic: A topic, or several; None for all.
+            queue_id: A queue, or several.
+            tags: The tags, or several.
+            begin: The earliest store time.
+            end: The latest store time.
+            start: The first offset, bytes.
+            stop: The offset from which on messages are left out, bytes.
+            columns: Names of ``COMMITLOG_SCHEMA``, and ``body_text`` for bodies as text; others
+                are not decoded. By default all that repeat nothing.
+
+        Returns:
+            A reader, which reads the log once while it is consumed, in bounded memory. Bodies are
+            unpacked.
+
+        Raises:
+            ValueError: An unknown column, a wrong time, or a negative offset.
+            RmqIndexError: There is no CommitLog; while reading: damage, unless the mode is
+                ``DROPMALFORMED``, which leaves it out and makes bodies null that do not unpack.
+        """
+        first, last = time_range(begin, end, self._zone)
+        for name, offset in (("start", start), ("stop", stop)):
+            if offset is not None and offset < 0:
+                raise ValueError(f"{name}: expected an offset of 0 or more, got {offset}")
+        selection = Selection(
+            texts_of("topic", topic),
+            queues_of(queue_id),
+            texts_of("tags", tags),
+            first,
+            last,
+            start,
+            stop,
+        )
+        bodies = Unpacking(columns, decompress=True, strict=self._mode == "FAILFAST")
+        schema = as_table(bodies.schema.empty_table()).schema
+        with self._needed_log():
+            pass  # what is missing is told now, not when the first row is read
+
+        def read() -> Iterator[pa.RecordBatch]:
+            with self._needed_log() as log:
+                for block in select_messages(log, selection, bodies.source.names, mode=self._mode):
+                    if block.batch is not None:
+                        for batch in bodies.batches(block.batch, log.files):
+                            yield from as_table(batch).to_batches()
+                log.ensure_same()
+
+        return pa.RecordBatchReader.from_batches(schema, read())
+
+    def entries(
+        self,
+        *,
+        begin: Time | None = None,
+        end: Time | None = None,
+        start: int | None = None,
+        stop: int | None = None,
+        key_hash: int | None = None,
+    ) -> pa.RecordBatchReader:
+        """Read the entries of all files, oldest file first.
+
+        Args:
+            begin: The earliest store time.
+            end: The latest store time.
+            start: The first offset, bytes.
+            stop: The offset from which on entries are left out, bytes.
+            key_hash: The hash of a key.
+
+        Returns:
+            A reader of ``file`` and the columns of ``ENTRY_SCHEMA``. Times are those of entries:
+            whole seconds after the first one of the file.
+
+        Raises:
+            ValueError: A wrong time.
+            RmqIndexError: The index cannot be listed; while reading: damage, or a file that was
+                changed meanwhile.
+        """
+        selection = EntrySelection(*time_range(begin, end, self._zone), start, stop, key_hash)
+        files = self._files()
+
+        def read() -> Iterator[pa.RecordBatch]:
+            for planned in files:
+                for table, _ in entry_tables(planned, selection):
+                    yield from table.to_batches()
+
+        return pa.RecordBatchReader.from_batches(entry_schema(), read())
+
+    def explain(
+        self,
+        topic: str,
+        key: str,
+        *,
+        begin: Time | None = None,
+        end: Time | None = None,
+        search_log: Search = "gaps",
+    ) -> LookupExplanation:
+        """Explain why the broker and its tools do or do not find a key.
+
+        Args:
+            topic: The topic.
+            key: The unique key or one of the keys of the message.
+            begin: The earliest store time.
+            end: The latest store time.
+            search_log: As :func:`explain_lookup` takes it.
+
+        Returns:
+            What :func:`explain_lookup` returns.
+
+        Raises:
+            RmqIndexError: A file cannot be used.
+            ValueError: An empty topic, another ``search_log``, or a wrong time.
+        """
+        first, last = time_range(begin, end, self._zone)
+        return explain_lookup(
+            self._path,
+            topic,
+            key,
+            first,
+            last,
+            self._commit_log,
+            self._layout,
+            search_log=search_log,
+            time_zone=self._zone,
+        )
+
+    def verify(self, *, since: Time | timedelta | None = None, max_findings: int = 100) -> pa.Table:
+        """Check the index, byte by byte, and against its CommitLog.
+
+        Args:
+            since: Check only what was stored at this time or later; also a ``timedelta``, or a text
+                such as ``2h``, for how long ago.
+            max_findings: The most findings of one rule in one file.
+
+        Returns:
+            What :func:`rmqindex.verify` returns: a row for each finding.
+
+        Raises:
+            RmqIndexError: Nothing can be checked.
+            ValueError: A limit below 1, or a wrong time.
+        """
+        return verify(
+            self._path,
+            self._commit_log,
+            self._layout,
+            max_findings=max_findings,
+            since=since_millis(since, self._zone),
+        )
+
+    def rebuild(
+        self,
+        *,
+        resume: bool = False,
+        replace: bool = False,
+        start: int | None = None,
+        stop: int | None = None,
+        index_tags: bool | Literal["auto"] = "auto",
+        checkpoint: bool | Literal["auto"] = "auto",
+        allow_live_store: bool = False,
+    ) -> RebuildResult:
+        """Rebuild the index from the CommitLog, byte for byte as the broker writes it.
+
+        The broker must be stopped.
+
+        Args:
+            resume: Continue behind the last entry of the present files.
+            replace: Replace the present files in one step, once the new ones are complete.
+            start: The offset, bytes, from which messages are indexed.
+            stop: The offset, bytes, from which on messages are left out.
+            index_tags: As :func:`rebuild_index` takes it.
+            checkpoint: As :func:`rebuild_index` takes it.
+            allow_live_store: Write even if a broker seems to hold the store.
+
+        Returns:
+            What :func:`rebuild_index` returns.
+
+        Raises:
+            RmqIndexError: As :func:`rebuild_index`; or there is no CommitLog.
+            ValueError: The store is remote, or the path is that of one file.
+        """
+        root = self._path.local
+        if root is None or root.is_file():
+            raise ValueError(f"{self.path}: expected a local store or index directory to rebuild")
+        target = root / INDEX_FOLDER
+        if not lacks_index(self._path):
+            target = Path(resolve(self._path, to_write=True).directory)
+        with self._needed_log() as log:
+            return rebuild_index(
+                log,
+                target,
+                self._layout,
+                start=start,
+                stop=stop,
+                resume=resume,
+                replace=replace,
+                index_tags=index_tags,
+                checkpoint=checkpoint,
+                time_zone=self._zone,
+                allow_live_store=allow_live_store,
+                mode=self._mode,
+            )
+
+    def usage(
+        self,
+        by: str | Sequence[str] = "topic",
+        *,
+        begin: Time | None = None,
+        end: Time | None = None,
+    ) -> pa.Table:
+        """Count the messages of the CommitLog and their bytes.
+
+        Args:
+            by: Some of ``topic``, ``queue``, which goes with its topic, and ``hour``.
+            begin: The earliest store time.
+            end: The latest store time.
+
+        Returns:
+            Of ``topic``, ``queue_id`` and ``hour`` those asked for, ``message_count`` and ``size``
+            (bytes); hours in their order, else the largest first.
+
+        Raises:
+            ValueError: Another ``by``, or a wrong time.
+            RmqIndexError: There is no CommitLog, or it is damaged.
+        """
+        groups = texts_of("by", by)
+        first, last = time_range(begin, end, self._zone)
+        with self._needed_log() as log:
+            usage = measure_usage(log, groups, Selection(begin=first, end=last), mode=self._mode)
+        shown = {"topic": {"topic", "queue"}, "queue_id": {"queue"}, "hour": {"hour"}}
+        columns = {
+            name: pa.array([getattr(row, name) for row in usage.rows], kind)
+            for name, kind in _USAGE_TYPES.items()
+            if name not in shown or not shown[name].isdisjoint(groups)
+        }
+        return pa.table(columns)
+
+    def plot(self, path: PathLike | None = None) -> Any:  # noqa: ANN401  (matplotlib's Figure)
+        """Draw how many entries slots have, how full files are, and when entries were stored.
+
+        It needs matplotlib, which ``pip install 'rmqindex[plot]'`` brings.
+
+        Args:
+            path: Where to write the picture too; its name ends in ``.png``, ``.svg`` or ``.pdf``.
+
+        Returns:
+            A ``matplotlib.figure.Figure``, which a notebook shows.
+
+        Raises:
+            RmqIndexError: matplotlib is not installed, or a file cannot be used.
+            ValueError: Another kind of picture.
+        """
+        if path is not None and Path(path).suffix.lower() not in IMAGE_TYPES:
+            raise ValueError(f"path: expected a name with {', '.join(IMAGE_TYPES)}, got {path!s}")
+        counts = count_index(self._files())
+        entries = counted(sum(counts.entry_counts), "entry", "entries")
+        title = f"{self.path}: {entries} in {counted(len(counts.names), 'file')}"
+        figure = draw_counts(counts, title, self._zone, self._zone_name)
+        if path is not None:
+            figure.savefig(path)
+        return figure
+
+    def __repr__(self) -> str:
+        """Return the path, the files, the entries, the times and the log, from headers alone."""
+        line, _ = self._described()
+        return f"MessageStore({str(self.path)!r}: {line})"
+
+    def _repr_html_(self) -> str:
+        line, rows = self._described()
+        return html_table(f"{self.path}: {line}", FILE_COLUMNS, rows)
+
+    def _described(self) -> tuple[str, list[tuple[object, ...]]]:
+        """Return one line, and a row for each file, whatever state the store is in."""
+        parts: list[str] = []
+        facts: list[FileFacts] = []
+        try:
+            facts = [describe(planned) for planned in self._files()]
+            parts.append(files_text(facts, self._zone, self._zone_name))
+        except (RmqIndexError, OSError) as error:
+            parts.append(str(error))
+        try:
+            with self._opened_log() as log:
+                parts.append(log_text(log))
+        except (RmqIndexError, OSError) as error:
+            parts += [str(error)] if str(error) not in parts else []
+        return ", ".join(parts), [file_row(file, self._zone) for file in facts]
+
+    def _files(self) -> tuple[PlannedFile, ...]:
+        return plan_index(self._path, self._layout, self._mode)
+
+    @contextmanager
+    def _opened_log(self) -> Iterator[CommitLog | None]:
+        """Open the CommitLog for one call; one that was given stays open."""
+        log = commit_log_of(self._path, self._commit_log)
+        if log is None or log is self._commit_log:
+            yield log
+            return
+        with log:
+            yield log
+
+    @contextmanager
+    def _needed_log(self) -> Iterator[CommitLog]:
+        with self._opened_log() as log:
+            if log is None:
+                raise RmqIndexError(
+                    f"{self.path}: expected a CommitLog beside the index, found none; "
+                    "commit_log says where it is"
+                )
+            yield log
