@@ -248,7 +248,7 @@ def check_columns(schema: StructType, full: StructType) -> None:
         expected = known.get(name)
         if expected is None:
             raise ValueError(
-                f"column {field.name!r}: {_hint(name, known)}. Known columns: {listing}"
+                f"column {field.name!r}: {_hint(name, known)} Known columns: {listing}"
             )
         if field.dataType != expected:
             raise ValueError(
@@ -261,9 +261,9 @@ def _hint(name: str, known: dict[str, DataType]) -> str:
     if name in KEY_COLUMNS and "key_hash" in known:
         return (
             "an IndexFile stores no texts; look keys up with pyspark_rmqindex.table(), or give "
-            "the options topic and key, or commitLog"
+            "the options topic and key, or commitLog."
         )
     if "key_hash" in known and (name == MATCH_COLUMN or name in EXTRA_MESSAGE_COLUMNS):
-        return "only the message in the CommitLog has it; give the option commitLog"
+        return "only the message in the CommitLog has it; give the option commitLog."
     close = difflib.get_close_matches(name, known, n=1)
-    return f"unknown; did you mean {close[0]!r}?" if close else "unknown"
+    return f"unknown; did you mean {close[0]!r}?" if close else "unknown."

@@ -3,15 +3,18 @@
 import json
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
 
 import pytest
+from rich.console import Console
 
 import rmqindex
 from recorded import ROCKETMQ_CLASSES
 from rmqindex.cli.command import COMMANDS, load
+from rmqindex.output.terminal import print_text
 
 STORE = rmqindex.sample_store()
 FILES = sorted((STORE / "index").iterdir())
@@ -422,6 +425,33 @@ class TestOutput:
         """The usual width shows whole lines."""
         shown = printed_at_a_terminal(80, "info", STORE, NO_COLOR="1", TERM="dumb")
         assert max(map(len, shown.splitlines())) <= 80
+
+    def test_at_60_columns_values_that_do_not_fit_have_lines_of_their_own(self):
+        """No line is longer than the terminal is wide."""
+        for arguments in (
+            ("cat", STORE, 0),
+            ("dump", STORE / "checkpoint"),
+            ("dump", STORE / "commitlog" / f"{0:020}", "--limit", 1),
+            ("usage", STORE, "--topic", "TopicTest"),
+        ):
+            shown = printed_at_a_terminal(60, *arguments, NO_COLOR="1")
+            lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
+            lines = lines.replace(f"{STORE}", "store").splitlines()
+            assert max(map(len, lines)) <= 60, arguments
+
+    def test_a_command_is_not_broken(self, capsys):
+        """So that it can be copied."""
+        console = Console(width=60, force_terminal=True, color_system=None)
+        command = f"    rmqindex explain store topictest order-49 --search-log all {'x' * 20}"
+        print_text(console, f"{'word ' * 20}\n{command}")
+        assert command in capsys.readouterr().out.splitlines()
+
+    def test_a_file_that_is_no_index_has_an_error_alone(self, run, tmp_path):
+        """No totals of nothing."""
+        (tmp_path / "passwd").write_bytes(b"x" * 1294)
+        code, out, err = run("info", tmp_path / "passwd")
+        assert (code, out) == (2, "")
+        assert "no geometry has a file size of 1294 bytes" in err
 
     def test_an_encoding_without_lines_gets_ascii(self):
         """An ASCII terminal sees ASCII, with what it lacks escaped."""

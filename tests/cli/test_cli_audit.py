@@ -165,6 +165,15 @@ class TestPlot:
         assert (code, out, err) == (0, f"Wrote {tmp_path / name}\n", "")
         assert (tmp_path / name).read_bytes().startswith(magic)
 
+    def test_each_picture_has_a_title(self, run, tmp_path, monkeypatch):
+        """Above each of the three."""
+        matplotlib = pytest.importorskip("matplotlib")
+        monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")
+        assert run("plot", STORE, "--out", tmp_path / "index.svg")[0] == 0
+        drawn = (tmp_path / "index.svg").read_text()
+        for title in ("Slot occupancy: ", "Slots in use by file: 80 % of all", "Entries over time"):
+            assert title in drawn
+
     def test_an_index_without_entries_has_a_picture(self, run, tmp_path):
         """An empty one."""
         (tmp_path / "index").mkdir()

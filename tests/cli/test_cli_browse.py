@@ -62,7 +62,7 @@ class TestMessages:
         """And one line on standard error."""
         code, out, err = run("messages", STORE, "--topic", "nobody")
         assert (code, out) == (1, "")
-        assert err == f"rmqindex: {STORE}: no message that is asked for\n"
+        assert err == f"rmqindex: {STORE}: no message matches\n"
 
 
 class TestExport:

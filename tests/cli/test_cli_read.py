@@ -222,9 +222,9 @@ class TestCat:
     @pytest.mark.parametrize(
         ("name", "why"),
         [
-            ("1", "not_a_record"),
-            ("999999999", "beyond_end"),
-            ("no-such-id", "no message no-such-id"),
+            ("1", "none starts at this byte; 'rmqindex messages' shows where messages start"),
+            ("999999999", "the CommitLog ends at 123120"),
+            ("no-such-id", "no message no-such-id: the index leads to no message"),
             ("0A00000100002A9F0000000000000001", "no message"),
         ],
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -276,6 +277,14 @@ class TestRefusals:
         _, _, err = run("rebuild", store)
         assert err.startswith(f"rmqindex: {store}/index: expected no IndexFiles, got 3: --resume")
 
+    def test_an_empty_index_names_the_command_that_fills_it(self, run, tagged):
+        """Where a CommitLog stands beside it."""
+        for path in (tagged / "index").iterdir():
+            path.unlink()
+        code, out, err = run("info", tagged)
+        assert (code, out) == (0, f"{tagged}: no IndexFiles\n")
+        assert command_in(err) == ["rebuild", str(tagged)]
+
     @pytest.mark.parametrize("command", ["info", "lookup"])
     def test_a_store_without_an_index_names_the_command_that_makes_it(self, run, tagged, command):
         """Wherever an index is expected."""
@@ -284,6 +293,50 @@ class TestRefusals:
         code, _, err = run(command, tagged, *key)
         assert code == 2
         assert command_in(err) == ["rebuild", str(tagged)]
+
+
+class TestInterrupts:
+    """Ctrl-C says whether a file was changed."""
+
+    @pytest.mark.parametrize(
+        ("module", "command"),
+        [
+            ("rebuild", ("rebuild", "--replace")),
+            ("rebuild", ("rebuild-queues", "--replace")),
+            ("maintenance", ("relayout", "--slots", 31, "--entries", 500)),
+        ],
+    )
+    def test_before_the_end_nothing_is_changed(self, run, tagged, monkeypatch, module, command):
+        """What was there stays, byte for byte."""
+        monkeypatch.setattr(f"rmqindex.cli.{module}.progress_bar", interrupting)
+        before = content(tagged), queue_files(tagged)
+        name, *options = command
+        code, out, err = run(name, tagged, *options)
+        assert (code, out, err) == (130, "", "rmqindex: interrupted; nothing was changed\n")
+        assert (content(tagged), queue_files(tagged)) == before
+
+    def test_what_was_begun_is_continued(self, run, tagged, monkeypatch):
+        """A rebuild keeps the files that it has written."""
+        shutil.rmtree(tagged / "index")
+        with monkeypatch.context() as patch:
+            patch.setattr("rmqindex.cli.rebuild.progress_bar", interrupting)
+            code, _, err = run("rebuild", tagged, *GEOMETRY, "--index-tags")
+        assert code == 130
+        assert run("rebuild", tagged, *GEOMETRY, "--index-tags", "--resume")[0] == 0
+        assert content(tagged) == BROKERS[TAGGED]
+        changed = "rmqindex: interrupted; --resume continues what was begun\n"
+        assert err in {changed, "rmqindex: interrupted; nothing was changed\n"}
+
+
+@contextmanager
+def interrupting(_what):
+    """Stands in for a progress bar: Ctrl-C is typed when something was done."""
+
+    def report(done, _total):
+        if done:
+            raise KeyboardInterrupt
+
+    yield report
 
 
 class TestQueues:

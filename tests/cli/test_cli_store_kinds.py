@@ -327,6 +327,20 @@ class TestCommitLogs:
         assert queues == bytes_of(store / "consumequeue")
         assert queues
 
+    @pytest.mark.parametrize("kind", DLEDGER)
+    def test_a_lost_index_names_the_command_that_makes_it(self, run, kept, kind):
+        """As in a plain store, and the command answers every key again."""
+        store = kept(kind)
+        shutil.rmtree(store / "index")
+        code, _, err = run("info", store)
+        assert code == 2
+        assert f"dledger-n0/data/ is there: 'rmqindex rebuild {store}' makes the index" in err
+        assert run("rebuild", store, "--max-hash-slot-num", 97, "--max-index-num", 200)[0] == 0
+        with IndexDirectory(store) as index:
+            for key, answer in told(kind)["answers"].items():
+                found = index.query_offset("TopicTest", key, 64, 0, 2**63 - 1).phy_offsets
+                assert sorted(found) == answer, key
+
     def test_data_of_dledger_elsewhere_is_told_by_its_bytes(self, kept, tmp_path):
         """``storePathDLedgerCommitLog`` may name any folder, and the store says what is missing."""
         store = kept("dledger")

@@ -52,7 +52,8 @@ def test_any_subset_in_any_order_is_accepted():
     ("fields", "message"),
     [
         ([("posittion", IntegerType())], "column 'posittion': unknown; did you mean 'position'?"),
-        ([("bodies", StringType())], "column 'bodies': unknown."),
+        ([("bodies", StringType())], "column 'bodies': unknown. Known"),
+        ([("slots", StringType())], "column 'slots': unknown; did you mean 'slot'? Known"),
         ([("body", StringType())], "column 'body': only the message in the CommitLog has it;"),
         ([("key", StringType())], "column 'key': an IndexFile stores no texts; look keys up with"),
         ([("position", LongType())], "column 'position': expected INT, got BIGINT."),

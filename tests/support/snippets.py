@@ -126,7 +126,7 @@ def _run_bash(snippet: Snippet, names: dict[str, object]) -> str:
         timeout=120,
         check=False,
         stdin=subprocess.DEVNULL,
-        env={**os.environ, "PATH": path},
+        env={**{k: v for k, v in os.environ.items() if k != "COLUMNS"}, "PATH": path},
     )
     assert done.returncode == 0, f"{snippet.where}: exit {done.returncode}\n{done.stderr}"
     return done.stdout

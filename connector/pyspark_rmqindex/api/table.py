@@ -7,6 +7,7 @@ import os
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from pyspark_rmqindex.options import option_text
@@ -16,7 +17,7 @@ from pyspark_rmqindex.source.catalog import relation_options
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 __all__ = ["last_plan", "table"]
 
@@ -74,8 +75,9 @@ def table(
     Raises:
         ValueError: An option that ``table()`` sets itself; an unknown option raises Spark's
             ``AnalysisException``.
-        TypeError: A value of a type that no option accepts.
+        TypeError: A value of a type that no option accepts, or a path that is none.
     """
+    paths = _texts_of(path)
     reserved = {"path", "paths", "pushdown", "keycolumns", "relation"}
     for name in options:
         if name.lower() in reserved:
@@ -92,11 +94,17 @@ def table(
         .option("keyColumns", option_text(keys))
         .option("relation", uuid.uuid4().hex)
     )
+    return reader.load(paths).where(_BUILT_IN_FILTER)
+
+
+def _texts_of(path: Path | Sequence[Path]) -> str | list[str]:
+    """Return a path or several as Spark takes them."""
     if isinstance(path, (str, os.PathLike)):
-        loaded = reader.load(os.fspath(path))
-    else:
-        loaded = reader.load([os.fspath(each) for each in path])
-    return loaded.where(_BUILT_IN_FILTER)
+        return os.fspath(path)
+    try:
+        return [os.fspath(each) for each in path]
+    except TypeError:
+        raise TypeError(f"path: expected a path, or a list of paths, got {path!r}") from None
 
 
 def last_plan(df: DataFrame) -> ScanPlan | None:
@@ -120,7 +128,12 @@ def last_plan(df: DataFrame) -> ScanPlan | None:
     """
     java_frame = getattr(df, "_jdf", None)
     if java_frame is None:
-        raise TypeError("last_plan: expected a DataFrame of a classic session, got Spark Connect's")
+        got = (
+            "one of Spark Connect, whose plans are in the server's log with logLevel=INFO"
+            if isinstance(df, DataFrame)
+            else f"{type(df).__name__}"
+        )
+        raise TypeError(f"last_plan: expected a DataFrame of a classic session, got {got}")
     leaves = java_frame.queryExecution().analyzed().collectLeaves()
     relations = {}
     for place in range(leaves.size()):
@@ -128,9 +141,8 @@ def last_plan(df: DataFrame) -> ScanPlan | None:
         if options is not None:
             relations[tuple(sorted(options.items()))] = options
     if len(relations) != 1:
-        raise ValueError(
-            f"last_plan: expected a DataFrame over one table() or load(), got {len(relations)}"
-        )
+        got = f"one over {len(relations)} of them" if relations else "one that reads no IndexFiles"
+        raise ValueError(f"last_plan: expected a DataFrame over one table() or load(), got {got}")
     options = next(iter(relations.values()))
     plan = _recorded_plan(df.sparkSession, options)
     if plan is None:

@@ -184,11 +184,11 @@ def _switch(text: str) -> bool | None:
     return None if lowered == AUTO else lowered == "true"
 
 
-def integer(low: int, high: int) -> Kind[int]:
-    """Return the kind of integers within bounds, both included."""
+def integer(low: int, high: int, unit: str = "") -> Kind[int]:
+    """Return the kind of integers within bounds, both included, and of a unit if there is one."""
 
     def parse(text: str) -> int:
-        expected = f"an integer from {low} to {high}"
+        expected = f"an integer from {low} to {high}{f', {unit}' if unit else ''}"
         try:
             number = int(text.strip())
         except ValueError as error:
@@ -197,7 +197,7 @@ def integer(low: int, high: int) -> Kind[int]:
             raise ValueError(expected)
         return number
 
-    return Kind("integer", parse)
+    return Kind(f"integer, {unit}" if unit else "integer", parse)
 
 
 def choice(*allowed: L) -> Kind[L]:

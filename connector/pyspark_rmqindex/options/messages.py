@@ -33,7 +33,7 @@ class MessageOptions(S3Options, RecordOptions):
     )
     max_clock_step: int | None = option(
         "maxClockStep",
-        integer(0, INT64_MAX).rename("integer, milliseconds"),
+        integer(0, INT64_MAX, "milliseconds"),
         "By how much the broker's clock may have stepped back. With it, files whose first message "
         "and the next file's show that nothing in them is of the time asked for are not read.",
         default_doc="any step: times prune no files, only the work within them",

@@ -160,7 +160,7 @@ class ReadOptions(GeometryOptions, S3Options, RecordOptions):
         choice("INFO", "WARNING"),
         "`INFO` writes one line to the driver's standard error for each planned scan. The "
         "environment variable `RMQINDEX_LOG_LEVEL` sets it for a whole application.",
-        default_doc="INFO",
+        default_doc="WARNING",
     )
 
     def __post_init__(self) -> None:

@@ -163,17 +163,18 @@ _PLAN = RecordKind(
 
 
 def log_plan(plan: ScanPlan | str, level: str | None) -> None:
-    """Write one INFO line to standard error, unless the level is above it.
+    """Write one line to standard error if the level is INFO.
 
     Args:
         plan: The plan to log.
         level: ``INFO`` or ``WARNING``; None for the environment variable
-            ``RMQINDEX_LOG_LEVEL`` or, if that is unset, ``INFO``.
+            ``RMQINDEX_LOG_LEVEL`` or, if that is unset, ``WARNING``: the planning processes know
+            neither the driver's ``logging`` nor ``setLogLevel``.
     """
     _prepare_logger()
-    name = (level or os.environ.get(_LEVEL_VARIABLE, "INFO")).upper()
+    name = (level or os.environ.get(_LEVEL_VARIABLE, "")).upper()
     known = logging.getLevelNamesMapping()
-    _LOGGER.setLevel(known.get(name, logging.INFO))
+    _LOGGER.setLevel(known.get(name, logging.WARNING))
     _LOGGER.info("%s", plan)
 
 

@@ -33,6 +33,9 @@ _KEY_HASH = "rmq_key_hash"
 _KEY_HASHES = "rmq_key_hashes"
 # A function of its own, so that its argument is computed once.
 _HASH_OF_UNITS = "rmq_key_hash_of_units"
+# What DESCRIBE FUNCTION shows; Spark takes no text for functions in Python.
+_KEY_HASH_DOC = "The hash by which a RocketMQ broker indexes a key of a topic."
+_HASH_OF_UNITS_DOC = "Internal: a part of rmq_key_hash."
 # The number of listings that a task caches if each row has its own path.
 _MAX_LISTINGS = 256
 
@@ -48,11 +51,11 @@ def register_functions(spark: SparkSession) -> None:
     spark.udf.register(_KEY_HASHES, hashes)
     spark.sql(
         f"CREATE OR REPLACE TEMPORARY FUNCTION {_HASH_OF_UNITS}(units STRING) "
-        f"RETURNS INT RETURN {hash_of_units()}"
+        f"RETURNS INT COMMENT '{_HASH_OF_UNITS_DOC}' RETURN {hash_of_units()}"
     ).collect()
     spark.sql(
         f"CREATE OR REPLACE TEMPORARY FUNCTION {_KEY_HASH}(topic STRING, key STRING) "
-        f"RETURNS INT RETURN {_HASH_OF_UNITS}({UNITS})"
+        f"RETURNS INT COMMENT '{_KEY_HASH_DOC}' RETURN {_HASH_OF_UNITS}({UNITS})"
     ).collect()
 
 

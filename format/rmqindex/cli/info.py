@@ -30,6 +30,8 @@ from rmqindex.layout import FIRST_POSITION, INT64_MAX, INT64_MIN
 from rmqindex.output.facts import describe
 from rmqindex.output.interface import Shortfall
 from rmqindex.output.text import complain, write_line
+from rmqindex.storage.location import Location
+from rmqindex.store.paths import rebuild_advice
 from rmqindex.store.planned_index import plan_index
 from rmqindex.store.sample import write_sample_store
 
@@ -76,6 +78,8 @@ def info(
     output = choose_output(as_json, zone)
     facts = [describe(planned) for planned in plan_index(path, layout, mode)]
     output.files(path, facts)
+    if not facts and (advice := rebuild_advice(Location.of(path))):
+        complain(f"{path}: {advice}")
     errors = [file.error for file in facts if file.error is not None]
     for error in errors:
         complain(error)

@@ -21,6 +21,7 @@ from rmqindex.cli.options import (
     layout_of,
     local_zone_option,
     slots_option,
+    told_if_interrupted,
 )
 from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.consumequeue.staging import QueueStaging
@@ -132,7 +133,10 @@ def relayout(
         layout = Layout(slots, entries)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--slots, --entries") from error
-    with progress_bar("relayout") as report:
+    interrupt = told_if_interrupted(
+        [_index_of(Path(store))], f"'rmqindex recover {store}' undoes what was begun"
+    )
+    with interrupt, progress_bar("relayout") as report:
         result = relayout_index(
             store,
             layout,
@@ -157,7 +161,7 @@ def recover(*, store: Path, allow_live_store: bool, as_json: bool) -> None:
     interrupted.
     """
     given = Path(os.path.abspath(store))  # noqa: PTH100  (links stay)
-    index = given / INDEX_FOLDER if (given / INDEX_FOLDER).is_dir() else given
+    index = _index_of(given)
     if not given.is_dir():
         raise RmqIndexError(f"{given}: expected a store root or an index directory, got none")
     if not allow_live_store:
@@ -169,3 +173,9 @@ def recover(*, store: Path, allow_live_store: bool, as_json: bool) -> None:
         with queues:
             pass  # it undoes the write when it is entered
     choose_output(as_json).recovery(given, index=index_undone, queues=queues_undone)
+
+
+def _index_of(store: Path) -> Path:
+    """Return the index directory of a store root or an index directory."""
+    index = store / INDEX_FOLDER
+    return index if index.is_dir() else store

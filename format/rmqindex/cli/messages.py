@@ -78,15 +78,28 @@ def cat(
     with CommitLog(path) as log:
         offsets = _offsets(path, message, topic, log)
         found = read_messages(log, offsets, as_stored=as_stored)
+        why = _why_not(found[0]["state"] if found else "", log)
     rows = [row for row in found if is_readable(row)]
     if not rows:
-        why = f": {found[0]['state']}" if found else ""
-        complain(f"{path}: no message {message}{why}")
+        complain(f"{path}: no message {message}: {why}")
         raise click.exceptions.Exit(NOT_FOUND)
     if raw:
         _write_bodies(rows)
     else:
         choose_output(as_json, zone).messages(rows)
+
+
+def _why_not(state: str, log: CommitLog) -> str:
+    """Return why there is no message, by the state that its offset has, if one is known."""
+    if state == "expired":
+        return f"it has expired, the CommitLog begins at {log.min_offset}"
+    if state == "beyond_end":
+        return f"the CommitLog ends at {log.max_offset}"
+    if state == "missing":
+        return "the file of the CommitLog that should have it is missing"
+    if state == "not_a_record":
+        return "none starts at this byte; 'rmqindex messages' shows where messages start"
+    return "the index leads to no message with this unique key"
 
 
 def _write_bodies(rows: Sequence[dict[str, Any]]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -13,10 +15,11 @@ from rmqindex.cli.several import STORE, SeveralCommand
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.output.documents import JsonOutput
 from rmqindex.output.interface import Zone
+from rmqindex.output.text import complain
 from rmqindex.times import parse_micros, system_zone, to_milliseconds, zone_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import tzinfo
 
     from click.shell_completion import CompletionItem
@@ -51,6 +54,7 @@ __all__ = [
     "time_of",
     "time_range_of",
     "to_option",
+    "told_if_interrupted",
     "topic_argument",
     "zone_option",
 ]
@@ -61,6 +65,35 @@ PATH = click.Path(path_type=Path)
 
 _CSV = "rmqindex.csv"
 _GEOMETRY = "--max-hash-slot-num, --max-index-num"
+
+
+@contextmanager
+def told_if_interrupted(folders: Sequence[Path], then: str) -> Iterator[None]:
+    """Say, where a write is interrupted, whether it has changed any file.
+
+    Args:
+        folders: What it writes to.
+        then: What to do if it has.
+    """
+    before = _files_in(folders)
+    try:
+        yield
+    except KeyboardInterrupt:
+        is_same = _files_in(folders) == before
+        complain("interrupted; " + ("nothing was changed" if is_same else then))
+        raise
+
+
+def _files_in(folders: Sequence[Path]) -> list[tuple[str, int, int, int]]:
+    found = []
+    for folder in folders:
+        for parent, _, names in os.walk(folder):
+            for name in names:
+                path = os.path.join(parent, name)  # noqa: PTH118  (many files)
+                with suppress(FileNotFoundError):
+                    status = os.stat(path)  # noqa: PTH116
+                    found.append((path, status.st_ino, status.st_size, status.st_mtime_ns))
+    return sorted(found)
 
 
 def command(

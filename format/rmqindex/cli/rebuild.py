@@ -22,11 +22,12 @@ from rmqindex.cli.options import (
     mode_option,
     slots_option,
     to_option,
+    told_if_interrupted,
 )
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.rebuild import rebuild_consume_queues
 from rmqindex.errors import RmqIndexError
-from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER
+from rmqindex.folders import BATCH_FOLDER, COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.output.terminal import progress_bar
 from rmqindex.output.text import complain
 from rmqindex.queue_layout import DEFAULT_BATCH_FILE_SIZE, DEFAULT_DELAY_LEVELS, DEFAULT_FILE_SIZE
@@ -112,7 +113,8 @@ def rebuild(
     if resume and (replace or from_offset is not None):
         raise click.BadParameter("not together with --replace or --from", param_hint="--resume")
     _require_out(store, out)
-    with CommitLog(store) as log, progress_bar("rebuild") as report:
+    interrupt = told_if_interrupted([target], "--resume continues what was begun")
+    with interrupt, CommitLog(store) as log, progress_bar("rebuild") as report:
         begin = log.min_offset if from_offset is None else from_offset
         result = rebuild_index(
             log,
@@ -216,7 +218,9 @@ def rebuild_queues(
     output = choose_output(as_json)
     root = Path(store) if out is None else out
     _require_out(store, out)
-    with CommitLog(store) as log, progress_bar("rebuild") as report:
+    queues = [root / name for name in (QUEUE_FOLDER, BATCH_FOLDER)]
+    interrupt = told_if_interrupted(queues, f"'rmqindex recover {root}' undoes what was begun")
+    with interrupt, CommitLog(store) as log, progress_bar("rebuild") as report:
         begin = log.min_offset if from_offset is None else from_offset
         try:
             result = rebuild_consume_queues(

@@ -25,7 +25,7 @@ from rmqindex.storage.filesystem import status_of
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import FileMark, ensure_same, open_found
 from rmqindex.store.dledger import dledger_data, entry_head_of
-from rmqindex.store.surroundings import empty_error, is_in_store, is_store_root
+from rmqindex.store.surroundings import empty_error
 from rmqindex.transaction.directories import FileEntry, directory_entries
 
 if TYPE_CHECKING:
@@ -151,19 +151,16 @@ def _files_of(location: Location) -> list[LogFile]:
     data = dledger_data(location, directory_entries)
     parts = [each for each in (folders.get(COMMITLOG_FOLDER), data) if each is not None]
     if parts:
-        files = [
+        return [
             file for part in parts for file in _log_files(_log_entries(directory_entries(part)))
         ]
-        if not (files or is_store_root(entries, COMMITLOG_FOLDER)):
-            raise empty_error(location, entries, _EXPECTED)
-        return files
     for name in sorted(folders):
         if name.startswith(DLEDGER_PREFIX):
             raise RmqIndexError(
                 f"{location}: expected log files in the folder {name}/{DATA_FOLDER} of DLedger, "
                 "found none. If storePathDLedgerCommitLog names another folder, give that one"
             )
-    if not (location.absolute.name == COMMITLOG_FOLDER and is_in_store(location)):
+    if location.absolute.name != COMMITLOG_FOLDER:
         raise empty_error(location, entries, _EXPECTED)
     return []
 

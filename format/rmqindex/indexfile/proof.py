@@ -39,8 +39,8 @@ def proved_count(source: IndexSource, layout: Layout, header: IndexHeader) -> in
         return 0
     if source.size >= layout.file_size:
         last = _last_written(source, layout, count)
-        if last == count:
-            return _agreed_end(source, layout, header, count)
+        if last == count or (last and _agreed_end(source, layout, header, last) == last):
+            return _agreed_end(source, layout, header, last)
         count = last - 1  # the zeros behind it may begin inside it
     if count < FIRST_POSITION or header.begin_timestamp <= 0:
         return 0

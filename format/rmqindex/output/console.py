@@ -21,7 +21,7 @@ from rmqindex.output.tables import (
     print_facts,
     print_hits,
 )
-from rmqindex.output.terminal import make_console
+from rmqindex.output.terminal import make_console, print_text
 from rmqindex.output.text import complain, counted, visible, write_line
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class ConsoleOutput:
     def message_list(self, path: str, rows: Sequence[dict[str, Any]], *, whole: bool) -> None:
         """Write a table, or the whole messages one below the other."""
         if not rows:
-            complain(f"{path}: no message that is asked for")
+            complain(f"{path}: no message matches")
         elif whole:
             self.messages(rows)
         else:
@@ -145,7 +145,7 @@ class ConsoleOutput:
         """Write a line for each field."""
         write_line(f"{dump.path}\n{dump.kind}, {counted(dump.size, 'byte')}")
         write_line()
-        print_items(items)
+        print_items(items, make_console().width)
 
     def audit(
         self,
@@ -166,29 +166,29 @@ class ConsoleOutput:
         """Write how much was indexed, and what was taken where nobody chose."""
         replaced = result.replaced_count
         in_place = f", in place of {counted(replaced, 'entry', 'entries')}" if replaced else ""
-        write_line(
+        self._say(
             f"Indexed {counted(result.message_count, 'message')} from {result.start} to "
             f"{result.stop}: {counted(result.entry_count, 'entry', 'entries')} in "
             f"{counted(len(result.files), 'file')} of {directory}{in_place}"
         )
         for line in rebuild_notes(result):
-            write_line(line)
+            self._say(line)
         self._checkpoint(result.index_msg_timestamp)
 
     def queue_rebuild(self, directory: Path, result: QueueRebuildResult) -> None:
         """Write how much was written, and a line for each gap."""
-        write_line(
+        self._say(
             f"Wrote {counted(result.unit_count, 'unit')} into "
             f"{counted(result.queue_count, 'queue')} of {directory}, "
             f"{counted(result.file_count, 'file')}"
         )
         for topic, queue_id, start, stop in result.gaps:
-            write_line(
+            self._say(
                 f"{visible(topic)}, queue {queue_id}: no messages of queue offsets {start} to "
                 f"{stop - 1}"
             )
         for line in queue_notes(result):
-            write_line(line)
+            self._say(line)
 
     def expiry(self, path: str, before: int, files: Sequence[FileEntry], *, dry_run: bool) -> None:
         """Write the name of each file and the sum of their sizes."""
@@ -219,9 +219,12 @@ class ConsoleOutput:
         key = index_key(question.topic, question.key)
         complain(f"{question.path}: no entry of {key}{window}{others}")
 
+    def _say(self, sentence: str) -> None:
+        print_text(make_console(), sentence)
+
     def _checkpoint(self, index_msg_timestamp: int | None) -> None:
         if index_msg_timestamp is not None:
-            write_line(
+            self._say(
                 f"The checkpoint covers files that end by {self._zone.format(index_msg_timestamp)} "
                 f"{self._zone.name}: a broker that starts after a crash keeps them"
             )

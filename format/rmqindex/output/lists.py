@@ -97,8 +97,13 @@ def print_folders(console: Console, folders: Sequence[FolderUsage]) -> None:
     print_table(console, table)
 
 
-def print_items(items: Iterable[Item]) -> int:
-    """Print the fields of items as they come, and return how many items there are."""
+def print_items(items: Iterable[Item], width: int) -> int:
+    """Print the fields of items as they come, and return how many items there are.
+
+    Args:
+        items: The items.
+        width: Of the terminal; a value that does not fit has its own line.
+    """
     count = 0
     for item in items:
         if count:
@@ -106,7 +111,16 @@ def print_items(items: Iterable[Item]) -> int:
         write_line(f"{item.name}, byte {item.byte}")
         for field in item.fields:
             note = f"  {field.note}" if field.note else ""
-            line = f"{field.byte:>12}  {field.size:>4}  {field.name:<20}  {field.value}{note}"
-            write_line(visible(line.replace("\n", "\\n").replace("\t", "\\t")))
+            place = f"{field.byte:>10}  {field.size:>4}  "
+            value = f"{field.value}{note}"
+            line = f"{place}{field.name:<27}  {value}"
+            if len(line) > width:
+                write_line(_one_line(f"{place}{field.name}"))
+                line = f"{'':{len(place)}}{value}"
+            write_line(_one_line(line))
         count += 1
     return count
+
+
+def _one_line(text: str) -> str:
+    return visible(text.replace("\n", "\\n").replace("\t", "\\t"))

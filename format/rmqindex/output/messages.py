@@ -45,6 +45,7 @@ _TIMES = frozenset({"born_timestamp", "store_timestamp"})
 _HIDDEN = frozenset({"properties", "body", "body_crc"})
 # A message with a wrong CRC is better than none.
 _READABLE = frozenset({"record", "bad_crc"})
+_LABEL = 28
 _HEX_LINE = 16
 _HEX_BYTES = 512
 
@@ -102,10 +103,14 @@ def print_message(console: Console, row: dict[str, Any], zone: Zone) -> None:
         value = row[name]
         if name in _HIDDEN or value is None:
             continue
-        shown = f"{value}  {zone.format(value)} {zone.name}" if name in _TIMES else value
-        lines.append(f"{name:<28}", "bold").append(visible(f"{shown}\n"))
+        shown = str(value)
+        if name in _TIMES:
+            time = f"{zone.format(value)} {zone.name}"
+            is_wide = _LABEL + len(shown) + 2 + len(time) > console.width
+            shown += f"\n{'':{_LABEL}}{time}" if is_wide else f"  {time}"
+        lines.append(f"{name:<{_LABEL}}", "bold").append(visible(f"{shown}\n"))
     for name, value in row["properties"]:
-        lines.append(visible(f"  {name:<26}"), "dim").append(visible(f"{value}\n"))
+        lines.append(visible(f"  {name:<{_LABEL - 2}}"), "dim").append(visible(f"{value}\n"))
     lines.append("\n")
     lines.append(_shown(row["body"]))
     console.print(lines, soft_wrap=True)

@@ -151,6 +151,10 @@ def _draw_fill(axes: Any, counts: IndexCounts) -> None:  # noqa: ANN401
     axes.set_ylim(0, 100)
     axes.set_xlabel("file" if few else f"{len(used)} files, oldest first")
     axes.set_ylabel("% of slots in use")
+    total = sum(counts.hash_slot_num)
+    busy = total - sum(int(lengths[0]) for lengths in counts.chain_lengths)
+    share = 100 * busy / total if total else 0.0
+    axes.set_title(f"Slots in use by file: {share:.0f} % of all", fontsize=10)
 
 
 def _draw_times(axes: Any, counts: IndexCounts, zone: tzinfo, zone_name: str) -> None:  # noqa: ANN401

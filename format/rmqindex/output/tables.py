@@ -38,7 +38,8 @@ def print_facts(console: Console, facts: Sequence[FileFacts], zone: Zone) -> Non
         print_table(console, table)
     elif sound:
         print_text(console, "\n\n".join(_facts_paragraph(f, zone) for f in sound))
-    print_text(console, "\n" + "\n".join(_totals(facts, zone)))
+    if sound:
+        print_text(console, "\n" + "\n".join(_totals(facts, zone)))
 
 
 def print_hits(console: Console, hits: Sequence[Hit], zone: Zone) -> None:

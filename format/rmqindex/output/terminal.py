@@ -69,7 +69,12 @@ def print_text(console: Console, text: str) -> None:
 
 
 def _folded(line: str, width: int) -> str:
-    """Return a line as several, without breaking a word; those that follow keep the indent."""
+    """Return a line as several, without breaking a word; those that follow keep the indent.
+
+    A command is one line, so that it can be copied.
+    """
+    if line.startswith("    rmqindex "):
+        return line
     indent = line[: len(line) - len(line.lstrip())]
     parts = textwrap.wrap(
         line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False

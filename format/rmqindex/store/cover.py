@@ -59,7 +59,7 @@ def ensure_coverable(index: Path) -> None:
     """
     store = index.parent
     has_log = (store / COMMITLOG_FOLDER).is_dir() or dledger_data(Location.of(store)) is not None
-    if not (store / CHECKPOINT_NAME).exists() and not has_log:
+    if not (store / CHECKPOINT_NAME).is_file() and not has_log:
         raise RmqIndexError(
             f"{store}: expected a store, with a checkpoint or a commitlog, got neither"
         )
@@ -76,8 +76,8 @@ def is_coverable(index: Path) -> bool:
     Args:
         index: The local directory, which may be absent.
     """
-    if index.name != INDEX_FOLDER:
-        return False
+    if index.name != INDEX_FOLDER or (index.parent / CHECKPOINT_NAME).is_dir():
+        return False  # Spark's checkpoints often have this name, too
     try:
         ensure_coverable(index)
     except RmqIndexError:

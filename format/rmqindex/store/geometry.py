@@ -42,16 +42,17 @@ def open_in_store(
         name_path: Its path by its name, where a commit keeps its bytes elsewhere.
 
     Raises:
-        UnknownLayoutError: Neither the file nor one beside it shows the geometry, or these
-            disagree.
+        RmqIndexError: Neither the file nor one beside it shows the geometry, or these disagree.
         CorruptIndexError: In ``FAILFAST``: a truncated file, or more entries than fit.
         RmqIndexError: It cannot be read.
     """
     try:
         file = IndexFile(path, layout, mode=mode)
-    except (UnknownLayoutError, CorruptIndexError):
+    except (UnknownLayoutError, CorruptIndexError) as error:
         proved = None if layout is not None else layout_beside(name_path or path)
         if proved is None or not (mode == "DROPMALFORMED" or _fits(path, proved)):
+            if isinstance(error, UnknownLayoutError):
+                raise RmqIndexError(str(error)) from None
             raise
         file = IndexFile(path, proved, mode=mode)
     if mode == "DROPMALFORMED":

@@ -29,11 +29,12 @@ from rmqindex.store.contents import (
     refuse_rocksdb_index,
     refuse_tiered_folder,
 )
-from rmqindex.store.surroundings import empty_error, is_in_store, is_store_root, was_written
+from rmqindex.store.dledger import dledger_data
+from rmqindex.store.surroundings import empty_error, was_written
 from rmqindex.transaction.directories import FileEntry, directory_entries, entries_or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Container
 
     from rmqindex.indexfile.entries import Mode
     from rmqindex.storage.location import PathLike
@@ -46,6 +47,7 @@ __all__ = [
     "is_other_kind",
     "lacks_index",
     "list_index_files",
+    "rebuild_advice",
     "resolve",
 ]
 
@@ -155,35 +157,29 @@ def _resolve_directory(path: Location, *, to_write: bool, allow_empty: bool) -> 
         # DLedger has a folder of this name too, with other files.
         if path.name.startswith(DLEDGER_PREFIX):
             return _resolve_directory(index, to_write=to_write, allow_empty=allow_empty)
-        if not (allow_empty or _is_index(index, entries)):
-            raise empty_error(path, entries, _EXPECTED)
         return index
     refuse_tiered_folder(path)
     if any(name in folders for name in STORE_FOLDERS):
         raise RmqIndexError(
             f"{path}: expected a store with a folder {INDEX_FOLDER}, found none"
-            f"{_how(path, folders)}"
+            f"{f'. {how}' if (how := rebuild_advice(path)) else ''}"
         )
     named_index = path.absolute.name == INDEX_FOLDER
-    if not (allow_empty or (named_index and is_in_store(path)) or was_written(path)):
+    if not (allow_empty or named_index or was_written(path)):
         raise empty_error(path, entries, _EXPECTED)
     return path
 
 
-def _is_index(index: Location, beside: Iterable[FileEntry]) -> bool:
-    """Return whether a folder ``index`` is one of IndexFiles, even if it has none yet."""
-    return (
-        is_store_root(beside, INDEX_FOLDER)
-        or was_written(index)
-        or any(is_index_name(entry.name) for entry in directory_entries(index))
-    )
-
-
-def _how(path: Location, folders: Container[str]) -> str:
-    """Return what makes the index of a store that has none."""
-    if path.local is None or COMMITLOG_FOLDER not in folders:
+def rebuild_advice(path: Location) -> str:
+    """Return what makes the index of a store that has none, if its CommitLog is there."""
+    if path.local is None:
         return ""
-    return f". {COMMITLOG_FOLDER}/ is there: 'rmqindex rebuild {path}' makes the index from it"
+    # A store that was plain before it had DLedger has both.
+    log = dledger_data(path) or path.child(COMMITLOG_FOLDER)
+    if log.local is None or not log.local.is_dir() or not any(log.local.iterdir()):
+        return ""
+    name = log.local.relative_to(path.local)
+    return f"{name}/ is there: 'rmqindex rebuild {path}' makes the index from it"
 
 
 def _refuse_rocksdb_index(path: Location, index: Location | None, folders: Container[str]) -> None:

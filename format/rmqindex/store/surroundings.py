@@ -1,7 +1,7 @@
 """Tells a folder that a store has and has not filled yet from one that is empty by mistake.
 
 An empty folder may be a broker's new one, or a disk that is not mounted. So it counts as empty only
-if the files and folders around it are those of a store.
+if its name, or what is around it, is a store's.
 
 RocketMQ: ``StorePathConfigHelper``.
 """

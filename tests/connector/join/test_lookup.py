@@ -126,8 +126,9 @@ def test_several_paths_and_options_are_those_of_a_load(spark, store, tmp_path):
     assert lookup(one, store, commitLog="none").count() == 26
     several = lookup(one, [store, tmp_path / "none"], ignoreMissingFiles=True, storeColumn=True)
     assert [row["store"] for row in several.select("store").distinct().collect()] == [str(store)]
-    assert lookup(one, tmp_path).count() == 0
-    assert lookup(one, tmp_path, how="left").select("phy_offset").collect()[0][0] is None
+    (tmp_path / "index").mkdir()
+    assert lookup(one, tmp_path / "index").count() == 0
+    assert lookup(one, tmp_path / "index", how="left").select("phy_offset").collect()[0][0] is None
     plan = several._jdf.queryExecution().toString()
     assert "rmqindex_lookup_auto_in_5_files" in plan
     stream = spark.readStream.format("rate").load().selectExpr("'T' AS topic", "'k' AS key")

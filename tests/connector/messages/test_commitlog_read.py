@@ -69,7 +69,10 @@ def every_offset(told):
 def test_every_record_is_what_rocketmq_decoded(spark, told, part):
     """All columns of all messages, in one partition and in many."""
     store, kept = told
-    rows = {row.phy_offset: row for row in load(spark, store, maxPartitionBytes=part).collect()}
+    rows = {
+        row.phy_offset: row
+        for row in load(spark, store, maxPartitionBytes=part, decompressBody=False).collect()
+    }
     assert rows.keys() >= kept.keys()
     for offset, message in kept.items():
         row, decoded = rows[offset], message["decoded"]

@@ -284,9 +284,9 @@ class TestFiles:
         assert scanned(folder) == log.offsets
 
     def test_an_empty_folder_is_refused(self, tmp_path):
-        """Unless a store stands around it, it may be where a disk belongs that is not mounted."""
-        (tmp_path / "commitlog").mkdir()
-        for path in (tmp_path, tmp_path / "commitlog"):
+        """Unless its name is that of a store's, it may be where a disk belongs."""
+        (tmp_path / "disk").mkdir()
+        for path in (tmp_path, tmp_path / "disk"):
             with pytest.raises(RmqIndexError, match="expected log files, or a store with a folder"):
                 CommitLog(path)
 

@@ -134,13 +134,19 @@ class TestResolve:
 
     def test_an_empty_directory_is_refused(self, tmp_path):
         """It may be where a disk belongs that is not mounted."""
-        (tmp_path / "store" / "index").mkdir(parents=True)
+        (tmp_path / "disk").mkdir()
         with pytest.raises(RmqIndexError, match=r"got an empty directory.* is the disk mounted"):
-            paths.resolve(tmp_path / "store" / "index")
-        with pytest.raises(RmqIndexError, match="store: expected IndexFiles, or a store"):
-            paths.resolve(tmp_path / "store")
-        assert paths.resolve(tmp_path / "store", allow_empty=True).path.endswith("/index")
-        assert paths.resolve(tmp_path / "store" / "index", to_write=True).path.endswith("/index")
+            paths.resolve(tmp_path / "disk")
+        with pytest.raises(RmqIndexError, match="expected IndexFiles, or a store"):
+            paths.resolve(tmp_path)
+        assert paths.resolve(tmp_path / "disk", allow_empty=True).path.endswith("/disk")
+        assert paths.resolve(tmp_path / "disk", to_write=True).path.endswith("/disk")
+
+    def test_the_folder_of_a_new_index_has_no_files(self, tmp_path):
+        """Its name tells it from a disk that is not mounted; so does that of its store."""
+        (tmp_path / "store" / "index").mkdir(parents=True)
+        for path in (tmp_path / "store", tmp_path / "store" / "index"):
+            assert paths.index_files(path) == []
 
     def test_a_folder_of_stores_or_of_anything_is_refused(self, tmp_path):
         """With the name of a store in it, if there is one."""

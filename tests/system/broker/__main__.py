@@ -15,6 +15,7 @@ from .processes import Cluster
 from .report import Report
 from .round_trip import RoundTrip
 from .spark import make_session
+from .stories import Stories
 
 
 def main() -> int:
@@ -28,6 +29,7 @@ def main() -> int:
     parser.add_argument("--version", action="append", help="of RocketMQ; may be repeated")
     parser.add_argument("--keep", action="store_true", help="leave the folder with the store")
     parser.add_argument("--golden", type=Path, help="write golden stores there, and nothing else")
+    parser.add_argument("--stories", action="store_true", help="tell the stories of an operator")
     arguments = parser.parse_args()
     versions = arguments.version or VERSIONS
     failed = False
@@ -38,7 +40,10 @@ def main() -> int:
                 with Cluster(version, work) as cluster:
                     keep_store(cluster, arguments.golden / version)
                 continue
-            report = _run(version, work, arguments.messages)
+            if arguments.stories:
+                report = _tell(version, work, arguments.messages)
+            else:
+                report = _run(version, work, arguments.messages)
             failed = failed or bool(report.differences)
         finally:
             if arguments.keep:
@@ -59,6 +64,19 @@ def _run(version: str, work: Path, count: int) -> Report:
     with Cluster(version, work) as cluster:
         RoundTrip(cluster, work, report, session, say).run(count)
     print(f"\nRocketMQ {version}, {time.monotonic() - start:.0f} s:")
+    print("\n".join(report.lines()), flush=True)
+    return report
+
+
+def _tell(version: str, work: Path, count: int) -> Report:
+    report = Report()
+    for kind in ("plain", "dledger"):
+        folder = work / kind
+        folder.mkdir()
+        with Cluster(version, folder) as cluster:
+            stories = Stories(cluster, report, lambda text: print(text, flush=True))
+            stories.run(count) if kind == "plain" else stories.run_dledger(count)
+    print(f"\nRocketMQ {version}:")
     print("\n".join(report.lines()), flush=True)
     return report
 

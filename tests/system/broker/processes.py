@@ -94,13 +94,13 @@ class Cluster:
 
     def __enter__(self) -> Self:
         """Start the name server."""
-        port = _free_port()
+        port = free_port()
         settings = self._work / "namesrv.conf"
         settings.write_text(f"listenPort={port}\nkvConfigPath={self._work}/kvConfig.json\n")
         self._name_address = f"{_HOST}:{port}"
         self._name_server = self._start("namesrv", _NAME_SERVER, "-c", str(settings))
         # One port for all of the broker's lives, so that message ids stay the same.
-        self._broker_port = _free_port()
+        self._broker_port = free_port()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -122,7 +122,7 @@ class Cluster:
             **_BROKER_SETTINGS,
             "namesrvAddr": self._name_address,
             "listenPort": self._broker_port,
-            "haListenPort": _free_port(),
+            "haListenPort": free_port(),
             "storePathRootDir": self.store,
             "storePathCommitLog": self.store / "commitlog",
             **settings,
@@ -225,7 +225,7 @@ class Client:
         self._process.communicate()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """Return a port that is free, and so is the one two below, which a broker takes, too."""
     while True:
         with socket.socket() as first, socket.socket() as second:

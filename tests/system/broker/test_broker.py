@@ -11,6 +11,7 @@ from . import VERSIONS
 from .processes import Cluster
 from .report import Report
 from .round_trip import RoundTrip
+from .stories import Stories
 
 SENDINGS = 150
 
@@ -36,6 +37,22 @@ def test_a_broker_and_its_store_go_through_all_steps_without_a_difference(cluste
     assert not report.differences, "\n".join(report.lines())
     for what in ("messages sent", "keys in the CommitLog", "IndexFiles expired"):
         assert report.counts[what], what
+
+
+def test_an_operator_mends_the_store_by_what_is_printed(cluster):
+    """The index lost in a crash, the oldest file gone, a file cut, the topic misspelt."""
+    report = Report()
+    Stories(cluster, report, print).run(SENDINGS)
+    assert not report.differences, "\n".join(report.lines())
+    assert report.counts["keys under the right topic"]
+
+
+def test_an_operator_mends_the_store_of_a_dledger_broker(cluster):
+    """The index is lost when the broker is killed, and its group has no other broker."""
+    report = Report()
+    Stories(cluster, report, print).run_dledger(SENDINGS)
+    assert not report.differences, "\n".join(report.lines())
+    assert report.counts["keys answered as before, after the index was lost"]
 
 
 def test_a_report_tells_differences_from_agreement():

@@ -7,7 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from rmqindex import CommitLog, ConsumeQueue, Layout
-from rmqindex.folders import QUEUE_FOLDER
+from rmqindex.dledger_layout import CHECKPOINT_NAME
+from rmqindex.folders import DLEDGER_PREFIX, QUEUE_FOLDER
 from rmqindex.queue_layout import SCHEDULE_TOPIC
 
 from . import scenario, truth
@@ -134,6 +135,22 @@ def await_index(store: Path, offset: int) -> None:
     while truth.indexed_until(store) < offset:
         if time.monotonic() > deadline:
             raise RuntimeError(f"{store}: no message at {offset} or later was indexed")
+        time.sleep(_POLL_SECONDS)
+
+
+def await_agreed(store: Path) -> None:
+    """Wait until a DLedger broker has noted that its group has agreed on all that is indexed.
+
+    It does so now and then; what is behind, it indexes when it starts.
+    """
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    while True:
+        with CommitLog(store) as log:
+            is_agreed = log.max_offset > truth.indexed_until(store)
+        if is_agreed and any(store.glob(f"{DLEDGER_PREFIX}*/**/{CHECKPOINT_NAME}")):
+            return
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{store}: DLedger did not note what is indexed")
         time.sleep(_POLL_SECONDS)
 
 
