@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqindex.errors import CorruptBodyError, RmqIndexError
+from rmqindex.errors import CorruptBodyError, CorruptCommitLogError, RmqIndexError
 from rmqindex.keys.utf8 import not_utf8
 from rmqindex.record.batches import schema_of
 from rmqindex.record.bodies import (
@@ -113,7 +113,7 @@ def body_texts(bodies: pa.Array, sys_flags: NDArray[np.int32]) -> pa.Array:
 
 def bad_body(
     files: Sequence[LogFile], offset: int, what: str, advice: str = _ADVICE
-) -> CorruptBodyError:
+) -> CorruptCommitLogError:
     """Return the error for a bad body, with its file and the options that help.
 
     Args:
