@@ -211,7 +211,13 @@ def choose_output(as_json: bool, zone: Zone | None = None) -> Output:
     return ConsoleOutput(zone or _zone("UTC"))
 
 
-class TopicType(click.ParamType[str]):
+if TYPE_CHECKING:
+    _TextType = click.ParamType[str]
+else:  # generic from click 8.4 on
+    _TextType = click.ParamType
+
+
+class TopicType(_TextType):
     """A topic: a text that is not empty."""
 
     name = "topic"
