@@ -430,7 +430,7 @@ def test_last_plan_needs_one_relation_of_ours(spark, store):
     ):
         last_plan(spark.range(1))
     other = reader(spark).load(str(store / "index"))
-    with pytest.raises(ValueError, match=r"over one table\(\) or load\(\), got 2"):
+    with pytest.raises(ValueError, match=r"over one table\(\) or load\(\), got one over 2 of them"):
         last_plan(df.union(other))
 
 
