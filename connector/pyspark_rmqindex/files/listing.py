@@ -246,7 +246,7 @@ def _files_at(path: Location, options: ReadOptions) -> Iterator[FoundFile]:
     elif options.recursive:
         files = list(_files_below(resolved.path, options))
         if not (files or options.ignore_missing):
-            resolve(path)  # refuses a directory that no store stands around
+            resolve(path)  # refuses a directory that is no index
         yield from files
     else:
         for entry in list_index_files(resolved.path, options.mode):

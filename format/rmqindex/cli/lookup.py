@@ -196,7 +196,7 @@ def _ask_as_the_broker(question: Question, layout: Layout | None, mode: Mode) ->
     local = Location.of(question.path).local
     if local is None:
         raise click.BadParameter("only for a local directory", param_hint="--broker")
-    resolve(local)  # refuses an empty folder that no store stands around
+    resolve(local)  # refuses an empty folder, which a broker would fill
     limit = DEFAULT_MAX_MSGS_NUM_BATCH if question.max_num is None else question.max_num
     end = INT64_MAX if question.end is None else question.end
     with IndexDirectory(local, layout) as directory:

@@ -101,7 +101,7 @@ def resolve(path: PathLike, *, to_write: bool = False, allow_empty: bool = False
             ``file:`` URI, or another URI that ``pyarrow.fs`` knows.
         to_write: Whether to accept a store whose index is in RocksDB alone, since IndexFiles are to
             be written to it, and any directory without IndexFiles.
-        allow_empty: Whether to accept a directory without IndexFiles that no store stands around.
+        allow_empty: Whether to accept an empty directory by any name, not only ``index``.
 
     Returns:
         The file or the index directory.

@@ -63,7 +63,7 @@ def was_written(directory: Location) -> bool:
 
 
 def empty_error(path: Location, entries: Sequence[FileEntry], expected: str) -> RmqIndexError:
-    """Return the error of a directory that has nothing to read, and no store around it.
+    """Return the error of a directory that has nothing to read, by its name and what it holds.
 
     Args:
         path: The directory that the user gave.
