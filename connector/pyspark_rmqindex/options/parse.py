@@ -9,6 +9,7 @@ import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark_rmqindex.options.kinds import options_of
+from pyspark_rmqindex.options.foreign import advice_on
 from pyspark_rmqindex.options.messages import MessageOptions, QueueOptions
 from pyspark_rmqindex.options.read import ReadOptions
 from pyspark_rmqindex.options.storage import S3Options
@@ -92,13 +93,17 @@ def scopes_of(option: Option) -> tuple[Scope, ...]:
     return tuple(scope for scope, known in _BY_SCOPE.items() if option.name in known)
 
 
-def parse_options(options: type[T], raw: Mapping[str, str], scope: Scope) -> T:
+def parse_options(
+    options: type[T], raw: Mapping[str, str], scope: Scope, *, stream: Scope | None = None
+) -> T:
     """Parse the options of one load, table, write or stream.
 
     Args:
         options: The dataclass that declares them.
         raw: The options as Spark passes them; names are case-insensitive.
         scope: The scope whose options are allowed.
+        stream: That of a stream, if Spark has not yet said whether it wants one; an error names its
+            options, too.
 
     Raises:
         ValueError: An unknown option, one of another scope, a bad value, or options that
@@ -109,7 +114,7 @@ def parse_options(options: type[T], raw: Mapping[str, str], scope: Scope) -> T:
     texts: dict[str, str] = {}
     for name, text in raw.items():
         if name.lower() not in fields:
-            raise ValueError(_misplaced_error(name, scope))
+            raise ValueError(_misplaced_error(name, scope, stream))
         texts[fields[name.lower()]] = text
     return options(**{field: _value(allowed[field], text) for field, text in texts.items()})
 
@@ -128,23 +133,52 @@ def _value(option: Option, text: str) -> object:
     return value
 
 
-def _misplaced_error(name: str, scope: Scope) -> str:
-    """Return the error for an option that a scope does not allow."""
+def _misplaced_error(name: str, scope: Scope, stream: Scope | None) -> str:
+    """Return the error for an option that a scope does not allow.
+
+    Args:
+        name: The option.
+        scope: The scope.
+        stream: That of a stream, if the options may be those of one.
+    """
     option = next((option for option in OPTIONS if option.name.lower() == name.lower()), None)
-    if option is None:
-        known = _BY_SCOPE[scope].values()
-        names = sorted(option.name for option in known if not option.internal)
-        lowered = {each.lower(): each for each in names}
-        close = difflib.get_close_matches(name.lower(), lowered, n=1)
-        hint = f"; did you mean {lowered[close[0]]!r}" if close else ""
-        return f"option {name!r}: unknown{hint}. Known here: {', '.join(names)}"
-    reason = _NOT_HERE[scope]
-    scopes = scopes_of(option)
-    if scopes == ("messages",):
-        reason = "only for the format rmqcommitlog"
-    elif _STREAMS.issuperset(scopes) and scope not in _STREAMS:
-        reason = "only for spark.readStream"
-    return f"option {option.name!r}: {reason}"
+    foreign = advice_on(name, scope)
+    if option is not None and not option.internal:
+        advice = "" if foreign is None else f"; {foreign[1]}"
+        return f"option {option.name!r}: {_reason(option, scope)}{advice}"
+    if foreign is not None:
+        return f"option {foreign[0]!r}: unknown here; {foreign[1]}"
+    listed = _listed(scope)
+    streamed = listed if stream is None else _listed(stream)
+    lowered = {each.lower(): each for each in (*listed, *streamed)}
+    close = difflib.get_close_matches(name.lower(), lowered, n=1)
+    hint = f"; did you mean {lowered[close[0]]!r}" if close else ""
+    shared = [each for each in listed if each in streamed]
+    told = f"option {name!r}: unknown{hint}. Known here: {', '.join(shared)}"
+    for reader, here, there in (("read", listed, streamed), ("readStream", streamed, listed)):
+        only = [each for each in here if each not in there]
+        if only:
+            told += f"; only for spark.{reader}: {', '.join(only)}"
+    return told
+
+
+def _listed(scope: Scope) -> list[str]:
+    """Return the options of a scope that users set."""
+    return sorted(option.name for option in _BY_SCOPE[scope].values() if not option.internal)
+
+
+def _reason(option: Option, scope: Scope) -> str:
+    """Return why a scope does not allow an option."""
+    scopes = set(scopes_of(option))
+    if scopes == {"write"}:
+        return "only for writing"
+    if scopes == {"messages"}:
+        return "only for the format rmqcommitlog"
+    if scopes == {"message_stream"} and scope == "stream":
+        return "not for spark.readStream of the format rmqindex"
+    if scopes <= _STREAMS and scope not in _STREAMS:
+        return "only for spark.readStream"
+    return _NOT_HERE[scope]
 
 
 def wants_pushdown(raw: Mapping[str, str]) -> bool:
@@ -184,12 +218,18 @@ def schema_options(raw: Mapping[str, str]) -> ReadOptions:
 
     Spark asks for the columns before it says whether it wants a stream.
     """
-    return stream_options(raw) if _has_stream_option(raw) else read_options(raw)
+    if _has_stream_option(raw):
+        return stream_options(raw)
+    if wants_pushdown(raw):
+        return read_options(raw)
+    return parse_options(ReadOptions, raw, "read", stream="stream")
 
 
 def message_schema_options(raw: Mapping[str, str]) -> MessageOptions:
     """Parse the options that determine the columns of messages; see :func:`schema_options`."""
-    return message_stream_options(raw) if _has_stream_option(raw) else message_options(raw)
+    if _has_stream_option(raw):
+        return message_stream_options(raw)
+    return parse_options(MessageOptions, raw, "messages", stream="message_stream")
 
 
 def _has_stream_option(raw: Mapping[str, str]) -> bool:
