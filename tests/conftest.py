@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from time import tzset
 from unittest import mock
@@ -18,19 +17,12 @@ from hypothesis import settings
 from examples import examples
 from kinds import mark_kinds
 from recorded import ROCKETMQ_CLASSES
+from spark_versions import HAS_SPARK_STREAMS, LACKING_MARKS, skip_what_spark_lacks
 
 # What commands print is in the system's zone.
 os.environ["TZ"] = "UTC"
 tzset()
 os.environ.pop("RMQINDEX_TIME_ZONE", None)
-
-# PySpark 4.1 has not what streams are read with, and modules that import it cannot be collected.
-HAS_SPARK_STREAMS = find_spec("pyspark.sql.streaming.datasource") is not None
-collect_ignore = (
-    []
-    if HAS_SPARK_STREAMS
-    else ["connector/test_message_stream.py", "connector/test_stream_reader.py"]
-)
 
 # The machine's load is no property of the code.
 settings.register_profile("rmqindex", deadline=None, max_examples=examples())
@@ -38,20 +30,35 @@ settings.load_profile("rmqindex")
 
 
 def pytest_configure(config):
-    """Let PySpark 4.1 leave it to the garbage collector to close its sockets."""
+    """Let PySpark 4.0 and 4.1 leave it to the garbage collector to close its sockets."""
     if not HAS_SPARK_STREAMS:
         unclosed = r"ignore:unclosed <socket\.socket .*'127\.0\.0\.1':ResourceWarning"
         config.addinivalue_line("filterwarnings", unclosed)
 
 
 def pytest_collection_modifyitems(config, items):
-    """Mark each test with its kind, and skip what reads streams where PySpark cannot."""
+    """Mark each test with its kind, and skip what PySpark cannot."""
     mark_kinds(config, items)
-    if HAS_SPARK_STREAMS:
-        return
     for item in items:
-        if item.get_closest_marker("spark_streams"):
-            item.add_marker(pytest.mark.skip(reason="streams need PySpark 4.2 or later"))
+        for name, reason in LACKING_MARKS.items():
+            if item.get_closest_marker(name):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report():
+    """Skip the modules that import what this PySpark lacks."""
+    report = yield
+    skip_what_spark_lacks(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    """Skip the tests of what this PySpark lacks, and which is therefore refused."""
+    report = yield
+    skip_what_spark_lacks(report)
+    return report
 
 
 @pytest.fixture(autouse=True)

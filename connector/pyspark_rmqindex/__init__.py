@@ -39,7 +39,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401  (a module attribute can be a
     """Import a public name on first use.
 
     Raises:
-        ImportError: PySpark is older than 4.1, or not installed.
+        ImportError: PySpark is older than 4.0, or not installed.
     """
     if name == "DefaultSource":
         return source_class(_HOMES[name], name)

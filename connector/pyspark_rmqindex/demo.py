@@ -19,7 +19,7 @@ from rich.text import Text
 
 import pyspark_rmqindex
 import rmqindex
-from pyspark_rmqindex.spark_version import refusal
+from pyspark_rmqindex.spark_version import check_pushdown_support, check_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,9 +39,11 @@ _console = Console(highlight=False)
 
 def main() -> None:
     """Run every step; on failure, show Spark's log."""
-    told = refusal()
-    if told is not None:
-        sys.exit(told)
+    try:
+        check_spark()
+        check_pushdown_support("the demo")
+    except (ImportError, ValueError) as error:
+        sys.exit(str(error))
     started = time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="rmqindex-demo-") as directory,

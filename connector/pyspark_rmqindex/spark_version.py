@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
 
-__all__ = ["check_spark", "refusal", "source_class"]
+__all__ = ["check_pushdown_support", "check_spark", "later_spark_needed", "refusal", "source_class"]
 
-# The first version that passes filters to Python data sources.
-_LOWEST = (4, 1)
+# The first version whose data sources in Python read and write Arrow batches.
+_LOWEST = (4, 0)
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 
 
@@ -44,6 +44,41 @@ def check_spark() -> None:
     told = refusal()
     if told is not None:
         raise ImportError(told)
+
+
+def later_spark_needed(feature: str, lowest: str, instead: str) -> str:
+    """Return the error text for what this PySpark lacks.
+
+    Args:
+        feature: The function, method or option that was used.
+        lowest: The first version of PySpark that has what it needs.
+        instead: What to write instead, as a command.
+    """
+    from pyspark.version import __version__ as found  # noqa: PLC0415
+
+    return f"{feature}: expected PySpark {lowest} or later, got {found}; {instead}"
+
+
+def check_pushdown_support(feature: str) -> None:
+    """Raise unless this PySpark passes filters to Python data sources.
+
+    Platforms number and extend PySpark in their own ways, so its parts decide, not its version.
+
+    Args:
+        feature: The function or option that needs it.
+
+    Raises:
+        ValueError: It does not.
+    """
+    if not hasattr(import_module("pyspark.sql.datasource"), "EqualTo"):
+        raise ValueError(
+            later_spark_needed(
+                feature,
+                "4.1",
+                "use pyspark_rmqindex.lookup(df, path), or load(path) with the options topic and "
+                "key, or keys",
+            )
+        )
 
 
 def source_class(module: str, name: str) -> type[DataSource]:

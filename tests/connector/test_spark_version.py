@@ -21,12 +21,13 @@ PACKAGES = {
     "rmqcommitlog": pyspark_rmqcommitlog,
     "rmqconsumequeue": pyspark_rmqconsumequeue,
 }
-# What PySpark 4.0 has of data sources, for which ours have always asked more.
+# What a vendor's PySpark 3.5 has of data sources.
 STUB = """
 class DataSource:
     def __init__(self, options):
         self.options = options
 """
+HAVE_SOURCES = {"3.5.2+vendor"}
 # What PySpark's own pyspark/sql/worker/lookup_data_sources.py does, and then all names.
 DISCOVERY = """
 from importlib import import_module
@@ -49,10 +50,10 @@ for name in pyspark_rmqindex.__all__:
 
 def sentence(version):
     """Return what is said of a version."""
-    return f"rmqindex needs PySpark 4.1 or later, found {version}: pip install 'pyspark>=4.1'"
+    return f"rmqindex needs PySpark 4.0 or later, found {version}: pip install 'pyspark>=4.0'"
 
 
-@pytest.fixture(params=["4.0.1", "4.0.0.dev2", "3.5.6", "3.5.6+vendor.1"])
+@pytest.fixture(params=["3.5.6", "3.5.6+vendor.1", "3.4.0"])
 def old(request, monkeypatch):
     """A version that is too old, as the one that is installed."""
     monkeypatch.setattr(pyspark.version, "__version__", request.param)
@@ -60,7 +61,8 @@ def old(request, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "version", ["4.1.0", "4.1.0.dev3", "4.1", "4.10.0", "4.3.0", "5.0.0", "10.0.1", "vendor-7"]
+    "version",
+    ["4.0.0", "4.0.2", "4.1.0", "4.1.0.dev3", "4.1", "4.10.0", "4.3.0", "5.0.0", "vendor-7"],
 )
 def test_later_ones_are_left_alone(monkeypatch, version):
     """Those that nobody knows yet, too."""
@@ -109,7 +111,7 @@ def test_other_names_are_not_there(package):
 class TestProcess:
     """A Python that has another PySpark: a stub with what that version has of ours."""
 
-    @pytest.fixture(params=["4.0.1", "3.5.6"])
+    @pytest.fixture(params=["3.5.2+vendor", "3.5.6"])
     def version(self, request):
         """Its version."""
         return request.param
@@ -121,7 +123,7 @@ class TestProcess:
         (tmp_path / "pyspark" / "__init__.py").touch()
         (tmp_path / "pyspark" / "sql" / "__init__.py").touch()
         (tmp_path / "pyspark" / "version.py").write_text(f"__version__ = {version!r}\n")
-        if version >= "4":
+        if version in HAVE_SOURCES:
             (tmp_path / "pyspark" / "sql" / "datasource.py").write_text(STUB)
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
 
@@ -144,7 +146,7 @@ class TestProcess:
         found = dict(line.split(" ", 1) for line in done.stdout.splitlines())
         said = {name: sentence(version) for name in pyspark_rmqindex.__all__}
         named = {
-            package.__name__: name if version >= "4" else sentence(version)
+            package.__name__: name if version in HAVE_SOURCES else sentence(version)
             for name, package in PACKAGES.items()
         }
         assert {name: found[name] for name in (*said, *named)} == {**said, **named}

@@ -1,5 +1,6 @@
 """The versions that are supported are those that the tests were run on."""
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -9,7 +10,9 @@ from tests.system.versions import (
     ROOT,
     SHOWN,
     find_python,
+    known_versions,
     lower_bounds,
+    pinned,
     project,
     supported_pythons,
 )
@@ -61,6 +64,16 @@ def test_nothing_failed():
 def test_the_quick_part_is_there():
     """Each of its files."""
     assert not [path for path in QUICK if not (ROOT / path).is_file()]
+
+
+def test_a_run_is_named_by_a_version_of_pyspark_too():
+    """Only that is fixed then."""
+    assert pinned(known_versions("4.0.2")) == {"pyspark": "4.0.2"}
+    assert pinned(known_versions("4.2.*")) == {"pyspark": "4.2.*"}
+    assert pinned(known_versions("lowest")) == lower_bounds()
+    assert pinned(known_versions("newest")) == {}
+    with pytest.raises(argparse.ArgumentTypeError, match=r"such as 4\.0\.2 or 4\.2\.\*, got '4'"):
+        known_versions("4")
 
 
 def test_a_python_is_found_or_named():

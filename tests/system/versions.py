@@ -1,9 +1,11 @@
 """The tests on the lowest and the newest supported versions: ``python -m tests.system.versions``.
 
 ``lowest`` has every lower bound of ``pyproject.toml`` at once, on the oldest Python; ``newest``
-what pip finds for the newest one. Pythons are looked for on the PATH. Each run makes an environment
-of its own, which takes a package index and about 1 GB. What follows ``--`` is given to pytest, such
-as paths; without it every test runs.
+what pip finds for the newest one; and a version of PySpark, such as 4.0.2 or 4.2.*, what pip finds
+with it for the oldest. Pythons are looked for on the PATH. Each run makes an environment of its
+own, which takes a package index and about 1 GB. What follows ``--`` is given to pytest, such as
+paths; without it every test runs. A test of what a PySpark lacks is skipped, and each reason is
+printed with its count.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import sys
 import tempfile
 import tomllib
 import xml.etree.ElementTree as ET
+from collections import Counter
 from pathlib import Path
 
 __all__ = ["SHOWN", "lower_bounds", "supported_pythons"]
@@ -35,9 +38,13 @@ QUICK = (
     "tests/connector/test_schema.py",
     "tests/connector/stream/test_stream_refusal.py",
     "tests/connector/options/test_session_times.py",
+    "tests/connector/test_older_spark.py",
 )
 #: The packages whose versions are columns of the table.
 SHOWN = ("pyspark", "pyarrow", "numpy", "pandas", "click", "rich", "matplotlib")
+#: What runs if nothing is named.
+RUNS = ("lowest", "4.1.0", "4.2.*", "newest")
+_SPARK = re.compile(r"\d+\.\d+\.(\d+|\*)")
 _BOUND = re.compile(r"(?P<name>[\w-]+)>=(?P<version>[\d.]+)")
 _VERSIONS = (
     "import json, sys; from importlib.metadata import version; "
@@ -64,6 +71,26 @@ def supported_pythons() -> list[str]:
     texts = project()["project"]["classifiers"]
     found = (re.fullmatch(r"Programming Language :: Python :: 3\.(\d+)", text) for text in texts)
     return [f"3.{minor}" for minor in sorted(int(match[1]) for match in found if match)]
+
+
+def known_versions(text: str) -> str:
+    """Return what names a run.
+
+    Raises:
+        ArgumentTypeError: It names none.
+    """
+    if text in {"lowest", "newest"} or _SPARK.fullmatch(text):
+        return text
+    raise argparse.ArgumentTypeError(
+        f"expected lowest, newest or a version of PySpark such as 4.0.2 or 4.2.*, got {text!r}"
+    )
+
+
+def pinned(which: str) -> dict[str, str]:
+    """Return the versions that are fixed in a run, by the names of the packages."""
+    if which == "lowest":
+        return lower_bounds()
+    return {} if which == "newest" else {"pyspark": which}
 
 
 def find_python(versions: list[str]) -> str:
@@ -150,6 +177,13 @@ def run_tests(python: Path, directory: Path, arguments: list[str]) -> dict[str, 
         "expected to fail": expected,
         "failed": sum(kind is not None and kind[0] in {"failure", "error"} for kind in kinds),
     }
+    reasons = Counter(
+        str(found.get("message"))
+        for found in outcomes
+        if found is not None and found.tag == "skipped" and found.get("type") != "pytest.xfail"
+    )
+    for reason, count in reasons.most_common():
+        sys.stdout.write(f"{count:,} skipped: {reason}\n")
     shown = dict(zip(("Python", *SHOWN), versions, strict=True))
     return shown | {name: f"{count:,}" for name, count in counts.items()}
 
@@ -161,7 +195,12 @@ def main() -> int:
         1 if a test failed.
     """
     parser = argparse.ArgumentParser(prog="python -m tests.system.versions", description=__doc__)
-    parser.add_argument("which", choices=("lowest", "newest"), nargs="?", help="by default both")
+    parser.add_argument(
+        "which",
+        type=known_versions,
+        nargs="?",
+        help=f"lowest, newest, or a version of PySpark; by default {', '.join(RUNS)}",
+    )
     parser.add_argument("--python", help="an interpreter, instead of one on the PATH")
     parser.add_argument("--quick", action="store_true", help="a part of the tests")
     ours, theirs = sys.argv[1:], []
@@ -171,9 +210,9 @@ def main() -> int:
     asked = parser.parse_args(ours)
     arguments = [*(QUICK if asked.quick else ()), *theirs]
     rows = []
-    for which in [asked.which] if asked.which else ["lowest", "newest"]:
-        order = supported_pythons() if which == "lowest" else supported_pythons()[::-1]
-        pins = lower_bounds() if which == "lowest" else {}
+    for which in [asked.which] if asked.which else RUNS:
+        order = supported_pythons()[::-1] if which == "newest" else supported_pythons()
+        pins = pinned(which)
         with tempfile.TemporaryDirectory() as made:
             interpreter = asked.python or find_python(order)
             group = "test" if asked.quick else "dev"

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from pyspark_rmqindex.options import option_text
 from pyspark_rmqindex.scan.plan_log import ScanPlan, plan_from_schema
 from pyspark_rmqindex.source.catalog import relation_options
+from pyspark_rmqindex.spark_version import check_pushdown_support
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,10 +74,11 @@ def table(
         The DataFrame; nothing is read yet.
 
     Raises:
-        ValueError: An option that ``table()`` sets itself; an unknown option raises Spark's
-            ``AnalysisException``.
+        ValueError: An option that ``table()`` sets itself, or PySpark is older than 4.1; an
+            unknown option raises Spark's ``AnalysisException``.
         TypeError: A value of a type that no option accepts, or a path that is none.
     """
+    check_pushdown_support("table()")
     paths = _texts_of(path)
     reserved = {"path", "paths", "pushdown", "keycolumns", "relation"}
     for name in options:

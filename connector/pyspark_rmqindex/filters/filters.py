@@ -11,7 +11,7 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from pyspark.sql.datasource import (
+from pyspark_rmqindex.filters.pushed import (
     EqualNullSafe,
     EqualTo,
     Filter,
@@ -27,7 +27,6 @@ from pyspark.sql.datasource import (
     StringEndsWith,
     StringStartsWith,
 )
-
 from rmqindex.layout import INT32_MAX
 from rmqindex.times import microseconds_of, to_milliseconds
 

@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["hash_known"]
+__all__ = ["hash_columns", "hash_known"]
+
+
+def hash_columns(topics: pa.Array, keys: pa.Array) -> pa.Array:
+    """Hash a batch of columns; NULL and text that is not UTF-8 give NULL."""
+    hashes, known = hash_known(topics, keys)
+    if known is None:
+        return pa.array(hashes)
+    return pc.replace_with_mask(pa.nulls(len(known), pa.int32()), known, pa.array(hashes))
 
 
 def hash_known(topics: pa.Array, keys: pa.Array) -> tuple[NDArray[np.int32], pa.Array | None]:

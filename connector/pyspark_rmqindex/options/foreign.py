@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from pyspark_rmqindex.options.declare import Scope
+    from pyspark_rmqindex.options.kinds import Scope
 
 __all__ = ["FAMILIES", "FOREIGN", "Family", "advice_on", "options_named"]
 

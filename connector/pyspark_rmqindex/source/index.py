@@ -61,12 +61,15 @@ class DefaultSource(DataSource):
         Raises:
             ValueError: An unknown option or a bad value.
         """
-        from pyspark_rmqindex.options import schema_options
+        from pyspark_rmqindex.options import schema_options, wants_pushdown
         from pyspark_rmqindex.schema import finding_schema, full_schema
         from pyspark_rmqindex.source.catalog import check_paths, created_options, with_options
+        from pyspark_rmqindex.spark_version import check_pushdown_support
 
         created = created_options(self.options)
         raw = dict(self.options) if created is None else created
+        if wants_pushdown(raw):
+            check_pushdown_support("option 'pushdown'")
         options = schema_options(raw)
         if options.last_plan:
             from pyspark_rmqindex.scan.plan_log import plan_schema
@@ -96,6 +99,7 @@ class DefaultSource(DataSource):
         from pyspark_rmqindex.scan.reader import IndexReader, PushdownReader
         from pyspark_rmqindex.schema import check_columns, check_schema, finding_schema
         from pyspark_rmqindex.source.catalog import check_paths, check_pushdown, relation_options
+        from pyspark_rmqindex.spark_version import check_pushdown_support
 
         raw = relation_options(schema, self.options)
         options = read_options(raw)
@@ -108,6 +112,7 @@ class DefaultSource(DataSource):
         check_schema(schema, keys=options.has_keys, log=options.has_log)
         if not options.pushdown:
             return IndexReader(options, schema, raw)
+        check_pushdown_support("option 'pushdown'")
         from pyspark_rmqindex.filters.literals import explain_distant_times
 
         check_pushdown(schema, raw)
@@ -156,9 +161,12 @@ class DefaultSource(DataSource):
         """Return the writer of a stream.
 
         Raises:
-            ValueError: An unknown option, a bad value, an output mode other than ``append``, or
-                columns that cannot be indexed.
+            ValueError: An unknown option, a bad value, an output mode other than ``append``,
+                columns that cannot be indexed, or PySpark is older than 4.1.
         """
+        from pyspark_rmqindex.stream.refusal import check_spark_stream_writers
+
+        check_spark_stream_writers()
         from pyspark_rmqindex.stream.writer import IndexStreamWriter
 
         writer: DataSourceStreamWriter = IndexStreamWriter(schema, overwrite, self.options)

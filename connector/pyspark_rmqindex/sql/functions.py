@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.functions import udtf
-from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas import functions
 
-from pyspark_rmqindex.join.key_hashes import hash_known
+from pyspark_rmqindex.join.key_hashes import hash_columns
 from pyspark_rmqindex.sql.calls import bind, check_path, plan_call, plan_files_of, time_range
 from pyspark_rmqindex.sql.explain import EXPLAIN, ExplainFunction
 from pyspark_rmqindex.sql.key_finder import KeyFinder
@@ -46,9 +44,7 @@ def register_functions(spark: SparkSession) -> None:
     spark.udtf.register(_LOOKUP, cast("UserDefinedTableFunction", udtf(_Lookup, useArrow=False)))
     explain = udtf(ExplainFunction, useArrow=False)
     spark.udtf.register(EXPLAIN, cast("UserDefinedTableFunction", explain))
-    # PySpark's stubs ask for the kind of function, and PySpark itself warns of naming it.
-    hashes = arrow_udf(_key_hashes, "int")  # type: ignore[call-overload]
-    spark.udf.register(_KEY_HASHES, hashes)
+    spark.udf.register(_KEY_HASHES, _key_hashes())
     spark.sql(
         f"CREATE OR REPLACE TEMPORARY FUNCTION {_HASH_OF_UNITS}(units STRING) "
         f"RETURNS INT COMMENT '{_HASH_OF_UNITS_DOC}' RETURN {hash_of_units()}"
@@ -59,12 +55,14 @@ def register_functions(spark: SparkSession) -> None:
     ).collect()
 
 
-def _key_hashes(topics: pa.Array, keys: pa.Array) -> pa.Array:
-    """Hash a batch of columns; NULL and text that is not UTF-8 give NULL."""
-    hashes, known = hash_known(topics, keys)
-    if known is None:
-        return pa.array(hashes)
-    return pc.replace_with_mask(pa.nulls(len(known), pa.int32()), known, pa.array(hashes))
+def _key_hashes() -> Any:  # noqa: ANN401  (a function of Spark)
+    """Return the function of whole columns, of Arrow's or, where Spark lacks those, pandas'."""
+    # PySpark's stubs ask for the kind of function, and PySpark itself warns of naming it.
+    if not hasattr(functions, "arrow_udf"):
+        from pyspark_rmqindex.sql.series_hashes import hash_series  # noqa: PLC0415
+
+        return functions.pandas_udf(hash_series, "int")  # type: ignore[call-overload]
+    return functions.arrow_udf(hash_columns, "int")  # type: ignore[call-overload]
 
 
 class _Lookup:

@@ -10,13 +10,15 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import pyspark
+from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceStreamReader
+
+from pyspark_rmqindex.spark_version import later_spark_needed
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
 
-__all__ = ["RefusedStream", "check_spark_streams"]
+__all__ = ["RefusedStream", "check_spark_stream_writers", "check_spark_streams"]
 
 
 def check_spark_streams() -> None:
@@ -26,7 +28,30 @@ def check_spark_streams() -> None:
         ValueError: PySpark is older than 4.2.
     """
     if find_spec("pyspark.sql.streaming.datasource") is None:
-        raise ValueError(f"readStream: expected PySpark 4.2 or later, got {pyspark.__version__}")
+        raise ValueError(
+            later_spark_needed(
+                "readStream",
+                "4.2",
+                "load with spark.read and beginTimestamp instead, on a schedule",
+            )
+        )
+
+
+def check_spark_stream_writers() -> None:
+    """Raise unless this PySpark passes Arrow batches to the writers of Python streams.
+
+    Raises:
+        ValueError: PySpark is older than 4.1.
+    """
+    if not hasattr(datasource, "DataSourceStreamArrowWriter"):
+        raise ValueError(
+            later_spark_needed(
+                "writeStream",
+                "4.1",
+                "write each batch: foreachBatch(lambda df, _: "
+                "df.write.format('rmqindex').mode('append').save(path))",
+            )
+        )
 
 
 class RefusedStream(DataSourceStreamReader):
@@ -45,7 +70,7 @@ class RefusedStream(DataSourceStreamReader):
         raise self._error
 
     def latestOffset(self, *_: object, **__: object) -> NoReturn:  # noqa: N802
-        """Raise the error; PySpark 4.1 passes fewer arguments than later versions."""
+        """Raise the error; PySpark 4.0 and 4.1 pass fewer arguments than later versions."""
         raise self._error
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> NoReturn:  # noqa: ARG002

@@ -339,6 +339,7 @@ def test_the_first_entry_is_read_at_its_files_begin_timestamp(spark, tmp_path):
     assert [(row[2], row[3]) for row in rows] == [(1_700_000_000_000, 1000), (1_700_000_001_000, 1)]
 
 
+@pytest.mark.planned_once
 def test_a_file_that_grows_gives_the_entries_counted_at_planning(spark, tmp_path):
     """A live broker appends while Spark reads: each counted entry comes exactly once."""
     path = write_file(tmp_path / "20240101000000000", ENTRIES)
@@ -350,6 +351,7 @@ def test_a_file_that_grows_gives_the_entries_counted_at_planning(spark, tmp_path
     assert reader(spark).load(str(tmp_path)).count() == 4
 
 
+@pytest.mark.planned_once
 def test_a_file_that_is_replaced_after_planning_is_an_error(spark, tmp_path):
     """Its rows would be those of another file."""
     path = write_file(tmp_path / "20240101000000000", ENTRIES)
@@ -461,6 +463,7 @@ def test_a_temporary_view_keeps_its_options(spark, store, store_entries):
 
 
 @pytest.mark.system
+@pytest.mark.spark_pushdown
 def test_a_script_prints_one_line_for_each_planned_scan(tmp_path, store):
     """On standard error, once, and not at all where the level says so."""
     script = tmp_path / "script.py"
@@ -510,6 +513,7 @@ def test_a_script_prints_one_line_for_each_planned_scan(tmp_path, store):
     assert all(" INFO " in line for line in lines)
 
 
+@pytest.mark.planned_once
 def test_a_commit_under_way_shows_the_old_state(spark, tmp_path):
     """While the journal stands, what the commit set aside is the truth."""
     index = tmp_path / "index"
