@@ -41,16 +41,25 @@ class KeyColumns:
     """The indexes of the columns that a lookup uses.
 
     Attributes:
-        topic: The index of ``topic``.
-        key: The index of ``key``.
+        topic: The index of the column of topics; or one topic, of all rows.
+        key: The index of the column of keys.
         begin: The index of ``begin``; None if there is none.
         end: The index of ``end``; None if there is none.
     """
 
-    topic: int
+    topic: int | str
     key: int
     begin: int | None = None
     end: int | None = None
+
+    def texts(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
+        """Return the topic and the key of each row."""
+        topics = (
+            pa.repeat(self.topic, batch.num_rows)
+            if isinstance(self.topic, str)
+            else batch.column(self.topic)
+        )
+        return topics, batch.column(self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +137,7 @@ class KeyChunk:
         if not batch.num_rows:
             return
         columns = self._columns
-        hashes, known = hash_known(batch.column(columns.topic), batch.column(columns.key))
+        hashes, known = hash_known(*columns.texts(batch))
         places = np.arange(self.rows, self.rows + batch.num_rows, dtype=np.uint64)
         if known is not None:
             places = places[known.to_numpy(zero_copy_only=False)]

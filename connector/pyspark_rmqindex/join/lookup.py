@@ -6,17 +6,17 @@ import json
 import os
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
-from pyspark.sql.types import DataType, StringType, StructType, TimestampType
+from pyspark.sql.types import StructType
 
 from pyspark_rmqindex.files.listing import Listing, list_slices
 from pyspark_rmqindex.files.slices import FileSlice  # noqa: TC001  (read by from_json)
 from pyspark_rmqindex.filters.filters import Range, Wanted
+from pyspark_rmqindex.join.arguments import check_arguments, key_columns, keys_frame
 from pyspark_rmqindex.join.cost import STRATEGIES, Strategy, crossover, lookup_cost
-from pyspark_rmqindex.join.key_chunk import KeyColumns
-from pyspark_rmqindex.join.task import HOWS, How, LookupTask
+from pyspark_rmqindex.join.task import HOWS, KEYS_ONLY, How, LookupTask
 from pyspark_rmqindex.options import AUTO, option_text, planned_bound, read_options
 from pyspark_rmqindex.scan.plan_log import log_plan
 from pyspark_rmqindex.scan.planning import prune
@@ -56,13 +56,6 @@ _TAKEN = frozenset(
         "topic",
     }
 )
-_KEY_TYPES: dict[str, DataType] = {
-    "topic": StringType(),
-    "key": StringType(),
-    "begin": TimestampType(),
-    "end": TimestampType(),
-}
-_OPTIONAL = ("begin", "end")
 # How much work justifies a shuffle, nanoseconds; what passing a row through Python costs; and the
 # fewest bytes that Spark's statistics count for a row.
 _WORTH_SHUFFLING = 2_000_000_000
@@ -72,10 +65,19 @@ _ROW_BYTES = 24
 Path = str | os.PathLike[str]
 
 
+class SupportsArrow(Protocol):
+    """Rows that Arrow can take over, as of pandas, Polars or DuckDB."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the rows as an Arrow stream."""
+
+
 def lookup(
-    keys: DataFrame,
+    keys: DataFrame | SupportsArrow,
     path: Path | Sequence[Path],
     *,
+    topic: str | None = None,
+    key: str = "key",
     how: How = "inner",
     strategy: Strategy = "auto",
     **options: Any,  # noqa: ANN401
@@ -85,8 +87,10 @@ def lookup(
     Each row of ``keys`` returns one row for every entry of its ``topic`` and ``key``: the columns
     of ``keys``, then those of the entry as in :func:`table`.
     The order of the rows is undefined.
-    ``topic`` and ``key`` must be STRING; a row with NULL in either, or bytes that are not
-    UTF-8, matches nothing.
+    Both columns must be STRING; a row with NULL in either, or bytes that are not UTF-8, matches
+    nothing.
+    ``topic="Orders"`` is the topic of all rows, which then need no such column, and
+    ``key="order_id"`` names another column of keys.
     If ``keys`` has a TIMESTAMP column ``begin`` or ``end``, a row matches only entries stored
     between the two, both inclusive; NULL means no bound.
 
@@ -101,12 +105,16 @@ def lookup(
     Entries that a broker appends later are not returned; a file replaced meanwhile is an error.
 
     Args:
-        keys: ``topic``, ``key``, optionally ``begin`` and ``end``, and any other columns; may be a
-            streaming DataFrame.
+        keys: ``topic``, ``key``, optionally ``begin`` and ``end``, and any other columns: a
+            DataFrame of Spark, streaming or not; or one of pandas, an Arrow table, or anything else
+            with ``__arrow_c_stream__``, for the active session.
         path: An IndexFile, an index directory or a store root that has ``index/``, or several;
             patterns are allowed.
+        topic: The topic of all rows; None for the column ``topic``.
+        key: The name of the column of keys.
         how: ``inner`` returns matches; ``left`` also returns the rows without a match, with NULL in
-            the entry columns; ``anti`` returns only these rows, without entry columns.
+            the entry columns; ``anti`` returns only these rows, and ``semi`` only those with a
+            match, each once and without entry columns.
         strategy: How files are searched: ``probe`` by the slots of the keys, ``scan`` by reading
             all entries, ``auto`` by whichever is estimated to be faster for each file and task.
         **options: The options of a load, with Python values: ``commitLog="none"``,
@@ -119,15 +127,17 @@ def lookup(
         ValueError: A bad option; or a column of ``keys`` that is missing, has a wrong type, or has
             the name of an entry column.
         RmqIndexError: A path is missing or is not what it should be.
-        TypeError: A value of a type that no option accepts.
+        TypeError: Keys or a path of another type; a value of a type that no option accepts.
 
     Example:
         >>> lookup(orders, "/data/store", how="anti").count()  # doctest: +SKIP
     """
+    check_arguments(keys, path, topic, key)
     _check_choice("how", how, HOWS)
     _check_choice("strategy", strategy, STRATEGIES)
+    keys = keys_frame(keys)
     checked = _read_options(keys, path, options)
-    columns = _key_columns(keys.schema)
+    columns = key_columns(keys.schema, topic, key)
     found = full_schema(
         keys=False,
         log=checked.has_log,
@@ -135,7 +145,7 @@ def lookup(
         store=checked.has_store,
         text=checked.body_text,
     )
-    schema = keys.schema if how == "anti" else _both(keys.schema, found)
+    schema = keys.schema if how in KEYS_ONLY else _both(keys.schema, found)
     times = _times(checked)
     listing = _list_files(keys, checked)
     slices = prune(listing.slices, Wanted(time=Range() if checked.has_log else times))
@@ -181,33 +191,6 @@ def _read_options(
     if not all(checked.paths) or not checked.paths:
         raise ValueError("path: expected at least one, got none")
     return checked
-
-
-def _key_columns(schema: StructType) -> KeyColumns:
-    """Return the indexes of the columns that a lookup uses.
-
-    Raises:
-        ValueError: One is missing, repeated, or of another type.
-    """
-    places: dict[str, int] = {}
-    for place, field in enumerate(schema.fields):
-        name = field.name.lower()
-        expected = _KEY_TYPES.get(name)
-        if expected is None:
-            continue
-        if name in places:
-            raise ValueError(f"column {name!r} of the keys: expected once, got several")
-        if field.dataType != expected:
-            raise ValueError(
-                f"column {field.name!r} of the keys: expected "
-                f"{expected.simpleString().upper()}, got {field.dataType.simpleString().upper()}"
-            )
-        places[name] = place
-    for name in _KEY_TYPES:
-        if name not in places and name not in _OPTIONAL:
-            listing = ", ".join(schema.names) or "none"
-            raise ValueError(f"column {name!r} of the keys: missing; the columns are {listing}")
-    return KeyColumns(**places)
 
 
 def _both(keys: StructType, entries: StructType) -> StructType:

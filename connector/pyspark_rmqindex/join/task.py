@@ -35,10 +35,12 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.options import ReadOptions
     from rmqindex import IndexFile
 
-__all__ = ["HOWS", "How", "LookupTask"]
+__all__ = ["HOWS", "KEYS_ONLY", "How", "LookupTask"]
 
-How = Literal["inner", "left", "anti"]
-HOWS = ("inner", "left", "anti")
+How = Literal["inner", "left", "semi", "anti"]
+HOWS = ("inner", "left", "semi", "anti")
+# Those that return rows of keys alone.
+KEYS_ONLY = frozenset({"semi", "anti"})
 # The column that remembers which pair an entry belongs to, while some of them are dropped.
 _PAIR = "pair"
 
@@ -81,7 +83,7 @@ class LookupTask:
             batches: Batches of the input's columns.
 
         Yields:
-            Batches of the input's columns and, except for ``anti``, those of ``schema``.
+            Batches of the input's columns, with those of ``schema`` for ``inner`` and ``left``.
 
         Raises:
             CorruptIndexError: Malformed bytes, in the mode ``FAILFAST``.
@@ -133,7 +135,7 @@ class _Answer:
         if task.how == "inner":
             return
         self._found[self._index.rows_of(self._found_hashes)] = True
-        yield from self._unmatched_rows()
+        yield from self._key_rows()
 
     def _of_file(
         self, file_slice: FileSlice, verifier: Verifier | None
@@ -177,7 +179,7 @@ class _Answer:
     def _pair(self, file_slice: FileSlice, entries: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Pair entries with the rows that look them up."""
         places = entries.column("query").to_numpy()
-        if self._task.how == "anti" and self._bounds is None and not self._options.has_log:
+        if self._task.how in KEYS_ONLY and self._bounds is None and not self._options.has_log:
             self._found_hashes[places] = True
             return
         times = entries.column("store_timestamp").to_numpy()
@@ -193,7 +195,7 @@ class _Answer:
     ) -> Iterator[pa.RecordBatch]:
         """Join each entry with its row, the n-th with the n-th."""
         how, is_compared = self._task.how, file_slice.commit_log is not None
-        keys = self._chunk.take(rows) if how != "anti" or is_compared else None
+        keys = self._chunk.take(rows) if how not in KEYS_ONLY or is_compared else None
         if self._options.has_log:
             found = found.append_column(_PAIR, pa.array(np.arange(len(rows))))
             if keys is not None and is_compared:
@@ -204,7 +206,7 @@ class _Answer:
                 rows, keys = rows.take(pairs.to_numpy()), keys and keys.take(pairs)
         if how != "inner":
             self._found[rows] = True
-        if keys is not None and how != "anti":
+        if keys is not None and how not in KEYS_ONLY:
             built = self._builder.build(found, file_slice.name_path)
             yield _beside(keys, built.schema, built.columns)
 
@@ -214,13 +216,13 @@ class _Answer:
         kept = pairs_kept(
             found.column(MATCH_COLUMN),
             (found.column("topic"), found.column("key")),
-            (keys.column(columns.topic), keys.column(columns.key)),
+            columns.texts(keys),
         )
         return found.filter(kept)
 
-    def _unmatched_rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows without a match."""
-        rows = np.flatnonzero(~self._found)
+    def _key_rows(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows with a match, each once, for ``semi``, else those without one."""
+        rows = np.flatnonzero(self._found if self._task.how == "semi" else ~self._found)
         schema = self._builder.types
         for start in range(0, len(rows), self._chunk.window):
             keys = self._chunk.take(rows[start : start + self._chunk.window])

@@ -138,7 +138,8 @@ class RelationState:
         if widened.pairs is not None and len(widened.pairs) > MAX_PAIRS:
             raise ValueError(
                 f"{len(widened.pairs)} pairs of topic and key were asked of this table(): expected "
-                f"at most {MAX_PAIRS} over all its queries; make a fresh table() for the next ones"
+                f"at most {MAX_PAIRS} over all its queries; make a fresh table() for the next "
+                "ones, or look all keys up at once with pyspark_rmqindex.lookup(keys, path)"
             )
         if widened.key_hashes is not None and len(widened.key_hashes) > MAX_PAIRS:
             # Reading everything is also correct, only slower.

@@ -266,7 +266,10 @@ class PushdownReader(IndexReader):
                 was not made by ``table()``.
         """
         _check_built_in_filter(filters)
-        wanted = filters_to_wanted(filters, keys=self._options.key_columns)
+        paths = [str(path) for path in self._options.paths]
+        wanted = filters_to_wanted(
+            filters, keys=self._options.key_columns, path=paths[0] if len(paths) == 1 else paths
+        )
         if self._state is None:
             raise ValueError("option 'pushdown': this relation has no record of its queries")
         with locked_state(self._state, self._arrival) as state:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from rmqindex.commitlog.reading import DEFAULT_MAX_RECORDS
 from rmqindex.layout import INT64_MAX
 from rmqindex.record.batches import schema_of
 from rmqindex.storage.identity import FileChangedError
@@ -24,7 +25,7 @@ __all__ = ["Block", "Selection", "newest_messages", "select_messages"]
 
 # Of a file that is read from its end, bytes: the newest messages are found after a part of it.
 _BACKWARD_CHUNK = 8 * 1024 * 1024
-# Where a message is.
+# Where a message is, which is always read.
 _PLACE = ("phy_offset", "size")
 # Fewer messages of a block than this share are read one by one.
 _SPARSE = 1 / 8
@@ -107,51 +108,61 @@ def select_messages(
     selection: Selection,
     columns: Sequence[str],
     *,
-    resume_at: int | None = None,
+    within: tuple[int, int | None] | None = None,
+    check_crc: bool = False,
     mode: Mode = "FAILFAST",
     on_malformed: Callable[[CorruptCommitLogError], None] | None = None,
+    max_records: int = DEFAULT_MAX_RECORDS,
 ) -> Iterator[Block]:
     """Read the messages that are asked for, in the order of their offsets.
+
+    Where columns are asked for by which nothing is chosen, they are decoded only for the messages
+    that are asked for: the bodies of others are not read.
 
     Args:
         log: The log.
         selection: Which messages.
         columns: Names of ``COMMITLOG_SCHEMA``; only messages that are asked for have them decoded.
-        resume_at: Where a message starts, or the log ends: read from there.
+        within: Read only this part of the log, at whose begin a message starts, and at whose end
+            one starts or the log ends; None as end for the log's end.
+        check_crc: As :meth:`rmqindex.CommitLog.scan` takes it, for every message, asked for or
+            not.
         mode: As :meth:`rmqindex.CommitLog.scan` takes it.
         on_malformed: As :meth:`rmqindex.CommitLog.scan` takes it.
+        max_records: The most messages that are read at a time.
 
     Yields:
-        Blocks that follow one another without a gap.
+        Blocks that follow one another without a gap, with the bodies as they are stored.
 
     Raises:
         CorruptCommitLogError: Damage; only ``FAILFAST``.
         RmqIndexError: The storage failed.
     """
-    start = selection.start if resume_at is None else resume_at
-    told = selection.columns
-    read = [*columns, *(name for name in _PLACE if name not in columns)]
+    first = [*_PLACE, *selection.columns]
+    at_once = not selection.columns or set(columns).issubset(first)
+    # A scan within boundaries would take a stop inside a message for damage.
+    start, stop = (selection.start, selection.stop) if within is None else within
     for whole in log.scan(
         start,
-        # A resumed scan would take a stop inside a message for damage.
-        selection.stop if resume_at is None else None,
-        [*_PLACE, *told] if told else read,
-        decompress_body=False,
+        stop,
+        list(dict.fromkeys([*first, *columns])) if at_once else first,
+        check_crc=check_crc,
         mode=mode,
-        at_boundaries=resume_at is not None,
+        at_boundaries=within is not None,
         on_malformed=on_malformed,
+        max_records=max_records,
+        decompress_body=False,
     ):
-        batch = whole
-        if resume_at is not None and selection.stop is not None:
-            batch = _before(whole, selection.stop)
-            if not batch.num_rows:
-                return
-        if told:
+        batch = whole if within is None else _cut(whole, selection)
+        if batch.num_rows:
             hits = np.flatnonzero(selection.matches(batch))
-            yield Block(_read(log, batch, hits, columns), _stop_of(batch))
-        else:
-            yield Block(batch.select(list(columns)), _stop_of(batch))
-        if batch.num_rows < whole.num_rows:
+            if at_once:
+                kept = batch if len(hits) == batch.num_rows else batch.take(pa.array(hits))
+                found = kept.select(list(columns)) if len(hits) else None
+            else:
+                found = _read(log, batch, hits, columns, mode)
+            yield Block(found, _stop_of(batch))
+        if selection.stop is not None and _stop_of(whole) >= selection.stop:
             return
 
 
@@ -200,7 +211,7 @@ def newest_messages(
             keep = selection.matches(batch) & (at >= first) & (at < last)
             batches.append((batch, np.flatnonzero(keep)))
         for batch, hits in reversed(batches):
-            rows = _read(log, batch, hits[-missing:], columns)
+            rows = _read(log, batch, hits[-missing:], columns, mode)
             if rows is not None:
                 found.append(pa.table(rows).take(np.arange(rows.num_rows)[::-1]))
                 missing -= rows.num_rows
@@ -224,7 +235,11 @@ def _parts_backward(log: CommitLog, first: int, last: int) -> Iterator[tuple[int
 
 
 def _read(
-    log: CommitLog, batch: pa.RecordBatch, hits: NDArray[np.int64], columns: Sequence[str]
+    log: CommitLog,
+    batch: pa.RecordBatch,
+    hits: NDArray[np.int64],
+    columns: Sequence[str],
+    mode: Mode,
 ) -> pa.RecordBatch | None:
     """Read some of the messages of a batch that has where they are."""
     if not len(hits):
@@ -237,7 +252,9 @@ def _read(
         return rows.select(list(columns)).cast(schema_of(columns))
     stop = int(offsets[-1]) + batch.column("size")[int(hits[-1])].as_py()
     read = [*columns, *(name for name in _PLACE[:1] if name not in columns)]
-    parts = log.scan(int(offsets[0]), stop, read, at_boundaries=True, decompress_body=False)
+    parts = log.scan(
+        int(offsets[0]), stop, read, mode=mode, at_boundaries=True, decompress_body=False
+    )
     table = pa.Table.from_batches(parts, schema_of(read))
     is_hit = np.isin(table.column("phy_offset").to_numpy(), offsets)
     if np.count_nonzero(is_hit) != len(hits):
@@ -250,9 +267,14 @@ def _changed(log: CommitLog) -> FileChangedError:
     return FileChangedError(log.files[-1].path.parent, "rewritten", "run this again")
 
 
-def _before(batch: pa.RecordBatch, stop: int) -> pa.RecordBatch:
-    """Return the messages of a batch that start before an offset."""
-    return batch.slice(0, int(np.searchsorted(batch.column("phy_offset").to_numpy(), stop)))
+def _cut(batch: pa.RecordBatch, selection: Selection) -> pa.RecordBatch:
+    """Return the messages of a batch that start within the offsets of a selection."""
+    offsets = batch.column("phy_offset").to_numpy()
+    first = 0 if selection.start is None else int(np.searchsorted(offsets, selection.start))
+    behind = (
+        len(offsets) if selection.stop is None else int(np.searchsorted(offsets, selection.stop))
+    )
+    return batch.slice(first, max(0, behind - first))
 
 
 def _stop_of(batch: pa.RecordBatch) -> int:

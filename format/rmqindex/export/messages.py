@@ -105,7 +105,7 @@ def export_messages(
                 log,
                 selection,
                 bodies.source.names,
-                resume_at=start if is_resumed else None,
+                within=(start, None) if is_resumed else None,
                 mode=mode,
                 on_malformed=skip,
             ):

@@ -89,7 +89,7 @@ def test_a_query_that_does_not_bind_both_is_refused(filters, names):
     with pytest.raises(ValueError, match=names) as caught:
         filters_to_wanted(filters, keys=True)
     assert "WHERE topic = 'TopicTest' AND key IN ('a', 'b')" in str(caught.value)
-    assert "spark.read.format('rmqindex').load(path)" in str(caught.value)
+    assert "spark.read.format('rmqindex').load('/data/store')" in str(caught.value)
 
 
 def test_too_many_pairs_are_refused():
@@ -282,3 +282,15 @@ def test_a_refusal_shows_what_was_pushed():
     with pytest.raises(ValueError, match="key not bound") as caught:
         filters_to_wanted([In(TOPIC, [f"topic-{n}" for n in range(4000)])], keys=True)
     assert len(str(caught.value)) < 1500
+
+
+def test_a_refusal_has_the_lookup_to_write():
+    """With the path of the relation, for one query and for a list of keys that is too long."""
+    call = r"pyspark_rmqindex\.lookup\(keys, '/data/b'\)"
+    with pytest.raises(ValueError, match=call):
+        filters_to_wanted([T_1], keys=True, path="/data/b")
+    many = In(KEY, [str(number) for number in range(MAX_PAIRS + 1)])
+    with pytest.raises(ValueError, match=call):
+        filters_to_wanted([T_1, many], keys=True, path="/data/b")
+    with pytest.raises(ValueError, match=r"lookup\(keys, \['/data/a', '/data/b'\]\)"):
+        filters_to_wanted([T_1], keys=True, path=["/data/a", "/data/b"])

@@ -7,6 +7,8 @@ import logging
 from collections import Counter
 from types import SimpleNamespace
 
+import pandas as pd
+import pyarrow as pa
 import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import functions as sf
@@ -165,7 +167,7 @@ def test_few_partitions_are_divided_where_that_is_worth_a_shuffle(spark, tmp_pat
             {},
             "column 'Position' of the keys: the entries that are found have a column of this name",
         ),
-        ("'a' AS topic, 'k' AS key", {"how": "outer"}, "how: expected one of inner, left, anti"),
+        ("'a' AS topic, 'k' AS key", {"how": "outer"}, "how: expected one of inner, left, semi"),
         ("'a' AS topic, 'k' AS key", {"strategy": "fast"}, "strategy: expected one of auto, probe"),
         ("'a' AS topic, 'k' AS key", {"keyHash": 5}, "option 'keyHash': not for lookup"),
         ("'a' AS topic, 'k' AS key", {"mod": "x"}, "option 'mod': unknown; did you mean 'mode'"),
@@ -175,6 +177,24 @@ def test_what_makes_no_sense_is_an_error_at_once(spark, store, select, arguments
     """Before any key is read."""
     with pytest.raises(ValueError, match=message):
         lookup(spark.sql(f"SELECT {select}"), store, **arguments)
+
+
+def test_keys_of_pandas_and_arrow_are_those_of_a_dataframe(spark, store):
+    """One topic for all rows, and the name of the column of keys."""
+    ids = {"order_id": ["order-49", "BB", "absent", None], "amount": [1, 2, 3, 4]}
+    rows = spark.createDataFrame(list(zip(*ids.values(), strict=True)), list(ids))
+    names = {"topic": "TopicTest", "key": "order_id"}
+    expected = {how: lookup(rows, store, how=how, **names).collect() for how in ("semi", "anti")}
+    assert sorted(row.order_id for row in expected["semi"]) == ["BB", "order-49"]
+    assert sorted(row.amount for row in expected["anti"]) == [3, 4]
+    categories = pa.table(ids).set_column(
+        0, "order_id", pa.array(ids["order_id"]).dictionary_encode()
+    )
+    for given in (pd.DataFrame(ids, index=list("wxyz")), pa.table(ids), categories):
+        for how, answer in expected.items():
+            found = lookup(given, store, how=how, **names)
+            assert found.columns == ["order_id", "amount"]
+            assert sorted(found.collect(), key=repr) == sorted(answer, key=repr)
 
 
 def test_a_missing_path_and_an_unconfirmed_entry_are_errors(spark, store, tmp_path, caplog):

@@ -6,6 +6,7 @@ import itertools
 import random
 import tempfile
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 from pyspark_rmqindex.files.listing import list_slices
 from pyspark_rmqindex.filters.filters import EVERYTHING, Range
 from pyspark_rmqindex.join.key_chunk import KeyChunk, KeyColumns, Limits
-from pyspark_rmqindex.join.task import LookupTask
+from pyspark_rmqindex.join.task import HOWS, LookupTask
 from pyspark_rmqindex.options import read_options
 from pyspark_rmqindex.schema import full_schema
 from rmqindex import (
@@ -103,7 +104,7 @@ def answer(task, batches):
     rows = []
     for batch in task(batches):
         columns = batch.to_pydict()
-        if task.how == "anti":
+        if task.how in {"semi", "anti"}:
             rows += [(number,) for number in columns["number"]]
             continue
         micros = batch.column("store_timestamp").cast(pa.int64()).to_pylist()
@@ -136,6 +137,8 @@ def expected(rows, entries, how, times=EVERYTHING, *, bounded=True):
         ]
         if how == "anti":
             found += [] if mine else [(number,)]
+        elif how == "semi":
+            found += [(number,)] if mine else []
         elif mine or how == "inner":
             found += mine
         else:
@@ -143,7 +146,7 @@ def expected(rows, entries, how, times=EVERYTHING, *, bounded=True):
     return Counter(found)
 
 
-@pytest.mark.parametrize("how", ["inner", "left", "anti"])
+@pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("strategy", ["probe", "scan", "auto"])
 def test_every_row_is_answered_as_by_a_plain_join(index, how, strategy):
     """Duplicate keys, collisions, absent keys, NULLs and time ranges; in one chunk and in many."""
@@ -158,7 +161,7 @@ def test_every_row_is_answered_as_by_a_plain_join(index, how, strategy):
                 assert answer(task, batches) == expected(rows, entries, how, bounded=bounded)
 
 
-@pytest.mark.parametrize("how", ["inner", "left", "anti"])
+@pytest.mark.parametrize("how", HOWS)
 def test_the_times_of_the_options_hold_for_every_row(index, how):
     """Entries outside are no matches."""
     directory, entries = index
@@ -166,6 +169,17 @@ def test_the_times_of_the_options_hold_for_every_row(index, how):
     rows = random_rows(random.Random(how), 50)
     task = task_of(directory, how, times=times)
     assert answer(task, [keys_batch(rows)]) == expected(rows, entries, how, times)
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_one_topic_can_be_that_of_all_rows(index, how):
+    """The rows need no column for it, and those that are returned have none."""
+    directory, entries = index
+    rows = [("T", key, number, None, None) for number, key in enumerate([*KEYS, "a", None])]
+    batch = keys_batch(rows).select(["number", "key"])
+    task = replace(task_of(directory, how, bounded=False), columns=KeyColumns("T", 1), limits=SMALL)
+    assert answer(task, [batch]) == expected(rows, entries, how)
+    assert all("topic" not in found.schema.names for found in task([batch]))
 
 
 def test_batches_are_bounded_where_a_hot_key_meets_a_hot_key(tmp_path):
