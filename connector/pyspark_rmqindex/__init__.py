@@ -18,14 +18,25 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.api.registration import register
     from pyspark_rmqindex.api.table import last_plan, table
     from pyspark_rmqindex.join.lookup import lookup
+    from pyspark_rmqindex.messages.plan import MessagePlan
     from pyspark_rmqindex.scan.plan_log import ScanPlan
     from pyspark_rmqindex.source.index import DefaultSource
     from pyspark_rmqindex.write.write_index import write_index
 
-__all__ = ["DefaultSource", "ScanPlan", "last_plan", "lookup", "register", "table", "write_index"]
+__all__ = [
+    "DefaultSource",
+    "MessagePlan",
+    "ScanPlan",
+    "last_plan",
+    "lookup",
+    "register",
+    "table",
+    "write_index",
+]
 
 _HOMES = {
     "DefaultSource": "source.index",
+    "MessagePlan": "messages.plan",
     "ScanPlan": "scan.plan_log",
     "last_plan": "api.table",
     "lookup": "join.lookup",

@@ -14,6 +14,7 @@ from pyspark.sql.types import (
     IntegerType,
     LongType,
     MapType,
+    NullType,
     StringType,
     StructField,
     StructType,
@@ -21,6 +22,8 @@ from pyspark.sql.types import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
 __all__ = [
@@ -36,10 +39,13 @@ __all__ = [
     "arrow_schema",
     "check_columns",
     "check_schema",
+    "check_selected",
+    "entry_schema",
     "finding_schema",
     "full_schema",
     "message_schema",
     "queue_schema",
+    "select_columns",
 ]
 
 KEY_COLUMNS: dict[str, DataType] = {"topic": StringType(), "key": StringType()}
@@ -176,6 +182,33 @@ def full_schema(
     return _struct(columns)
 
 
+def entry_schema(
+    names: Sequence[str] | None,
+    *,
+    keys: bool,
+    log: bool,
+    message: bool,
+    store: bool,
+    text: bool,
+) -> StructType:
+    """Return the columns of entries that the option ``columns`` names; None for all of these.
+
+    Args:
+        names: Their names, in any case.
+        keys: As :func:`full_schema` takes it.
+        log: Likewise.
+        message: Likewise.
+        store: Likewise.
+        text: Likewise.
+
+    Raises:
+        ValueError: A repeated or an unknown column.
+    """
+    default = full_schema(keys=keys, log=log, message=message, store=store, text=text)
+    full = full_schema(keys=keys, log=log, message=log, store=True, text=log)
+    return select_columns(names, default, full)
+
+
 def finding_schema() -> StructType:
     """Return every column of findings, in the documented order."""
     return _struct(FINDING_COLUMNS)
@@ -199,6 +232,44 @@ def message_schema(*, store: bool = False, text: bool = False) -> StructType:
     if text:
         columns[TEXT_COLUMN] = StringType()
     return _struct(columns)
+
+
+def select_columns(
+    names: Sequence[str] | None, default: StructType, full: StructType
+) -> StructType:
+    """Return the columns that the option ``columns`` names.
+
+    Args:
+        names: Their names, in any case; None for the default.
+        default: The columns without the option.
+        full: All available columns.
+
+    Raises:
+        ValueError: A repeated or an unknown column; the message lists the known ones.
+    """
+    if names is None:
+        return default
+    known = {field.name: field.dataType for field in full.fields}
+    fields = [StructField(name.lower(), known.get(name.lower(), NullType())) for name in names]
+    check_columns(StructType(fields), full)
+    return StructType(fields)
+
+
+def check_selected(schema: StructType, names: Sequence[str] | None) -> None:
+    """Raise if a requested schema has a column that the option ``columns`` does not name.
+
+    Raises:
+        ValueError: Both were given, and differ.
+    """
+    if names is None:
+        return
+    known = {name.lower() for name in names}
+    for field in schema.fields:
+        if field.name.lower() not in known:
+            raise ValueError(
+                f"option 'columns': the schema has another column, {field.name!r}; give one of the "
+                "two, a schema or the option"
+            )
 
 
 def _without_text(columns: dict[str, DataType]) -> dict[str, DataType]:

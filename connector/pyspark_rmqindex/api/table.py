@@ -20,9 +20,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from pyspark_rmqindex.messages.plan import MessagePlan
+
 __all__ = ["last_plan", "table"]
 
 _FORMAT = "rmqindex"
+# Those that record what they read.
+_FORMATS = frozenset({_FORMAT, "rmqcommitlog"})
 _PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 _TIME_ZONE_CONF = "spark.sql.session.timeZone"
 # Always true, and pushable: it makes Spark plan every scan anew instead of reusing an older plan.
@@ -109,8 +113,8 @@ def _texts_of(path: Path | Sequence[Path]) -> str | list[str]:
         raise TypeError(f"path: expected a path, or a list of paths, got {path!r}") from None
 
 
-def last_plan(df: DataFrame) -> ScanPlan | None:
-    """Return the last plan for reading the files of a DataFrame.
+def last_plan(df: DataFrame) -> ScanPlan | MessagePlan | None:
+    """Return the last plan for reading the files of a DataFrame, of entries or of messages.
 
     EXPLAIN cannot show it: Spark filters again after every scan, so it lists nothing as pushed.
     If nothing was planned yet on that ``table()`` or ``load()``, this DataFrame is planned, but not
@@ -124,7 +128,7 @@ def last_plan(df: DataFrame) -> ScanPlan | None:
         this DataFrame without reading any file, as for a WHERE that is never true.
 
     Raises:
-        ValueError: The DataFrame reads no IndexFiles, or those of several relations.
+        ValueError: The DataFrame reads no IndexFiles and no messages, or several relations.
         AnalysisException: Nothing was planned yet, and planning this DataFrame fails.
         TypeError: The DataFrame is one of Spark Connect, whose plans are on the server.
     """
@@ -139,22 +143,23 @@ def last_plan(df: DataFrame) -> ScanPlan | None:
     leaves = java_frame.queryExecution().analyzed().collectLeaves()
     relations = {}
     for place in range(leaves.size()):
-        options = _relation_options(leaves.apply(place))
-        if options is not None:
-            relations[tuple(sorted(options.items()))] = options
+        found = _relation(leaves.apply(place))
+        if found is not None:
+            name, options = found
+            relations[name, tuple(sorted(options.items()))] = found
     if len(relations) != 1:
-        got = f"one over {len(relations)} of them" if relations else "one that reads no IndexFiles"
+        got = f"one over {len(relations)} of them" if relations else "one that reads no store"
         raise ValueError(f"last_plan: expected a DataFrame over one table() or load(), got {got}")
-    options = next(iter(relations.values()))
-    plan = _recorded_plan(df.sparkSession, options)
+    relation = next(iter(relations.values()))
+    plan = _recorded_plan(df.sparkSession, *relation)
     if plan is None:
         # This plans the pushdown. The scans themselves are asked only if that was not enough,
         # because asking binds them to the current plan.
         physical = java_frame.queryExecution().executedPlan()
-        plan = _recorded_plan(df.sparkSession, options)
+        plan = _recorded_plan(df.sparkSession, *relation)
         if plan is None:
             _plan_scans(physical)
-            plan = _recorded_plan(df.sparkSession, options)
+            plan = _recorded_plan(df.sparkSession, *relation)
     return plan
 
 
@@ -170,17 +175,20 @@ def _plan_scans(physical: Any) -> None:  # noqa: ANN401  (a Java object)
             leaf.inputPartitions()
 
 
-def _recorded_plan(spark: SparkSession, options: dict[str, str]) -> ScanPlan | None:
+def _recorded_plan(
+    spark: SparkSession, name: str, options: dict[str, str]
+) -> ScanPlan | MessagePlan | None:
     """Ask a planning process for a plan, since plans are kept in those processes' directory."""
-    asked = spark.read.format(_FORMAT).options(**options).option("lastPlan", "true")
+    asked = spark.read.format(name).options(**options).option("lastPlan", "true")
     return plan_from_schema(asked.load().schema)
 
 
-def _relation_options(leaf: Any) -> dict[str, str] | None:  # noqa: ANN401  (a Java object)
-    """Return a leaf's options (for a catalog table, the stored ones) if it reads IndexFiles."""
+def _relation(leaf: Any) -> tuple[str, dict[str, str]] | None:  # noqa: ANN401  (a Java object)
+    """Return a leaf's format and options (for a catalog table, the stored ones) if it has plans."""
     if leaf.getClass().getSimpleName() != "DataSourceV2Relation":
         return None
-    if str(leaf.table().name()) != _FORMAT:
+    name = str(leaf.table().name())
+    if name not in _FORMATS:
         return None
     columns = StructType.fromJson(json.loads(leaf.schema().json()))  # noqa: TID251  (from Spark)
-    return relation_options(columns, dict(leaf.options().asCaseSensitiveMap()))
+    return name, relation_options(columns, dict(leaf.options().asCaseSensitiveMap()))

@@ -21,7 +21,7 @@ from pyspark_rmqindex.options import AUTO, option_text, planned_bound, read_opti
 from pyspark_rmqindex.scan.plan_log import log_plan
 from pyspark_rmqindex.scan.planning import prune
 from pyspark_rmqindex.scan.reader import with_logs
-from pyspark_rmqindex.schema import full_schema
+from pyspark_rmqindex.schema import KEY_COLUMNS, entry_schema
 from rmqindex.commitlog import PlannedLog  # noqa: TC001  (likewise)
 from rmqindex.ownfiles import RecordKind, from_json, to_json
 from rmqindex.storage import Location
@@ -118,7 +118,7 @@ def lookup(
         strategy: How files are searched: ``probe`` by the slots of the keys, ``scan`` by reading
             all entries, ``auto`` by whichever is estimated to be faster for each file and task.
         **options: The options of a load, with Python values: ``commitLog="none"``,
-            ``message=True``, ``beginTimestamp=..``, ``mode="DROPMALFORMED"``.
+            ``message=True``, ``columns="store_timestamp,tags"``, ``mode="DROPMALFORMED"``.
 
     Returns:
         The DataFrame; no key is read yet.
@@ -138,13 +138,7 @@ def lookup(
     keys = keys_frame(keys)
     checked = _read_options(keys, path, options)
     columns = key_columns(keys.schema, topic, key)
-    found = full_schema(
-        keys=False,
-        log=checked.has_log,
-        message=checked.message,
-        store=checked.has_store,
-        text=checked.body_text,
-    )
+    found = _entry_columns(checked, how)
     schema = keys.schema if how in KEYS_ONLY else _both(keys.schema, found)
     times = _times(checked)
     listing = _list_files(keys, checked)
@@ -193,6 +187,32 @@ def _read_options(
     return checked
 
 
+def _entry_columns(options: ReadOptions, how: How) -> StructType:
+    """Return the columns of the entries that are found.
+
+    Raises:
+        ValueError: The option ``columns`` names an unknown one, or one of the keys.
+    """
+    for name in options.columns or ():
+        if how in KEYS_ONLY:
+            raise ValueError(
+                f"option 'columns': not with how={how!r}, which returns the columns of the keys"
+            )
+        if name.lower() in KEY_COLUMNS:
+            raise ValueError(
+                f"option 'columns': {name!r} is a column of the keys, which are returned anyway; "
+                "leave it out"
+            )
+    return entry_schema(
+        options.columns,
+        keys=False,
+        log=options.has_log,
+        message=options.message,
+        store=options.has_store,
+        text=options.body_text,
+    )
+
+
 def _both(keys: StructType, entries: StructType) -> StructType:
     """Return the columns of keys and entries, side by side.
 
@@ -204,7 +224,8 @@ def _both(keys: StructType, entries: StructType) -> StructType:
         if name.lower() in taken:
             raise ValueError(
                 f"column {name!r} of the keys: the entries that are found have a column of this "
-                f"name; rename yours first: keys.withColumnRenamed({name!r}, 'my_{name}')"
+                f"name; rename yours first: keys.withColumnRenamed({name!r}, 'my_{name}'), or name "
+                "the columns of the entry that you need: columns='phy_offset,store_timestamp'"
             )
     return StructType([*keys.fields, *entries.fields])
 

@@ -12,17 +12,18 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_rmqindex.files.slices import as_planned
 from pyspark_rmqindex.files.stores import logs_of
-from pyspark_rmqindex.filters.batches import check_not_null, keep
+from pyspark_rmqindex.filters.batches import check_not_null
 from pyspark_rmqindex.filters.filters import Range
 from pyspark_rmqindex.messages.columns import Messages, log_columns
-from pyspark_rmqindex.options import LocalBound, planned_bound, task_range
+from pyspark_rmqindex.messages.plan import MessagePlan
+from pyspark_rmqindex.options import LocalBound, planned_bound, task_range, time_texts
 from pyspark_rmqindex.schema import STORE_COLUMN, arrow_schema
 from rmqindex import CommitLog
-from rmqindex.commitlog import in_halves, marked_file
+from rmqindex.commitlog import Selection, in_halves, marked_file, select_messages
 from rmqindex.times import zone_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql.types import StructType
 
@@ -75,15 +76,22 @@ class MessagePartition(InputPartition):
 class MessageReader(DataSourceReader):
     """Reads the messages that the options select."""
 
-    def __init__(self, options: MessageOptions, schema: StructType) -> None:
+    def __init__(
+        self,
+        options: MessageOptions,
+        schema: StructType,
+        report: Callable[[MessagePlan], None] | None = None,
+    ) -> None:
         """Store the request.
 
         Args:
             options: The options, checked.
             schema: The requested columns, checked.
+            report: Called with the plan.
         """
         self._options = options
         self._schema = schema
+        self._report = report
 
     def partitions(self) -> Sequence[InputPartition]:
         """Find the files and divide the work.
@@ -93,13 +101,20 @@ class MessageReader(DataSourceReader):
         """
         options = self._options
         begin, end = planned_bound(options.begin, up=True), planned_bound(options.end, up=False)
-        partitions = []
+        partitions: list[MessagePartition] = []
+        kept, total, size = 0, 0, 0
         for store, paths in logs_of(options.paths):
             with CommitLog(paths[0] if len(paths) == 1 else paths) as log:
                 parts = list(self._parts(log, begin, end))
                 partitions += planned_partitions(
                     store, log, parts, (begin, end), options.max_partition_bytes
                 )
+                kept += len({part.file.start for part in parts})
+                total += len(log.files)
+                size += sum(part.stop - part.start for part in parts)
+        if self._report is not None:
+            names, filters = tuple(self._schema.names), _filter_texts(options)
+            self._report(MessagePlan(names, filters, kept, total, size, len(partitions)))
         return partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -133,26 +148,27 @@ class MessageReader(DataSourceReader):
         # Spark requires every batch to have exactly this schema.
         schema = arrow_schema(self._schema)
         names = [name.lower() for name in self._schema.names]
-        columns = set(log_columns(names, decompress=options.unpacks_bodies))
-        first, behind = options.begin_offset, options.end_offset
-        by_offset = offsets[0] < first or (behind is not None and behind < offsets[1])
-        ranges = {"store_timestamp": times} if not times.is_everything else {}
-        if by_offset:
-            ranges["phy_offset"] = Range(first, None if behind is None else behind - 1)
-        columns |= ranges.keys()
-        for scanned in log.scan(
-            *offsets,
-            sorted(columns) or ["size"],
+        columns = log_columns(names, decompress=options.unpacks_bodies)
+        selection = Selection(
+            topics=options.topics or (),
+            queue_ids=options.queue_ids or (),
+            tags=options.tags or (),
+            begin=times.low,
+            end=times.high,
+            start=options.begin_offset,
+            stop=options.end_offset,
+        )
+        for block in select_messages(
+            log,
+            selection,
+            columns or ["size"],
+            within=offsets,
             check_crc=options.check_crc,
             mode=options.mode,
-            at_boundaries=True,
             max_records=_MAX_MESSAGES,
-            decompress_body=False,
         ):
-            for batch in keep(scanned, ranges):
-                yield from in_halves(batch, partial(self._built, log, store, schema))
-            if by_offset and behind is not None and _last(scanned) >= behind:
-                return
+            if block.batch is not None:
+                yield from in_halves(block.batch, partial(self._built, log, store, schema))
 
     def _built(
         self, log: CommitLog, store: str, schema: pa.Schema, batch: pa.RecordBatch
@@ -212,8 +228,19 @@ class MessageReader(DataSourceReader):
                 yield file
 
 
-def _last(batch: pa.RecordBatch) -> int:
-    return int(batch.column("phy_offset")[-1].as_py())
+def _filter_texts(options: MessageOptions) -> tuple[str, ...]:
+    """Return what the options choose, as text."""
+    chosen = {
+        "topic": options.topics,
+        "queue_id": options.queue_ids,
+        "tags": options.tags,
+    }
+    texts = [f"{name} IN {list(values)}" for name, values in chosen.items() if values is not None]
+    if options.begin_offset:
+        texts.append(f"phy_offset >= {options.begin_offset}")
+    if options.end_offset is not None:
+        texts.append(f"phy_offset < {options.end_offset}")
+    return (*texts, *time_texts(options))
 
 
 def planned_partitions(

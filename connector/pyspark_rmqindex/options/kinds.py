@@ -17,13 +17,16 @@ __all__ = [
     "AUTO",
     "BODY_SIZE",
     "BOOLEAN",
+    "COLUMNS",
     "DURATION",
     "HASHES",
     "LOG",
+    "NAMES",
     "NONE",
     "PATH",
     "PATHS",
     "POSITION",
+    "QUEUES",
     "SIZE",
     "SOME_TEXT",
     "SWITCH",
@@ -227,6 +230,31 @@ def _texts(text: str) -> tuple[str, ...]:
     return tuple(items)
 
 
+def _names(text: str) -> tuple[str, ...]:
+    """Return one text, or those of a JSON list, which a text that begins with ``[`` must be."""
+    if not text.lstrip().startswith("["):
+        return (_some_text(text),)
+    names = _texts(text)
+    if not names:
+        raise ValueError("some text, or a JSON list of at least one")
+    return tuple(dict.fromkeys(names))
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    is_list = text.lstrip().startswith("[")
+    names = _texts(text) if is_list else tuple(name.strip() for name in text.split(","))
+    if not names or not all(names):
+        raise ValueError("names of columns with commas between, such as topic,store_timestamp")
+    return names
+
+
+def _queues(text: str) -> tuple[int, ...]:
+    numbers = _hashes(text)
+    if not numbers:
+        raise ValueError("an integer from 0 to 2147483647, or a JSON list of at least one")
+    return numbers
+
+
 def _hashes(text: str) -> tuple[int, ...]:
     expected = "an integer from 0 to 2147483647, or a JSON list of them"
     items = _json(text, expected)
@@ -306,6 +334,9 @@ SOME_TEXT = Kind("string", _some_text)
 TEXTS = Kind("JSON list of strings", _texts)
 BOOLEAN = Kind("boolean", _boolean)
 SWITCH = Kind("`auto`, `true` or `false`", _switch)
+NAMES = Kind("string or JSON list of strings", _names)
+COLUMNS = Kind("names with commas between", _columns)
+QUEUES = Kind("integer or JSON list of integers", _queues)
 HASHES = Kind("integer or JSON list of integers", _hashes)
 TIME: Kind[int | LocalTime] = Kind("epoch milliseconds or timestamp", parse_time)
 ZONE = Kind("time zone", _zone)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark_rmqindex.options.kinds import integer, option
-from pyspark_rmqindex.options.shared import InputOptions, RecordOptions
+from pyspark_rmqindex.options.kinds import NAMES, QUEUES, integer, option
+from pyspark_rmqindex.options.shared import NO_TOPIC, TOPIC_DOC, InputOptions, RecordOptions
 from pyspark_rmqindex.options.storage import S3Options
 from rmqindex.layout import INT64_MAX
 
@@ -16,6 +16,19 @@ __all__ = ["MessageOptions", "QueueOptions"]
 class MessageOptions(S3Options, RecordOptions):
     """What to read from a CommitLog, and how."""
 
+    topics: tuple[str, ...] | None = option("topic", NAMES, TOPIC_DOC, default_doc=NO_TOPIC)
+    queue_ids: tuple[int, ...] | None = option(
+        "queueId",
+        QUEUES,
+        "Only messages of this queue of their topic, or of the queues of a JSON list.",
+        default_doc="every queue",
+    )
+    tags: tuple[str, ...] | None = option(
+        "tags",
+        NAMES,
+        "Only messages whose column `tags` is this text, or one of a JSON list.",
+        default_doc="every message, with tags or without",
+    )
     begin_offset: int = option(
         "beginOffset",
         integer(0, INT64_MAX),

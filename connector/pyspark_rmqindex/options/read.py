@@ -18,7 +18,7 @@ from pyspark_rmqindex.options.kinds import (
     option,
     options_of,
 )
-from pyspark_rmqindex.options.shared import GeometryOptions, RecordOptions
+from pyspark_rmqindex.options.shared import NO_TOPIC, TOPIC_DOC, GeometryOptions, RecordOptions
 from pyspark_rmqindex.options.storage import S3Options
 from rmqindex.times import LocalTime
 
@@ -48,9 +48,8 @@ class ReadOptions(GeometryOptions, S3Options, RecordOptions):
     topic: str | None = option(
         "topic",
         TEXT,
-        "Look up this topic's `key` or `keys` by their slots instead of scanning. The columns "
-        "`topic` and `key` then exist and carry what was asked for.",
-        default_doc="no lookup: the entries are scanned",
+        TOPIC_DOC,
+        default_doc=NO_TOPIC,
         only=("read", "stream"),
     )
     key: str | None = option(
@@ -91,14 +90,6 @@ class ReadOptions(GeometryOptions, S3Options, RecordOptions):
         "relation",
         TEXT,
         "A name by which `last_plan()` tells relations apart. `table()` sets it.",
-        only=("read", "table"),
-        internal=True,
-    )
-    last_plan: bool = option(
-        "lastPlan",
-        BOOLEAN,
-        "Read nothing; the schema carries the last plan of the same load. `last_plan()` sets it.",
-        default="false",
         only=("read", "table"),
         internal=True,
     )
@@ -155,13 +146,6 @@ class ReadOptions(GeometryOptions, S3Options, RecordOptions):
         default="false",
         only=("read",),
     )
-    log_level: Literal["INFO", "WARNING"] | None = option(
-        "logLevel",
-        choice("INFO", "WARNING"),
-        "`INFO` writes one line to the driver's standard error for each planned scan. The "
-        "environment variable `RMQINDEX_LOG_LEVEL` sets it for a whole application.",
-        default_doc="WARNING",
-    )
 
     def __post_init__(self) -> None:
         """Check the options against each other.
@@ -175,6 +159,7 @@ class ReadOptions(GeometryOptions, S3Options, RecordOptions):
         _ = self.layout
         self._check_keys()
         self._check_log()
+        self._check_columns()
         if self.audit:
             for name in _NOT_WITH_AUDIT:
                 value = getattr(self, name)
@@ -202,6 +187,20 @@ class ReadOptions(GeometryOptions, S3Options, RecordOptions):
                     raise ValueError(f"option {_name(name)!r}: give 'commitLog' as well")
         elif self.pushdown and not self.key_columns:
             raise ValueError("option 'commitLog': not without the columns topic and key")
+
+    def _check_columns(self) -> None:
+        """Raise if pushdown lacks the columns that its queries filter by."""
+        if not self.pushdown or self.columns is None:
+            return
+        needed = ("topic", "key", "position") if self.key_columns else ("position",)
+        given = {name.lower() for name in self.columns}
+        missing = [name for name in needed if name not in given]
+        if missing:
+            raise ValueError(
+                f"option 'columns': expected {', '.join(needed)} among the columns of a table(), "
+                f"whose queries filter by them; write columns="
+                f"{','.join([*missing, *self.columns])!r}"
+            )
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...] | None:

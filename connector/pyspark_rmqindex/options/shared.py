@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pyspark_rmqindex.options.kinds import (
     BODY_SIZE,
     BOOLEAN,
+    COLUMNS,
     PATH,
     PATHS,
     SIZE,
@@ -29,13 +30,24 @@ if TYPE_CHECKING:
     from rmqindex.storage import Location, Storage
 
 __all__ = [
+    "NO_TOPIC",
+    "TOPIC_DOC",
     "GeometryOptions",
     "InputOptions",
     "PathOption",
+    "PlanOptions",
     "RecordOptions",
     "TimeOptions",
     "ZoneOption",
 ]
+
+#: What the option ``topic`` means, which entries and messages have.
+TOPIC_DOC = (
+    "Entries: look up this topic's `key` or `keys` by their slots instead of scanning. The columns "
+    "`topic` and `key` then exist and carry what was asked for. Messages: only those of this "
+    "topic, or of the topics of a JSON list; for others, nothing but the topic is decoded."
+)
+NO_TOPIC = "no lookup: the entries are scanned; messages of every topic"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,11 +96,44 @@ class InputOptions(PathOption):
         default="96m",
     )
 
+    columns: tuple[str, ...] | None = option(
+        "columns",
+        COLUMNS,
+        "Only these columns, in this order, such as `topic,store_timestamp`: others are neither "
+        "read nor decoded. Types are not needed, and columns of the message need no option "
+        "`message`, only a CommitLog. A `table()` needs `position`, and `topic` and `key` where it "
+        "has them; `lookup()` adds the columns of its rows.",
+        default_doc="every column that the other options give",
+    )
+
     @property
     def paths(self) -> tuple[Location, ...]:
         """The paths to read: the option ``path``, then ``paths``."""
         several = self.path_list or ()
         return tuple(map(self.storage.at, several if self.path is None else (self.path, *several)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """How to say what is read."""
+
+    __slots__ = ()
+
+    last_plan: bool = option(
+        "lastPlan",
+        BOOLEAN,
+        "Read nothing; the schema carries the last plan of the same load. `last_plan()` sets it.",
+        default="false",
+        only=("read", "table", "messages"),
+        internal=True,
+    )
+    log_level: Literal["INFO", "WARNING"] | None = option(
+        "logLevel",
+        choice("INFO", "WARNING"),
+        "`INFO` writes one line to the driver's standard error for each planned scan. The "
+        "environment variable `RMQINDEX_LOG_LEVEL` sets it for a whole application.",
+        default_doc="WARNING",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +210,7 @@ class TimeOptions(ZoneOption):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordOptions(TimeOptions, InputOptions):
+class RecordOptions(TimeOptions, InputOptions, PlanOptions):
     """How to read entries and messages."""
 
     __slots__ = ()

@@ -11,11 +11,12 @@ import json
 import logging
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StringType, StructField, StructType
 
+from pyspark_rmqindex.messages.plan import MessagePlan
 from pyspark_rmqindex.scan.pushdown import state_directory
 from rmqindex import RmqIndexError
 from rmqindex.ownfiles import RecordKind, from_json, to_json
@@ -34,6 +35,7 @@ __all__ = [
     "plan_from_schema",
     "plan_schema",
     "record_plan",
+    "report_plan",
 ]
 
 _LOGGER = logging.getLogger("pyspark_rmqindex")
@@ -85,6 +87,9 @@ class ScanPlan:
         )
 
 
+Plan = ScanPlan | MessagePlan
+
+
 def _is_shown(filter_: str, plan: ScanPlan) -> bool:
     """Return whether a line can omit a filter: it is shown as a pair, or is always true."""
     column, _, rest = filter_.partition(" ")
@@ -110,7 +115,13 @@ def _record_path(options: Mapping[str, str]) -> Path:
     return state_directory() / f"plan-{digest}.json"
 
 
-def record_plan(options: Mapping[str, str], plan: ScanPlan) -> None:
+def report_plan(options: Mapping[str, str], level: str | None, plan: Plan) -> None:
+    """Log a plan, and save it for ``last_plan()``."""
+    log_plan(plan, level)
+    record_plan(options, plan)
+
+
+def record_plan(options: Mapping[str, str], plan: Plan) -> None:
     """Save a plan for ``last_plan()``; do nothing if the disk is full or read-only."""
     with contextlib.suppress(OSError, RmqIndexError):
         path = _record_path(options)
@@ -139,7 +150,7 @@ def plan_schema(options: Mapping[str, str]) -> StructType:
     return StructType([StructField(_METADATA, StringType(), metadata=metadata)])
 
 
-def plan_from_schema(schema: StructType) -> ScanPlan | None:
+def plan_from_schema(schema: StructType) -> Plan | None:
     """Return the plan that :func:`plan_schema` put into a schema; None if there was none."""
     text = schema[_METADATA].metadata.get(_METADATA)
     if text is None:
@@ -147,9 +158,10 @@ def plan_from_schema(schema: StructType) -> ScanPlan | None:
     return _PLAN.parse("the schema of last_plan()", text.encode())
 
 
-def _plan_of(fields: Fields) -> ScanPlan:
-    plan = from_json(ScanPlan, fields.values)
-    if min(plan.files_kept, plan.files_total, plan.entries, plan.partitions) < 0:
+def _plan_of(fields: Fields) -> Plan:
+    kind = MessagePlan if "columns" in fields.values else ScanPlan
+    plan: Plan = from_json(kind, fields.values)
+    if any(number < 0 for number in astuple(plan) if isinstance(number, int)):
         raise ValueError("expected numbers of 0 or more")
     return plan
 
@@ -162,7 +174,7 @@ _PLAN = RecordKind(
 )
 
 
-def log_plan(plan: ScanPlan | str, level: str | None) -> None:
+def log_plan(plan: Plan | str, level: str | None) -> None:
     """Write one line to standard error if the level is INFO.
 
     Args:

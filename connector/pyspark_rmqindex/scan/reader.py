@@ -32,7 +32,7 @@ from pyspark_rmqindex.options import (
     task_range,
     time_texts,
 )
-from pyspark_rmqindex.scan.plan_log import ScanPlan, log_plan, record_plan
+from pyspark_rmqindex.scan.plan_log import ScanPlan, report_plan
 from pyspark_rmqindex.scan.planning import (
     IndexPartition,
     Packing,
@@ -219,8 +219,7 @@ class IndexReader(DataSourceReader):
             entries=sum(file_slice.stop - file_slice.start for file_slice in slices),
             partitions=len(partitions),
         )
-        log_plan(plan, options.log_level)
-        record_plan(self._raw_options, plan)
+        report_plan(self._raw_options, options.log_level, plan)
         return partitions
 
 

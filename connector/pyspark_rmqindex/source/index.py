@@ -62,7 +62,7 @@ class DefaultSource(DataSource):
             ValueError: An unknown option or a bad value.
         """
         from pyspark_rmqindex.options import schema_options, wants_pushdown
-        from pyspark_rmqindex.schema import finding_schema, full_schema
+        from pyspark_rmqindex.schema import entry_schema, finding_schema, select_columns
         from pyspark_rmqindex.source.catalog import check_paths, created_options, with_options
         from pyspark_rmqindex.spark_version import check_pushdown_support
 
@@ -77,9 +77,10 @@ class DefaultSource(DataSource):
             return plan_schema(raw)
         check_paths(options.paths, created=created is not None)
         if options.audit:
-            schema = finding_schema()
+            schema = select_columns(options.columns, finding_schema(), finding_schema())
         else:
-            schema = full_schema(
+            schema = entry_schema(
+                options.columns,
                 keys=options.has_keys,
                 log=options.has_log,
                 message=options.message,
@@ -97,13 +98,19 @@ class DefaultSource(DataSource):
         """
         from pyspark_rmqindex.options import read_options
         from pyspark_rmqindex.scan.reader import IndexReader, PushdownReader
-        from pyspark_rmqindex.schema import check_columns, check_schema, finding_schema
+        from pyspark_rmqindex.schema import (
+            check_columns,
+            check_schema,
+            check_selected,
+            finding_schema,
+        )
         from pyspark_rmqindex.source.catalog import check_paths, check_pushdown, relation_options
         from pyspark_rmqindex.spark_version import check_pushdown_support
 
         raw = relation_options(schema, self.options)
         options = read_options(raw)
         check_paths(options.paths)
+        check_selected(schema, options.columns)
         if options.audit:
             from pyspark_rmqindex.scan.audit import AuditReader
 
@@ -126,7 +133,7 @@ class DefaultSource(DataSource):
         ``ValueError``.
         """
         from pyspark_rmqindex.options import stream_options
-        from pyspark_rmqindex.schema import check_schema
+        from pyspark_rmqindex.schema import check_schema, check_selected
         from pyspark_rmqindex.source.catalog import check_paths, relation_options
         from pyspark_rmqindex.stream.refusal import (
             RefusedStream,
@@ -137,6 +144,7 @@ class DefaultSource(DataSource):
             check_spark_streams()
             options = stream_options(relation_options(schema, self.options))
             check_paths(options.paths)
+            check_selected(schema, options.columns)
             check_schema(schema, keys=options.has_keys, log=options.has_log)
         except ValueError as error:
             refused: DataSourceStreamReader = RefusedStream(error)

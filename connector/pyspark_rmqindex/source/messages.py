@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
@@ -31,13 +32,22 @@ class MessageSource(DataSource):
             ValueError: An unknown option or a bad value.
         """
         from pyspark_rmqindex.options import message_schema_options
-        from pyspark_rmqindex.schema import message_schema
+        from pyspark_rmqindex.schema import message_schema, select_columns
         from pyspark_rmqindex.source.catalog import check_paths, created_options, with_options
 
         created = created_options(self.options)
-        options = message_schema_options(self.options if created is None else created)
+        raw = dict(self.options) if created is None else created
+        options = message_schema_options(raw)
+        if options.last_plan:
+            from pyspark_rmqindex.scan.plan_log import plan_schema
+
+            return plan_schema(raw)
         check_paths(options.paths, created=created is not None)
-        schema = message_schema(store=options.has_store, text=options.body_text)
+        schema = select_columns(
+            options.columns,
+            message_schema(store=options.has_store, text=options.body_text),
+            message_schema(store=True, text=True),
+        )
         return schema if created is None else with_options(schema, created)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -48,13 +58,17 @@ class MessageSource(DataSource):
         """
         from pyspark_rmqindex.messages.reader import MessageReader
         from pyspark_rmqindex.options import message_options
-        from pyspark_rmqindex.schema import check_columns, message_schema
+        from pyspark_rmqindex.scan.plan_log import report_plan
+        from pyspark_rmqindex.schema import check_columns, check_selected, message_schema
         from pyspark_rmqindex.source.catalog import check_paths, relation_options
 
-        options = message_options(relation_options(schema, self.options))
+        raw = relation_options(schema, self.options)
+        options = message_options(raw)
         check_paths(options.paths)
+        check_selected(schema, options.columns)
         check_columns(schema, message_schema(store=True, text=True))
-        reader: DataSourceReader = MessageReader(options, schema)
+        report = partial(report_plan, raw, options.log_level)
+        reader: DataSourceReader = MessageReader(options, schema, report)
         return reader
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)
@@ -64,7 +78,7 @@ class MessageSource(DataSource):
         ``ValueError``.
         """
         from pyspark_rmqindex.options import message_stream_options
-        from pyspark_rmqindex.schema import check_columns, message_schema
+        from pyspark_rmqindex.schema import check_columns, check_selected, message_schema
         from pyspark_rmqindex.source.catalog import check_paths, relation_options
         from pyspark_rmqindex.stream.refusal import (
             RefusedStream,
@@ -75,6 +89,7 @@ class MessageSource(DataSource):
             check_spark_streams()
             options = message_stream_options(relation_options(schema, self.options))
             check_paths(options.paths)
+            check_selected(schema, options.columns)
             check_columns(schema, message_schema(store=True, text=True))
         except ValueError as error:
             refused: DataSourceStreamReader = RefusedStream(error)

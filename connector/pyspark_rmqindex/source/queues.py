@@ -31,13 +31,13 @@ class QueueSource(DataSource):
             ValueError: An unknown option or a bad value.
         """
         from pyspark_rmqindex.options import queue_options
-        from pyspark_rmqindex.schema import queue_schema
+        from pyspark_rmqindex.schema import queue_schema, select_columns
         from pyspark_rmqindex.source.catalog import check_paths, created_options, with_options
 
         created = created_options(self.options)
         options = queue_options(self.options if created is None else created)
         check_paths(options.paths, created=created is not None)
-        schema = queue_schema()
+        schema = select_columns(options.columns, queue_schema(), queue_schema())
         return schema if created is None else with_options(schema, created)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -48,11 +48,12 @@ class QueueSource(DataSource):
         """
         from pyspark_rmqindex.messages.queues import QueueReader
         from pyspark_rmqindex.options import queue_options
-        from pyspark_rmqindex.schema import check_columns, queue_schema
+        from pyspark_rmqindex.schema import check_columns, check_selected, queue_schema
         from pyspark_rmqindex.source.catalog import check_paths, relation_options
 
         options = queue_options(relation_options(schema, self.options))
         check_paths(options.paths)
+        check_selected(schema, options.columns)
         check_columns(schema, queue_schema())
         reader: DataSourceReader = QueueReader(options, schema)
         return reader

@@ -26,7 +26,7 @@ from pyspark_rmqindex.files.listing import list_slices
 from pyspark_rmqindex.filters.filters import Range
 from pyspark_rmqindex.options import AUTO, OPTIONS, option_text, read_options, scopes_of
 from pyspark_rmqindex.scan.reader import with_logs
-from pyspark_rmqindex.schema import full_schema
+from pyspark_rmqindex.schema import entry_schema
 from rmqindex.times import (
     MILLISECOND,
     TimeUnitError,
@@ -166,7 +166,8 @@ def plan_call(args: Sequence[AnalyzeArgument], kwargs: Mapping[str, AnalyzeArgum
         # The path of each row may name another store.
         options = read_options({"storecolumn": "true"} | given)
         slices = None
-    schema = full_schema(
+    schema = entry_schema(
+        options.columns,
         keys=True,
         log=options.has_log,
         message=options.message,

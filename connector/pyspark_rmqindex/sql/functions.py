@@ -90,7 +90,8 @@ class _Lookup:
         topic, key = given["topic"], given["key"]
         rows = [] if topic is None or key is None else self._rows(given)
         if not rows and self._keeps_absent:
-            return [(topic, key, *[None] * (len(self._schema) - 2))]
+            known = {"topic": topic, "key": key}
+            return [tuple(known.get(name) for name in self._schema.names)]
         return rows
 
     def _rows(self, given: dict[str, Any]) -> list[tuple[Any, ...]]:

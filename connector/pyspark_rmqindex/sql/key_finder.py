@@ -120,8 +120,8 @@ class KeyFinder:
     ) -> list[tuple[Any, ...]] | None:
         """Return the rows of one file, or None if the reader must be used."""
         options = self._options
-        if options.mode != "FAILFAST":
-            return None  # damage may hide entries, which only the reader handles
+        if options.mode != "FAILFAST" or options.columns is not None:
+            return None  # only the reader handles damage, which may hide entries, and few columns
         if (
             not options.has_log
             and times.high is not None

@@ -162,13 +162,39 @@ def test_messages_have_options_of_their_own():
     assert (options.begin, options.end, options.max_clock_step) == (None, 7000, None)
     assert (options.check_crc, options.unpacks_bodies, options.mode) == (True, True, "FAILFAST")
     for raw, message in [
-        ({"topic": "t"}, "option 'topic': not for the format rmqcommitlog"),
+        ({"key": "k"}, "option 'key': not for the format rmqcommitlog"),
         ({"beginOfset": "1"}, "option 'beginOfset': unknown; did you mean 'beginOffset'"),
         ({"endOffset": "-1"}, "option 'endOffset': expected an integer from 0"),
     ]:
         with pytest.raises(ValueError, match="option") as caught:
             message_options({"path": "/d", **raw})
         assert message in str(caught.value)
+
+
+def test_messages_are_chosen_by_one_value_or_a_list():
+    """Of topics, queues and tags; in loads and in streams."""
+    for parse in (message_options, message_stream_options):
+        options = parse({"path": "/d", "topic": "A", "queueId": "[3, 1]", "tags": '["a", "[b]"]'})
+        assert (options.topics, options.queue_ids) == (("A",), (1, 3))
+        assert options.tags == ("a", "[b]")
+        for raw in ({"topic": ""}, {"topic": "[]"}, {"tags": "[a]"}, {"queueId": "-1"}):
+            with pytest.raises(ValueError, match=f"option '{next(iter(raw))}': expected"):
+                parse({"path": "/d", **raw})
+
+
+def test_columns_are_names_with_commas_or_a_list():
+    """Of every load and stream; ``table()`` needs those that its queries filter by."""
+    for parse in (read_options, message_options, queue_options, stream_options):
+        for text in ("topic, Tags", '["topic", "Tags"]'):
+            assert parse({"path": "/d", "columns": text}).columns == ("topic", "Tags")
+        for text in ("", "a,,b", "[]", "[a]"):
+            with pytest.raises(ValueError, match="option 'columns': expected "):
+                parse({"path": "/d", "columns": text})
+    raw = {"path": "/d", "pushdown": "true", "columns": "tags,Position"}
+    with pytest.raises(ValueError, match=r"write columns='topic,key,tags,Position'"):
+        read_options(raw)
+    assert read_options(raw | {"columns": "topic,key,tags,Position"}).columns is not None
+    assert read_options(raw | {"keyColumns": "false"}).columns == ("tags", "Position")
 
 
 def test_pushdown_is_seen_before_options_are_checked():
