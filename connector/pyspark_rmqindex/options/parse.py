@@ -8,8 +8,8 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyspark_rmqindex.options.kinds import options_of
 from pyspark_rmqindex.options.foreign import advice_on
+from pyspark_rmqindex.options.kinds import options_of
 from pyspark_rmqindex.options.messages import MessageOptions, QueueOptions
 from pyspark_rmqindex.options.read import ReadOptions
 from pyspark_rmqindex.options.storage import S3Options

@@ -159,8 +159,11 @@ def plan_from_schema(schema: StructType) -> Plan | None:
 
 
 def _plan_of(fields: Fields) -> Plan:
-    kind = MessagePlan if "columns" in fields.values else ScanPlan
-    plan: Plan = from_json(kind, fields.values)
+    plan: Plan
+    if "columns" in fields.values:
+        plan = from_json(MessagePlan, fields.values)
+    else:
+        plan = from_json(ScanPlan, fields.values)
     if any(number < 0 for number in astuple(plan) if isinstance(number, int)):
         raise ValueError("expected numbers of 0 or more")
     return plan
