@@ -30,9 +30,9 @@ _READ: tuple[Family, ...] = ("entries", "messages", "queues")
 _ALL: tuple[Family, ...] = (*_READ, "write")
 _BROKER = "give the path of a store to load(), since files are read and no broker is asked"
 _NO_TIMES = "filter by queue_offset in WHERE, since a ConsumeQueue has no times"
+_FOLDER = "give load() the directory of one topic or queue"
 _FIXED = "leave it out, since the files are binary and their columns are fixed"
 _TRIGGER = "set .trigger(processingTime='1 minute') on the query"
-_BY_TOPIC = "filter by the column topic in WHERE"
 
 
 def _same(advice: str, families: tuple[Family, ...] = _ALL) -> dict[Family, str]:
@@ -71,13 +71,13 @@ _RATE: dict[Family, str] = {
 }
 _TOPIC: dict[Family, str] = {
     "entries": "write {topic}, with {key} or {keys}",
-    "messages": _BY_TOPIC,
-    "queues": _BY_TOPIC,
+    "messages": "write {topic}",
+    "queues": _FOLDER,
 }
 _SIZE = _same("write {maxPartitionBytes}", _READ)
 _PLACE: dict[Family, str] = {
     "messages": "put a pattern into the path, such as load('/store/commitlog/0000*')",
-    "queues": "give load() the directory of one topic or queue",
+    "queues": _FOLDER,
     "write": "give save() the one directory to write",
 }
 
@@ -103,8 +103,8 @@ FOREIGN: dict[str, tuple[str, dict[Family, str]]] = {
         ),
         (("minOffsetsPerTrigger", "maxTriggerDelay"), _same(_TRIGGER, _READ)),
         (("subscribe", "subscribePattern"), _TOPIC),
-        (("assign",), _same("filter by the columns topic and queue_id in WHERE", ("messages",))),
-        (("topic",), _same(_BY_TOPIC, ("messages", "queues"))),
+        (("assign",), _same("write {topic} and {queueId}", ("messages",))),
+        (("topic", "queueId"), _same(_FOLDER, ("queues",))),
         (("includeHeaders",), _same("read the column properties", ("messages",))),
         (("minPartitions", "maxRecordsPerPartition", "numPartitions"), _SIZE),
         (("nameserver", "namesrvAddr", "consumerGroup", "groupIdPrefix"), _same(_BROKER, _READ)),
