@@ -11,7 +11,6 @@ from rmqindex.rooms import importer
 
 if TYPE_CHECKING:
     from rmqindex.audit import AUDIT_RULES, FINDING_SCHEMA, AuditRule, verify
-    from rmqindex.bulk import RebuildResult, RelayoutResult, rebuild_index, relayout_index, salvage
     from rmqindex.commitlog import MATCH_STATES, CommitLog, LogFile
     from rmqindex.consumequeue import (
         ConsumeQueue,
@@ -31,8 +30,10 @@ if TYPE_CHECKING:
         Reason,
         explain_lookup,
     )
+    from rmqindex.fileset import cover_index
     from rmqindex.header import IndexHeader
-    from rmqindex.indexfile import ENTRY_SCHEMA, IndexFile, IndexFileWriter, Layout
+    from rmqindex.indexfile import ENTRY_SCHEMA, IndexFile, Layout
+    from rmqindex.indexwriter import IndexFileWriter
     from rmqindex.keys import (
         HashSet,
         expand_messages,
@@ -41,6 +42,13 @@ if TYPE_CHECKING:
         key_hash,
         key_hashes,
         message_keys,
+    )
+    from rmqindex.maintenance import (
+        RebuildResult,
+        RelayoutResult,
+        rebuild_index,
+        relayout_index,
+        salvage,
     )
     from rmqindex.messagestore import MessageStore
     from rmqindex.query import IndexDirectory, QueryOffsetResult
@@ -60,7 +68,7 @@ if TYPE_CHECKING:
         property_pairs,
     )
     from rmqindex.record_layout import COMMITLOG_SCHEMA
-    from rmqindex.store import StoreCheckpoint, cover_index, sample_store
+    from rmqindex.store import StoreCheckpoint, sample_store
 
 __all__ = [
     "AUDIT_RULES",
@@ -132,13 +140,6 @@ _ROOMS = {
         "FINDING_SCHEMA",
         "verify",
     ),
-    "bulk": (
-        "RebuildResult",
-        "RelayoutResult",
-        "rebuild_index",
-        "relayout_index",
-        "salvage",
-    ),
     "commitlog": (
         "CommitLog",
         "LogFile",
@@ -166,13 +167,14 @@ _ROOMS = {
         "Reason",
         "explain_lookup",
     ),
+    "fileset": ("cover_index",),
     "header": ("IndexHeader",),
     "indexfile": (
         "ENTRY_SCHEMA",
         "IndexFile",
-        "IndexFileWriter",
         "Layout",
     ),
+    "indexwriter": ("IndexFileWriter",),
     "keys": (
         "HashSet",
         "expand_messages",
@@ -181,6 +183,13 @@ _ROOMS = {
         "key_hash",
         "key_hashes",
         "message_keys",
+    ),
+    "maintenance": (
+        "RebuildResult",
+        "RelayoutResult",
+        "rebuild_index",
+        "relayout_index",
+        "salvage",
     ),
     "messagestore": ("MessageStore",),
     "query": (
@@ -205,7 +214,6 @@ _ROOMS = {
     "record_layout": ("COMMITLOG_SCHEMA",),
     "store": (
         "StoreCheckpoint",
-        "cover_index",
         "sample_store",
     ),
 }

@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.table import Table
 
+from rmqindex.display.terminal import make_console
 from rmqindex.errors import CorruptIndexError, RmqIndexError
+from rmqindex.fileset.paths import is_index_name
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexfile.reader import IndexFile
-from rmqindex.indexfile.writer import IndexFileWriter
+from rmqindex.indexwriter.writer import IndexFileWriter
 from rmqindex.keys.hashing import key_hash, key_hashes
 from rmqindex.keys.messages import message_keys
 from rmqindex.layout import HEADER_SIZE
-from rmqindex.output.terminal import make_console
 from rmqindex.ownfiles.records import RecordKind
 from rmqindex.query.index_directory import IndexDirectory
 from rmqindex.record.properties import parse_properties
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
-from rmqindex.store.paths import is_index_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

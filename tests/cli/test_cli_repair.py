@@ -308,7 +308,7 @@ class TestInterrupts:
     )
     def test_before_the_end_nothing_is_changed(self, run, tagged, monkeypatch, module, command):
         """What was there stays, byte for byte."""
-        monkeypatch.setattr(f"rmqindex.cli.{module}.progress_bar", interrupting)
+        monkeypatch.setattr(f"rmqindex.cli.commands.{module}.progress_bar", interrupting)
         before = content(tagged), queue_files(tagged)
         name, *options = command
         code, out, err = run(name, tagged, *options)
@@ -319,7 +319,7 @@ class TestInterrupts:
         """A rebuild keeps the files that it has written."""
         shutil.rmtree(tagged / "index")
         with monkeypatch.context() as patch:
-            patch.setattr("rmqindex.cli.rebuild.progress_bar", interrupting)
+            patch.setattr("rmqindex.cli.commands.rebuild.progress_bar", interrupting)
             code, _, err = run("rebuild", tagged, *GEOMETRY, "--index-tags")
         assert code == 130
         assert run("rebuild", tagged, *GEOMETRY, "--index-tags", "--resume")[0] == 0

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqindex import IndexHeader, Layout, RmqIndexError, salvage
-from rmqindex.indexfile.append_in_place import InPlaceAppend
-from rmqindex.indexfile.appender import EntryAppender
 from rmqindex.indexfile.committed import TIERED_MAGICS
+from rmqindex.indexwriter.append_in_place import InPlaceAppend
+from rmqindex.indexwriter.appender import EntryAppender
 from rmqindex.query.point_lookup import PointFile
 
 INT64 = st.integers(-(2**63), 2**63 - 1)

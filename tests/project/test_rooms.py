@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,13 @@ def room_of(path):
 def test_no_module_is_longer_than_500_lines():
     """A longer one has two ideas."""
     assert not [path for path in MODULES if path.read_text().count("\n") > 500]
+
+
+def test_no_room_has_more_than_eleven_modules():
+    """A fuller one has two ideas."""
+    rooms = Counter(path.parent for path in MODULES if path.name != "__init__.py")
+    del rooms[PACKAGES[0]]  # what every room imports: numbers, errors, times
+    assert not {room: count for room, count in rooms.items() if count > 11}
 
 
 @pytest.mark.parametrize("path", ROOMS, ids=room_of)

@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 QUICK = (
     "tests/cli/test_cli.py",
     "tests/project/test_packaging.py",
-    "tests/format/indexfile/test_golden_writer.py",
+    "tests/format/indexwriter/test_golden_writer.py",
     "tests/format/indexfile/test_index_file.py",
     "tests/format/test_public_api.py",
     "tests/connector/test_demo.py",

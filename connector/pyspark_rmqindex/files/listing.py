@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark_rmqindex.files.slices import FileSlice, changed_error
 from pyspark_rmqindex.files.stores import store_of
 from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
-from rmqindex.folders import INDEX_FOLDER, ROCKSDB_STORE_FOLDER, STORE_FOLDERS
-from rmqindex.indexfile import open_index_source
-from rmqindex.layout import FIRST_POSITION
-from rmqindex.storage import UnsteadyError, map_files, read_steady
-from rmqindex.store import (
+from rmqindex.fileset import (
     Hit,
     broker_order,
     expand,
@@ -25,9 +21,13 @@ from rmqindex.store import (
     list_index_files,
     matcher,
     open_in_store,
-    refuse_rocksdb_index,
     resolve,
 )
+from rmqindex.folders import INDEX_FOLDER, ROCKSDB_STORE_FOLDER, STORE_FOLDERS
+from rmqindex.indexfile import open_index_source
+from rmqindex.layout import FIRST_POSITION
+from rmqindex.storage import UnsteadyError, map_files, read_steady
+from rmqindex.store import refuse_rocksdb_index
 from rmqindex.transaction import directory_entries, effective_listing, entries_or_none, exists
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from pyspark_rmqindex.options import AUTO
 from rmqindex import RmqIndexError
-from rmqindex.commitlog import several_logs
 from rmqindex.dledger_layout import DATA_FOLDER
+from rmqindex.fileset import expand, has_pattern
 from rmqindex.folders import (
     COMMITLOG_FOLDER,
     DLEDGER_PREFIX,
@@ -23,8 +23,9 @@ from rmqindex.folders import (
     STORE_FOLDERS,
 )
 from rmqindex.keys import bytes_at, not_utf8
+from rmqindex.logfile import several_logs
 from rmqindex.record_layout import FILE_NAME_DIGITS
-from rmqindex.store import dledger_data, expand, has_pattern
+from rmqindex.store import dledger_data
 from rmqindex.transaction import entries_or_none, exists
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from rmqindex.errors import CorruptIndexError, RmqIndexError
 from rmqindex.indexfile.committed import open_found_index, open_index_source, read_header
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.indexfile.geometry import infer_layout
-from rmqindex.indexfile.linking import LINK_BATCH
+from rmqindex.indexwriter.linking import LINK_BATCH
 from rmqindex.layout import (
     ENTRY_DTYPE,
     ENTRY_SIZE,

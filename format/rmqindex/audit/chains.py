@@ -14,7 +14,7 @@ import numpy as np
 
 from rmqindex.audit.audited import entry_byte
 from rmqindex.indexfile.decoding import links_of, slots_of
-from rmqindex.indexfile.linking import LINK_BATCH, link
+from rmqindex.indexwriter.linking import LINK_BATCH, link
 from rmqindex.layout import FIRST_POSITION, INVALID_INDEX
 
 if TYPE_CHECKING:

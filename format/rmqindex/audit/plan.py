@@ -24,6 +24,7 @@ from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.planned_log import marked_files
 from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.errors import RmqIndexError
+from rmqindex.fileset.paths import index_entries, lacks_index, resolve
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.fingerprint import FINAL_FIELDS, SAMPLED_ENTRY_BYTES
@@ -34,15 +35,14 @@ from rmqindex.layout import (
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import FileMark, ensure_same
-from rmqindex.store.paths import index_entries, lacks_index, resolve
 from rmqindex.times import microseconds_of, to_milliseconds
 from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rmqindex.commitlog.files import LogFile
     from rmqindex.header import IndexHeader
+    from rmqindex.logfile.files import LogFile
     from rmqindex.storage.location import PathLike
     from rmqindex.transaction.directories import FileEntry
 

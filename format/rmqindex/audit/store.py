@@ -10,11 +10,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rmqindex.fileset.paths import index_entries, is_index_name
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.layout import BEGIN_PHY_OFFSET_OFFSET, END_PHY_OFFSET_OFFSET
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
 from rmqindex.store.live_store import ABORT_NAME, LOCK_NAME, lock_holder
-from rmqindex.store.paths import index_entries, is_index_name
 from rmqindex.transaction.directories import directory_entries
 from rmqindex.transaction.journal import staging_root
 

@@ -1,4 +1,4 @@
-"""Bulk changes of an index: parallel writes, rebuild, relayout, expiry and salvage.
+"""Many entries in one step: sorted runs, file plans and the commit of parallel writes.
 
 A write is a `WriteJob`.
 Its tasks stage sorted runs, or whole files, with a `RowStager`; file plans cut the rows into files
@@ -16,10 +16,7 @@ if TYPE_CHECKING:
     from rmqindex.bulk.file_plans import BuiltFile, FilePlan, build_file, plan_files
     from rmqindex.bulk.index_state import IndexedFile, IndexState, find_layout
     from rmqindex.bulk.indexed_rows import without_indexed
-    from rmqindex.bulk.intact_entries import salvage
     from rmqindex.bulk.job import WriteJob, WriteOptions
-    from rmqindex.bulk.rebuild import RebuildResult, rebuild_index
-    from rmqindex.bulk.relayout import RelayoutResult, relayout_index
     from rmqindex.bulk.row_stager import RowStager, StagedRows
     from rmqindex.bulk.sorted_runs import (
         ARRIVAL,
@@ -31,7 +28,6 @@ if TYPE_CHECKING:
         RunSet,
         RunSlice,
     )
-    from rmqindex.bulk.tags import TagChoice, tags_of_index
 
 __all__ = [
     "ARRIVAL",
@@ -45,14 +41,11 @@ __all__ = [
     "IndexState",
     "IndexedFile",
     "Order",
-    "RebuildResult",
-    "RelayoutResult",
     "RowStager",
     "RunBuffer",
     "RunSet",
     "RunSlice",
     "StagedRows",
-    "TagChoice",
     "WriteJob",
     "WriteOptions",
     "build_file",
@@ -60,10 +53,6 @@ __all__ = [
     "commit_staged",
     "find_layout",
     "plan_files",
-    "rebuild_index",
-    "relayout_index",
-    "salvage",
-    "tags_of_index",
     "without_indexed",
 ]
 
@@ -88,18 +77,9 @@ __getattr__ = importer(
             "find_layout",
         ),
         "indexed_rows": ("without_indexed",),
-        "intact_entries": ("salvage",),
         "job": (
             "WriteJob",
             "WriteOptions",
-        ),
-        "rebuild": (
-            "RebuildResult",
-            "rebuild_index",
-        ),
-        "relayout": (
-            "RelayoutResult",
-            "relayout_index",
         ),
         "row_stager": (
             "RowStager",
@@ -114,10 +94,6 @@ __getattr__ = importer(
             "RunBuffer",
             "RunSet",
             "RunSlice",
-        ),
-        "tags": (
-            "TagChoice",
-            "tags_of_index",
         ),
     },
 )

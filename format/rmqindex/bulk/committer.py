@@ -14,9 +14,9 @@ from rmqindex.bulk.file_plans import BuiltFile, build_file, plan_append, plan_fi
 from rmqindex.bulk.indexed_rows import check_file_not_indexed, without_indexed
 from rmqindex.bulk.sorted_runs import RunSet
 from rmqindex.errors import RmqIndexError
-from rmqindex.store.cover import raise_checkpoint
+from rmqindex.fileset.cover import raise_checkpoint
+from rmqindex.fileset.names import next_names
 from rmqindex.store.live_store import hold_store
-from rmqindex.store.names import next_names
 from rmqindex.times import zone_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rmqindex.bulk.index_state import IndexState
     from rmqindex.bulk.job import WriteJob
     from rmqindex.bulk.sorted_runs import Order, RunSlice
-    from rmqindex.indexfile.append_in_place import InPlaceAppend
+    from rmqindex.indexwriter.append_in_place import InPlaceAppend
     from rmqindex.storage.location import Location
     from rmqindex.transaction.staging import Staging
     from rmqindex.transaction.undo import UndoableAppend

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from rmqindex.bulk.sorted_runs import RunSet
 from rmqindex.errors import RmqIndexError
 from rmqindex.header import IndexHeader  # noqa: TC001  (read by from_json)
-from rmqindex.indexfile.append_in_place import InPlaceAppend
-from rmqindex.indexfile.writer import IndexFileWriter
+from rmqindex.indexwriter.append_in_place import InPlaceAppend
+from rmqindex.indexwriter.writer import IndexFileWriter
 from rmqindex.layout import FIRST_POSITION
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from rmqindex.bulk.index_state import IndexedFile
     from rmqindex.bulk.sorted_runs import Order, RunSlice
-    from rmqindex.indexfile.append_in_place import Entries
     from rmqindex.indexfile.geometry import Layout
+    from rmqindex.indexwriter.append_in_place import Entries
     from rmqindex.transaction.staging import Staging
 
 __all__ = ["BuiltFile", "FilePlan", "build_file", "plan_append", "plan_files"]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rmqindex.errors import RmqIndexError
+from rmqindex.fileset.paths import list_index_files
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexfile.reader import IndexFile
-from rmqindex.store.paths import list_index_files
 from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:

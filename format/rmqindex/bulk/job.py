@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rmqindex.bulk.index_state import IndexState, check_replaceable, find_layout, index_entries
 from rmqindex.errors import RmqIndexError
-from rmqindex.store.cover import ensure_coverable
+from rmqindex.fileset.cover import ensure_coverable
 from rmqindex.store.live_store import ensure_not_live
 from rmqindex.transaction.staging import create_staging
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rmqindex.indexfile.append_in_place import InPlaceFlush
-from rmqindex.indexfile.appender import EntryAppender
-from rmqindex.indexfile.writer import open_appender
+from rmqindex.fileset.names import next_names
+from rmqindex.indexwriter.append_in_place import InPlaceFlush
+from rmqindex.indexwriter.appender import EntryAppender
+from rmqindex.indexwriter.writer import open_appender
 from rmqindex.layout import FIRST_POSITION
-from rmqindex.store.names import next_names
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.bulk.committer import Commit, Committer
+    from rmqindex.fileset.snapshot import Snapshot
     from rmqindex.indexfile.geometry import Layout
-    from rmqindex.store.snapshot import Snapshot
 
 __all__ = ["FileRoller", "replace_files"]
 

@@ -1,8 +1,8 @@
 """The command ``rmqindex``.
 
-A module here holds the commands of one subject: it parses options, calls the rooms below, and hands
-the answer to an ``Output``. ``command`` lists the commands and loads a module when one of its
-commands is used. Only this room imports click.
+A module of ``commands`` holds the commands of one subject: it parses options, calls the rooms
+below, and hands the answer to an ``Output``. ``command`` lists the commands and loads a module when
+one of its commands is used. Only this room imports click.
 """
 
 import os

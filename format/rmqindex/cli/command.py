@@ -20,8 +20,8 @@ import click
 
 from rmqindex.cli.help import Context
 from rmqindex.cli.wording import reworded
+from rmqindex.display.text import complain
 from rmqindex.errors import RmqIndexError
-from rmqindex.output.text import complain
 
 __all__ = ["COMMANDS", "load", "run"]
 
@@ -62,7 +62,7 @@ COMMANDS = {
 
 def load(name: str) -> click.Command:
     """Import a command of the list."""
-    module = import_module(f"rmqindex.cli.{COMMANDS[name].module}")
+    module = import_module(f"rmqindex.cli.commands.{COMMANDS[name].module}")
     command: click.Command = getattr(module, name.replace("-", "_"))
     return command
 

@@ -12,10 +12,10 @@ import click
 
 from rmqindex.cli.help import Argument, Command
 from rmqindex.cli.several import STORE, SeveralCommand
+from rmqindex.display.text import complain
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.output.documents import JsonOutput
 from rmqindex.output.interface import Zone
-from rmqindex.output.text import complain
 from rmqindex.times import parse_micros, system_zone, to_milliseconds, zone_of
 
 if TYPE_CHECKING:

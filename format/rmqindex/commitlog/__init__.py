@@ -1,4 +1,4 @@
-"""The CommitLog: its files, records, properties, bodies and batches, as Arrow arrays."""
+"""The CommitLog: messages by offset, in order, by selection, and as a broker appends them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from rmqindex.rooms import importer
 
 if TYPE_CHECKING:
     from rmqindex.commitlog.bodies import BODY_TEXT, bad_body, body_texts, in_halves, unpack_bodies
-    from rmqindex.commitlog.files import several_logs
     from rmqindex.commitlog.log import MATCH_STATES, CommitLog, LogFile
     from rmqindex.commitlog.planned_log import PlannedLog, PlannedLogs, marked_file
     from rmqindex.commitlog.selection import Block, Selection, newest_messages, select_messages
@@ -33,7 +32,6 @@ __all__ = [
     "marked_file",
     "newest_messages",
     "select_messages",
-    "several_logs",
     "sibling_log",
     "unpack_bodies",
 ]
@@ -48,7 +46,6 @@ __getattr__ = importer(
             "in_halves",
             "unpack_bodies",
         ),
-        "files": ("several_logs",),
         "log": (
             "CommitLog",
             "LogFile",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rmqindex.commitlog.files import LogFile
+    from rmqindex.logfile.files import LogFile
     from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource
 

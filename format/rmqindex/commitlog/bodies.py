@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rmqindex.commitlog.files import LogFile
+    from rmqindex.logfile.files import LogFile
 
 __all__ = ["BODY_TEXT", "Unpacking", "bad_body", "body_texts", "in_halves", "unpack_bodies"]
 

@@ -12,17 +12,17 @@ import pyarrow as pa
 
 from rmqindex.arrays import int_array
 from rmqindex.commitlog.access import records_at
-from rmqindex.commitlog.agreed import committed_offset
 from rmqindex.commitlog.bodies import Unpacking
-from rmqindex.commitlog.files import LogFile, OpenFiles, find_files, gaps_of
-from rmqindex.commitlog.reading import DEFAULT_MAX_RECORDS, Reading
-from rmqindex.commitlog.walk import (
+from rmqindex.layout import INT64_MAX
+from rmqindex.logfile.agreed import committed_offset
+from rmqindex.logfile.files import LogFile, OpenFiles, find_files, gaps_of
+from rmqindex.logfile.reading import DEFAULT_MAX_RECORDS, Reading
+from rmqindex.logfile.walk import (
     EndKind,
     find_record,
     is_record,
     record_crc_fault,
 )
-from rmqindex.layout import INT64_MAX
 from rmqindex.markup import html_table
 from rmqindex.record.batches import build_batch, one_chunk
 from rmqindex.record.bodies import MAX_BODY_SIZE

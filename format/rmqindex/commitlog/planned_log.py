@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
-from rmqindex.commitlog.files import LogFile, find_files
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.errors import RmqIndexError
+from rmqindex.logfile.files import LogFile, find_files
 from rmqindex.ownfiles.dataclass_json import from_json
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.location import Location

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rmqindex.commitlog.reading import DEFAULT_MAX_RECORDS
 from rmqindex.layout import INT64_MAX
+from rmqindex.logfile.reading import DEFAULT_MAX_RECORDS
 from rmqindex.record.batches import schema_of
 from rmqindex.storage.identity import FileChangedError
 

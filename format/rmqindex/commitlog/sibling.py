@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rmqindex.commitlog.log import CommitLog
+from rmqindex.fileset.paths import lacks_index, resolve
 from rmqindex.folders import COMMITLOG_FOLDER
 from rmqindex.storage.location import Location
 from rmqindex.store.dledger import dledger_data
-from rmqindex.store.paths import lacks_index, resolve
 from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rmqindex.commitlog.files import LogFile
+    from rmqindex.logfile.files import LogFile
     from rmqindex.storage.location import PathLike
 
 __all__ = ["beside_index", "commit_log_of", "sibling_log"]

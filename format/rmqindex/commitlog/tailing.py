@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from rmqindex.commitlog.framing import DLedgerFrames, Frames, frames_of
-from rmqindex.commitlog.walk import (
+from rmqindex.errors import CorruptCommitLogError
+from rmqindex.indexfile.fingerprint import checksum_of
+from rmqindex.logfile.framing import DLedgerFrames, Frames, frames_of
+from rmqindex.logfile.walk import (
     EndKind,
     end_at,
     find_record,
@@ -31,14 +33,12 @@ from rmqindex.commitlog.walk import (
     record_crc_fault,
     walk,
 )
-from rmqindex.errors import CorruptCommitLogError
-from rmqindex.indexfile.fingerprint import checksum_of
 from rmqindex.record.records import Fault, store_timestamp_of
 
 if TYPE_CHECKING:
-    from rmqindex.commitlog.files import LogFile
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.commitlog.walk import End
+    from rmqindex.logfile.files import LogFile
+    from rmqindex.logfile.walk import End
     from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource
 

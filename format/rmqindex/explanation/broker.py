@@ -21,12 +21,12 @@ from rmqindex.storage.identity import FileChangedError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rmqindex.fileset.planned_index import PlannedFile
     from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.indexfile.reader import IndexFile
     from rmqindex.query.verification import KeyVerifier
     from rmqindex.storage.location import PathLike
-    from rmqindex.store.planned_index import PlannedFile
 
 __all__ = ["BrokerSearch", "Window", "explain_file", "truth_of"]
 

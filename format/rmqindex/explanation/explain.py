@@ -28,6 +28,7 @@ from rmqindex.explanation.other_pairs import (
 from rmqindex.explanation.place import Place
 from rmqindex.explanation.result import IndexReach, LookupExplanation
 from rmqindex.explanation.wording import Times
+from rmqindex.fileset.planned_index import plan_index
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.messages import tag_key
 from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, INT64_MAX
@@ -38,7 +39,6 @@ from rmqindex.record.message_ids import (
     decode_message_id,
     decode_offset_msg_id,
 )
-from rmqindex.store.planned_index import plan_index
 from rmqindex.times import check_milliseconds, zone_of
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
         LogReach,
         OtherTopic,
     )
+    from rmqindex.fileset.planned_index import PlannedFile
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.location import PathLike
-    from rmqindex.store.planned_index import PlannedFile
 
 __all__ = ["SEARCHES", "Search", "explain_lookup"]
 

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from rmqindex.commitlog.files import LogFile
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.explanation.broker import Window
-    from rmqindex.store.planned_index import PlannedFile
+    from rmqindex.fileset.planned_index import PlannedFile
+    from rmqindex.logfile.files import LogFile
 
     Span = tuple[int, int]
 

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.explanation.wording import Commands
+from rmqindex.fileset.paths import lacks_index, resolve
 from rmqindex.folders import INDEX_FOLDER, ROCKSDB_STORE_FOLDER
 from rmqindex.storage.location import Location
 from rmqindex.store.contents import rocksdb_index
 from rmqindex.store.live_store import is_live
-from rmqindex.store.paths import lacks_index, resolve
 from rmqindex.transaction.directories import entries_or_none, exists
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rmqindex.commitlog.files import LogFile
     from rmqindex.commitlog.log import CommitLog
+    from rmqindex.logfile.files import LogFile
     from rmqindex.storage.location import PathLike
 
     LogArgument = CommitLog | PathLike | Sequence[PathLike | LogFile] | None

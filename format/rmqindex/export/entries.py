@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from rmqindex.export.folder import ExportResult
-    from rmqindex.store.planned_index import PlannedFile
+    from rmqindex.fileset.planned_index import PlannedFile
 
 __all__ = ["EntrySelection", "entry_schema", "entry_tables", "export_entries"]
 

@@ -1,4 +1,4 @@
-"""One IndexFile: its geometry, entries and chains, read, searched and written."""
+"""One IndexFile: its geometry, entries and chains, read and searched."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ if TYPE_CHECKING:
     from rmqindex.indexfile.fingerprint import Fingerprint
     from rmqindex.indexfile.geometry import Layout, fits_layout
     from rmqindex.indexfile.reader import IndexFile
-    from rmqindex.indexfile.writer import IndexFileWriter
 
 __all__ = [
     "ENTRY_SCHEMA",
     "Fingerprint",
     "IndexFile",
-    "IndexFileWriter",
     "Layout",
     "Mode",
     "fits_layout",
@@ -38,7 +36,6 @@ __getattr__ = importer(
             "fits_layout",
         ),
         "reader": ("IndexFile",),
-        "writer": ("IndexFileWriter",),
     },
 )
 

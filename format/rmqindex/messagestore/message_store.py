@@ -10,46 +10,46 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from rmqindex.audit.plan import verify
-from rmqindex.bulk.rebuild import rebuild_index
 from rmqindex.commitlog.bodies import Unpacking
 from rmqindex.commitlog.selection import Selection, select_messages
 from rmqindex.commitlog.sibling import commit_log_of
+from rmqindex.display.facts import describe
+from rmqindex.display.plot import IMAGE_TYPES, draw_counts
+from rmqindex.display.plot_data import count_index
+from rmqindex.display.text import counted
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.explain import explain_lookup
 from rmqindex.export.columns import DEFAULT_COLUMNS, as_table
 from rmqindex.export.entries import EntrySelection, entry_schema, entry_tables
+from rmqindex.fileset.paths import lacks_index, resolve
+from rmqindex.fileset.planned_index import plan_index
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.inspection.usage import measure_usage
+from rmqindex.maintenance.rebuild import rebuild_index
 from rmqindex.markup import html_table
 from rmqindex.messagestore.arguments import key_array, queues_of, since_millis, texts_of, time_range
 from rmqindex.messagestore.columns import with_messages
 from rmqindex.messagestore.summary import FILE_COLUMNS, file_row, files_text, log_text
-from rmqindex.output.facts import describe
-from rmqindex.output.plot import IMAGE_TYPES, draw_counts
-from rmqindex.output.plot_data import count_index
-from rmqindex.output.text import counted
 from rmqindex.query.many_keys import lookup_keys
 from rmqindex.storage.filesystem import status_of
 from rmqindex.storage.location import Location
-from rmqindex.store.paths import lacks_index, resolve
-from rmqindex.store.planned_index import plan_index
 from rmqindex.times import system_zone, zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import timedelta, tzinfo
 
-    from rmqindex.bulk.rebuild import RebuildResult
-    from rmqindex.commitlog.files import LogFile
     from rmqindex.commitlog.log import CommitLog
+    from rmqindex.display.facts import FileFacts
     from rmqindex.explanation.explain import Search
     from rmqindex.explanation.result import LookupExplanation
+    from rmqindex.fileset.planned_index import PlannedFile
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
+    from rmqindex.logfile.files import LogFile
+    from rmqindex.maintenance.rebuild import RebuildResult
     from rmqindex.messagestore.arguments import Time
-    from rmqindex.output.facts import FileFacts
     from rmqindex.storage.location import PathLike
-    from rmqindex.store.planned_index import PlannedFile
 
 __all__ = ["MessageStore"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rmqindex.output.facts import total
-from rmqindex.output.sizes import size_text
-from rmqindex.output.text import counted
+from rmqindex.display.facts import total
+from rmqindex.display.sizes import size_text
+from rmqindex.display.text import counted
 from rmqindex.times import format_millis
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.output.facts import FileFacts
+    from rmqindex.display.facts import FileFacts
 
 __all__ = ["FILE_COLUMNS", "file_row", "files_text", "log_text"]
 

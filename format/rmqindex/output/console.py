@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rmqindex.display.sizes import size_text
+from rmqindex.display.terminal import make_console, print_text
+from rmqindex.display.text import complain, counted, visible, write_line
 from rmqindex.keys.hashing import index_key
 from rmqindex.output.explanation import print_explanation
 from rmqindex.output.lists import (
@@ -14,27 +17,24 @@ from rmqindex.output.lists import (
 )
 from rmqindex.output.messages import print_message
 from rmqindex.output.notes import queue_notes, rebuild_notes
-from rmqindex.output.sizes import size_text
 from rmqindex.output.tables import (
     print_broker_answer,
     print_entries,
     print_facts,
     print_hits,
 )
-from rmqindex.output.terminal import make_console, print_text
-from rmqindex.output.text import complain, counted, visible, write_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from rmqindex.bulk.rebuild import RebuildResult
-    from rmqindex.bulk.relayout import RelayoutResult
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
+    from rmqindex.display.facts import FileFacts
     from rmqindex.explanation import LookupExplanation
     from rmqindex.export import ExportResult
     from rmqindex.inspection import Dump, FolderUsage, Item, Usage
-    from rmqindex.output.facts import FileFacts
+    from rmqindex.maintenance.rebuild import RebuildResult
+    from rmqindex.maintenance.relayout import RelayoutResult
     from rmqindex.output.interface import Question, Shortfall, Zone
     from rmqindex.query.index_directory import QueryOffsetResult
     from rmqindex.query.search import Hit

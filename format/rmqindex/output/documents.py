@@ -7,21 +7,21 @@ from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from rmqindex.output.facts import total
+from rmqindex.display.facts import total
+from rmqindex.display.text import write_line
 from rmqindex.output.messages import message_document
-from rmqindex.output.text import write_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from rmqindex.bulk.rebuild import RebuildResult
-    from rmqindex.bulk.relayout import RelayoutResult
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
+    from rmqindex.display.facts import FileFacts
     from rmqindex.explanation import LookupExplanation
     from rmqindex.export import ExportResult
     from rmqindex.inspection import Dump, FolderUsage, Item, Usage
-    from rmqindex.output.facts import FileFacts
+    from rmqindex.maintenance.rebuild import RebuildResult
+    from rmqindex.maintenance.relayout import RelayoutResult
     from rmqindex.output.interface import Question, Shortfall
     from rmqindex.query.index_directory import QueryOffsetResult
     from rmqindex.query.search import Hit

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from rmqindex.output.terminal import plain_table, print_table, print_text
-from rmqindex.output.text import visible
+from rmqindex.display.terminal import plain_table, print_table, print_text
+from rmqindex.display.text import visible
 
 if TYPE_CHECKING:
     from rich.console import Console

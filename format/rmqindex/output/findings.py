@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 from rmqindex.audit.rules import AUDIT_RULES, SEVERITIES
-from rmqindex.output.terminal import fits, plain_table, print_table, print_text
-from rmqindex.output.text import counted, visible
+from rmqindex.display.terminal import fits, plain_table, print_table, print_text
+from rmqindex.display.text import counted, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

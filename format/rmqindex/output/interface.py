@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from pathlib import Path
 
-    from rmqindex.bulk.rebuild import RebuildResult
-    from rmqindex.bulk.relayout import RelayoutResult
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
+    from rmqindex.display.facts import FileFacts
     from rmqindex.explanation import LookupExplanation
     from rmqindex.export import ExportResult
     from rmqindex.inspection import Dump, FolderUsage, Item, Usage
-    from rmqindex.output.facts import FileFacts
+    from rmqindex.maintenance.rebuild import RebuildResult
+    from rmqindex.maintenance.relayout import RelayoutResult
     from rmqindex.query.index_directory import QueryOffsetResult
     from rmqindex.query.search import Hit
     from rmqindex.transaction.directories import FileEntry

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from rmqindex.output.sizes import size_text
-from rmqindex.output.terminal import plain_table, print_table, print_text
-from rmqindex.output.text import counted, visible, write_line
+from rmqindex.display.sizes import size_text
+from rmqindex.display.terminal import plain_table, print_table, print_text
+from rmqindex.display.text import counted, visible, write_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

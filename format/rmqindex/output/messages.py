@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmqindex.output.text import visible
+from rmqindex.display.text import visible
 from rmqindex.record.bodies import inner_messages, is_inner_batch
 
 if TYPE_CHECKING:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rmqindex.output.text import counted, visible
+from rmqindex.display.text import counted, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rmqindex.bulk.rebuild import RebuildResult
-    from rmqindex.bulk.tags import TagChoice
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
+    from rmqindex.maintenance.rebuild import RebuildResult
+    from rmqindex.maintenance.tags import TagChoice
 
 __all__ = ["queue_notes", "rebuild_notes"]
 

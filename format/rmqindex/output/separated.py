@@ -14,8 +14,8 @@ from rmqindex.output.messages import message_document
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from rmqindex.display.facts import FileFacts
     from rmqindex.inspection import Dump, FolderUsage, Item, Usage
-    from rmqindex.output.facts import FileFacts
     from rmqindex.output.interface import Question, Shortfall
     from rmqindex.query.index_directory import QueryOffsetResult
     from rmqindex.query.search import Hit

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rmqindex.output.facts import total
-from rmqindex.output.sizes import size_text
-from rmqindex.output.terminal import fits, make_console, plain_table, print_table, print_text
-from rmqindex.output.text import counted, write_line
+from rmqindex.display.facts import total
+from rmqindex.display.sizes import size_text
+from rmqindex.display.terminal import fits, make_console, plain_table, print_table, print_text
+from rmqindex.display.text import counted, write_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from rmqindex.output.facts import FileFacts
+    from rmqindex.display.facts import FileFacts
     from rmqindex.output.interface import Shortfall, Zone
     from rmqindex.query.index_directory import QueryOffsetResult
     from rmqindex.query.search import Hit

@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from rmqindex.errors import RmqIndexError
+from rmqindex.fileset.names import next_names
+from rmqindex.fileset.paths import index_entries
+from rmqindex.fileset.planned_index import layout_of_fullest, read_listed
 from rmqindex.header import IndexHeader
-from rmqindex.indexfile.appender import EntryAppender
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexfile.reader import IndexFile
+from rmqindex.indexwriter.appender import EntryAppender
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.messages import TAG_INDEX_TYPE, message_keys, tag_key
 from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, FIRST_POSITION, INT64_MAX, INT64_MIN
@@ -23,9 +26,6 @@ from rmqindex.query.loading import index_directory, loadable
 from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
 from rmqindex.store.contents import ensure_writable
-from rmqindex.store.names import next_names
-from rmqindex.store.paths import index_entries
-from rmqindex.store.planned_index import layout_of_fullest, read_listed
 from rmqindex.times import zone_of
 from rmqindex.transaction.journal import staging_root
 from rmqindex.transaction.local_staging import LocalStaging

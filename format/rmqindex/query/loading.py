@@ -6,10 +6,10 @@ import os
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
+from rmqindex.fileset.paths import resolve
 from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER
 from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import CHECKPOINT_NAME
-from rmqindex.store.paths import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.store.planned_index import PlannedFile
+    from rmqindex.fileset.planned_index import PlannedFile
 
 __all__ = ["LOOKUP_SCHEMA", "lookup_keys"]
 

@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
-    from rmqindex.commitlog.files import LogFile
     from rmqindex.indexfile.fingerprint import Fingerprint
     from rmqindex.indexfile.geometry import Layout
+    from rmqindex.logfile.files import LogFile
     from rmqindex.storage.source import ByteSource
 
 __all__ = ["PointEntry", "PointFile", "PointLog", "PointMessage"]

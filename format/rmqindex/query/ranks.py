@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rmqindex.store.geometry import open_in_store
-from rmqindex.store.paths import list_index_files
+from rmqindex.fileset.geometry import open_in_store
+from rmqindex.fileset.paths import list_index_files
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

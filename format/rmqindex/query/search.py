@@ -10,7 +10,7 @@ from rmqindex.query.verification import KeyVerifier
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rmqindex.store.planned_index import PlannedFile
+    from rmqindex.fileset.planned_index import PlannedFile
 
 __all__ = ["Hit", "search"]
 

@@ -1,4 +1,4 @@
-"""A broker's store: how paths resolve, its files, their names, its checkpoint and its lock."""
+"""A broker's store: what it holds, its checkpoint, its lock, and the log of DLedger in it."""
 
 from __future__ import annotations
 
@@ -9,41 +9,16 @@ from rmqindex.rooms import importer
 if TYPE_CHECKING:
     from rmqindex.store.checkpoint import StoreCheckpoint
     from rmqindex.store.contents import refuse_rocksdb_index, refuse_target
-    from rmqindex.store.cover import cover_index, is_coverable
     from rmqindex.store.dledger import dledger_data
-    from rmqindex.store.geometry import layout_beside, open_in_store
     from rmqindex.store.live_store import is_live
-    from rmqindex.store.paths import (
-        index_files,
-        is_index_name,
-        is_other_kind,
-        list_index_files,
-        resolve,
-    )
-    from rmqindex.store.patterns import Hit, broker_order, expand, has_pattern, is_hidden, matcher
     from rmqindex.store.sample import sample_store
 
 __all__ = [
-    "Hit",
     "StoreCheckpoint",
-    "broker_order",
-    "cover_index",
     "dledger_data",
-    "expand",
-    "has_pattern",
-    "index_files",
-    "is_coverable",
-    "is_hidden",
-    "is_index_name",
     "is_live",
-    "is_other_kind",
-    "layout_beside",
-    "list_index_files",
-    "matcher",
-    "open_in_store",
     "refuse_rocksdb_index",
     "refuse_target",
-    "resolve",
     "sample_store",
 ]
 
@@ -55,31 +30,8 @@ __getattr__ = importer(
             "refuse_rocksdb_index",
             "refuse_target",
         ),
-        "cover": (
-            "cover_index",
-            "is_coverable",
-        ),
         "dledger": ("dledger_data",),
-        "geometry": (
-            "layout_beside",
-            "open_in_store",
-        ),
         "live_store": ("is_live",),
-        "paths": (
-            "index_files",
-            "is_index_name",
-            "is_other_kind",
-            "list_index_files",
-            "resolve",
-        ),
-        "patterns": (
-            "Hit",
-            "broker_order",
-            "expand",
-            "has_pattern",
-            "is_hidden",
-            "matcher",
-        ),
         "sample": ("sample_store",),
     },
 )

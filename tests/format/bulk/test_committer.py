@@ -17,7 +17,7 @@ from rmqindex.bulk import (
     WriteOptions,
     commit_staged,
 )
-from rmqindex.bulk.relayout import expire_index
+from rmqindex.maintenance.relayout import expire_index
 from rmqindex.transaction import LocalStaging, Owner
 
 LAYOUT = Layout(7, 11)

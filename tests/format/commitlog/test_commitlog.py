@@ -21,7 +21,7 @@ from commitlog_encoder import (
 )
 from examples import examples
 from rmqindex import COMMITLOG_SCHEMA, CommitLog, CorruptCommitLogError, LogFile, RmqIndexError
-from rmqindex.commitlog import walk
+from rmqindex.logfile import walk
 from rmqindex.record_layout import PROPERTY_CRC32
 
 V6 = bytes.fromhex("20010db8000000000000000000000005")

@@ -12,7 +12,7 @@ from commitlog_encoder import Log, Message, properties_text
 from rmqindex import CommitLog, CorruptCommitLogError
 from rmqindex.commitlog import tailing
 from rmqindex.commitlog.tailing import LastRecord, ends_with, follow
-from rmqindex.commitlog.walk import End, EndKind
+from rmqindex.logfile.walk import End, EndKind
 from rmqindex.record.records import Fault
 
 NOW = time.time_ns() // 1_000_000

@@ -18,7 +18,8 @@ import rmqindex
 from commitlog_encoder import Message
 from dledger_encoder import DLedgerLog
 from rmqindex import CommitLog, CorruptCommitLogError, RmqIndexError
-from rmqindex.commitlog import LastRecord, PlannedLog, follow, walk
+from rmqindex.commitlog import LastRecord, PlannedLog, follow
+from rmqindex.logfile import walk
 from rmqindex.ownfiles import to_json
 from rmqindex.storage import Storage, filesystem
 

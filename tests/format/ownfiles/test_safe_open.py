@@ -24,7 +24,7 @@ from rmqindex import (
     rebuild_consume_queues,
     rebuild_index,
 )
-from rmqindex.indexfile.append_in_place import InPlaceAppend
+from rmqindex.indexwriter.append_in_place import InPlaceAppend
 from rmqindex.ownfiles.safe_open import is_plain_name, write_own
 from rmqindex.store.live_store import ensure_not_live
 from rmqindex.transaction.jobs import recover

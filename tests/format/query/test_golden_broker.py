@@ -20,10 +20,10 @@ from rmqindex import (
     rebuild_index,
     verify,
 )
+from rmqindex.fileset.planned_index import plan_index
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.query.search import search
 from rmqindex.query.verification import KeyVerifier
-from rmqindex.store.planned_index import plan_index
 from trees import queue_files
 
 VERSIONS = sorted(path.name for path in BROKER_VERSIONS.iterdir() if path.is_dir())

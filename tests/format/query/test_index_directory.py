@@ -25,7 +25,7 @@ from rmqindex import (
     StoreCheckpoint,
     sample_store,
 )
-from rmqindex.store.names import timestamp_name
+from rmqindex.fileset.names import timestamp_name
 from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
 from twin import LONG_MAX, BrokerFile, java_hash

@@ -11,8 +11,8 @@ import pyarrow.fs as pafs
 import pytest
 
 from rmqindex import IndexFile, IndexFileWriter, Layout
-from rmqindex.indexfile.append_in_place import InPlaceAppend
 from rmqindex.indexfile.fingerprint import Fingerprint
+from rmqindex.indexwriter.append_in_place import InPlaceAppend
 from rmqindex.ownfiles import from_json, to_json
 from rmqindex.storage.identity import FileIdentity
 from rmqindex.transaction.local_staging import LocalStaging

@@ -20,6 +20,8 @@ from rmqindex import (
     index_key,
     key_hash,
 )
+from rmqindex.fileset.paths import index_files
+from rmqindex.fileset.patterns import has_pattern
 from rmqindex.storage.location import Location, Storage
 from rmqindex.storage.opening import open_source
 from rmqindex.storage.s3 import (
@@ -27,8 +29,6 @@ from rmqindex.storage.s3 import (
     check_no_secret,
     without_keys,
 )
-from rmqindex.store.paths import index_files
-from rmqindex.store.patterns import has_pattern
 from s3_server import ACCESS_KEY, SECRET_KEY, SECRETS, SESSION_TOKEN
 
 pytestmark = pytest.mark.usefixtures("s3_environment")

@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rmqindex import CommitLog, LogFile, property_pairs
-from rmqindex.commitlog import access, tailing, walk
+from rmqindex.commitlog import access, tailing
 from rmqindex.commitlog import log as log_module
 from rmqindex.commitlog.tailing import ends_with, follow
+from rmqindex.logfile import walk
 from rmqindex.query.point_lookup import PointLog
 from rmqindex.record.message_ids import host_text
 from rmqindex.record.records import crc_fault

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from rmqindex.commitlog import hop as hop_module
-from rmqindex.commitlog.hop import candidates, hop
+from rmqindex.logfile import hop as hop_module
+from rmqindex.logfile.hop import candidates, hop
 
 from ..memory import constants
 from ..record_bytes import MIN_SIZE, V1, V2, encoded, messages, mutate_log

@@ -1,0 +1,189 @@
+"""``rmqindex export``: messages or entries for other tools."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+
+from rmqindex.cli.options import (
+    argument,
+    choose_output,
+    command,
+    entries_option,
+    json_option,
+    layout_of,
+    mode_option,
+    slots_option,
+    zone_option,
+)
+from rmqindex.cli.selection import selection_of, selection_options
+from rmqindex.commitlog.log import CommitLog
+from rmqindex.display.terminal import progress_bar
+from rmqindex.display.text import complain
+from rmqindex.export import (
+    DEFAULT_COLUMNS,
+    FORMATS,
+    EntrySelection,
+    export_entries,
+    export_messages,
+)
+from rmqindex.fileset.planned_index import plan_index
+
+if TYPE_CHECKING:
+    from rmqindex.export import ExportResult
+    from rmqindex.indexfile.entries import Mode
+    from rmqindex.output.interface import Zone
+
+__all__ = ["export"]
+
+_SIZE = re.compile(r"(\d{1,15})\s*(B|KB|KiB|K|MB|MiB|M|GB|GiB|G)?", re.IGNORECASE)
+_POWERS = {"B": 0, "K": 1, "M": 2, "G": 3}
+_LEAST_SIZE = 1024
+
+
+def _parse_size(_ctx: click.Context, _param: click.Parameter, text: str) -> int:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise click.BadParameter(f"expected bytes or a size such as 256MiB, got {text!r}")
+    unit = (match[2] or "B").upper()
+    base = 1000 if unit in {"KB", "MB", "GB"} else 1024
+    size = int(match[1]) * int(base ** _POWERS[unit[0]])
+    if size < _LEAST_SIZE:
+        raise click.BadParameter(f"expected at least {_LEAST_SIZE} bytes, got {text!r}")
+    return size
+
+
+def _parse_columns(
+    _ctx: click.Context, _param: click.Parameter, text: str | None
+) -> tuple[str, ...] | None:
+    return None if text is None else tuple(name.strip() for name in text.split(","))
+
+
+@command(
+    "export",
+    "rmqindex export store messages",
+    "rmqindex export store orders --topic Orders --begin 2023-11-14 --format jsonl",
+    "rmqindex export store sizes --columns topic,size,store_timestamp --format csv",
+    "rmqindex export store entries --entries",
+    note="The same command again goes on where a run was stopped, or adds what is new.",
+)
+@argument(
+    "store",
+    "STORE",
+    "A store root, or log files or directories; with --entries an index.",
+)
+@argument("directory", "DIR", "A local directory that is new, empty, or of the same export.")
+@click.option(
+    "--format",
+    "kind",
+    metavar="FORMAT",
+    type=click.Choice(FORMATS),
+    default=FORMATS[0],
+    show_default=True,
+    help="parquet, jsonl or csv.",
+)
+@click.option(
+    "--entries", "entries", is_flag=True, help="Export the entries of the index, not the messages."
+)
+@selection_options
+@click.option(
+    "--key-hash",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="With --entries: only entries with this key hash.",
+)
+@click.option(
+    "--columns",
+    metavar="NAMES",
+    callback=_parse_columns,
+    help="The columns of messages, separated by commas; by default all.",
+)
+@click.option(
+    "--raw-bodies", is_flag=True, help="Keep compressed bodies as they are; else they are unpacked."
+)
+@click.option(
+    "--max-file-size",
+    metavar="SIZE",
+    default="256MiB",
+    show_default=True,
+    callback=_parse_size,
+    help="Begin another file at about this size.",
+)
+@json_option
+@zone_option
+@slots_option
+@entries_option
+@mode_option
+def export(
+    *,
+    store: str,
+    directory: str,
+    kind: str,
+    entries: bool,
+    key_hash: int | None,
+    columns: tuple[str, ...] | None,
+    raw_bodies: bool,
+    max_file_size: int,
+    as_json: bool,
+    zone: Zone,
+    max_hash_slot_num: int | None,
+    max_index_num: int | None,
+    mode: Mode,
+    **options: object,
+) -> None:
+    """Write messages, or the entries of an index, to files that other tools read.
+
+    Each file is complete when it appears. A run that was stopped, or killed, goes on behind the
+    last file when it is started again; no row is lost and none comes twice. The directory remembers
+    what was asked for, and refuses other filters and files of other origin. Times are timestamps
+    in Parquet, epoch milliseconds in JSON and CSV, where bodies that are not UTF-8 are in the
+    column body_base64.
+    """
+    layout = layout_of(max_hash_slot_num, max_index_num)
+    output = choose_output(as_json, zone)
+    selection = selection_of(zone, options)
+    with progress_bar("export") as report:
+        result: ExportResult
+        if entries:
+            for name, value in (
+                ("--topic", selection.topics),
+                ("--queue", selection.queue_ids),
+                ("--tag", selection.tags),
+                ("--columns", columns),
+                ("--raw-bodies", raw_bodies),
+            ):
+                if value:
+                    raise click.BadParameter("not together with --entries", param_hint=name)
+            result = export_entries(
+                plan_index(store, layout, mode),
+                directory,
+                EntrySelection(
+                    selection.begin, selection.end, selection.start, selection.stop, key_hash
+                ),
+                kind=kind,
+                max_file_size=max_file_size,
+                progress=report,
+            )
+        else:
+            if key_hash is not None:
+                raise click.BadParameter("only with --entries", param_hint="--key-hash")
+            with CommitLog(store) as log:
+                try:
+                    result = export_messages(
+                        log,
+                        directory,
+                        selection,
+                        kind=kind,
+                        columns=DEFAULT_COLUMNS if columns is None else columns,
+                        raw_bodies=raw_bodies,
+                        max_file_size=max_file_size,
+                        mode=mode,
+                        on_skipped=complain,
+                        progress=report,
+                    )
+                except ValueError as error:
+                    text = str(error).removeprefix("columns: ")
+                    raise click.BadParameter(text, param_hint="--columns") from error
+    output.export(result)

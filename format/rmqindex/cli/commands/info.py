@@ -1,0 +1,218 @@
+"""``rmqindex info``, ``scan`` and ``sample``: what is in the files."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+import pyarrow as pa
+
+from rmqindex.cli.options import (
+    BAD,
+    PATH,
+    argument,
+    begin_option,
+    choose_output,
+    command,
+    end_option,
+    entries_option,
+    layout_of,
+    mode_option,
+    paths_argument,
+    rows_option,
+    slots_option,
+    time_range_of,
+    zone_option,
+)
+from rmqindex.display.facts import describe
+from rmqindex.display.text import complain, write_line
+from rmqindex.fileset.paths import rebuild_advice
+from rmqindex.fileset.planned_index import plan_index
+from rmqindex.layout import FIRST_POSITION, INT64_MAX, INT64_MIN
+from rmqindex.maintenance.intact_entries import salvage
+from rmqindex.output.interface import Shortfall
+from rmqindex.storage.location import Location
+from rmqindex.store.sample import write_sample_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from rmqindex.fileset.planned_index import PlannedFile
+    from rmqindex.indexfile.entries import Mode
+    from rmqindex.output.interface import Zone
+
+__all__ = ["info", "sample", "scan"]
+
+
+@command(
+    "info",
+    "rmqindex info /data/rocketmq/store",
+    "rmqindex info s3://backup/broker-a/store/index --json",
+    "rmqindex info store/index/20231114221320000 --time-zone Asia/Shanghai",
+    several=True,
+)
+@paths_argument
+@rows_option
+@zone_option
+@slots_option
+@entries_option
+@mode_option
+def info(
+    *,
+    path: str,
+    as_json: bool,
+    zone: Zone,
+    max_hash_slot_num: int | None,
+    max_index_num: int | None,
+    mode: Mode,
+) -> None:
+    """Show what each IndexFile contains: geometry, entries, slots in use, times, offsets, sizes.
+
+    Times and offsets are those of the first and the last entry, as recorded in the header; they
+    are not a minimum and a maximum. Load is entries per slot. Only headers, and what is needed to
+    infer the geometry, are read.
+    """
+    layout = layout_of(max_hash_slot_num, max_index_num)
+    output = choose_output(as_json, zone)
+    facts = [describe(planned) for planned in plan_index(path, layout, mode)]
+    output.files(path, facts)
+    if not facts and (advice := rebuild_advice(Location.of(path))):
+        complain(f"{path}: {advice}")
+    errors = [file.error for file in facts if file.error is not None]
+    for error in errors:
+        complain(error)
+    if errors:
+        raise click.exceptions.Exit(BAD)
+
+
+@command(
+    "scan",
+    "rmqindex scan store --limit 20",
+    "rmqindex scan store --begin 2023-11-14T22:00 --end 2023-11-14T23:00",
+    "rmqindex scan store --json | jq 'select(.slot == 85).phy_offset'",
+    "rmqindex scan broken/index/20231114221320000 --salvage --json",
+    several=True,
+)
+@paths_argument
+@begin_option
+@end_option
+@click.option(
+    "--from",
+    "from_offset",
+    metavar="OFFSET",
+    type=click.IntRange(min=0),
+    help="Only messages at this offset or after it.",
+)
+@click.option(
+    "--to",
+    "to_offset",
+    metavar="OFFSET",
+    type=click.IntRange(min=0),
+    help="Only messages before this offset.",
+)
+@click.option(
+    "--key-hash", metavar="N", type=click.IntRange(min=0), help="Only entries with this key hash."
+)
+@click.option(
+    "--limit", metavar="N", type=click.IntRange(min=1), help="Print at most this many entries."
+)
+@click.option(
+    "--salvage",
+    "salvaged",
+    is_flag=True,
+    help="Read what can be read of damaged files, trusting no slot, link or count.",
+)
+@rows_option
+@zone_option
+@slots_option
+@entries_option
+@mode_option
+def scan(
+    *,
+    path: str,
+    begin: str | None,
+    end: str | None,
+    from_offset: int | None,
+    to_offset: int | None,
+    key_hash: int | None,
+    limit: int | None,
+    salvaged: bool,
+    as_json: bool,
+    zone: Zone,
+    max_hash_slot_num: int | None,
+    max_index_num: int | None,
+    mode: Mode,
+) -> None:
+    """Print entries file by file, oldest first.
+
+    Times are those of the entries: whole seconds after the first entry of the file.
+    """
+    layout = layout_of(max_hash_slot_num, max_index_num)
+    shortfall = Shortfall(*time_range_of(begin, end, zone))
+    ranges = {
+        "phy_offset": (from_offset or INT64_MIN, INT64_MAX if to_offset is None else to_offset - 1),
+    }
+    if key_hash is not None:
+        ranges["key_hash"] = (key_hash, key_hash)
+    output = choose_output(as_json, zone)
+    files = plan_index(path, layout, "DROPMALFORMED" if salvaged else mode)
+    entries = _entries(files, ranges, shortfall, salvaged=salvaged)
+    output.entries(islice(entries, limit), shortfall)
+
+
+def _entries(
+    files: Sequence[PlannedFile],
+    ranges: dict[str, tuple[int, int]],
+    shortfall: Shortfall,
+    *,
+    salvaged: bool,
+) -> Iterator[dict[str, Any]]:
+    """Yield the entries within all ranges and times, and count those of other times.
+
+    All bounds are inclusive.
+    """
+    begin = INT64_MIN if shortfall.begin is None else shortfall.begin
+    end = INT64_MAX if shortfall.end is None else shortfall.end
+    for planned in files:
+        counted = {"position": (FIRST_POSITION, planned.stop - 1)}
+        for batch in _salvage_entries(planned) if salvaged else _scan_entries(planned):
+            kept = batch
+            for name, (low, high) in (counted | ranges).items():
+                values = kept[name].to_numpy()
+                kept = kept.filter(pa.array((values >= low) & (values <= high)))
+            times = kept["store_timestamp"].to_numpy()
+            within = (times >= begin) & (times <= end)
+            shortfall.at_other_times += int((~within).sum())
+            kept = kept.filter(pa.array(within))
+            for row in kept.to_pylist():
+                yield {"file": planned.entry.name, **row}
+
+
+def _scan_entries(planned: PlannedFile) -> Iterator[pa.RecordBatch]:
+    if not planned.is_empty:
+        with planned.open() as file:
+            yield from file.scan(stop=planned.stop)
+
+
+def _salvage_entries(planned: PlannedFile) -> Iterator[pa.RecordBatch]:
+    if planned.is_empty:
+        yield from salvage(planned.entry.path, planned.layout)
+        return
+    with planned.open() as file:
+        yield from salvage(file.path, file.layout)
+    with planned.open():
+        pass  # what was salvaged was opened by its path, which still leads to the listed file
+
+
+@command("sample", "rmqindex sample store && rmqindex info store")
+@argument("directory", "DIR", "A directory that is new or empty.", PATH)
+def sample(*, directory: Path) -> None:
+    """Create a small broker store for trying things out: 430 messages, about 200 KB.
+
+    It was written by the classes of Apache RocketMQ 5.3.3, with 97 slots and 200 entries per file,
+    and contains a CommitLog and ConsumeQueues.
+    """
+    write_sample_store(directory)
+    write_line(f"Wrote a broker store with five IndexFiles to {directory}")

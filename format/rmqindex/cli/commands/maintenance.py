@@ -1,0 +1,181 @@
+"""``rmqindex expire``, ``relayout`` and ``recover``: what changes an index that is there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rmqindex.cli.options import (
+    PATH,
+    allow_live_option,
+    argument,
+    choose_output,
+    command,
+    commit_log_option,
+    entries_option,
+    json_option,
+    layout_of,
+    local_zone_option,
+    slots_option,
+    told_if_interrupted,
+)
+from rmqindex.commitlog.sibling import commit_log_of
+from rmqindex.consumequeue.staging import QueueStaging
+from rmqindex.display.terminal import progress_bar
+from rmqindex.errors import RmqIndexError
+from rmqindex.folders import INDEX_FOLDER
+from rmqindex.indexfile.geometry import Layout
+from rmqindex.maintenance.relayout import expire_index, expired_files, relayout_index
+from rmqindex.store.live_store import ensure_not_live
+from rmqindex.transaction.jobs import recover as recover_index
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+__all__ = ["expire", "recover", "relayout"]
+
+_store_argument = argument("store", "STORE", "A local store root, or its index directory.")
+
+
+@command(
+    "expire",
+    "rmqindex expire store --dry-run",
+    "rmqindex expire store",
+    "rmqindex expire store/index --before 1073741824",
+)
+@_store_argument
+@click.option(
+    "--before",
+    metavar="OFFSET",
+    type=click.IntRange(min=0),
+    help="Where the CommitLog begins; by default read from the CommitLog.",
+)
+@commit_log_option
+@click.option(
+    "--dry-run", is_flag=True, help="Show which files would be deleted, and delete nothing."
+)
+@allow_live_option
+@json_option
+def expire(
+    *,
+    store: str,
+    before: int | None,
+    commit_log: str | None,
+    dry_run: bool,
+    allow_live_store: bool,
+    as_json: bool,
+) -> None:
+    """Delete the IndexFiles that end before the CommitLog begins, as the broker's expiry does.
+
+    Files are deleted from the oldest on; the last one is always kept.
+    """
+    output = choose_output(as_json)
+    if before is None:
+        log = commit_log_of(store, commit_log)
+        if log is None or not log.files:
+            raise click.BadParameter("needed without a CommitLog", param_hint="--before")
+        before = log.min_offset
+    if dry_run:
+        files = expired_files(store, before)
+    else:
+        files = expire_index(store, before, allow_live_store=allow_live_store)
+    output.expiry(store, before, files, dry_run=dry_run)
+
+
+@command(
+    "relayout",
+    "rmqindex relayout store --slots 10000000 --entries 40000000",
+    note="Then set the broker's maxHashSlotNum and maxIndexNum to the same numbers.",
+)
+@_store_argument
+@click.option(
+    "--slots",
+    metavar="N",
+    type=click.IntRange(min=1),
+    required=True,
+    help="The new maxHashSlotNum.",
+)
+@click.option(
+    "--entries",
+    metavar="N",
+    type=click.IntRange(min=2),
+    required=True,
+    help="The new maxIndexNum.",
+)
+@commit_log_option
+@allow_live_option
+@json_option
+@local_zone_option
+@slots_option
+@entries_option
+def relayout(
+    *,
+    store: str,
+    slots: int,
+    entries: int,
+    commit_log: str | None,
+    allow_live_store: bool,
+    as_json: bool,
+    time_zone: tzinfo | None,
+    max_hash_slot_num: int | None,
+    max_index_num: int | None,
+) -> None:
+    """Rewrite an index with a different number of slots and entries per file, all or nothing.
+
+    Times come from the CommitLog if it still has the message; otherwise they may be up to a second
+    early, since an IndexFile stores whole seconds.
+    """
+    output = choose_output(as_json)
+    try:
+        layout = Layout(slots, entries)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--slots, --entries") from error
+    interrupt = told_if_interrupted(
+        [_index_of(Path(store))], f"'rmqindex recover {store}' undoes what was begun"
+    )
+    with interrupt, progress_bar("relayout") as report:
+        result = relayout_index(
+            store,
+            layout,
+            old_layout=layout_of(max_hash_slot_num, max_index_num),
+            commit_log=commit_log,
+            time_zone=time_zone,
+            allow_live_store=allow_live_store,
+            progress=report,
+        )
+    output.relayout(store, result)
+
+
+@command("recover", "rmqindex recover /data/rocketmq/store")
+@argument("store", "STORE", "A local store root, or an index directory.", PATH)
+@allow_live_option
+@json_option
+def recover(*, store: Path, allow_live_store: bool, as_json: bool) -> None:
+    """Undo what an interrupted write left half done, as the next write would do.
+
+    Readers of an index do not need this; readers of ConsumeQueues refuse them until this command
+    or the next rebuild has run. Run it before a broker starts on a store whose last write was
+    interrupted.
+    """
+    given = Path(os.path.abspath(store))  # noqa: PTH100  (links stay)
+    index = _index_of(given)
+    if not given.is_dir():
+        raise RmqIndexError(f"{given}: expected a store root or an index directory, got none")
+    if not allow_live_store:
+        ensure_not_live(index)
+    index_undone = recover_index(index)
+    queues = QueueStaging(given)
+    queues_undone = queues.is_unfinished
+    if queues_undone:
+        with queues:
+            pass  # it undoes the write when it is entered
+    choose_output(as_json).recovery(given, index=index_undone, queues=queues_undone)
+
+
+def _index_of(store: Path) -> Path:
+    """Return the index directory of a store root or an index directory."""
+    index = store / INDEX_FOLDER
+    return index if index.is_dir() else store

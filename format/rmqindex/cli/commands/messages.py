@@ -1,0 +1,171 @@
+"""``rmqindex cat``: one message from the CommitLog."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rmqindex.cli.options import (
+    NOT_FOUND,
+    argument,
+    choose_output,
+    command,
+    json_option,
+    stored_body_option,
+    zone_option,
+)
+from rmqindex.commitlog.log import CommitLog
+from rmqindex.consumequeue.paths import queue_topics
+from rmqindex.display.text import complain
+from rmqindex.errors import RmqIndexError
+from rmqindex.fileset.planned_index import plan_index
+from rmqindex.folders import INDEX_FOLDER
+from rmqindex.keys.hashing import index_key, key_hash
+from rmqindex.output.messages import is_readable, read_messages
+from rmqindex.query.verification import KeyVerifier
+from rmqindex.record.message_ids import decode_offset_msg_id
+from rmqindex.storage.location import Location
+from rmqindex.store.contents import refuse_rocksdb_index
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rmqindex.output.interface import Zone
+
+__all__ = ["cat"]
+
+
+@command(
+    "cat",
+    "rmqindex cat store 112033",
+    "rmqindex cat store 0A00000100002A9F000000000001B5A1",
+    "rmqindex cat store BE2A3B1D0F1E56FBFD39200400000560 --topic TopicTest",
+    "rmqindex cat store 112033 --raw > body.bin",
+)
+@argument("path", "PATH", "A store root, a commitlog directory, or several separated by commas.")
+@argument(
+    "message",
+    "OFFSET|MSGID",
+    "A CommitLog offset, an offset message id, or a unique key.",
+)
+@click.option(
+    "--topic",
+    metavar="TOPIC",
+    help="The topic of a unique key; by default every topic that has a ConsumeQueue is searched.",
+)
+@click.option("--raw", is_flag=True, help="Write only the body, byte for byte.")
+@stored_body_option
+@json_option
+@zone_option
+def cat(
+    *,
+    path: str,
+    message: str,
+    topic: str | None,
+    raw: bool,
+    as_stored: bool,
+    as_json: bool,
+    zone: Zone,
+) -> None:
+    """Print a message from the CommitLog: its fields, properties and decompressed body.
+
+    A unique key (the message id that clients show) is found through the index. The exit code is 1
+    if there is no such message.
+    """
+    with CommitLog(path) as log:
+        offsets = _offsets(path, message, topic, log)
+        found = read_messages(log, offsets, as_stored=as_stored)
+        why = _why_not(found[0]["state"] if found else "", log)
+    rows = [row for row in found if is_readable(row)]
+    if not rows:
+        complain(f"{path}: no message {message}: {why}")
+        raise click.exceptions.Exit(NOT_FOUND)
+    if raw:
+        _write_bodies(rows)
+    else:
+        choose_output(as_json, zone).messages(rows)
+
+
+def _why_not(state: str, log: CommitLog) -> str:
+    """Return why there is no message, by the state that its offset has, if one is known."""
+    if state == "expired":
+        return f"it has expired, the CommitLog begins at {log.min_offset}"
+    if state == "beyond_end":
+        return f"the CommitLog ends at {log.max_offset}"
+    if state == "missing":
+        return "the file of the CommitLog that should have it is missing"
+    if state == "not_a_record":
+        return "none starts at this byte; 'rmqindex messages' shows where messages start"
+    return "the index leads to no message with this unique key"
+
+
+def _write_bodies(rows: Sequence[dict[str, Any]]) -> None:
+    sys.stdout.flush()
+    for row in rows:
+        sys.stdout.buffer.write(row["body"])
+
+
+def _offsets(path: str, message: str, topic: str | None, log: CommitLog) -> list[int]:
+    """Return where the messages that a text names may start, the likeliest first."""
+    if message.isdecimal() and message.isascii():
+        return [int(message)]
+    decoded = decode_offset_msg_id(message)
+    if decoded is not None:
+        (row,) = read_messages(log, [decoded.phy_offset], as_stored=True)
+        if is_readable(row) and row["msg_id"] == message.upper():
+            return [decoded.phy_offset]
+    if Location.of(path).local is None:
+        raise RmqIndexError(
+            f"{path}: expected an offset or an offset message id, got {message!r}: unique keys are "
+            "found in local stores alone; 'rmqindex lookup' finds them in remote ones"
+        )
+    return _by_unique_key(path, message, _topics(path) if topic is None else [topic], log)
+
+
+def _topics(path: str) -> list[str]:
+    """Return the topics under which a unique key is looked up."""
+    try:
+        topics = queue_topics(path)
+    except RmqIndexError as error:
+        raise click.BadParameter(f"needed. {error}", param_hint="--topic") from error
+    if not topics:
+        raise click.BadParameter("needed: no ConsumeQueue tells the topics", param_hint="--topic")
+    return topics
+
+
+def _indexed_store(path: Path) -> Path:
+    """Return the store of a root or a ``commitlog``, by the index that finds unique keys."""
+    for store in (path, path.parent):
+        if (store / INDEX_FOLDER).is_dir():
+            return store
+        refuse_rocksdb_index(Location.of(store))
+    raise RmqIndexError(
+        f"{path}: expected a folder {INDEX_FOLDER}, by which a unique key is found, found none. "
+        "Give the message's offset"
+    )
+
+
+def _by_unique_key(path: str, key: str, topics: Sequence[str], log: CommitLog) -> list[int]:
+    """Find a unique key under any of some topics, in the index beside the log."""
+    import pyarrow.compute as pc  # noqa: PLC0415  (a command may not need it)
+
+    files = plan_index(_indexed_store(Path(path)), None, "FAILFAST")
+    hashes = [key_hash(index_key(each, key)) for each in topics]
+    found: list[int] = []
+    for each in reversed(files):
+        if each.is_empty:
+            continue
+        with each.open() as file:
+            batch = file.lookup(hashes, each.stop)
+        for query in sorted(set(batch["query"].to_pylist())):
+            mine = batch.filter(pc.equal(batch["query"], query))["phy_offset"].to_pylist()
+            verdicts = KeyVerifier(log, topics[query], key).compare(mine)
+            found += [
+                offset
+                for offset, verdict in zip(mine, verdicts, strict=True)
+                if verdict.state == "verified"
+            ]
+    return list(dict.fromkeys(found))

@@ -1,0 +1,418 @@
+"""Appending entries to one open IndexFile (spec: put; RocketMQ: ``IndexFile.putKey``).
+
+It trusts its arguments: :class:`~rmqindex.IndexFileWriter` and :class:`~rmqindex.IndexDirectory`
+check them, and the files, beforehand.
+
+Entries go into the file as they come, beyond the header's count, where nothing reads them.
+Slots stay in memory, and a flush writes the entries, then the slots that changed, then the header,
+each on disk before the next, so that the header never counts a missing entry.
+Plain writes are used, not a writable mapping: a full disk is then an ``OSError``, not a signal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from rmqindex.header import IndexHeader, header_to_write
+from rmqindex.indexwriter.linking import LINK_BATCH, link, slot_numbers
+from rmqindex.layout import (
+    ENTRY_DTYPE,
+    ENTRY_SIZE,
+    FIRST_POSITION,
+    HEADER_SIZE,
+    INT32_MAX,
+    INVALID_INDEX,
+    SLOT_DTYPE,
+    SLOT_SIZE,
+)
+from rmqindex.ownfiles.disk import naming
+from rmqindex.ownfiles.safe_open import open_regular
+
+if TYPE_CHECKING:
+    import io
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from rmqindex.indexfile.geometry import Layout
+
+__all__ = ["EntryAppender"]
+
+_ENTRY_STRUCT = struct.Struct(">iqii")
+assert _ENTRY_STRUCT.size == ENTRY_SIZE
+
+_MILLIS_PER_SECOND = 1000
+# Slots are marked as changed and written back by pages of the file, so that a file with few entries
+# stays sparse.
+_PAGE_SIZE = 4096
+_PAGE_SLOTS = _PAGE_SIZE // SLOT_SIZE
+_HEADER_SLOTS = HEADER_SIZE // SLOT_SIZE
+_READ_SLOTS = 1 << 18
+
+
+class EntryAppender:
+    """One IndexFile, open for appending.
+
+    Attributes:
+        layout: The geometry.
+        slots: int32, native byte order: the newest position of every slot.
+    """
+
+    def __init__(self, file: io.FileIO, layout: Layout, header: IndexHeader) -> None:
+        """Take over an open file whose slots are all empty; see :meth:`create`, :meth:`resume`."""
+        self.layout = layout
+        self._file = file
+        self._written_header = header
+        self._begin_timestamp = header.begin_timestamp
+        self._end_timestamp = header.end_timestamp
+        self._begin_phy_offset = header.begin_phy_offset
+        self._end_phy_offset = header.end_phy_offset
+        self._hash_slot_count = header.hash_slot_count
+        self._index_count = max(header.index_count, FIRST_POSITION)
+        self._pending = bytearray()  # entries of single puts that are not in the file yet
+        self._has_new_entries = False
+        self._changed_pages = np.zeros(self._slot_page(layout.hash_slot_num - 1) + 1, dtype=bool)
+        self._batch = np.empty(LINK_BATCH, dtype=ENTRY_DTYPE)
+        self.slots = np.zeros(layout.hash_slot_num, dtype=np.int32)
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        layout: Layout,
+        prev_end_phy_offset: int,
+        prev_end_timestamp: int,
+    ) -> Self:
+        """Make a sparse IndexFile without entries, ``index_count`` 0 on disk.
+
+        Args:
+            path: A local path that does not exist, or an empty file.
+            layout: The geometry.
+            prev_end_phy_offset: The ``end_phy_offset`` to inherit, bytes; ignored unless positive.
+            prev_end_timestamp: The ``end_timestamp`` to inherit, epoch milliseconds; ignored unless
+                positive.
+
+        Raises:
+            FileExistsError: The file exists and is not empty.
+            OSError: The file cannot be made.
+        """
+        offset, timestamp = max(prev_end_phy_offset, 0), max(prev_end_timestamp, 0)
+        header = IndexHeader(timestamp, timestamp, offset, offset)
+        with _closed_on_error(open(path, "r+b", buffering=0, opener=_open_or_create)) as file:
+            if os.fstat(file.fileno()).st_size:
+                raise FileExistsError(f"{path}: expected no file, got one with content")
+            with naming(path):
+                os.ftruncate(file.fileno(), layout.file_size)
+                os.pwrite(file.fileno(), header.to_bytes(), 0)
+            return cls(file, layout, header)
+
+    @classmethod
+    def resume(
+        cls,
+        path: str | os.PathLike[str],
+        layout: Layout,
+        numbers: NDArray[np.integer] | None = None,
+    ) -> Self:
+        """Open an IndexFile where its header says it ended.
+
+        An ``index_count`` of 0 or less counts as 1, as when the broker loads a file.
+
+        Args:
+            path: A local file of at least the layout's size.
+            layout: The geometry.
+            numbers: The only slots that will be put into; None for any.
+                The others are not read, unless they share a page with one of these.
+
+        Raises:
+            OSError: The file cannot be opened.
+        """
+        with _closed_on_error(open(path, "r+b", buffering=0, opener=open_regular)) as file:
+            header = IndexHeader.from_bytes(header_to_write(path, file.fileno()))
+            appender = cls(file, layout, header)
+            if numbers is None:
+                appender._read_slots(0, layout.hash_slot_num)
+            else:
+                wanted = np.zeros(len(appender._changed_pages), dtype=np.bool_)
+                wanted[cls._slot_page(numbers)] = True
+                for start, stop in appender._slot_ranges(wanted):
+                    appender._read_slots(start, stop)
+            return appender
+
+    @property
+    def header(self) -> IndexHeader:
+        """The header as the next flush writes it."""
+        return IndexHeader(
+            self._begin_timestamp,
+            self._end_timestamp,
+            self._begin_phy_offset,
+            self._end_phy_offset,
+            self._hash_slot_count,
+            self._index_count,
+        )
+
+    @property
+    def written_header(self) -> IndexHeader:
+        """The header as it is in the file."""
+        return self._written_header
+
+    def overwritten_slots(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return the slots that the next flush writes, and their values in the file.
+
+        Returns:
+            Their numbers, ascending, and their values in the file, both int32.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        numbers, values = [np.empty(0, np.int32)], [np.empty(0, SLOT_DTYPE)]
+        for start, stop in self._slot_ranges(self._changed_pages):
+            size, offset = (stop - start) * SLOT_SIZE, self.layout.slot_offset(start)
+            numbers.append(np.arange(start, stop, dtype=np.int32))
+            values.append(np.frombuffer(_read_all(self._file, size, offset), SLOT_DTYPE))
+        return np.concatenate(numbers), np.concatenate(values).astype(np.int32)
+
+    @property
+    def free(self) -> int:
+        """How many more entries fit."""
+        return max(self.layout.index_num - self._index_count, 0)
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._file.closed
+
+    def put(self, key_hash: int, phy_offset: int, store_timestamp: int) -> bool:
+        """Append one entry.
+
+        Args:
+            key_hash: 0 to 2**31 - 1.
+            phy_offset: int64, bytes.
+            store_timestamp: int64, epoch milliseconds.
+
+        Returns:
+            False, and nothing done, when the file is full.
+        """
+        if not self.free:
+            return False
+        slot = key_hash % self.layout.hash_slot_num
+        previous = int(self.slots[slot])
+        if not INVALID_INDEX < previous <= self._index_count:
+            previous = INVALID_INDEX
+        self._pending += _ENTRY_STRUCT.pack(
+            key_hash, phy_offset, self._time_diff(store_timestamp), previous
+        )
+        self._has_new_entries = True
+        self.slots[slot] = self._index_count
+        self._changed_pages[self._slot_page(slot)] = True
+        self._count(1, int(previous == INVALID_INDEX), phy_offset, store_timestamp)
+        if self._index_count == FIRST_POSITION + 1:
+            self._begin_phy_offset = phy_offset
+            self._begin_timestamp = store_timestamp
+        if len(self._pending) >= LINK_BATCH * ENTRY_SIZE:
+            self._write_pending()
+        return True
+
+    def put_many(
+        self,
+        key_hashes: NDArray[np.int32],
+        phy_offsets: NDArray[np.int64],
+        store_timestamps: NDArray[np.int64],
+    ) -> int:
+        """Append entries until the file is full.
+
+        Args:
+            key_hashes: int32, 0 to 2**31 - 1.
+            phy_offsets: int64, bytes, as many.
+            store_timestamps: int64, epoch milliseconds, as many.
+
+        Returns:
+            How many were appended.
+        """
+        count = min(len(key_hashes), self.free)
+        done = 0
+        if count and self._index_count == FIRST_POSITION:
+            # Only the first entry's seconds are counted from the inherited time.
+            self.put(int(key_hashes[0]), int(phy_offsets[0]), int(store_timestamps[0]))
+            done = 1
+        self._write_pending()
+        try:
+            for start in range(done, count, LINK_BATCH):
+                batch = slice(start, min(start + LINK_BATCH, count))
+                self._put_batch(key_hashes[batch], phy_offsets[batch], store_timestamps[batch])
+        except BaseException:  # an interrupted batch may be linked but not written
+            self.close()
+            raise
+        return count
+
+    def _put_batch(
+        self,
+        key_hashes: NDArray[np.int32],
+        phy_offsets: NDArray[np.int64],
+        store_timestamps: NDArray[np.int64],
+    ) -> None:
+        numbers = slot_numbers(np.ascontiguousarray(key_hashes), self.layout.hash_slot_num)
+        previous, new_slots = link(self.slots, numbers, self._index_count)
+        batch = self._batch[: len(numbers)]
+        batch["key_hash"] = key_hashes
+        batch["phy_offset"] = phy_offsets
+        batch["time_diff"] = self._time_diffs(store_timestamps)
+        batch["prev_position"] = previous
+        self._write_entries(batch)
+        self._changed_pages[self._slot_page(numbers)] = True
+        self._count(len(numbers), new_slots, int(phy_offsets[-1]), int(store_timestamps[-1]))
+
+    def _time_diff(self, store_timestamp: int) -> int:
+        """Return what :meth:`_time_diffs` returns, for one entry and without an array."""
+        if self._begin_timestamp <= 0:
+            return 0
+        elapsed = _wrap(store_timestamp - self._begin_timestamp, 64)
+        return min(max(elapsed // _MILLIS_PER_SECOND, 0), INT32_MAX)
+
+    def _time_diffs(self, store_timestamps: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return whole seconds since the first entry, 0 to 2**31 - 1.
+
+        The difference wraps around like Java's 64-bit subtraction.
+        Rounding down equals the broker's truncation, since negative results become 0.
+        """
+        if self._begin_timestamp <= 0:
+            return np.zeros(len(store_timestamps), dtype=np.int64)
+        elapsed = store_timestamps - np.int64(self._begin_timestamp)
+        seconds: NDArray[np.int64] = np.clip(elapsed // _MILLIS_PER_SECOND, 0, INT32_MAX)
+        return seconds
+
+    def _count(self, entries: int, new_slots: int, phy_offset: int, store_timestamp: int) -> None:
+        self._index_count += entries
+        self._hash_slot_count = _wrap(self._hash_slot_count + new_slots, 32)
+        self._end_phy_offset = phy_offset
+        self._end_timestamp = store_timestamp
+
+    def _write_pending(self) -> None:
+        if self._pending:
+            entries = len(self._pending) // ENTRY_SIZE
+            self._write(self._pending, self.layout.entry_offset(self._index_count - entries))
+            self._pending = bytearray()
+
+    def _write_entries(self, batch: NDArray[np.void]) -> None:
+        self._has_new_entries = True
+        self._write(batch.view(np.uint8).data, self.layout.entry_offset(self._index_count))
+
+    def flush(self, *, durable: bool = True) -> None:
+        """Make everything that was put visible to readers.
+
+        Args:
+            durable: Also sync to disk, so that a power failure cannot undo or reorder the writes.
+
+        Raises:
+            OSError: The disk is full or broken; the header still counts what it counted before.
+        """
+        self._write_pending()
+        if self._has_new_entries and durable:
+            self._sync(os.fdatasync)
+        if self._write_slots() and durable:
+            self._sync(os.fdatasync)
+        header = self.header
+        if header != self._written_header:
+            self._write(header.to_bytes(), 0)
+            self._written_header = header
+            self._has_new_entries = False
+        if durable:
+            self._sync(os.fsync)
+
+    def close(self) -> None:
+        """Close the file without a flush."""
+        self._pending = bytearray()
+        self._file.close()
+
+    def mark_slots_changed(self, numbers: NDArray[np.int64]) -> None:
+        """Have the next flush write slots that the caller changed in :attr:`slots`."""
+        self._changed_pages[self._slot_page(numbers)] = True
+
+    def _write_slots(self) -> bool:
+        """Write the changed pages of slots; return whether there were any."""
+        is_changed = bool(self._changed_pages.any())
+        for start, stop in self._slot_ranges(self._changed_pages):
+            data = self.slots[start:stop].astype(SLOT_DTYPE).view(np.uint8).data
+            self._write(data, self.layout.slot_offset(start))
+        self._changed_pages[:] = False
+        return is_changed
+
+    def _slot_ranges(self, pages: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+        """Yield the slots on pages, first and end, in bounded ranges."""
+        edges = np.flatnonzero(np.diff(pages, prepend=False, append=False))
+        for first_page, end_page in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+            for page in range(first_page, end_page, _READ_SLOTS // _PAGE_SLOTS):
+                stop_page = min(page + _READ_SLOTS // _PAGE_SLOTS, end_page)
+                start = max(page * _PAGE_SLOTS - _HEADER_SLOTS, 0)
+                yield start, min(stop_page * _PAGE_SLOTS - _HEADER_SLOTS, self.layout.hash_slot_num)
+
+    def _read_slots(self, first: int, end: int) -> None:
+        for start in range(first, end, _READ_SLOTS):
+            stop = min(start + _READ_SLOTS, end)
+            data = _read_all(self._file, (stop - start) * SLOT_SIZE, self.layout.slot_offset(start))
+            self.slots[start:stop] = np.frombuffer(data, dtype=SLOT_DTYPE)
+
+    def counted_entries(self) -> Iterator[tuple[int, NDArray[np.void]]]:
+        """Yield the entries that the header counts, in bounded batches.
+
+        Yields:
+            The position of the batch's first entry, and the batch in ``ENTRY_DTYPE``.
+        """
+        count = min(self._written_header.index_count, self.layout.index_num)
+        for start in range(FIRST_POSITION, count, LINK_BATCH):
+            size = (min(start + LINK_BATCH, count) - start) * ENTRY_SIZE
+            data = _read_all(self._file, size, self.layout.entry_offset(start))
+            yield start, np.frombuffer(data, dtype=ENTRY_DTYPE)
+
+    def _write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        try:
+            view = memoryview(data)
+            with naming(str(self._file.name)):
+                while view:
+                    written = os.pwrite(self._file.fileno(), view, offset)
+                    view, offset = view[written:], offset + written
+        except BaseException:
+            self.close()
+            raise
+
+    def _sync(self, sync: Callable[[int], None]) -> None:
+        with naming(str(self._file.name)):
+            sync(self._file.fileno())
+
+    @staticmethod
+    def _slot_page(number: NDArray[np.integer] | int) -> NDArray[np.integer] | int:
+        """Return the page of the file, from 0, that contains a slot."""
+        return (number + _HEADER_SLOTS) // _PAGE_SLOTS
+
+
+def _open_or_create(path: str, flags: int) -> int:
+    return open_regular(path, flags | os.O_CREAT)
+
+
+@contextlib.contextmanager
+def _closed_on_error(file: io.FileIO) -> Iterator[io.FileIO]:
+    try:
+        yield file
+    except BaseException:
+        file.close()
+        raise
+
+
+def _wrap(value: int, bits: int) -> int:
+    """Wrap a value around like Java's signed integers of so many bits."""
+    half = 1 << (bits - 1)
+    return (value + half) % (2 * half) - half
+
+
+def _read_all(file: io.FileIO, size: int, offset: int) -> bytes:
+    """Read exactly ``size`` bytes, with zeros behind the end of the file."""
+    parts = []
+    while size:
+        part = os.pread(file.fileno(), size, offset) or bytes(size)
+        parts.append(part)
+        size, offset = size - len(part), offset + len(part)
+    return b"".join(parts)

@@ -1,0 +1,262 @@
+"""Writes one IndexFile (spec: put, header, writer rules; RocketMQ: ``IndexFile``)."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from rmqindex.arrays import int_array
+from rmqindex.errors import CorruptIndexError
+from rmqindex.header import IndexHeader, header_to_write
+from rmqindex.indexfile.geometry import Layout
+from rmqindex.indexwriter.appender import EntryAppender
+from rmqindex.indexwriter.slot_repair import repair_slots, stale_slots
+from rmqindex.keys.hashing import key_hash
+from rmqindex.layout import INDEX_COUNT_OFFSET, INT32_MAX, INT64_MAX, INT64_MIN
+from rmqindex.storage.location import Location
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from rmqindex.arrays import IntArray
+    from rmqindex.storage.location import PathLike
+
+__all__ = ["IndexFileWriter", "open_appender"]
+
+
+class IndexFileWriter:
+    """Writes one IndexFile, byte for byte as the broker does.
+
+    A path that does not exist, or is an empty file, becomes a sparse file of the layout's size.
+    An existing file is continued at the end that its header gives.
+
+    New entries become visible with :meth:`flush` or :meth:`close`: the entries are written
+    first, then the slots, the header last.
+    After an exception in the ``with`` block, or a kill, the header counts the same entries as at
+    the last flush.
+    A kill between slots and header can leave slots that point beyond the count, which the broker
+    treats as empty; opening the file again by a writer repairs them.
+
+    One writer at a time may have a file open.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from rmqindex import IndexFileWriter, Layout
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "20240102030405678"
+        >>> with IndexFileWriter(path, Layout(hash_slot_num=97, index_num=200)) as writer:
+        ...     writer.put("TopicTest#order-1", phy_offset=0, store_timestamp=1_700_000_000_000)
+        ...     writer.put_many([7, 104], [211, 422], [1_700_000_000_037, 1_700_000_001_000])
+        True
+        2
+        >>> writer.header.index_count
+        4
+    """
+
+    def __init__(
+        self,
+        path: PathLike,
+        layout: Layout | None,
+        prev_end_phy_offset: int = 0,
+        prev_end_timestamp: int = 0,
+    ) -> None:
+        """Create the file, or open it to continue.
+
+        Args:
+            path: A local path or a ``file:`` URI.
+            layout: The geometry; ``None`` infers that of an existing file.
+            prev_end_phy_offset: For a new file: where the last message of the file before it
+                starts, bytes.
+                It becomes the header's offsets until the first put; values below 1 are ignored.
+            prev_end_timestamp: For a new file: the file before it's ``end_timestamp``, epoch
+                milliseconds.
+                It becomes the header's timestamps until the first put, whose ``time_diff`` is
+                taken against it; values below 1 are ignored.
+
+        Raises:
+            ValueError: ``prev_end_phy_offset`` or ``prev_end_timestamp`` for a file that is
+                there, no layout for one that is not, or a path that is not local.
+            CorruptIndexError: A file that is there has not the layout's size, or counts more
+                entries than fit.
+            RmqIndexError: The geometry of an existing file cannot be inferred.
+            OSError: The file cannot be opened or made.
+        """
+        prev_end_phy_offset = _check_int64("prev_end_phy_offset", prev_end_phy_offset)
+        prev_end_timestamp = _check_int64("prev_end_timestamp", prev_end_timestamp)
+        local = Location.of(path).local
+        if local is None:
+            raise ValueError(f"{path}: only a local file can be written")
+        self._path = local
+        self._appender = open_appender(self._path, layout, prev_end_phy_offset, prev_end_timestamp)
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
+    @property
+    def layout(self) -> Layout:
+        """The geometry of the file."""
+        return self._appender.layout
+
+    @property
+    def header(self) -> IndexHeader:
+        """The header with everything put so far, flushed or not."""
+        return self._appender.header
+
+    @property
+    def is_write_full(self) -> bool:
+        """Whether the next put returns False (``IndexFile.isWriteFull``)."""
+        return not self._appender.free
+
+    def put(self, key: str, phy_offset: int, store_timestamp: int) -> bool:
+        """Append one entry (``IndexFile.putKey``).
+
+        Args:
+            key: The whole ``topic#key``.
+            phy_offset: Where the message starts in the CommitLog, bytes, int64.
+            store_timestamp: Epoch milliseconds, int64.
+
+        Returns:
+            False, and nothing done, when the file is full.
+
+        Raises:
+            ValueError: A number beyond 64 bits, or the writer is closed.
+            TypeError: The key is not a string, or a number not an int.
+            OSError: The disk is full or broken; the writer is then closed.
+        """
+        self._check_open()
+        if not isinstance(key, str):
+            raise TypeError(f"key: expected a string, got {key!r}")
+        phy_offset = _check_int64("phy_offset", phy_offset)
+        store_timestamp = _check_int64("store_timestamp", store_timestamp)
+        return self._appender.put(key_hash(key), phy_offset, store_timestamp)
+
+    def put_many(
+        self, key_hashes: IntArray, phy_offsets: IntArray, store_timestamps: IntArray
+    ) -> int:
+        """Append entries in the order given, until the file is full.
+
+        The three are sequences of ints, NumPy arrays or Arrow arrays of any integer type, of the
+        same length.
+        They are checked as a whole before the first entry is put.
+
+        Args:
+            key_hashes: Hashes of whole index keys, 0 to 2**31 - 1, as :func:`rmqindex.key_hashes`
+                and :func:`rmqindex.index_key_hashes` return them.
+            phy_offsets: Where the messages start in the CommitLog, bytes, int64.
+            store_timestamps: Epoch milliseconds, int64.
+
+        Returns:
+            How many fitted; the others belong in the next file.
+
+        Raises:
+            ValueError: A null or a number out of range, with its place; other lengths; or the
+                writer is closed.
+            TypeError: Not integers.
+            OSError: The disk is full or broken; the writer is then closed.
+        """
+        self._check_open()
+        hashes = int_array("key_hashes", key_hashes, 0, INT32_MAX).astype(np.int32, copy=False)
+        offsets = int_array("phy_offsets", phy_offsets).astype(np.int64, copy=False)
+        timestamps = int_array("store_timestamps", store_timestamps).astype(np.int64, copy=False)
+        for name, array in (("phy_offsets", offsets), ("store_timestamps", timestamps)):
+            if len(array) != len(hashes):
+                raise ValueError(
+                    f"{name}: expected {len(hashes)}, as many as key_hashes, got {len(array)}"
+                )
+        return self._appender.put_many(hashes, offsets, timestamps)
+
+    def flush(self) -> None:
+        """Make everything put so far visible, and sync it to disk.
+
+        Raises:
+            ValueError: The writer is closed.
+            OSError: The disk is full or broken; the writer is then closed.
+        """
+        self._check_open()
+        self._appender.flush()
+
+    def close(self) -> None:
+        """Flush and close the file; a second call does nothing.
+
+        Raises:
+            OSError: The disk is full or broken.
+        """
+        if not self._appender.closed:
+            try:
+                self._appender.flush()
+            finally:
+                self._appender.close()
+
+    def __enter__(self) -> Self:
+        """Return the writer itself."""
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the file; after an exception without a flush."""
+        if exc_type is None:
+            self.close()
+        else:
+            self._appender.close()
+
+    def _check_open(self) -> None:
+        if self._appender.closed:
+            raise ValueError(f"{self._path}: the writer is closed")
+
+
+def open_appender(
+    path: Path,
+    layout: Layout | None,
+    prev_end_phy_offset: int = 0,
+    prev_end_timestamp: int = 0,
+) -> EntryAppender:
+    """Create a file, or open one and repair its slots, as :class:`IndexFileWriter`.
+
+    Raises:
+        ValueError, CorruptIndexError, RmqIndexError, OSError: As there.
+    """
+    exists = path.exists() and path.stat().st_size > 0
+    if exists and (prev_end_phy_offset or prev_end_timestamp):
+        raise ValueError(
+            f"{path}: a file that is there keeps what it inherited: give no "
+            "prev_end_phy_offset and no prev_end_timestamp to resume it"
+        )
+    if layout is None:
+        if not exists:
+            raise ValueError(f"{path}: a new file needs a layout")
+        layout = Layout.infer(path)
+    if not exists:
+        return EntryAppender.create(path, layout, prev_end_phy_offset, prev_end_timestamp)
+    _check_resumable(path, layout)
+    appender = EntryAppender.resume(path, layout)
+    repair_slots(appender, stale_slots(appender))
+    return appender
+
+
+def _check_resumable(path: Path, layout: Layout) -> None:
+    """Refuse a file that does not fit the layout, before reading by it."""
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size != layout.file_size:
+            raise CorruptIndexError(path, "file_size", size, f"{layout.file_size} bytes", size)
+        index_count = IndexHeader.from_bytes(header_to_write(path, file.fileno())).index_count
+    if index_count > layout.index_num:
+        raise CorruptIndexError(
+            path, "index_count", INDEX_COUNT_OFFSET, f"at most {layout.index_num}", index_count
+        )
+
+
+def _check_int64(name: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name}: expected an int, got {value!r}")
+    if not INT64_MIN <= value <= INT64_MAX:
+        raise ValueError(f"{name}: expected a 64-bit int, got {value}")
+    return int(value)

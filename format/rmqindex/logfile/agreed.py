@@ -1,0 +1,72 @@
+"""How much of a log DLedger's group has agreed on.
+
+Entries behind that are in the log of one broker; another leader may replace them.
+RocketMQ: ``DLedgerCommitLog.getMaxOffset``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rmqindex.dledger_layout import ENTRY_HEAD, INDEX_OFFSET
+from rmqindex.logfile.reading import Reading
+from rmqindex.record.records import gather
+from rmqindex.store.dledger import committed_index, entry_place
+
+if TYPE_CHECKING:
+    from rmqindex.logfile.files import LogFile, OpenFiles
+    from rmqindex.storage.location import Location
+
+__all__ = ["committed_offset"]
+
+
+def committed_offset(files: OpenFiles) -> int | None:
+    """Return the offset behind the last entry that the group is known to have agreed on.
+
+    Args:
+        files: The files of the log.
+
+    Returns:
+        The offset, bytes; None for a plain log, and where no broker noted an entry.
+    """
+    last = files.last_with_data()
+    if last < 0 or not files.files[last].entry_head:
+        return None
+    data = files.files[last].path.parent
+    agreed = committed_index(data)
+    if agreed is None:
+        return None
+    framed = [file for file in files.files[: last + 1] if file.entry_head]
+    return _by_index(files, framed, data, agreed) or _by_walk(files, framed, agreed)
+
+
+def _by_index(files: OpenFiles, framed: list[LogFile], data: Location, agreed: int) -> int | None:
+    """Return the end of an entry by DLedger's own index, if the entry is there."""
+    place = entry_place(data, agreed) if agreed >= 0 else None
+    if place is None:
+        return None
+    pos, size, term = place
+    for file in framed:
+        if file.start <= pos <= file.stop - ENTRY_HEAD.size:
+            head = ENTRY_HEAD.unpack(files.source(file).read(pos - file.start, ENTRY_HEAD.size))
+            return pos + size if head[1:5] == (size, agreed, term, pos) else None
+    return None
+
+
+def _by_walk(files: OpenFiles, framed: list[LogFile], agreed: int) -> int:
+    """Return the end of an entry, or of the last one before it that has a record."""
+    for file in reversed(framed):
+        end: int | None = None
+        for records in Reading(files, file.start, file.stop, drop=True).records():
+            heads = records.starts - ENTRY_HEAD.size
+            indexes = gather(records.data, heads + INDEX_OFFSET, "i8")
+            count = int(np.searchsorted(indexes, agreed, side="right"))
+            if count:
+                end = int(records.phy_offset[count - 1] + records.size[count - 1])
+            if count < len(records):
+                break
+        if end is not None:
+            return end
+    return framed[0].start

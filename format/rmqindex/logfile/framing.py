@@ -1,0 +1,262 @@
+"""How the records of a CommitLog file are framed: one behind the other, or in DLedger's entries.
+
+Positions in a file are of two kinds: that of a record, and that of its frame, which begins with the
+entry head before the record.
+A plain log has no such head, so both are the same.
+The frames of a pass know what it has read, by which they tell remains of an earlier life of the
+log: those of a plain log are older, those of DLedger have an index or a term out of order.
+
+DLedger: ``DLedgerMmapFileStore.recover``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rmqindex.dledger_layout import (
+    BLANK_HEAD,
+    BLANK_MAGIC,
+    BODY_SIZE_OFFSET,
+    CONTROL_MAGICS,
+    ENTRY_HEAD,
+    INDEX_OFFSET,
+    MAGIC_NORMAL,
+    MAGICS,
+    POS_OFFSET,
+    SIZE_OFFSET,
+    TERM_OFFSET,
+)
+from rmqindex.record.records import Fault, check_record, gather, store_timestamp_of
+from rmqindex.record_layout import BLANK_MAGIC_CODE, SIZE_WIDTH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    from numpy.typing import NDArray
+
+    from rmqindex.logfile.files import LogFile
+    from rmqindex.record.records import Records
+
+    Read: TypeAlias = Callable[[int, int], bytes | memoryview]
+
+__all__ = ["DLedgerFrames", "Frames", "frames_of"]
+
+
+class Frames:
+    """The frames of a plain file: records without anything between them."""
+
+    def __init__(self, start: int, newest: int | None = None) -> None:
+        """Begin a pass.
+
+        Args:
+            start: The log's offset of the file's first byte.
+            newest: The store timestamp of the record before, epoch milliseconds, if known.
+        """
+        #: Where the next frame starts, bytes from the start of the file.
+        self.at = 0
+        self._start = start
+        self._newest = newest
+        self._last: int | None = None
+
+    def accept(self, records: Records, sound: NDArray[np.bool_]) -> int:
+        """Return how many of the first records of a block are sound, and remember the last.
+
+        Args:
+            records: Candidates, one behind the other.
+            sound: Which of them are sound records.
+        """
+        count = len(sound) if sound.all() else int(np.argmin(sound))
+        if count:
+            self._last = int(records.phy_offset[count - 1]) - self._start
+            self.at = self._last + int(records.size[count - 1])
+        return count
+
+    def skip(self, data: memoryview, at: int, size: int) -> int:
+        """Return the size of a frame without a record, 0 where none is; remember it as read.
+
+        Args:
+            data: Bytes of the file.
+            at: The place of the next frame in ``data``.
+            size: The size of the file.
+        """
+        del data, at, size
+        return 0
+
+    def blank(self, head: bytes, left: int) -> int | Fault | None:
+        """Return the size that a blank frame claims, a fault in it, or None where none is.
+
+        Args:
+            head: Its first eight bytes.
+            left: The bytes from there to the end of the file.
+        """
+        size, magic = BLANK_HEAD.unpack(head)
+        if magic != BLANK_MAGIC_CODE:
+            return None
+        if size > left:
+            return Fault("total_size", 0, f"at most {left} for a blank record", size)
+        return int(size)
+
+    def check(self, read: Read, position: int, size: int) -> int | Fault:
+        """Return the size of the frame at a place with its record, or what is wrong with it."""
+        return check_record(read, position, size, self._start + position)
+
+    def claimed(self, read: Read, position: int) -> int:
+        """Return the size that a frame claims, sound or not."""
+        return int.from_bytes(bytes(read(position, SIZE_WIDTH)), "big", signed=True)
+
+    def goes_on_at(self, read: Read, position: int) -> bool:
+        """Return whether the sound frame at a place is no older than the last one read."""
+        if self._last is not None:
+            self._newest = store_timestamp_of(read, self._last)
+            self._last = None
+        return self._newest is None or store_timestamp_of(read, position) >= self._newest
+
+    def resume_at(self, read: Read, position: int) -> None:
+        """Go on at a sound frame behind damage."""
+
+
+class DLedgerFrames(Frames):
+    """The entries of a DLedger file, whose indexes ascend by one and whose terms do not descend."""
+
+    def __init__(self, start: int, last: tuple[int, int] | None = None) -> None:
+        """Begin a pass.
+
+        Args:
+            start: The log's offset of the file's first byte.
+            last: Index and term of the entry before, if known.
+        """
+        super().__init__(start)
+        self.last = last
+
+    @classmethod
+    def behind(cls, start: int, read: Read, record: int) -> DLedgerFrames:
+        """Begin a pass behind the entry of a record.
+
+        Args:
+            start: The log's offset of the file's first byte.
+            read: Reads the file.
+            record: Where the record starts, bytes from the start of the file.
+        """
+        head = ENTRY_HEAD.unpack(read(record - ENTRY_HEAD.size, ENTRY_HEAD.size))
+        return cls(start, (head[2], head[3]))
+
+    def accept(self, records: Records, sound: NDArray[np.bool_]) -> int:
+        """Return how many of the first records follow sound heads in order."""
+        heads = records.starts - ENTRY_HEAD.size
+        data = records.data
+        good = sound & (gather(data, heads, "i4") == MAGIC_NORMAL)
+        good &= gather(data, heads + SIZE_OFFSET, "i4") == records.size + ENTRY_HEAD.size
+        good &= gather(data, heads + POS_OFFSET, "i8") == records.phy_offset - ENTRY_HEAD.size
+        good &= gather(data, heads + BODY_SIZE_OFFSET, "i4") == records.size
+        indexes = gather(data, heads + INDEX_OFFSET, "i8")
+        terms = gather(data, heads + TERM_OFFSET, "i8")
+        index, term = self.last or (int(indexes[0]) - 1, int(terms[0]))
+        good &= indexes == np.concatenate([[index], indexes[:-1]]) + 1
+        good &= terms >= np.concatenate([[term], terms[:-1]])
+        count = len(good) if good.all() else int(np.argmin(good))
+        if count:
+            self.last = int(indexes[count - 1]), int(terms[count - 1])
+            self.at = int(records.phy_offset[count - 1] + records.size[count - 1]) - self._start
+        return count
+
+    def skip(self, data: memoryview, at: int, size: int) -> int:
+        """Return the size of an entry without a record, or of a blank before the first entry."""
+        left = len(data) - at
+        if left < BLANK_HEAD.size:
+            return 0
+        magic, claimed = BLANK_HEAD.unpack_from(data, at)
+        if magic == BLANK_MAGIC:
+            # DLedgerMmapFileStore.reset blanks the part of a file before a snapshot.
+            if self.at or not BLANK_HEAD.size <= claimed < size:
+                return 0
+        elif magic in CONTROL_MAGICS and left >= ENTRY_HEAD.size:
+            head = ENTRY_HEAD.unpack_from(data, at)
+            if self._head_fault(head, self.at, size) is not None:
+                return 0
+            self.last = head[2], head[3]
+        else:
+            return 0
+        self.at += claimed
+        return int(claimed)
+
+    def blank(self, head: bytes, left: int) -> int | Fault | None:
+        """Return the size that a blank claims, a fault in it, or None where none is."""
+        magic, size = BLANK_HEAD.unpack(head)
+        if magic != BLANK_MAGIC:
+            return None
+        if size != left:
+            expected = f"{left}, up to the end of the file, for a blank"
+            return Fault("size", SIZE_OFFSET, expected, size)
+        return int(size)
+
+    def check(self, read: Read, position: int, size: int) -> int | Fault:
+        """Return the size of the entry at a place, or what is wrong with it or its record."""
+        left = size - position
+        if left < ENTRY_HEAD.size:
+            expected = f"at least {ENTRY_HEAD.size} bytes for the head of an entry"
+            return Fault("size", 0, expected, f"{left} to the end of the file")
+        head = ENTRY_HEAD.unpack(read(position, ENTRY_HEAD.size))
+        fault = self._head_fault(head, position, size)
+        if fault is not None:
+            return fault
+        if head[0] != MAGIC_NORMAL:
+            return int(head[1])
+        record = position + ENTRY_HEAD.size
+        checked = check_record(read, record, position + head[1], self._start + record)
+        if isinstance(checked, Fault):
+            return checked._replace(byte=ENTRY_HEAD.size + checked.byte)
+        if checked != head[-1]:
+            return Fault("body_size", BODY_SIZE_OFFSET, f"{checked}, its record", head[-1])
+        return int(head[1])
+
+    def claimed(self, read: Read, position: int) -> int:
+        """Return the size that an entry claims, sound or not."""
+        return super().claimed(read, position + SIZE_OFFSET)
+
+    def goes_on_at(self, read: Read, position: int) -> bool:
+        """Return whether the sound entry at a place is a later one than the last one read."""
+        _, _, index, term, *_ = ENTRY_HEAD.unpack(read(position, ENTRY_HEAD.size))
+        return self.last is None or (index > self.last[0] and term >= self.last[1])
+
+    def resume_at(self, read: Read, position: int) -> None:
+        """Go on at a sound entry behind damage, whose index need not be the next one."""
+        _, _, index, term, *_ = ENTRY_HEAD.unpack(read(position, ENTRY_HEAD.size))
+        self.last = index - 1, term
+
+    def _head_fault(self, head: tuple[int, ...], position: int, size: int) -> Fault | None:
+        magic, claimed, index, term, pos, _, _, _, body_size = head
+        start, left = self._start + position, size - position
+        next_index, least_term = (index, term) if self.last is None else self.last
+        next_index += self.last is not None
+        fields = (
+            ("magic", 0, magic, magic in MAGICS, f"one of {', '.join(map(str, MAGICS))}"),
+            (
+                "size",
+                SIZE_OFFSET,
+                claimed,
+                ENTRY_HEAD.size <= claimed <= left,
+                f"{ENTRY_HEAD.size} to {left}",
+            ),
+            ("pos", POS_OFFSET, pos, pos == start, str(start)),
+            (
+                "body_size",
+                BODY_SIZE_OFFSET,
+                body_size,
+                body_size == claimed - ENTRY_HEAD.size,
+                f"{claimed - ENTRY_HEAD.size}, the size without the head",
+            ),
+            ("index", INDEX_OFFSET, index, index == next_index, str(next_index)),
+            ("term", TERM_OFFSET, term, term >= least_term, f"at least {least_term}"),
+        )
+        for name, at, got, good, expected in fields:
+            if not good:
+                return Fault(name, at, expected, got)
+        return None
+
+
+def frames_of(file: LogFile) -> Frames:
+    """Begin a pass over a file of which nothing was read before."""
+    return DLedgerFrames(file.start) if file.entry_head else Frames(file.start)

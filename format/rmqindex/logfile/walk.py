@@ -1,0 +1,254 @@
+"""Walks the sound records of one CommitLog file in blocks, and classifies where they end.
+
+RocketMQ: ``CommitLog.recoverNormally`` and ``checkMessageAndReturnSize``.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from rmqindex.logfile.framing import frames_of
+from rmqindex.logfile.hop import candidates, hop
+from rmqindex.record.records import Fault, check_record, crc_fault, parse_records
+from rmqindex.record_layout import MIN_RECORD_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from rmqindex.logfile.files import LogFile
+    from rmqindex.logfile.framing import Frames
+    from rmqindex.record.records import Records
+    from rmqindex.storage.source import ByteSource
+
+__all__ = [
+    "End",
+    "EndKind",
+    "end_at",
+    "find_record",
+    "frame_of",
+    "is_record",
+    "record_crc_fault",
+    "walk",
+]
+
+# The bytes that tell a frame from an unwritten place.
+_MARK_SIZE = 8
+# Bytes read at once of a remote file.
+_WINDOW = 16 * 1024 * 1024
+# Bytes in which boundaries are searched for at once: more is faster, up to a point.
+_HOP_SPAN = 64 * 1024 * 1024
+# The bytes of records per block, so that a batch of large bodies stays bounded.
+_BLOCK_SPAN = 32 * 1024 * 1024
+# Bytes that a search for a record reads at once.
+_SEARCH_WINDOW = 1024 * 1024
+
+
+class EndKind(enum.Enum):
+    """What a file has where its records end."""
+
+    #: A blank frame: the log continues in the next file.
+    BLANK = "blank"
+    #: The file's own end.
+    FULL = "full"
+    #: Zeros: not written yet.
+    ZERO = "zero"
+    #: Anything else: a torn or damaged record, or remains of an earlier life of the log.
+    FAULT = "fault"
+
+
+class End(NamedTuple):
+    """Where a file's records end.
+
+    Attributes:
+        kind: What the file has there.
+        position: Bytes from the start of the file.
+        fault: The error there, if any.
+    """
+
+    kind: EndKind
+    position: int
+    fault: Fault | None = None
+
+
+def walk(
+    source: ByteSource, file: LogFile, frames: Frames, start: int, stop: int, max_records: int
+) -> Iterator[Records]:
+    """Yield the sound records of a file, one behind the other, up to the first place without one.
+
+    Args:
+        source: The open file.
+        file: What file it is.
+        frames: Its frames as this pass has read them, which are told of each record.
+        start: Where the first frame starts, bytes from the start of the file.
+        stop: Records that start here or later are left out.
+        max_records: The most records in a block.
+
+    Yields:
+        Blocks of at least one record.
+    """
+    size = min(source.size, file.size)
+    head = file.entry_head
+    at = frames.at = start
+    stop = min(stop, size)
+    while at < stop:
+        window_stop = _window_stop(source, file, at, size)
+        data = memoryview(source.read(at, window_stop - at))
+        base = file.start + at
+        inner = 0
+        while True:
+            while at + inner < stop and (skipped := frames.skip(data, inner, size)):
+                inner += skipped
+            limit = min(stop - at, inner + head + _HOP_SPAN, len(data))
+            starts, after = hop(data, inner + head, limit, base, head)
+            if not len(starts):
+                break
+            for part in _parts(starts, max_records):
+                records, sound = parse_records(data, part, part + base)
+                count = frames.accept(records, sound)
+                if count < len(records):
+                    if count:
+                        yield records.take(slice(0, count))
+                    return
+                yield records
+            inner = after - head
+        if inner == 0:
+            return
+        at += inner
+
+
+def _parts(starts: NDArray[np.int64], max_records: int) -> Iterator[NDArray[np.int64]]:
+    """Split starts into runs of bounded length, in records and in bytes."""
+    first = 0
+    while first < len(starts):
+        span_stop = int(np.searchsorted(starts, starts[first] + _BLOCK_SPAN))
+        stop = max(first + 1, min(first + max_records, span_stop))
+        yield starts[first:stop]
+        first = stop
+
+
+def _window_stop(source: ByteSource, file: LogFile, at: int, size: int) -> int:
+    """Return how far to read: to the end of a mapped file, else a window that holds a record."""
+    if not source.remote:
+        return size
+    stop = min(size, at + _WINDOW)
+    if stop < size:
+        # A record larger than the window is read whole once its parts agree with its size.
+        record = at + file.entry_head
+        checked = check_record(source.read, record, size, file.start + record)
+        if isinstance(checked, int):
+            return max(stop, record + checked)
+    return stop
+
+
+def end_at(source: ByteSource, file: LogFile, frames: Frames, position: int) -> End:
+    """Classify a place where no sound frame starts.
+
+    Args:
+        source: The open file.
+        file: What file it is.
+        frames: Its frames as the pass has read them up to there.
+        position: Bytes from the start of the file.
+    """
+    size = min(source.size, file.size)
+    left = size - position
+    if left <= 0:
+        return End(EndKind.FULL, position)
+    head = bytes(source.read(position, min(left, _MARK_SIZE)))
+    if not any(head):
+        return End(EndKind.ZERO, position)
+    if left >= _MARK_SIZE:
+        blank = frames.blank(head, left)
+        if blank is not None:
+            if isinstance(blank, Fault):
+                return End(EndKind.FAULT, position, blank)
+            return End(EndKind.BLANK, position)
+    checked = frames.check(source.read, position, size)
+    if isinstance(checked, Fault):
+        return End(EndKind.FAULT, position, checked)
+    # A broker has written a record here since the walk.
+    return End(EndKind.ZERO, position)
+
+
+def is_record(source: ByteSource, file: LogFile, position: int, *, crc: bool) -> int | None:
+    """Return the size in bytes of the record at a place, or None where no sound one starts.
+
+    Args:
+        source: The open file.
+        file: What file it is.
+        position: Bytes from the start of the file.
+        crc: Whether its CRCs must agree, too.
+    """
+    size = min(source.size, file.size)
+    if position < file.entry_head:
+        return None
+    frame = frames_of(file).check(source.read, position - file.entry_head, size)
+    # An entry of DLedger need not hold a record.
+    if isinstance(frame, Fault) or frame == file.entry_head:
+        return None
+    checked = frame - file.entry_head
+    if crc:
+        data = memoryview(source.read(position, checked))
+        starts = np.zeros(1, np.int64)
+        records, _ = parse_records(data, starts, starts + file.start + position)
+        if record_crc_fault(records, 0) is not None:
+            return None
+    return checked
+
+
+def frame_of(source: ByteSource, file: LogFile, position: int) -> int:
+    """Return where the frame starts at a place that is its start or that of its record."""
+    if file.entry_head and is_record(source, file, position, crc=False) is not None:
+        return position - file.entry_head
+    return position
+
+
+def record_crc_fault(records: Records, place: int) -> Fault | None:
+    """Check the CRCs of one of many records; see :func:`crc_fault`."""
+    start = int(records.starts[place])
+    record = records.data[start : start + int(records.size[place])]
+    return crc_fault(
+        record, int(records.body_start[place]) - start, int(records.body_stop[place]) - start
+    )
+
+
+def find_record(
+    source: ByteSource,
+    file: LogFile,
+    start: int,
+    stop: int,
+    *,
+    frames: Frames | None = None,
+) -> int | None:
+    """Search for a record that is proved by its own offset, its frame, its parts and its CRCs.
+
+    Args:
+        source: The open file.
+        file: What file it is.
+        start: Where to search from, bytes from the start of the file.
+        stop: Where to search to.
+        frames: What a pass has read before; records of an earlier life of the log are skipped.
+
+    Returns:
+        Where the first one's frame starts, or None.
+    """
+    size = min(source.size, file.size)
+    stop = min(stop, size)
+    at = start
+    while at < stop:
+        window_stop = min(stop, at + _SEARCH_WINDOW)
+        # Read beyond the window, for the last record that starts in it.
+        data = memoryview(source.read(at, min(size, window_stop + MIN_RECORD_SIZE) - at))
+        for found in candidates(data, 0, window_stop - at, file.start + at):
+            place = at + found
+            if is_record(source, file, place, crc=True) is None:
+                continue
+            frame = place - file.entry_head
+            if frames is None or frames.goes_on_at(source.read, frame):
+                return frame
+        at = window_stop
+    return None

@@ -1,0 +1,263 @@
+"""Where a rebuild goes on with the present files, and what they lack before that place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rmqindex.bulk.index_state import open_file
+from rmqindex.commitlog.log import MATCH_STATES
+from rmqindex.errors import RmqIndexError
+from rmqindex.indexfile.reader import IndexFile
+from rmqindex.keys.messages import expand_messages
+from rmqindex.layout import FIRST_POSITION
+from rmqindex.maintenance.relayout import make_exact
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rmqindex.bulk.roller import FileRoller
+    from rmqindex.commitlog.log import CommitLog, Mode
+    from rmqindex.indexfile.geometry import Layout
+    from rmqindex.transaction.directories import FileEntry
+
+__all__ = [
+    "KEY_COLUMNS",
+    "Leftover",
+    "Start",
+    "ensure_no_hole",
+    "keep_expired",
+    "resume_at",
+]
+
+#: The columns of a message that make its keys, without tags.
+KEY_COLUMNS = ("topic", "uniq_key", "keys", "sys_flag")
+_COLUMNS = ("key_hash", "phy_offset", "store_timestamp")
+_EXPIRED = MATCH_STATES.index("expired")
+_RECORD = MATCH_STATES.index("record")
+# Entries that are read at a time at the ends of a file.
+_STEP = 4096
+_HOW = "replace=True indexes the whole log anew"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where indexing begins.
+
+    Attributes:
+        offset: The first message's offset, bytes.
+        skip: How many of that message's entries exist already.
+        resumed: The file to continue.
+    """
+
+    offset: int
+    skip: int = 0
+    resumed: Path | None = None
+
+
+def resume_at(there: Sequence[FileEntry], layout: Layout, log: CommitLog) -> Start | None:
+    """Find the last entry, and count the entries of its message at the end of the files.
+
+    Args:
+        there: The present files, oldest first.
+        layout: Their geometry.
+        log: Their CommitLog.
+
+    Returns:
+        Where to go on; None where no file has entries.
+
+    Raises:
+        RmqIndexError: A file cannot be read, or its last entry is of no message of the log.
+    """
+    skip = 0
+    offset: int | None = None
+    last = ""
+    for entry in reversed(there):
+        with _opened(entry, layout) as file:
+            position = file.entry_count
+            while position >= FIRST_POSITION:
+                (batch,) = file.scan(position, position + 1, ["phy_offset"])
+                found = batch["phy_offset"][0].as_py()
+                if offset is None:
+                    offset, last = found, entry.path
+                if found != offset:
+                    break
+                skip += 1
+                position -= 1
+            else:
+                continue
+        break
+    if offset is None:
+        return None
+    state = log.read_at(np.array([offset]), ["topic"])["state"].indices[0].as_py()
+    if state not in (_RECORD, _EXPIRED):
+        raise RmqIndexError(
+            f"{last}: expected a last entry that points to a message of the CommitLog, got offset "
+            f"{offset}, where none is ({MATCH_STATES[state]}): a rebuild cannot continue behind "
+            f"it; {_HOW}"
+        )
+    return Start(offset, skip, Path(there[-1].path))
+
+
+def ensure_no_hole(
+    there: Sequence[FileEntry],
+    layout: Layout,
+    log: CommitLog,
+    mode: Mode = "FAILFAST",
+    *,
+    from_start: bool,
+) -> None:
+    """Refuse files between which entries of messages are missing, since no rebuild fills these.
+
+    Only the ends of the files are compared with the log.
+
+    Args:
+        there: The present files, oldest first.
+        layout: Their geometry.
+        log: Their CommitLog.
+        mode: As in :meth:`CommitLog.scan`.
+        from_start: Whether the files must begin where the log does.
+
+    Raises:
+        RmqIndexError: Messages have no entries, or a file cannot be read.
+    """
+    ends = [end for entry in there if (end := _End.of(entry, layout)) is not None]
+    counts: Counter[int] = Counter()
+    for end in ends:
+        counts.update(end.counts)
+    if ends and from_start:
+        _ensure_covered(None, ends[0], counts, log, mode)
+    for before, after in pairwise(ends):
+        _ensure_covered(before, after, counts, log, mode)
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The two ends of a file with entries.
+
+    Attributes:
+        path: The file.
+        first: The offset of the first entry, bytes.
+        last: That of the last one.
+        counts: How many entries of these two messages are at the ends.
+    """
+
+    path: str
+    first: int
+    last: int
+    counts: dict[int, int]
+
+    @classmethod
+    def of(cls, entry: FileEntry, layout: Layout) -> _End | None:
+        with _opened(entry, layout) as file:
+            if not file.entry_count:
+                return None
+            first, first_count = _run(file, forward=True)
+            last, last_count = _run(file, forward=False)
+        return cls(entry.path, first, last, {first: first_count, last: last_count})
+
+
+def _run(file: IndexFile, *, forward: bool) -> tuple[int, int]:
+    """Return the offset at one end of a file, and how many entries in a row there have it."""
+    offset, count = -1, 0
+    stop = file.entry_count + FIRST_POSITION
+    steps = range(FIRST_POSITION, stop, _STEP)
+    for first in steps if forward else reversed(steps):
+        (batch,) = file.scan(first, min(first + _STEP, stop), ["phy_offset"])
+        offsets = batch["phy_offset"].to_numpy()[:: 1 if forward else -1]
+        offset = int(offsets[0]) if not count else offset
+        others = np.flatnonzero(offsets != offset)
+        if len(others):
+            return offset, count + int(others[0])
+        count += len(offsets)
+    return offset, count
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """Entries of messages that the log no longer has.
+
+    Attributes:
+        entry_count: How many were kept.
+        unreadable: The files that may have more, and cannot be read.
+    """
+
+    entry_count: int = 0
+    unreadable: tuple[Path, ...] = ()
+
+
+def keep_expired(
+    there: Sequence[FileEntry], layout: Layout, min_offset: int, roller: FileRoller
+) -> Leftover:
+    """Put the entries of expired messages into new files, before all others.
+
+    Args:
+        there: The files to replace, oldest first.
+        layout: The geometry of the new ones.
+        min_offset: Where the log begins, bytes.
+        roller: Writes the new files.
+    """
+    unreadable: list[Path] = []
+    if min_offset:
+        for entry in there:
+            try:
+                with open_file(entry.path, layout) as file:
+                    is_last = _put_expired(file, min_offset, roller)
+            except RmqIndexError:
+                unreadable.append(Path(entry.path))
+            else:
+                if is_last:
+                    break
+    return Leftover(roller.count, tuple(unreadable))
+
+
+def _put_expired(file: IndexFile, min_offset: int, roller: FileRoller) -> bool:
+    """Put the entries of a file up to the first one at or behind an offset, if there is one."""
+    for batch in file.scan(columns=_COLUMNS):
+        hashes, offsets, times = (batch[name].to_numpy() for name in _COLUMNS)
+        times = times.copy()
+        make_exact(file.header, offsets, times, None)
+        expired = offsets < min_offset
+        stop = len(offsets) if expired.all() else int(np.argmin(expired))
+        roller.put_many(hashes[:stop], offsets[:stop], times[:stop])
+        if stop < len(offsets):
+            return True
+    return False
+
+
+def _opened(entry: FileEntry, layout: Layout) -> IndexFile:
+    try:
+        return IndexFile(entry.path, layout)
+    except RmqIndexError as error:
+        raise RmqIndexError(f"{error}; {_HOW}") from error
+
+
+def _ensure_covered(
+    before: _End | None, after: _End, counts: Counter[int], log: CommitLog, mode: Mode
+) -> None:
+    """Refuse two files unless all messages between their ends have all entries."""
+    start = log.min_offset if before is None else max(before.last, log.min_offset)
+    if start > after.first:
+        return
+    lacking: list[int] = []
+    for batch in log.scan(start, after.first + 1, [*KEY_COLUMNS, "phy_offset"], mode=mode):
+        rows, _, _ = expand_messages(*(batch[name] for name in KEY_COLUMNS))
+        wanted = np.bincount(rows, minlength=batch.num_rows).tolist()
+        offsets = batch["phy_offset"].to_pylist()
+        lacking += [
+            offset
+            for offset, number in zip(offsets, wanted, strict=True)
+            if counts[offset] < number
+        ]
+    if lacking:
+        place = "before" if before is None else f"between {Path(before.path).name} and"
+        raise RmqIndexError(
+            f"{after.path}: expected entries of all messages {place} this file, got none, or not "
+            f"all, of {len(lacking)} at {lacking[0]} to {lacking[-1]}: a rebuild that resumes adds "
+            f"entries only behind the last one; {_HOW}"
+        )

@@ -1,0 +1,382 @@
+"""Rebuilds a store's index from its CommitLog, which RocketMQ itself cannot do.
+
+RocketMQ: ``ReputMessageService``, ``IndexService.buildIndex``.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from rmqindex.bulk.committer import Committer
+from rmqindex.bulk.index_state import index_entries
+from rmqindex.bulk.roller import FileRoller, replace_files
+from rmqindex.commitlog.log import CommitLog
+from rmqindex.dledger_layout import DATA_FOLDER
+from rmqindex.errors import RmqIndexError
+from rmqindex.fileset.cover import is_coverable
+from rmqindex.fileset.snapshot import Snapshot
+from rmqindex.folders import COMMITLOG_FOLDER, DLEDGER_PREFIX, INDEX_FOLDER
+from rmqindex.header import IndexHeader
+from rmqindex.indexfile.geometry import Layout, infer_layout
+from rmqindex.keys.messages import expand_messages, indexed_tags
+from rmqindex.maintenance.continuation import (
+    KEY_COLUMNS,
+    Leftover,
+    Start,
+    ensure_no_hole,
+    keep_expired,
+    resume_at,
+)
+from rmqindex.maintenance.tags import choose_tags
+from rmqindex.store.contents import ensure_writable
+from rmqindex.times import zone_of
+from rmqindex.transaction.local_staging import LocalStaging
+from rmqindex.transaction.owner import Owner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import tzinfo
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from rmqindex.bulk.committer import Commit
+    from rmqindex.commitlog.log import Mode
+    from rmqindex.errors import CorruptCommitLogError
+    from rmqindex.maintenance.tags import Basis, TagChoice
+    from rmqindex.storage.location import PathLike
+    from rmqindex.transaction.directories import FileEntry
+
+__all__ = ["RebuildResult", "rebuild_index"]
+
+_COLUMNS = (*KEY_COLUMNS, "tags", "phy_offset", "store_timestamp", "size")
+# The number of entries after which those written become visible: an interrupted rebuild resumes
+# there.
+_FLUSH_ENTRIES = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildResult:
+    """The result of a rebuild.
+
+    Attributes:
+        files: The files written to, oldest first.
+        entry_count: How many entries were written.
+        message_count: How many messages were read.
+        start: The offset from which messages were read, bytes.
+        stop: The offset behind the last message read, bytes; ``start`` without any.
+        index_msg_timestamp: The checkpoint's value now, epoch milliseconds; None where it was not
+            raised.
+        layout: The geometry of the files.
+        layout_basis: What decided it: ``argument``, ``files`` (those in the directory, or in the
+            index beside the log), or ``default``, where the broker may have another.
+        tags: Which messages' tags are indexed, and what decided it; None where no message has any.
+        kept_count: How many of the entries are of messages that the log no longer has, from the
+            replaced files.
+        replaced_count: How many entries the replaced files had.
+        unreadable: The replaced files that may have had entries of messages that the log no longer
+            has, and that cannot be read.
+    """
+
+    files: tuple[Path, ...]
+    entry_count: int
+    message_count: int
+    start: int
+    stop: int
+    index_msg_timestamp: int | None
+    layout: Layout
+    layout_basis: Basis
+    tags: TagChoice | None
+    kept_count: int = 0
+    replaced_count: int = 0
+    unreadable: tuple[Path, ...] = ()
+
+
+def rebuild_index(
+    commit_log: CommitLog | PathLike,
+    directory: str | os.PathLike[str],
+    layout: Layout | None = None,
+    *,
+    start: int | None = None,
+    stop: int | None = None,
+    resume: bool = False,
+    replace: bool = False,
+    index_tags: bool | Literal["auto"] = "auto",
+    checkpoint: bool | Literal["auto"] = "auto",
+    time_zone: str | tzinfo | None = None,
+    allow_live_store: bool = False,
+    mode: Mode = "FAILFAST",
+    on_malformed: Callable[[CorruptCommitLogError], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> RebuildResult:
+    """Index the messages of a CommitLog, byte for byte as the broker does.
+
+    Only the names of the files differ: they are store times, not the time of writing.
+    An empty or missing index directory is written in place.
+    Use ``resume`` to continue an interrupted rebuild: it adds the entries missing behind the last
+    one, and none twice; where files lack entries before it, it raises.
+    ``replace`` keeps the entries of messages that the log no longer has, as the broker would.
+    At every moment, even after a crash, rmqindex's readers find a correct index of the first
+    messages; other writers wait meanwhile.
+
+    Args:
+        commit_log: What :class:`CommitLog` takes, or one.
+        directory: The local index directory.
+        layout: The geometry; by default that of the newest file there or in the index beside the
+            log, else the broker's default.
+        start: The offset (bytes) from which messages are indexed; None for the log's start.
+        stop: The offset (bytes) from which on messages are left out; None for the log's end.
+        resume: Continue behind the last entry of the present files.
+        replace: Build all files aside, then replace the present ones in one step.
+        index_tags: Whether to index tags, as brokers from 5.4.0 on do and older ones do not.
+            ``auto`` for what the files there, or in the index beside the log, show: if only their
+            newer entries include those of tags, tags are indexed from that message on. Where they
+            do not tell, tags are indexed if the store has the folder ``rocksdbstore``, which
+            brokers make from 5.4.0 on. :attr:`RebuildResult.tags` has what was chosen.
+        checkpoint: Whether to raise the store's checkpoint, so that a broker that starts after a
+            crash keeps the files. ``auto`` for the index of a store on which no broker runs.
+        time_zone: The broker's time zone, in which new files are named; by default the system's.
+        allow_live_store: Write even if a broker seems to hold the store.
+        mode: ``FAILFAST`` stops at damage in the log, ``DROPMALFORMED`` continues behind it.
+        on_malformed: Called with each error that ``DROPMALFORMED`` does not raise.
+        progress: Called with the offset reached and the log's end, bytes.
+
+    Returns:
+        The result.
+
+    Raises:
+        RmqIndexError: There are files, and neither ``resume`` nor ``replace`` is given; files to
+            resume lack entries before the last one, or that is of no message; a broker holds the
+            store; the log is damaged; the files contradict each other about tags; no name is left
+            for a new file; another writer changed the index while it was built aside, or holds its
+            lock for ten minutes.
+        ValueError: ``resume`` together with ``replace`` or ``start``; a geometry without room for
+            entries.
+        OSError: The disk is full or broken.
+    """
+    if resume and (replace or start is not None):
+        raise ValueError("resume: not together with replace or start")
+    target = Path(os.path.abspath(directory))  # noqa: PTH100  (links stay)
+    ensure_writable(target, allow_live_store=allow_live_store)
+    log = commit_log if isinstance(commit_log, CommitLog) else CommitLog(commit_log)
+    with ExitStack() as stack:
+        if log is not commit_log:
+            stack.callback(log.close)
+        raises = is_coverable(target) if checkpoint == "auto" else checkpoint
+        staging = _staging(target, aside=replace)
+        committer = stack.enter_context(
+            Committer(staging, target, allow_live_store=allow_live_store, checkpoint=raises)
+        )
+        commit: Commit | None = None
+        if not replace:
+            commit = stack.enter_context(committer.begin(create=True))
+            staging.make(Owner.current())
+        there = Snapshot.of(target) if replace else _without_unfinished(target)
+        if there.files and not (resume or replace):
+            raise RmqIndexError(
+                f"{target}: expected no IndexFiles, got {len(there.files)}: resume=True continues "
+                "behind their last entry, replace=True indexes the whole log anew in their place"
+            )
+        if replace and there.entry_count and not log.files:
+            raise RmqIndexError(
+                f"{target}: expected a CommitLog with files to replace {there.entry_count} entries "
+                "from, got one without; is its disk mounted?"
+            )
+        beside = _index_beside(log)
+        models = there.files or tuple(() if beside is None else index_entries(beside))
+        layout, basis = _chosen_layout(layout, models, beside is None or bool(there.files))
+        if not layout.capacity:
+            raise ValueError(f"index_num: expected at least 2 to index messages, got {layout}")
+        zone = zone_of(time_zone)
+        begin = _resume(there, layout, log, mode, own=target == beside) if resume else None
+        begin = begin or Start(log.min_offset if start is None else start)
+        stop = log.agreed_stop(stop)
+        roots = [target] if beside is None else [target, beside]
+        tags = partial(
+            choose_tags, None if index_tags == "auto" else index_tags, models, layout, log, roots
+        )
+        messages = _Messages(log, begin, stop, mode, on_malformed, progress, tags)
+        last_name = staging.last_name([entry.name for entry in there.files], replaced=replace)
+        kept = Leftover()
+        if commit is None:
+            roller = FileRoller(staging.path, layout, zone, last_name=last_name)
+            stack.callback(roller.abandon)
+            if start is None:
+                kept = keep_expired(there.files, layout, log.min_offset, roller)
+            _build(roller, messages)
+            said = replace_files(committer, there, roller)
+        else:
+            target.mkdir(exist_ok=True)
+            roller = FileRoller(
+                target,
+                layout,
+                zone,
+                last_name=last_name,
+                resumed=begin.resumed,
+                commit=commit,
+            )
+            _build(roller, messages)
+            said = commit.cover()
+    return RebuildResult(
+        tuple(target / path.name for path in roller.paths),
+        roller.count,
+        messages.count,
+        begin.offset,
+        messages.stop,
+        said,
+        layout,
+        basis,
+        messages.tags,
+        kept.entry_count,
+        there.entry_count if replace else 0,
+        kept.unreadable,
+    )
+
+
+def _index_beside(log: CommitLog) -> Path | None:
+    """Return the index directory of the store that a log belongs to, if it has a usual folder."""
+    first = log.files[0].path.local if log.files else None
+    if first is None:
+        return None
+    folder = Path(os.path.abspath(first)).parent  # noqa: PTH100  (links stay)
+    if folder.name == DATA_FOLDER and folder.parent.name.startswith(DLEDGER_PREFIX):
+        return folder.parent.parent / INDEX_FOLDER
+    return folder.parent / INDEX_FOLDER if folder.name == COMMITLOG_FOLDER else None
+
+
+def _resume(
+    there: Snapshot, layout: Layout, log: CommitLog, mode: Mode, *, own: bool
+) -> Start | None:
+    """Find where to go on, unless files lack entries before."""
+    begin = resume_at(there.files, layout, log)
+    if begin is not None:
+        ensure_no_hole(there.files, layout, log, mode, from_start=own)
+    return begin
+
+
+def _staging(target: Path, *, aside: bool) -> LocalStaging:
+    """Return the staging in which files are built aside, or created before they grow in place."""
+    if aside:
+        return LocalStaging.create(target, Owner.current())
+    return LocalStaging.at(target, f"rebuild-{uuid.uuid4().hex}")
+
+
+def _without_unfinished(target: Path) -> Snapshot:
+    """Remove a last file that an interrupted rebuild left empty; return the remaining files.
+
+    Such a file has no size or an empty header, so it lacks the inherited end of the file before it.
+    """
+    there = Snapshot.of(target)
+    if there.files:
+        _, size, header = there.headers[-1]
+        if not size or header == IndexHeader():
+            Path(there.files[-1].path).unlink()
+            there = Snapshot.of(target)
+    return there
+
+
+class _Messages:
+    """The entries of a range of messages, in their order."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        begin: Start,
+        stop: int | None,
+        mode: Mode,
+        on_malformed: Callable[[CorruptCommitLogError], None] | None,
+        progress: Callable[[int, int], None] | None,
+        choose: Callable[[], TagChoice],
+    ) -> None:
+        self._log = log
+        self._choose = choose
+        #: Which tags are indexed; None until a message has some.
+        self.tags: TagChoice | None = None
+        self._begin = begin
+        self._stop = stop
+        self._mode: Mode = mode
+        self._on_malformed = on_malformed
+        self._progress = progress
+        self.count = 0
+        self.stop = begin.offset
+
+    def entries(
+        self,
+    ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield hashes, offsets and store times."""
+        end = self._log.files[-1].stop if self._log.files else 0
+        end = end if self._stop is None else min(end, self._stop)
+        batches = self._log.scan(
+            self._begin.offset,
+            self._stop,
+            _COLUMNS,
+            mode=self._mode,
+            on_malformed=self._on_malformed,
+        )
+        skip = self._begin.skip
+        for batch in batches:
+            topics, uniq_keys, keys, sys_flags = (batch[name] for name in KEY_COLUMNS)
+            rows, _, hashes = expand_messages(
+                topics, uniq_keys, keys, sys_flags, self._tags_of(batch)
+            )
+            offsets = batch["phy_offset"].to_numpy()
+            if skip and offsets[0] == self._begin.offset:
+                # A message that was indexed again, or with its members, has more entries than keys.
+                there = min(skip, int(np.searchsorted(rows, 1)))
+                rows, hashes = rows[there:], hashes[there:]
+            skip = 0
+            self.count += len(offsets)
+            self.stop = int(offsets[-1]) + batch["size"][len(offsets) - 1].as_py()
+            yield hashes, offsets[rows], batch["store_timestamp"].to_numpy()[rows]
+            if self._progress is not None:
+                self._progress(self.stop, end)
+
+    def _tags_of(self, batch: pa.RecordBatch) -> pa.Array | None:
+        """Return the tags to index; what decides is looked for when a message has some."""
+        if self.tags is None and not len(indexed_tags(batch["tags"])[0]):
+            return None
+        self.tags = self.tags or self._choose()
+        return self.tags.masked(batch["tags"], batch["phy_offset"])
+
+
+def _build(roller: FileRoller, messages: _Messages) -> None:
+    flushed = 0
+    try:
+        for entries in messages.entries():
+            roller.put_many(*entries)
+            if roller.count - flushed >= _FLUSH_ENTRIES:
+                roller.flush()
+                flushed = roller.count
+        roller.close()
+    finally:
+        roller.abandon()
+
+
+def _chosen_layout(
+    asked: Layout | None, models: Sequence[FileEntry], must_tell: bool
+) -> tuple[Layout, Basis]:
+    """Return the geometry of new files, and what decided it: the newest file that tells.
+
+    Args:
+        asked: The caller's.
+        models: The files beside, oldest first.
+        must_tell: Whether files that tell nothing are an error.
+    """
+    if asked is not None:
+        return asked, "argument"
+    for entry in reversed(models):
+        with suppress(RmqIndexError):  # without entries, or damaged; another file may decide
+            return infer_layout(entry.path), "files"
+    if models and must_tell:
+        raise RmqIndexError(
+            f"{models[0].path}: no file tells the geometry: give maxHashSlotNum and maxIndexNum"
+        )
+    return Layout(), "default"

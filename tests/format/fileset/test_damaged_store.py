@@ -1,0 +1,175 @@
+"""Stores of several files of which one is damaged."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import rmqindex
+from rmqindex import CorruptIndexError, RmqIndexError
+from rmqindex.fileset.planned_index import plan_index
+
+STORE = Path(rmqindex.sample_store())
+NAMES = sorted(path.name for path in (STORE / "index").iterdir())
+MIDDLE = NAMES[2]
+LAYOUT = rmqindex.Layout(97, 200)
+
+
+def rows(path, mode="DROPMALFORMED", layout=None):
+    """Return every row of a path, each with its file; links are as stored, right or not."""
+    found = set()
+    for planned in plan_index(path, layout, mode):
+        if planned.is_empty:
+            continue
+        with planned.open() as file:
+            for batch in file.scan(stop=planned.stop):
+                for row in batch.drop_columns("prev_position").to_pylist():
+                    found.add((planned.entry.name, *row.values()))
+    return found
+
+
+TRUE = rows(STORE, "FAILFAST")
+
+
+def copied(folder):
+    """Copy the sample store."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(STORE, folder)
+    return folder
+
+
+def others(name):
+    """Return the rows of all files but one."""
+    return {row for row in TRUE if row[0] != name}
+
+
+SIZE = LAYOUT.file_size
+damages = st.one_of(
+    st.tuples(st.just("cut"), st.integers(0, SIZE - 1)),
+    st.tuples(st.just("header"), st.binary(min_size=40, max_size=40)),
+    st.tuples(
+        st.just("field"), st.tuples(st.sampled_from([0, 8, 36]), st.binary(min_size=4, max_size=4))
+    ),
+    st.tuples(st.just("surplus"), st.binary(min_size=1, max_size=5000)),
+    st.tuples(st.just("zeros"), st.integers(0, SIZE)),
+    st.tuples(st.just("tail"), st.integers(0, SIZE)),
+    st.tuples(st.just("noise"), st.binary(max_size=300)),
+)
+
+
+def damage(path, how, what):
+    """Damage a file."""
+    data = bytearray(path.read_bytes())
+    if how == "cut":
+        data = data[:what]
+    elif how == "header":
+        data[:40] = what
+    elif how == "field":
+        data[what[0] : what[0] + 4] = what[1]
+    elif how == "surplus":
+        data += what
+    elif how == "zeros":
+        data = bytearray(what)
+    elif how == "tail":
+        data[what:] = bytes(len(data) - what)
+    else:
+        data = bytearray(what)
+    path.write_bytes(data)
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(name=st.sampled_from(NAMES), chosen=damages)
+def test_a_damaged_file_hides_no_other_and_yields_no_wrong_row(tmp_path_factory, name, chosen):
+    """DROPMALFORMED reads all rows of the other files, and true rows of the damaged one."""
+    store = copied(tmp_path_factory.getbasetemp() / "damaged")
+    damage(store / "index" / name, *chosen)
+    found = rows(store)
+    assert others(name) <= found <= TRUE
+    alone = rows(store / "index" / name)
+    assert alone == found - others(name)
+
+
+@pytest.mark.parametrize("cut", [39, 40, 100, 427, 428, 448, 3000, 3007, SIZE - 20, SIZE - 1])
+def test_a_truncated_file_is_read_up_to_its_end(tmp_path, cut):
+    """The files beside it prove its geometry."""
+    store = copied(tmp_path / "store")
+    os.truncate(store / "index" / MIDDLE, cut)
+    whole = max(0, (cut - LAYOUT.entry_offset(1)) // 20)
+    assert len(rows(store) - others(MIDDLE)) == whole
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_what_is_no_file_is_skipped(tmp_path, make):
+    """A directory or a pipe has no entries, and opening the pipe would block."""
+    store = copied(tmp_path / "store")
+    (store / "index" / MIDDLE).unlink()
+    make(store / "index" / MIDDLE)
+    assert rows(store) == others(MIDDLE)
+    with pytest.raises(RmqIndexError, match=f"{MIDDLE}: "):
+        rows(store, "FAILFAST")
+
+
+def test_the_error_of_a_truncated_file_names_what_helps(tmp_path):
+    """FAILFAST refuses, and says which options read the rest."""
+    store = copied(tmp_path / "store")
+    os.truncate(store / "index" / MIDDLE, 3000)
+    with pytest.raises(CorruptIndexError, match=r"mode=DROPMALFORMED .* maxHashSlotNum and maxIn"):
+        rows(store, "FAILFAST")
+    with pytest.raises(CorruptIndexError, match=r"file_size at byte 3000.*mode=DROPMALFORMED"):
+        rows(store, "FAILFAST", LAYOUT)
+
+
+def test_a_lone_truncated_file_needs_its_geometry(tmp_path):
+    """Nothing proves it, so it is asked for."""
+    shutil.copy(STORE / "index" / MIDDLE, tmp_path)
+    os.truncate(tmp_path / MIDDLE, 3000)
+    with pytest.raises(RmqIndexError, match="maxHashSlotNum and maxIndexNum"):
+        rows(tmp_path)
+    assert len(rows(tmp_path, layout=LAYOUT)) == 127
+
+
+def test_files_that_disagree_prove_nothing(tmp_path):
+    """A store of two geometries does not tell which one a truncated file had."""
+    store = copied(tmp_path / "store")
+    with rmqindex.IndexFileWriter(
+        store / "index" / "20990101000000000", rmqindex.Layout(7, 50)
+    ) as w:
+        for number in range(20):
+            w.put(str(number), 10**9 + number, 4_070_908_800_000 + number)
+    os.truncate(store / "index" / MIDDLE, 3000)
+    with pytest.raises(RmqIndexError, match="maxHashSlotNum and maxIndexNum"):
+        rows(store)
+
+
+def test_a_file_of_few_entries_is_read_with_the_geometry_of_the_others(tmp_path):
+    """Its own entries fit many geometries; in FAILFAST it must fit that of the others."""
+    with rmqindex.IndexFileWriter(tmp_path / "20260101000000000", rmqindex.Layout(7, 50)) as w:
+        for number in range(49):
+            w.put(str(number), number * 100, 1_700_000_000_000 + number)
+    with rmqindex.IndexFileWriter(tmp_path / "20260102000000000", rmqindex.Layout(7, 50)) as w:
+        w.put("5", 4900, 1_700_000_100_000)
+    assert len(rows(tmp_path, "FAILFAST")) == 50
+
+
+def test_the_broker_view_opens_a_truncated_file_with_the_geometry_of_the_others(tmp_path):
+    """As the broker does, which extends it; its fullest file need not show the geometry."""
+    store = copied(tmp_path / "store")
+    for name in NAMES[:4]:
+        os.truncate(store / "index" / name, 3000)
+    with rmqindex.IndexDirectory(store) as index:
+        assert index.layout == LAYOUT
+        assert len(index.files) == 5
+
+
+def test_a_relayout_loses_nothing_of_a_damaged_file(tmp_path):
+    """It stops, and says what writes the index anew."""
+    store = copied(tmp_path / "store")
+    os.truncate(store / "index" / MIDDLE, 3000)
+    with pytest.raises(CorruptIndexError, match="rmqindex rebuild STORE --replace"):
+        rmqindex.relayout_index(store, rmqindex.Layout(7, 50))
+    assert sorted(path.name for path in (store / "index").iterdir()) == NAMES

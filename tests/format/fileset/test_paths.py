@@ -1,0 +1,321 @@
+"""What a path stands for."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmqindex import RmqIndexError
+from rmqindex.fileset import paths
+from rmqindex.storage import filesystem, opening
+from rmqindex.transaction import directories
+
+
+def names(entries):
+    """Return the names of entries."""
+    return [entry.name for entry in entries]
+
+
+class TestOtherFiles:
+    """CommitLogs and ConsumeQueues, whose names are numbers as well."""
+
+    @pytest.mark.parametrize("place", ["commitlog", "commitlog/00000000000000065536"])
+    def test_a_commitlog_is_told_from_an_index(self, store, place):
+        """The error says what it is, where the index is, and what reads it."""
+        with pytest.raises(RmqIndexError, match=rf"got a CommitLog. .* give {store}; .* cat"):
+            paths.index_files(store / place)
+
+    @pytest.mark.parametrize("magic", ["daa320a7", "daa320ab", "cbd43194"])
+    def test_a_commitlog_in_another_folder_is_told_by_its_first_record(self, tmp_path, magic):
+        """Also where that is a blank one."""
+        (tmp_path / f"{0:020d}").write_bytes(bytes.fromhex(f"00000100{magic}") + bytes(5000))
+        with pytest.raises(RmqIndexError, match="got a CommitLog"):
+            paths.resolve(tmp_path)
+
+    @pytest.mark.parametrize("place", ["TopicTest/0", f"TopicTest/0/{0:020d}"])
+    def test_a_consume_queue_is_told_from_an_index(self, store, place):
+        """Likewise."""
+        with pytest.raises(RmqIndexError, match=rf"got a ConsumeQueue. .* give {store};"):
+            paths.resolve(store / "consumequeue" / place)
+
+    def test_an_index_file_may_have_as_many_digits(self, store):
+        """A broker reads any number."""
+        (first, *_) = sorted((store / "index").iterdir())
+        first.rename(first.with_name(f"{5:020d}"))
+        assert len(paths.index_files(store)) == 5
+        assert paths.resolve(store / "index" / f"{5:020d}").is_file
+
+
+class TestNames:
+    """Which names the broker reads: those that ``Long.parseLong`` accepts."""
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "20231114221320000",
+            "0",
+            "-1",
+            "+5",
+            "007",
+            "9223372036854775807",
+            "-9223372036854775808",
+            "٣٤",  # Arabic-Indic digits
+            "12",  # full-width digits
+        ],
+    )
+    def test_numbers(self, name):
+        """An optional sign and decimal digits of any script."""
+        assert paths.is_index_name(name)
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "",
+            "+",
+            "-",
+            "--1",
+            "1_0",
+            " 12",
+            "12 ",
+            "1.5",
+            "1e5",
+            "0x10",
+            "12L",
+            "²",
+            "Ⅷ",
+            "\U0001d7cf",  # a digit beyond the basic plane is two chars to Java
+            ".1",
+            "9223372036854775808",
+            "-9223372036854775809",
+            "1" * 400,
+            "20231114221320000.tmp",
+        ],
+    )
+    def test_others(self, name):
+        """What Python's own int() takes is not the measure."""
+        assert not paths.is_index_name(name)
+
+    @given(st.integers())
+    def test_numbers_of_64_bits(self, number):
+        """And no others."""
+        assert paths.is_index_name(str(number)) == (-(2**63) <= number < 2**63)
+
+
+class TestResolve:
+    """A file, an index directory or a store root."""
+
+    def test_a_store_root_stands_for_its_index(self, store):
+        """Given as a path, as text, with a slash or as a URI."""
+        for path in (store, str(store), f"{store}/", store.as_uri()):
+            resolved = paths.resolve(path)
+            assert resolved == paths.ResolvedPath(str(store / "index"), is_file=False)
+
+    def test_an_index_directory_stands_for_itself(self, store):
+        """And its files for themselves."""
+        index = store / "index"
+        assert paths.resolve(index) == paths.ResolvedPath(str(index), is_file=False)
+        file = min(index.iterdir())
+        assert paths.resolve(file) == paths.ResolvedPath(str(file), is_file=True)
+        assert paths.index_files(file) == [
+            paths.FileEntry(str(file), file.name, file.stat().st_size)
+        ]
+
+    @pytest.mark.parametrize("beside", ["commitlog", "consumequeue", "config"])
+    def test_an_empty_index_of_a_store_has_no_files(self, tmp_path, beside, monkeypatch):
+        """A broker that has indexed nothing yet; by its root and by itself, however it is named."""
+        (tmp_path / "index").mkdir()
+        (tmp_path / beside).mkdir()
+        assert paths.index_files(tmp_path) == paths.index_files(tmp_path / "index") == []
+        monkeypatch.chdir(tmp_path / "index")
+        assert paths.index_files(".") == paths.index_files("../index") == []
+
+    def test_an_empty_directory_is_refused(self, tmp_path):
+        """It may be where a disk belongs that is not mounted."""
+        (tmp_path / "disk").mkdir()
+        with pytest.raises(RmqIndexError, match=r"got an empty directory.* is the disk mounted"):
+            paths.resolve(tmp_path / "disk")
+        with pytest.raises(RmqIndexError, match="expected IndexFiles, or a store"):
+            paths.resolve(tmp_path)
+        assert paths.resolve(tmp_path / "disk", allow_empty=True).path.endswith("/disk")
+        assert paths.resolve(tmp_path / "disk", to_write=True).path.endswith("/disk")
+
+    def test_the_folder_of_a_new_index_has_no_files(self, tmp_path):
+        """Its name tells it from a disk that is not mounted; so does that of its store."""
+        (tmp_path / "store" / "index").mkdir(parents=True)
+        for path in (tmp_path / "store", tmp_path / "store" / "index"):
+            assert paths.index_files(path) == []
+
+    def test_a_folder_of_stores_or_of_anything_is_refused(self, tmp_path):
+        """With the name of a store in it, if there is one."""
+        (tmp_path / "etc" / "conf").mkdir(parents=True)
+        (tmp_path / "etc" / "hosts").touch()
+        with pytest.raises(RmqIndexError, match=r"etc: expected IndexFiles.* with neither$"):
+            paths.resolve(tmp_path / "etc")
+        (tmp_path / "brokers" / "a" / "commitlog").mkdir(parents=True)
+        with pytest.raises(RmqIndexError, match=r"Give one of the stores in it, such as .*/a$"):
+            paths.resolve(tmp_path / "brokers")
+
+    def test_nothing_there_is_an_error(self, tmp_path):
+        """It names the path."""
+        with pytest.raises(RmqIndexError, match="/none: no such file or directory"):
+            paths.resolve(tmp_path / "none")
+
+    def test_a_store_without_an_index_is_an_error(self, store):
+        """Rather than no rows."""
+        shutil.rmtree(store / "index")
+        with pytest.raises(RmqIndexError, match="expected a store with a folder index, found none"):
+            paths.resolve(store)
+
+    def test_the_index_of_a_dledger_store_is_read(self, store):
+        """By its root, its index and a file of it: its offsets lead to records as any other's."""
+        (store / "dledger-n0").mkdir()
+        file = min((store / "index").iterdir())
+        assert paths.resolve(store) == paths.resolve(store / "index")
+        assert paths.resolve(file).path == str(file)
+
+    def test_a_tiered_index_is_refused(self, tmp_path):
+        """By the magic number of its files."""
+        folder = tmp_path / "tiered_index_file" / "compacting"
+        folder.mkdir(parents=True)
+        assert paths.resolve(tmp_path, to_write=True).path == str(tmp_path)
+        (folder / "1700000000000").write_bytes(bytes.fromhex("bcc50285").ljust(40, b"\0"))
+        for path in (tmp_path, folder.parent, folder):
+            with pytest.raises(RmqIndexError, match="tiered storage, which is not supported"):
+                paths.resolve(path)
+
+    def test_a_rocksdb_database_is_refused(self, tmp_path):
+        """By RocksDB's own files; its folder's name says nothing."""
+        database = tmp_path / "rocksdbstore"
+        database.mkdir()
+        assert paths.resolve(tmp_path, to_write=True).path == str(tmp_path)
+        (database / "CURRENT").touch()
+        (database / "MANIFEST-000004").touch()
+        with pytest.raises(RmqIndexError, match=r"a RocksDB database .* is not supported"):
+            paths.resolve(database)
+
+    def test_other_indexes_beside_the_files_do_no_harm(self, store):
+        """A broker may keep several."""
+        (store / "rocksdbstore").mkdir()
+        (store / "rocksdbstore" / "000013.sst").write_bytes(b"rocksdb.column.family.namedefault")
+        (store / "tiered_index_file").mkdir()
+        assert paths.resolve(store).path == str(store / "index")
+
+
+class TestListing:
+    """The files of an index directory in the broker's order."""
+
+    def test_the_order_is_that_of_strings(self, tmp_path):
+        """Not of numbers; signs and other digits have their places too."""
+        given_names = ["9", "10", "-5", "+7", "٣", "20231114221320000"]
+        for name in given_names:
+            (tmp_path / name).write_bytes(b"x" * len(name))
+        entries = paths.list_index_files(tmp_path)
+        assert names(entries) == ["+7", "-5", "10", "20231114221320000", "9", "٣"]
+        assert [entry.size for entry in entries] == [2, 2, 2, 17, 1, 1]
+
+    def test_other_names_are_skipped(self, store):
+        """Hidden ones, copies and folders that are no numbers."""
+        index = store / "index"
+        before = names(paths.list_index_files(index))
+        for name in (".hidden", "20231114221320000.bak", "notes.txt"):
+            (index / name).touch()
+        (index / "backup").mkdir()
+        (index / "link").symlink_to(index / "nowhere")
+        assert names(paths.list_index_files(index)) == before
+        assert len(before) == 5
+
+    def test_a_folder_with_a_number_for_a_name_is_an_error(self, tmp_path):
+        """The broker's own loading stops there; the plain listing shows it."""
+        (tmp_path / "100").mkdir()
+        [entry] = paths.index_entries(tmp_path)
+        assert entry.is_directory
+        with pytest.raises(RmqIndexError, match="/100: expected an IndexFile, got a directory"):
+            paths.list_index_files(tmp_path)
+
+    def test_a_dangling_link_is_left_to_opening(self, tmp_path):
+        """Which tells what is missing."""
+        (tmp_path / "100").symlink_to(tmp_path / "nowhere")
+        assert names(paths.list_index_files(tmp_path)) == ["100"]
+
+    def test_an_unfinished_commit_is_not_seen(self, tmp_path, monkeypatch):
+        """The journal says which names count, and where their bytes are meanwhile."""
+        index = tmp_path / "index"
+        index.mkdir()
+        (index / "100").write_bytes(b"new")
+        (index / "200").write_bytes(b"only in the new state")
+        set_aside = tmp_path / "old"
+        set_aside.write_bytes(b"the old state")
+        monkeypatch.setattr(directories, "effective_listing", lambda _: {"100": set_aside})
+        assert paths.list_index_files(index) == [paths.FileEntry(str(set_aside), "100", 13)]
+
+    def test_a_file_that_a_commit_moves_after_it_was_listed_is_listed_where_it_is(
+        self, tmp_path, monkeypatch
+    ):
+        """What a commit had set aside is gone with its end, and not left out of the list."""
+        (tmp_path / "100").write_bytes(b"now")
+        places = iter([tmp_path / "gone" / "100", tmp_path / "100"])
+        monkeypatch.setattr(directories, "effective_listing", lambda _: {"100": next(places)})
+        assert paths.list_index_files(tmp_path) == [
+            paths.FileEntry(str(tmp_path / "100"), "100", 3)
+        ]
+
+    def test_a_file_that_is_listed_and_not_there_is_an_error(self, tmp_path, monkeypatch):
+        """Where it is never found, the listing is refused by name."""
+        monkeypatch.setattr(opening, "_PATIENCE_SECONDS", 0.05)
+        monkeypatch.setattr(directories, "effective_listing", lambda _: {"100": tmp_path / "100"})
+        with pytest.raises(RmqIndexError, match=r"expected one reading .* 100 was listed"):
+            paths.list_index_files(tmp_path)
+
+    def test_no_such_directory_is_an_error(self, tmp_path):
+        """It names the path."""
+        with pytest.raises(RmqIndexError, match="/none: cannot be listed"):
+            paths.list_index_files(tmp_path / "none")
+
+
+class TestRemote:
+    """The same for what ``pyarrow.fs`` reaches."""
+
+    @pytest.fixture
+    def remote(self, store, monkeypatch):
+        """The sample store under a URI."""
+        import pyarrow.fs as pafs
+
+        def connect(folder, query):
+            assert query == "?region=x"
+            inner = folder.removeprefix("store://root").strip("/")
+            return pafs.SubTreeFileSystem(str(store), pafs.LocalFileSystem()), inner
+
+        monkeypatch.setattr(filesystem, "_filesystem", connect)
+        return "store://root/{}?region=x"
+
+    def test_a_directory_is_listed(self, remote, store):
+        """Each path can be opened again."""
+        entries = paths.list_index_files(remote.format("index"))
+        assert names(entries) == sorted(path.name for path in (store / "index").iterdir())
+        assert entries[0].path == remote.format("index/" + entries[0].name)
+        assert entries[0].size == 40 + 4 * 97 + 20 * 200
+
+    def test_paths_are_resolved(self, remote, store):
+        """Directories and files."""
+        assert paths.resolve(remote.format("index")) == paths.ResolvedPath(
+            remote.format("index"), is_file=False
+        )
+        name = min(path.name for path in (store / "index").iterdir())
+        file = remote.format(f"index/{name}")
+        assert paths.resolve(file) == paths.ResolvedPath(file, is_file=True)
+        assert paths.index_files(file) == [paths.FileEntry(file, name, 4428)]
+        with pytest.raises(RmqIndexError, match="no such file or directory"):
+            paths.resolve(remote.format("none"))
+
+    def test_an_index_in_rocksdb_alone_is_refused(self, remote, store):
+        """By a table in its database; a DLedger log beside the index does no harm."""
+        (store / "dledger-n0").mkdir()
+        assert paths.resolve(remote.format("index")).path == remote.format("index")
+        shutil.rmtree(store / "index")
+        (store / "rocksdbstore").mkdir()
+        (store / "rocksdbstore" / "000013.sst").write_bytes(b"rocksdb.column.family.namedefault")
+        with pytest.raises(RmqIndexError, match="an index in RocksDB"):
+            paths.resolve("store://root?region=x")

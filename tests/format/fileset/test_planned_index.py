@@ -1,0 +1,254 @@
+"""Readers of an index to which a whole commit comes between the listing and the opening."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+
+from rmqindex import (
+    IndexDirectory,
+    IndexFileWriter,
+    Layout,
+    RmqIndexError,
+    explain_lookup,
+    index_key,
+    key_hash,
+    relayout_index,
+)
+from rmqindex.cli.commands.info import _entries
+from rmqindex.display.facts import describe
+from rmqindex.display.plot_data import count_index
+from rmqindex.fileset import paths
+from rmqindex.indexwriter.append_in_place import InPlaceAppend
+from rmqindex.output.interface import Shortfall
+from rmqindex.query.search import search
+from rmqindex.transaction.local_staging import LocalStaging
+from rmqindex.transaction.owner import Owner
+
+LAYOUT = Layout(7, 12)
+START = 1_700_000_000_000
+HASH = key_hash(index_key("T", "k"))
+FIRST, LAST, NEXT = "20231114221320000", "20231114221321000", "20231114221322000"
+
+
+def write(path, offsets, layout=LAYOUT):
+    """Write an IndexFile of one key, whose messages start at these offsets."""
+    with IndexFileWriter(path, layout) as writer:
+        for offset in offsets:
+            writer.put("T#k", offset, START + offset)
+
+
+def commit(directory, new, removed, append=None):
+    """Run a whole commit of this project's writers."""
+    staging = LocalStaging.create(directory, Owner.current())
+    staged = []
+    for name, offsets in new.items():
+        write(staging.path / f"staged-{name}", offsets)
+        staged.append((staging.path / f"staged-{name}", name))
+    with staging.exclusive():
+        staging.commit(staged, removed, append=append)
+    staging.discard()
+
+
+def append_in_place(directory):
+    """Continue the last file where it stands, and add one."""
+    entry = (np.array([HASH], np.int32), np.array([600]), np.array([START + 600]))
+    append = InPlaceAppend(
+        directory / LAST, LAYOUT, [entry[0]], lambda: [entry], (600, START + 600)
+    )
+    commit(directory, {NEXT: [700]}, [], append)
+
+
+def append_in_a_copy(directory):
+    """Replace the last file by a longer copy, and add one."""
+    commit(directory, {LAST: [300, 400, 600], NEXT: [700]}, [LAST])
+
+
+def overwrite(directory):
+    """Replace every file by another one of its name."""
+    commit(directory, {FIRST: [600], LAST: [700]}, [FIRST, LAST])
+
+
+def relayout(directory):
+    """Give the index another geometry."""
+    relayout_index(directory, Layout(11, 30), commit_log=None, time_zone="UTC")
+
+
+WRITES = [append_in_place, append_in_a_copy, overwrite, relayout]
+
+
+def lookup(directory):
+    """Look the key up in every file."""
+    files = plan(directory)
+    return sorted(hit.phy_offset for hit in search(files, HASH, begin=0, end=2 * START))
+
+
+def offsets_of(files, *, salvaged):
+    """Return the offsets of the entries that ``rmqindex scan`` prints."""
+    rows = _entries(files, {}, Shortfall(None, None), salvaged=salvaged)
+    return [row["phy_offset"] for row in rows]
+
+
+def scan(directory):
+    """Read every entry."""
+    return [
+        row["phy_offset"]
+        for row in _entries(plan(directory), {}, Shortfall(None, None), salvaged=False)
+    ]
+
+
+def salvage(directory):
+    """Read every entry, and believe no slot or link."""
+    return [
+        row["phy_offset"]
+        for row in _entries(plan(directory), {}, Shortfall(None, None), salvaged=True)
+    ]
+
+
+def explain(directory):
+    """Ask why the key has the hits it has."""
+    explained = explain_lookup(directory, "T", "k")
+    assert {file.reason for file in explained.files} == {"hit"}
+    assert all(file.chain_length == len(file.hits) for file in explained.files)
+    return sorted(hit.phy_offset for hit in explained.hits)
+
+
+def info(directory):
+    """Ask what is in the files, by their headers."""
+    facts = [describe(each) for each in plan(directory)]
+    assert [file.error for file in facts] == [None] * len(facts)
+    return [(file.begin_phy_offset, file.end_phy_offset, file.entry_count) for file in facts]
+
+
+def plot(directory):
+    """Count what a plot shows."""
+    counts = count_index(plan(directory))
+    assert sum(int(part.sum()) for part in counts.over_time) == sum(counts.entry_counts)
+    return counts.entry_counts
+
+
+def broker(directory):
+    """Ask as the broker does."""
+    with IndexDirectory(directory) as index:
+        return sorted(index.query_offset("T", "k", 64, 0, 2 * START).phy_offsets)
+
+
+def plan(directory):
+    """List the files."""
+    from rmqindex.fileset.planned_index import plan_index
+
+    return plan_index(directory, None, "FAILFAST")
+
+
+READS = [lookup, scan, salvage, explain, info, plot, broker]
+
+
+@pytest.fixture
+def index(tmp_path):
+    """An index of two files, the last of which has room."""
+    directory = tmp_path / "index"
+    directory.mkdir()
+    write(directory / FIRST, [100, 200])
+    write(directory / LAST, [300, 400])
+    return directory
+
+
+@pytest.fixture
+def after_listing(monkeypatch):
+    """A function that has a write run once, after a listing of so many."""
+
+    def arrange(write, listings):
+        left = [listings]
+        original = paths.directory_entries
+
+        def listing(directory):
+            entries = original(directory)
+            left[0] -= 1
+            if left[0] == 0:
+                write()
+            return entries
+
+        monkeypatch.setattr(paths, "directory_entries", listing)
+
+    return arrange
+
+
+@pytest.mark.parametrize("listings", [1, 2, 3])
+@pytest.mark.parametrize("change", WRITES)
+@pytest.mark.parametrize("read", READS)
+def test_an_answer_is_of_one_state_or_refused(
+    index, tmp_path, after_listing, read, change, listings
+):
+    """Old rows, new rows, or an error that names the file and says what to do."""
+    old = read(index)
+    other = tmp_path / "other" / "index"
+    shutil.copytree(index, other)
+    change(other)
+    new = read(other)
+    done = []
+
+    def run():
+        done.append(change)
+        change(index)
+
+    after_listing(run, listings)
+    try:
+        found = read(index)
+    except RmqIndexError as error:
+        assert str(index) in str(error)  # noqa: PT017
+        assert "run this again" in str(error)  # noqa: PT017
+    else:
+        assert found in (old, new)
+    assert done
+
+
+def test_files_without_entries_are_not_opened_again(index):
+    """What has been listed as empty answers nothing, also where it is filled meanwhile."""
+    for name in (FIRST, LAST):
+        (index / name).unlink()
+        write(index / name, [])
+    files = plan(index)
+    (index / FIRST).unlink()
+    write(index / LAST, [500])
+    assert list(search(files, HASH, begin=0, end=2 * START)) == []
+    assert offsets_of(files, salvaged=False) == []
+    assert count_index(files).entry_counts == (0, 0)
+
+
+def test_a_removed_file_is_named(index):
+    """A file that was expired meanwhile is no answer."""
+    files = plan(index)
+    (index / FIRST).unlink()
+    with pytest.raises(RmqIndexError, match=f"{FIRST}: the file was removed .* run this again"):
+        list(search(files, HASH, begin=0, end=2 * START))
+
+
+def test_entries_that_a_broker_appends_are_not_read(index):
+    """Each file is read as far as it was counted, whatever is put into its slots."""
+    files = plan(index)
+    append_in_place(index)
+    assert [hit.phy_offset for hit in search(files, HASH, begin=0, end=2 * START)] == [
+        400,
+        300,
+        200,
+        100,
+    ]
+    assert [
+        row["phy_offset"] for row in _entries(files, {}, Shortfall(None, None), salvaged=True)
+    ] == [
+        100,
+        200,
+        300,
+        400,
+    ]
+
+
+def test_a_damaged_file_is_told_when_its_turn_comes(index):
+    """What newer files hold is found before."""
+    (index / FIRST).write_bytes(b"x" * 10)
+    hits = search(plan(index), HASH, begin=0, end=2 * START)
+    assert [next(hits).phy_offset, next(hits).phy_offset] == [400, 300]
+    with pytest.raises(RmqIndexError, match=FIRST):
+        next(hits)

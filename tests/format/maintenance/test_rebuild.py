@@ -1,0 +1,106 @@
+"""Going on with an index: what its last message has too much, and what readers find meanwhile."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rmqindex import IndexFile, IndexFileWriter, Layout, rebuild_index, sample_store
+from rmqindex.maintenance import rebuild as rebuild_module
+from rmqindex.transaction.journal import effective_listing
+
+LAYOUT = Layout(97, 200)
+STORE = sample_store()
+
+
+def entries(directory):
+    """Return hash and offset of all entries, counted."""
+    found = Counter()
+    for path in directory.iterdir():
+        with IndexFile(path, LAYOUT) as file:
+            for batch in file.scan(columns=["key_hash", "phy_offset"]):
+                found.update((row["key_hash"], row["phy_offset"]) for row in batch.to_pylist())
+    return found
+
+
+@pytest.mark.parametrize("more", [["uniq", "again"], ["member"]])
+def test_what_the_last_message_has_too_much_takes_nothing_from_the_next(tmp_path, more):
+    """A broker indexes it twice after a crash, and members of a batch have keys of their own."""
+    index = tmp_path / "index"
+    stop = 40_000
+    done = rebuild_index(STORE, index, LAYOUT, stop=stop)
+    with IndexFile(done.files[-1], LAYOUT) as file:
+        offset, time = file.header.end_phy_offset, file.header.end_timestamp
+    with IndexFileWriter(done.files[-1], LAYOUT) as writer:
+        written = [writer.put(f"TopicTest#{key}", offset, time) for key in [*more, *"abcdefgh"]]
+    assert all(written)
+    extra = entries(index)
+    rebuild_index(STORE, index, resume=True)
+    assert entries(STORE / "index") - entries(index) == Counter()
+    assert entries(index) - entries(STORE / "index") == extra - entries(STORE / "index")
+
+
+CHANGES = ("pwrite", "ftruncate", "rename", "replace", "link", "unlink", "mkdir", "fdatasync")
+
+
+def watch(monkeypatch, look):
+    """Have ``look`` called before each call that changes a file, and after the last one."""
+
+    def watched(function):
+        def call(*arguments, **options):
+            with monkeypatch.context() as undisturbed:
+                for name, plain in plains.items():
+                    undisturbed.setattr(os, name, plain)
+                look()
+            return function(*arguments, **options)
+
+        return call
+
+    plains = {name: getattr(os, name) for name in CHANGES}
+    for name, plain in plains.items():
+        monkeypatch.setattr(os, name, watched(plain))
+
+
+@pytest.mark.parametrize("flush_entries", [4_000_000, 30], ids=["files", "parts of files"])
+def test_readers_find_a_beginning_of_the_entries_at_every_moment_of_a_rebuild(
+    tmp_path, monkeypatch, flush_entries
+):
+    """Whatever call it dies before: no file without a header, and no chain into what is not there.
+
+    What the rebuild goes on with in place was visible before, and must stay so.
+    """
+    whole = Path(STORE) / "index"
+    wanted = [row for path in sorted(whole.iterdir()) for row in chained(path)]
+    index = tmp_path / "index"
+    counts = []
+
+    def look():
+        found = []
+        if index.exists():
+            for _, path in sorted(effective_listing(index).items()):
+                found += chained(path)
+        assert found == wanted[: len(found)]
+        counts.append(len(found))
+
+    monkeypatch.setattr(rebuild_module, "_FLUSH_ENTRIES", flush_entries)
+    with monkeypatch.context() as during:
+        watch(during, look)
+        rebuild_index(STORE, index, LAYOUT, stop=40_000)
+        rebuild_index(STORE, index, resume=True)
+    look()
+    assert counts == sorted(counts)
+    assert counts[-1] == len(wanted)
+
+
+def chained(path):
+    """Return the entries of a file, after every one was found by its slot."""
+    with IndexFile(path, LAYOUT) as file:
+        found = [
+            row for b in file.scan(columns=["key_hash", "phy_offset"]) for row in b.to_pylist()
+        ]
+        hashes = sorted({row["key_hash"] for row in found})
+        assert file.lookup(hashes).num_rows == len(found)
+    return found
