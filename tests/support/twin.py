@@ -145,6 +145,28 @@ class BrokerFile:
                 raise RuntimeError("the broker hangs")
         return found
 
+    def entries(self):
+        """Decode every entry, the slow and obvious way."""
+        rows = []
+        for position in range(1, self.index_count):
+            key_hash, phy_offset, seconds, previous = struct.unpack_from(
+                ">iqii", self.data, self._entry_offset(position)
+            )
+            # The first entry's seconds may count from the end of the file before.
+            late = seconds * 1000 if position > 1 else 0
+            rows.append(
+                {
+                    "key_hash": key_hash,
+                    "phy_offset": phy_offset,
+                    "store_timestamp": self.begin_timestamp + late,
+                    "time_diff": seconds,
+                    "slot": key_hash % self.hash_slot_num,
+                    "position": position,
+                    "prev_position": previous,
+                }
+            )
+        return rows
+
     def is_time_matched(self, begin, end):
         """Tell whether the file is searched, as ``IndexFile.isTimeMatched`` does."""
         first, last = self.begin_timestamp, self.end_timestamp

@@ -49,27 +49,6 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("files")
 
 
-def expected_rows(file):
-    """Decode an oracle's file the slow and obvious way."""
-    rows = []
-    for position in range(1, file.index_count):
-        offset = 40 + 4 * file.hash_slot_num + 20 * position
-        hashed, phy_offset, seconds, prev = struct.unpack_from(">iqii", file.data, offset)
-        late = seconds * 1000 if position > 1 else 0
-        rows.append(
-            {
-                "key_hash": hashed,
-                "phy_offset": phy_offset,
-                "store_timestamp": file.begin_timestamp + late,
-                "time_diff": seconds,
-                "slot": hashed % file.hash_slot_num,
-                "position": position,
-                "prev_position": prev,
-            }
-        )
-    return rows
-
-
 def attempt(call):
     """Return what a call returns, or the error of ours that it raises."""
     try:
@@ -133,7 +112,7 @@ class TestGolden:
         data = bytes.fromhex(vector.case.get(state, vector.case["file_hex"]))
         path = write(tmp_path, data)
         oracle = BrokerFile.load(data, vector.layout.hash_slot_num, vector.layout.index_num)
-        rows = expected_rows(oracle)
+        rows = oracle.entries()
         hashes = [row["key_hash"] for row in rows] + [key_hash("absent#nothing")]
         with IndexFile(path, vector.layout) as file:
             assert rows_of(file.scan()) == rows
@@ -190,7 +169,7 @@ class TestScan:
         """Whatever was put."""
         with IndexFile(write(folder, oracle.data), layout_of(oracle)) as file:
             batches = list(file.scan())
-            assert rows_of(batches) == expected_rows(oracle)
+            assert rows_of(batches) == oracle.entries()
             assert file.entry_count == oracle.index_count - 1
             assert all(batch.schema == ENTRY_SCHEMA for batch in batches)
 
@@ -212,7 +191,7 @@ class TestScan:
             assert all(list(row) == names[:count] for row in rows)
             if count:
                 assert rows == [
-                    {name: row[name] for name in names[:count]} for row in expected_rows(oracle)
+                    {name: row[name] for name in names[:count]} for row in oracle.entries()
                 ]
 
     def test_batches_stay_small(self, default_size_file):
@@ -258,7 +237,7 @@ class TestLookup:
     @given(broker_files(), st.lists(key_hashes(), max_size=30), st.data())
     def test_a_lookup_equals_scan_and_filter(self, folder, oracle, others, data):
         """By query and newest first, repeated hashes answered each time."""
-        rows = expected_rows(oracle)
+        rows = oracle.entries()
         present = [row["key_hash"] for row in rows]
         hashes = data.draw(st.permutations(present + others))
         with IndexFile(write(folder, oracle.data), layout_of(oracle)) as file:
@@ -267,8 +246,8 @@ class TestLookup:
     @given(broker_files(min_entries=1), st.integers(-3, 60))
     def test_a_limit_hides_later_entries(self, folder, oracle, limit):
         """They are walked through, not returned."""
-        rows = [row for row in expected_rows(oracle) if row["position"] < limit]
-        hashes = sorted({row["key_hash"] for row in expected_rows(oracle)})
+        rows = [row for row in oracle.entries() if row["position"] < limit]
+        hashes = sorted({row["key_hash"] for row in oracle.entries()})
         with IndexFile(write(folder, oracle.data), layout_of(oracle)) as file:
             assert file.lookup(hashes, limit).to_pylist() == filtered(rows, hashes)
 
@@ -288,7 +267,7 @@ class TestLookup:
         """A list, NumPy or Arrow."""
         oracle = busy_file()
         with IndexFile(write(tmp_path, oracle.data), layout_of(oracle)) as file:
-            assert file.lookup(hashes).to_pylist() == filtered(expected_rows(oracle), [3, 0])
+            assert file.lookup(hashes).to_pylist() == filtered(oracle.entries(), [3, 0])
 
     @pytest.mark.parametrize(
         ("hashes", "error"),
@@ -328,7 +307,7 @@ class TestLookup:
         oracle = BrokerFile(slots, 9000)
         for number in range(8000):
             oracle.put(5 if number % 3 else number % 500, number, BEGIN + number)
-        rows = expected_rows(oracle)
+        rows = oracle.entries()
         by_hash = {}
         for row in reversed(rows):
             by_hash.setdefault(row["key_hash"], []).append(row["position"])
@@ -347,7 +326,7 @@ class TestLookup:
         """Queries are numbered through."""
         oracle = busy_file()
         hashes = np.arange(100_000) % 11
-        rows = expected_rows(oracle)
+        rows = oracle.entries()
         counts = {hashed: sum(row["key_hash"] == hashed for row in rows) for hashed in range(11)}
         with IndexFile(write(tmp_path, oracle.data), layout_of(oracle)) as file:
             answer = file.lookup(hashes)
@@ -480,7 +459,7 @@ class TestDamage:
         """And rows that are dropped from a scan are not found by a lookup either."""
         whole, data = damaged
         path = write(folder, data)
-        hashes = sorted({row["key_hash"] for row in expected_rows(whole)} | {0, 1, 5, INT_MAX})
+        hashes = sorted({row["key_hash"] for row in whole.entries()} | {0, 1, 5, INT_MAX})
         layout = layout_of(whole) if given_layout else None
         opened = attempt(lambda: IndexFile(path, layout, mode=mode))
         if isinstance(opened, RmqIndexError):
@@ -526,8 +505,8 @@ class TestDamage:
         with pytest.raises(CorruptIndexError, match=f"file_size at byte {end}: expected 652"):
             IndexFile(path, layout_of(oracle))
         with IndexFile(path, layout_of(oracle), mode="DROPMALFORMED") as file:
-            assert rows_of(file.scan()) == expected_rows(oracle)[:14]
-            assert file.lookup([1]).to_pylist() == filtered(expected_rows(oracle)[:14], [1])
+            assert rows_of(file.scan()) == oracle.entries()[:14]
+            assert file.lookup([1]).to_pylist() == filtered(oracle.entries()[:14], [1])
 
     @pytest.mark.parametrize("mode", ["FAILFAST", "DROPMALFORMED"])
     @pytest.mark.parametrize(
@@ -590,7 +569,7 @@ class TestDamage:
                 list(file.scan(columns=["position"]))
             with pytest.raises(CorruptIndexError, match=message):
                 file.lookup([0, 3, 6])
-        rows = [row for row in expected_rows(oracle) if row["position"] != 4]
+        rows = [row for row in oracle.entries() if row["position"] != 4]
         with IndexFile(path, layout_of(oracle), mode="DROPMALFORMED") as file:
             assert rows_of(file.scan()) == rows
             assert file.lookup(range(8)).to_pylist() == filtered(rows, range(8))
@@ -600,7 +579,7 @@ class TestDamage:
         """One position ahead of the header is allowed, more is not."""
         oracle = busy_file()
         path = write(tmp_path, patched(oracle, 44, value))
-        rows = expected_rows(oracle)
+        rows = oracle.entries()
         with IndexFile(path, layout_of(oracle)) as file:
             with pytest.raises(CorruptIndexError, match=r"slot at byte 44: .* \(slot 1\)"):
                 file.lookup([1])
@@ -624,7 +603,7 @@ class TestDamage:
         oracle = busy_file()
         path = write(tmp_path, patched(oracle, 40, value))
         with IndexFile(path, layout_of(oracle), mode="DROPMALFORMED") as file:
-            expected = filtered(expected_rows(oracle), range(8))
+            expected = filtered(oracle.entries(), range(8))
             assert file.lookup(range(8)).to_pylist() == expected
 
     def test_a_time_beyond_64_bits_is_refused_or_dropped(self, tmp_path):
@@ -642,7 +621,7 @@ class TestDamage:
     def test_an_unwritten_entry_ahead_of_the_header_hides_nothing(self, tmp_path):
         """A crash may leave a slot that points to an entry which never reached the disk."""
         oracle = busy_file()
-        rows = expected_rows(oracle)
+        rows = oracle.entries()
         path = write(tmp_path, patched(oracle, 40, 21))
         with IndexFile(path, layout_of(oracle)) as file:
             assert file.lookup(range(8)).to_pylist() == filtered(rows, range(8))
@@ -654,7 +633,7 @@ class TestLive:
     def test_entries_counted_at_opening_are_read_once_and_later_ones_never(self, tmp_path):
         """By scans and by lookups."""
         oracle = busy_file(entries=12)
-        rows = expected_rows(oracle)
+        rows = oracle.entries()
         path = write(tmp_path, oracle.data)
         with IndexFile(path, layout_of(oracle)) as file:
             for number in range(8):
@@ -668,7 +647,7 @@ class TestLive:
     def test_an_entry_whose_header_is_not_yet_written_is_walked_through(self, tmp_path):
         """The broker writes entry, slot and header in that order."""
         oracle = busy_file(entries=12)
-        rows = expected_rows(oracle)
+        rows = oracle.entries()
         header = bytes(oracle.data[:40])
         oracle.put(3, 5, BEGIN)
         path = write(tmp_path, header + oracle.data[40:])
@@ -707,7 +686,7 @@ class TestFile:
         oracle = busy_file()
         path = write(tmp_path, oracle.data + b"surplus")
         with IndexFile(path, layout_of(oracle)) as file:
-            assert rows_of(file.scan()) == expected_rows(oracle)
+            assert rows_of(file.scan()) == oracle.entries()
 
     def test_a_closed_file_is_refused(self, tmp_path):
         """A bad call, not a bad file; closing twice is not."""
@@ -729,7 +708,7 @@ class TestFile:
         oracle = busy_file()
         with IndexFile(write(tmp_path, oracle.data), layout_of(oracle)) as file:
             batches = list(file.scan())
-        assert rows_of(batches) == expected_rows(oracle)
+        assert rows_of(batches) == oracle.entries()
 
     def test_bad_options_are_refused(self, tmp_path):
         """The message lists the modes."""
