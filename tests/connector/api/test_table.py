@@ -140,7 +140,7 @@ def test_two_that_are_planned_before_either_runs_are_both_right(spark, store, tr
     assert answer(two.unionAll(one)) == sorted(truth["one key"] + truth["another key"], key=repr)
 
 
-@pytest.mark.parametrize("name", sampled(UNBOUND, "everything", "an or of keys", "a join"))
+@pytest.mark.parametrize("name", sampled(UNBOUND, "everything", "a join"))
 def test_an_unbound_query_is_refused_and_spoils_nothing(spark, store, truth, name):
     """Before and after a lookup, with what to write instead."""
     v = view_of(table(spark, store))
@@ -211,6 +211,7 @@ def run_in_threads(jobs):
     return results
 
 
+@pytest.mark.system
 def test_threads_with_a_table_each_are_right(spark, store, truth):
     """Each with its own relation, many lookups at once."""
     shapes = {A: "one key", B: "another key"}
@@ -374,23 +375,29 @@ def test_the_sql_recipe_resolves_anew_for_each_statement(spark, store, truth):
 
 @pytest.mark.parametrize(
     "where",
-    [
+    sampled(
+        [
+            "key_hash = -5",
+            "key_hash <=> -5",
+            "key_hash IN (-5, -6)",
+            "key_hash <=> NULL",
+            "key_hash < 0",
+            "slot = -1",
+            "position = -7 AND position >= 1",
+            "position = 2147483647",
+            "prev_position = -1",
+            "phy_offset = -9223372036854775808",
+            "phy_offset > 9223372036854775806",
+            "time_diff = -1",
+            "store_timestamp < TIMESTAMP '0001-01-01 00:00:00 UTC'",
+            "store_timestamp > TIMESTAMP '9999-12-31 23:59:59.999999 UTC'",
+            "store_timestamp = TIMESTAMP '2023-11-14 22:13:20.0001'",
+        ],
         "key_hash = -5",
-        "key_hash <=> -5",
-        "key_hash IN (-5, -6)",
         "key_hash <=> NULL",
-        "key_hash < 0",
-        "slot = -1",
-        "position = -7 AND position >= 1",
-        "position = 2147483647",
-        "prev_position = -1",
-        "phy_offset = -9223372036854775808",
         "phy_offset > 9223372036854775806",
-        "time_diff = -1",
-        "store_timestamp < TIMESTAMP '0001-01-01 00:00:00 UTC'",
-        "store_timestamp > TIMESTAMP '9999-12-31 23:59:59.999999 UTC'",
         "store_timestamp = TIMESTAMP '2023-11-14 22:13:20.0001'",
-    ],
+    ),
 )
 def test_a_value_that_no_entry_has_is_no_rows_and_spoils_nothing(spark, store, where):
     """Of every column and kind of filter; the same table() answers on."""
@@ -401,7 +408,11 @@ def test_a_value_that_no_entry_has_is_no_rows_and_spoils_nothing(spark, store, w
 
 @pytest.mark.parametrize(
     "key",
-    ["NULL", "''", "cast(X'ff' AS STRING)", "cast(X'eda080' AS STRING)", "repeat('k', 70000)"],
+    sampled(
+        ["NULL", "''", "cast(X'ff' AS STRING)", "cast(X'eda080' AS STRING)", "repeat('k', 70000)"],
+        "NULL",
+        "cast(X'ff' AS STRING)",
+    ),
 )
 def test_a_key_that_no_message_has_is_no_rows_and_spoils_nothing(spark, store, key):
     """NULL, nothing, bytes that are no text, and a key longer than any."""
@@ -434,9 +445,9 @@ def test_a_planning_that_fails_leaves_nothing_behind(spark, store, tmp_path):
     ("literal", "micros"),
     [
         ("0000-12-31 23:59:59.999999", -62135596800000001),
-        ("-0001-03-01 00:00:00", -62193657600000000),
-        ("+10000-01-01 00:00:00", 253402300800000000),
-        ("+294247-01-10 04:00:54.775807", 2**63 - 1),
+        pytest.param("-0001-03-01 00:00:00", -62193657600000000, marks=pytest.mark.system),
+        pytest.param("+10000-01-01 00:00:00", 253402300800000000, marks=pytest.mark.system),
+        pytest.param("+294247-01-10 04:00:54.775807", 2**63 - 1, marks=pytest.mark.system),
     ],
 )
 def test_a_time_beyond_pythons_is_refused_by_name_with_what_to_write(spark, store, literal, micros):

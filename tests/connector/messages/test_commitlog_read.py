@@ -65,7 +65,7 @@ def every_offset(told):
         ]
 
 
-@pytest.mark.parametrize("part", sampled(["128m", "10k"], "10k"))
+@pytest.mark.parametrize("part", sampled(["128m", "10k"], "128m"))
 def test_every_record_is_what_rocketmq_decoded(spark, told, part):
     """All columns of all messages, in one partition and in many."""
     store, kept = told
@@ -91,7 +91,7 @@ def test_every_record_is_what_rocketmq_decoded(spark, told, part):
         assert row.msg_id == message["offset_msg_id"]
 
 
-@pytest.mark.parametrize("part", sampled(["128m", "70k", "20k", "1k", "1"], "128m", "20k"))
+@pytest.mark.parametrize("part", sampled(["128m", "70k", "20k", "1k", "1"], "20k"))
 def test_however_it_is_divided_each_message_comes_once(spark, told, every_offset, part):
     """Partitions end at record boundaries; blank records and stale bytes are passed over."""
     assert offsets(load(spark, told[0], maxPartitionBytes=part)) == every_offset

@@ -3,6 +3,7 @@
 import pytest
 
 import rmqindex
+from kinds import sampled
 from recorded import MESSAGE_KINDS
 from rmqindex import ConsumeQueue
 
@@ -28,7 +29,12 @@ def loaded(spark, path, **options):
 
 
 @pytest.mark.parametrize(
-    "below", ["", "consumequeue", "consumequeue/TopicOrder", "consumequeue/TopicOrder/1"]
+    "below",
+    sampled(
+        ["", "consumequeue", "consumequeue/TopicOrder", "consumequeue/TopicOrder/1"],
+        "",
+        "consumequeue/TopicOrder/1",
+    ),
 )
 @pytest.mark.parametrize("store", [STORE, STORE2], ids=["first", "second"])
 def test_a_path_is_a_store_or_a_folder_of_queues(spark, store, below):

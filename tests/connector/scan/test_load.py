@@ -22,6 +22,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from kinds import sampled
 from pyspark_rmqindex import last_plan, table
 from rmqindex import IndexFileWriter, Layout
 
@@ -128,7 +129,7 @@ def test_naming_key_in_a_plain_load_is_an_unresolved_column(spark, store):
         reader(spark).load(str(store)).where("key = 'order-49'")
 
 
-@pytest.mark.parametrize("pushdown", ["true", "false"])
+@pytest.mark.parametrize("pushdown", sampled(["true", "false"], "true"))
 def test_one_load_can_be_reused_in_every_way_whatever_the_conf(
     spark, store, store_entries, pushdown
 ):
@@ -279,8 +280,10 @@ ENTRY_2 = 40 + 4 * 97 + 20 * 2
     ("offset", "value", "message"),
     [
         (ENTRY_2 + 12, -1, "time_diff at byte 480: expected"),
-        (ENTRY_2 + 16, 7, "prev_position at byte 484: expected"),
-        (ENTRY_2, -3, "key_hash at byte 468: expected"),
+        pytest.param(
+            ENTRY_2 + 16, 7, "prev_position at byte 484: expected", marks=pytest.mark.system
+        ),
+        pytest.param(ENTRY_2, -3, "key_hash at byte 468: expected", marks=pytest.mark.system),
         (36, 1000, "index_count at byte 36: expected at most 200, got 1000"),
     ],
 )

@@ -78,7 +78,11 @@ class TestBrokersBytes:
     """The files are the broker's."""
 
     @pytest.mark.parametrize("partitions", sampled([1, 3, 8], 3))
-    @pytest.mark.parametrize("service", SERVICES, ids=lambda service: service["name"])
+    @pytest.mark.parametrize(
+        "service",
+        sampled(SERVICES, SERVICES[0], SERVICES[3]),
+        ids=lambda service: service["name"],
+    )
     def test_the_files_of_every_service_case_come_out(self, spark, tmp_path, service, partitions):
         """Shuffled messages in any number of partitions give the golden bytes."""
         rows = indexed_messages(service)
@@ -88,7 +92,7 @@ class TestBrokersBytes:
         expected = [bytes.fromhex(file["hex"]) for file in service["files"]]
         assert index_bytes(tmp_path / "index") == without_early_file(expected)
 
-    @pytest.mark.parametrize("keys_type", ["STRING", "ARRAY<STRING>"])
+    @pytest.mark.parametrize("keys_type", sampled(["STRING", "ARRAY<STRING>"], "ARRAY<STRING>"))
     def test_the_index_of_a_whole_store_comes_out(self, spark, tmp_path, store, keys_type):
         """The messages of the sample store give its index again, in its own bytes."""
         messages = json.loads((ROCKETMQ_CLASSES / "store_messages.json").read_text())["messages"]
