@@ -16,9 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rich.table import Table
-
-from rmqindex.display.terminal import make_console
+from rmqindex.display.terminal import Styled, Table, make_console, print_table
 from rmqindex.errors import CorruptIndexError, RmqIndexError
 from rmqindex.fileset.paths import is_index_name
 from rmqindex.indexfile.geometry import Layout
@@ -430,33 +428,33 @@ def main(arguments: Sequence[str]) -> int:
     """
     console = make_console()
     if len(arguments) != 1:
-        console.print("usage: python -m rmqindex.conformance DIRECTORY")
+        console.write("usage: python -m rmqindex.conformance DIRECTORY")
         return 2
     try:
         reports = run(Path(arguments[0]))
     except ValueError as error:
-        console.print(f"error: {error}", markup=False)
+        console.write(f"error: {error}")
         return 2
     table = Table()
     for heading in ("vector", *CLASSES):
-        table.add_column(heading, no_wrap=heading == "vector")
+        table.add_column(heading)
     for report in reports:
         table.add_row(report.name, *(_cell(report, name) for name in CLASSES))
-    console.print(table)
+    print_table(console, table)
     for report in reports:
         for name, problems in report.problems.items():
             for problem in problems:
-                console.print(f"{report.name}, {name}: {problem}", markup=False, soft_wrap=True)
+                console.write(f"{report.name}, {name}: {problem}")
     failed = sum(not report.passed for report in reports)
-    console.print(f"{len(reports)} vectors, {failed} failed")
+    console.write(f"{len(reports)} vectors, {failed} failed")
     return 1 if failed else 0
 
 
-def _cell(report: Report, conformance_class: str) -> str:
+def _cell(report: Report, conformance_class: str) -> str | Styled:
     problems = report.problems.get(conformance_class)
     if problems is None:
         return "-"
-    return "[red]FAIL[/red]" if problems else "[green]ok[/green]"
+    return Styled("FAIL", "red") if problems else Styled("ok", "green")
 
 
 if __name__ == "__main__":

@@ -9,12 +9,11 @@ import subprocess
 import sys
 
 import pytest
-from rich.console import Console
 
 import rmqindex
 from recorded import ROCKETMQ_CLASSES
 from rmqindex.cli.command import COMMANDS, load
-from rmqindex.display.terminal import print_text
+from rmqindex.display.terminal import Console, print_text
 
 STORE = rmqindex.sample_store()
 FILES = sorted((STORE / "index").iterdir())
@@ -441,7 +440,7 @@ class TestOutput:
 
     def test_a_command_is_not_broken(self, capsys):
         """So that it can be copied."""
-        console = Console(width=60, force_terminal=True, color_system=None)
+        console = Console(width=60, is_terminal=True)
         command = f"    rmqindex explain store topictest order-49 --search-log all {'x' * 20}"
         print_text(console, f"{'word ' * 20}\n{command}")
         assert command in capsys.readouterr().out.splitlines()

@@ -1,105 +1,271 @@
-"""Sets up rich for a terminal of any width, or a pipe."""
+"""Tables and texts for a terminal of any width, or a pipe."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import textwrap
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TextIO, TypeAlias
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from rmqindex.display.text import visible
+from rmqindex.display.text import one_line, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = [
+    "Console",
+    "Styled",
+    "Table",
+    "broken",
+    "cell_width",
     "fits",
+    "folded",
     "make_console",
-    "plain_table",
     "print_table",
     "print_text",
     "progress_bar",
+    "rule",
+    "shortened",
 ]
 
 # No table is this wide.
 _UNBOUNDED = 10_000
+_GAP = "   "
+# A text column is not cut to less.
+_LEAST_WIDTH = 12
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+
+
+class Styled(NamedTuple):
+    """A cell with a style of its own."""
+
+    text: str
+    style: str
+
+
+Cell: TypeAlias = "str | Styled"
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """Where answers for people go.
+
+    Attributes:
+        width: How many columns a line may have.
+        is_terminal: Whether a person looks at it; files and pipes get every text whole.
+        has_colours: Whether styles are written.
+        file: Where to; by default standard output.
+    """
+
+    width: int = _UNBOUNDED
+    is_terminal: bool = False
+    has_colours: bool = False
+    file: TextIO | None = None
+
+    def styled(self, text: str, style: str) -> str:
+        """Return a text in a style, if styles are written."""
+        if not style or not text or not self.has_colours:
+            return text
+        return f"\x1b[{_CODES[style]}m{text}\x1b[0m"
+
+    def write(self, line: str = "") -> None:
+        """Write a line."""
+        (self.file or sys.stdout).write(f"{line}\n")
+
+
+class Table:
+    """Rows under heads; a cell is one line."""
+
+    def __init__(self) -> None:
+        """Begin without columns."""
+        self.heads: list[str] = []
+        self.rows: list[list[Styled]] = []
+        self._is_right: list[bool] = []
+        self._may_be_cut: list[bool] = []
+
+    def add_column(self, head: str, *, right: bool = False, may_be_cut: bool = False) -> None:
+        """Add a column.
+
+        Args:
+            head: What stands above it.
+            right: Whether its cells end in one line, as numbers do.
+            may_be_cut: Whether its cells lose their middle where a terminal is too narrow.
+        """
+        self.heads.append(head)
+        self._is_right.append(right)
+        self._may_be_cut.append(may_be_cut)
+
+    def add_row(self, *cells: Cell, style: str = "") -> None:
+        """Add a row, in a style; a cell without text is left out of paragraphs."""
+        row = [cell if isinstance(cell, Styled) else Styled(cell, style) for cell in cells]
+        self.rows.append([Styled(one_line(cell.text), cell.style) for cell in row])
+
+    def widths(self) -> list[int]:
+        """Return how many columns of a terminal each column takes, if nothing is cut."""
+        return [
+            max(map(cell_width, (head, *(row[number].text for row in self.rows))))
+            for number, head in enumerate(self.heads)
+        ]
+
+    def cut_widths(self, width: int) -> list[int]:
+        """Return the widths that make the table fit, as far as columns may be cut."""
+        widths = self.widths()
+        while (excess := line_width(widths) - width) > 0:
+            room = {
+                number: widths[number] - max(_LEAST_WIDTH, cell_width(self.heads[number]))
+                for number, may_be_cut in enumerate(self._may_be_cut)
+                if may_be_cut
+            }
+            if max(room.values(), default=0) <= 0:
+                break
+            widest = max(room, key=lambda number: widths[number] if room[number] > 0 else 0)
+            others = [widths[number] for number in room if number != widest and room[number] > 0]
+            step = widths[widest] - max(others, default=0)
+            widths[widest] -= min(max(step, 1), room[widest], excess)
+        return widths
+
+    def line(self, console: Console, cells: Sequence[Styled], widths: Sequence[int]) -> str:
+        """Return a row as a line."""
+        parts = []
+        for number, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+            text = shortened(cell.text, width)
+            blank = " " * (width - cell_width(text))
+            shown = console.styled(text, cell.style)
+            if self._is_right[number]:
+                parts.append(blank + shown)
+            else:
+                parts.append(shown if number == len(cells) - 1 else shown + blank)
+        return _GAP.join(parts).rstrip()
 
 
 def make_console() -> Console:
-    """Return a console for standard output: as wide as the terminal, or unbounded in a pipe.
+    """Return standard output: as wide as the terminal, or unbounded in a pipe.
 
-    Colours follow ``NO_COLOR`` and whether a terminal is there, as rich decides.
+    ``COLUMNS`` is the width of either; ``NO_COLOR`` and a dumb terminal turn colours off.
     """
-    console = Console(highlight=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = _UNBOUNDED
-    return console
-
-
-def plain_table() -> Table:
-    """Return a table without lines but the one below its head."""
-    return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    is_terminal = sys.stdout.isatty()
+    width = _UNBOUNDED
+    if is_terminal or "COLUMNS" in os.environ:
+        width = shutil.get_terminal_size().columns
+    is_plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") in {"dumb", "unknown"}
+    return Console(width, is_terminal, is_terminal and not is_plain)
 
 
 def fits(table: Table, console: Console) -> bool:
-    """Return whether a table is no wider than the terminal."""
-    return _width(table, console) <= console.width
+    """Return whether a whole table is no wider than the terminal."""
+    return line_width(table.widths()) <= console.width
 
 
 def print_table(console: Console, table: Table) -> None:
-    """Print a table whole; where it is wider than the terminal, its rows as paragraphs."""
-    if fits(table, console):
-        console.print(table, crop=False)
-    else:
-        console.print(_paragraphs(table, console.width), soft_wrap=True)
+    """Print a table: whole, or with texts cut, or, where that is too wide, rows as paragraphs."""
+    widths = table.cut_widths(console.width) if console.is_terminal else table.widths()
+    if line_width(widths) > console.width:
+        _print_paragraphs(console, table)
+        return
+    heads = [Styled(head, "bold") for head in table.heads]
+    console.write(table.line(console, heads, widths))
+    console.write(rule(line_width(widths)))
+    for row in table.rows:
+        console.write(table.line(console, row, widths))
 
 
 def print_text(console: Console, text: str) -> None:
     """Print text, with the lines of a terminal broken between words."""
-    if console.is_terminal:
-        lines = [_folded(line, console.width) for line in visible(text).split("\n")]
-        text = "\n".join(lines)
-    console.print(Text(visible(text)), soft_wrap=True)
+    for line in visible(text).split("\n"):
+        console.write("\n".join(folded(line, console.width)) if console.is_terminal else line)
 
 
-def _folded(line: str, width: int) -> str:
-    """Return a line as several, without breaking a word; those that follow keep the indent.
+def rule(width: int) -> str:
+    """Return a horizontal line."""
+    return _drawn("\u2500", "-") * width
+
+
+def shortened(text: str, width: int) -> str:
+    """Return a text without its middle if it is wider than some columns of a terminal."""
+    if cell_width(text) <= width:
+        return text
+    mark = _drawn("\u2026", "...")
+    room = max(width - len(mark), 0)
+    head = _begin(text, room - room // 2)
+    tail = _begin(text[::-1], room - cell_width(head))[::-1]
+    return head + mark + tail
+
+
+def cell_width(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # noqa: PLC0415  (most texts are ASCII)
+
+    return cell_len(text)
+
+
+def line_width(widths: Sequence[int]) -> int:
+    """Return how wide the line of a table is."""
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
+
+
+def broken(text: str, width: int) -> list[str]:
+    """Return a text as lines of some columns, broken anywhere; nothing is lost."""
+    lines = []
+    for line in text.split("\n"):
+        rest = line
+        while cell_width(rest) > width:
+            # A character wider than the terminal stands alone.
+            first = _begin(rest, width) or rest[0]
+            lines.append(first)
+            rest = rest[len(first) :]
+        lines.append(rest)
+    return lines
+
+
+def folded(line: str, width: int) -> list[str]:
+    """Return a line as several, broken between words; those that follow keep the indent.
 
     A command is one line, so that it can be copied.
     """
-    if line.startswith("    rmqindex "):
-        return line
+    if cell_width(line) <= width or line.startswith("    rmqindex "):
+        return [line]
     indent = line[: len(line) - len(line.lstrip())]
     parts = textwrap.wrap(
         line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
-    return "\n".join(parts) if parts else line
+    return parts or [line]
 
 
-def _paragraphs(table: Table, width: int) -> Text:
-    """Return the rows of a table with a line for each cell: the column and the value."""
-    heads = [Text.from_markup(str(column.header)).plain for column in table.columns]
-    cells = [[Text.from_markup(str(cell)) for cell in column.cells] for column in table.columns]
-    label = max(map(len, heads)) + 2
-    found = Text()
+def _begin(text: str, width: int) -> str:
+    """Return as much of a text as some columns hold."""
+    used = 0
+    for number, char in enumerate(text):
+        used += cell_width(char)
+        if used > width:
+            return text[:number]
+    return text
+
+
+def _drawn(char: str, plain: str) -> str:
+    """Return a character, or what stands for it where the encoding of the output lacks it."""
+    is_unicode = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+    return char if is_unicode else plain
+
+
+def _print_paragraphs(console: Console, table: Table) -> None:
+    """Print the rows of a table with a line for each cell: the head and the value."""
+    label = max(map(cell_width, table.heads)) + 2
+    room = max(console.width - label, 1)
     for number, row in enumerate(table.rows):
         # A row without its first cell belongs to the one before.
-        if number and cells[0][number].plain:
-            found.append("\n")
-        for head, column in zip(heads, cells, strict=True):
-            if column[number].plain:
-                lines = _folded(column[number].plain, max(width - label, 1)).split("\n")
-                text = f"\n{'':{label}}".join(lines)
-                found.append(f"{head:<{label}}", "bold")
-                found.append(f"{text}\n", row.style or column[number].style)
-    found.rstrip()
-    return found
+        if number and row[0].text:
+            console.write()
+        for head, cell in zip(table.heads, row, strict=True):
+            for place, line in enumerate(folded(cell.text, room) if cell.text else ()):
+                name = "" if place else console.styled(head, "bold")
+                blank = " " * (label - (0 if place else cell_width(head)))
+                shown = shortened(line, room) if console.is_terminal else line
+                console.write(f"{name}{blank}{console.styled(shown, cell.style)}")
 
 
 @contextmanager
@@ -112,12 +278,11 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
     Yields:
         A function that takes how much is done, and of how much.
     """
-    console = Console(file=sys.stderr)
-    if not console.is_terminal:
-        # A bar that is disabled ends with an empty line in some versions of rich.
+    if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
-    from rich.progress import (  # noqa: PLC0415  (only a terminal shows it)
+    from rich.console import Console as Bars  # noqa: PLC0415  (only a terminal shows it)
+    from rich.progress import (  # noqa: PLC0415
         BarColumn,
         Progress,
         TaskProgressColumn,
@@ -130,7 +295,7 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
         BarColumn(),
         TaskProgressColumn(),
         TimeRemainingColumn(),
-        console=console,
+        console=Bars(file=sys.stderr),
         transient=True,
     )
     with bar:
@@ -140,8 +305,3 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
             bar.update(task, completed=done, total=total)
 
         yield report
-
-
-def _width(table: Table, console: Console) -> int:
-    """Return the columns that a table takes if nothing in it is cut."""
-    return console.measure(table, options=console.options.update_width(_UNBOUNDED)).maximum

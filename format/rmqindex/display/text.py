@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 
-__all__ = ["complain", "counted", "visible", "write_line"]
+__all__ = ["complain", "counted", "one_line", "visible", "write_line"]
 
 # C0 but for tab and line feed, DEL, C1, and what turns the direction of text: with these a topic
 # or a name could set a terminal's title, move its cursor, or look like another one.
@@ -35,6 +35,11 @@ def visible(text: str) -> str:
     Tabs and line feeds stay.
     """
     return _COMMANDS.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def one_line(text: str) -> str:
+    r"""Return a visible text with its tabs and line feeds written out, too."""
+    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:

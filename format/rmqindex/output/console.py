@@ -145,7 +145,7 @@ class ConsoleOutput:
         """Write a line for each field."""
         write_line(f"{dump.path}\n{dump.kind}, {counted(dump.size, 'byte')}")
         write_line()
-        print_items(items, make_console().width)
+        print_items(make_console(), items)
 
     def audit(
         self,

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
-
-from rmqindex.display.terminal import plain_table, print_table, print_text
-from rmqindex.display.text import visible
+from rmqindex.display.terminal import Styled, Table, print_table, print_text
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from rmqindex.display.terminal import Console
     from rmqindex.explanation import LookupExplanation
     from rmqindex.output.interface import Zone
 
@@ -23,18 +19,18 @@ _SHOWN_HITS = 8
 
 def print_explanation(console: Console, explained: LookupExplanation, zone: Zone) -> None:
     """Print a row for each file and hit, then each reason with its remedy."""
-    table = plain_table()
+    table = Table()
     for head in ("File", "Reason", "Offset", f"Stored ({zone.name})", "What the file says"):
-        table.add_column(head, no_wrap=True, justify="right" if head == "Offset" else "left")
+        table.add_column(head, right=head == "Offset")
     for file in explained.files:
-        table.add_row(file.name, _styled(file.reason), "", "", escape(visible(file.detail)))
+        table.add_row(file.name, _styled(file.reason), "", "", file.detail)
         for hit in file.hits[:_SHOWN_HITS]:
             table.add_row(
                 "",
                 hit.reason,
                 str(hit.phy_offset),
                 zone.format(hit.store_timestamp),
-                escape(visible(hit.message or "")),
+                hit.message or "",
                 style="dim",
             )
         if len(file.hits) > _SHOWN_HITS:
@@ -46,5 +42,5 @@ def print_explanation(console: Console, explained: LookupExplanation, zone: Zone
     print_text(console, "\n".join(explained.lines()))
 
 
-def _styled(reason: str) -> str:
-    return f"[green]{reason}[/]" if reason == "hit" else f"[yellow]{reason}[/]"
+def _styled(reason: str) -> Styled:
+    return Styled(reason, "green" if reason == "hit" else "yellow")

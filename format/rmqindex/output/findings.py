@@ -7,17 +7,14 @@ import textwrap
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from rich.markup import escape
-
 from rmqindex.audit.rules import AUDIT_RULES, SEVERITIES
-from rmqindex.display.terminal import fits, plain_table, print_table, print_text
+from rmqindex.display.terminal import Table, fits, print_table, print_text
 from rmqindex.display.text import counted, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.console import Console
-    from rich.table import Table
+    from rmqindex.display.terminal import Console
 
 __all__ = ["print_findings"]
 
@@ -70,16 +67,16 @@ def print_findings(
 
 
 def _table(findings: Sequence[dict[str, Any]]) -> Table:
-    table = plain_table()
+    table = Table()
     for head in ("", "Rule", "Byte", "Expected", "Got"):
-        table.add_column(head, no_wrap=True, justify="right" if head == "Byte" else "left")
+        table.add_column(head, right=head == "Byte")
     for finding in findings:
         table.add_row(
             finding["severity"],
             finding["rule"],
             "" if finding["byte"] is None else str(finding["byte"]),
-            escape(_line(finding["expected"])),
-            escape(_line(finding["got"])),
+            _line(finding["expected"]),
+            _line(finding["got"]),
             style=_COLOURS[finding["severity"]],
         )
     return table
@@ -89,7 +86,8 @@ def _print_paragraph(console: Console, finding: dict[str, Any]) -> None:
     """Print one finding on a line a field, for a terminal too narrow for the table."""
     byte = "" if finding["byte"] is None else f", byte {finding['byte']}"
     colour = _COLOURS[finding["severity"]]
-    console.print(f"[{colour}]{finding['severity']}[/] {finding['rule']}{byte}", soft_wrap=True)
+    severity = console.styled(finding["severity"], colour)
+    console.write(f"{severity} {finding['rule']}{byte}")
     for label in ("expected", "got"):
         text = f"  {label:<{_INDENT - 2}}{_line(finding[label])}"
         _print_wrapped(console, text, " " * _INDENT)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich.markup import escape
-
 from rmqindex.display.sizes import size_text
-from rmqindex.display.terminal import plain_table, print_table, print_text
-from rmqindex.display.text import counted, visible, write_line
+from rmqindex.display.terminal import Table, cell_width, print_table, print_text, shortened
+from rmqindex.display.text import counted, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from rich.console import Console
-
+    from rmqindex.display.terminal import Console
     from rmqindex.inspection.items import Item
     from rmqindex.inspection.usage import FolderUsage, Usage
     from rmqindex.output.interface import Zone
@@ -24,22 +21,22 @@ __all__ = ["print_folders", "print_items", "print_message_list", "print_usage"]
 
 def print_message_list(console: Console, rows: Sequence[dict[str, Any]], zone: Zone) -> None:
     """Print a row for each message and how many there are."""
-    table = plain_table()
-    table.add_column("Offset", justify="right", no_wrap=True)
-    table.add_column(f"Stored ({zone.name})", no_wrap=True)
-    table.add_column("Topic", no_wrap=True)
-    table.add_column("Queue", justify="right", no_wrap=True)
-    table.add_column("Tags", no_wrap=True)
-    table.add_column("Keys", no_wrap=True)
-    table.add_column("Size", justify="right", no_wrap=True)
+    table = Table()
+    table.add_column("Offset", right=True)
+    table.add_column(f"Stored ({zone.name})")
+    table.add_column("Topic", may_be_cut=True)
+    table.add_column("Queue", right=True)
+    table.add_column("Tags", may_be_cut=True)
+    table.add_column("Keys", may_be_cut=True)
+    table.add_column("Size", right=True)
     for row in rows:
         table.add_row(
             str(row["phy_offset"]),
             zone.format(row["store_timestamp"]),
-            escape(visible(row["topic"])),
+            row["topic"],
             str(row["queue_id"]),
-            escape(visible(row["tags"] or "")),
-            escape(visible(row["keys"] or "")),
+            row["tags"] or "",
+            row["keys"] or "",
             str(row["size"]),
         )
     print_table(console, table)
@@ -49,7 +46,7 @@ def print_message_list(console: Console, rows: Sequence[dict[str, Any]], zone: Z
 def print_usage(console: Console, usage: Usage, limit: int | None, zone: Zone) -> None:
     """Print a row for each group, and the sums."""
     shown = usage.rows[:limit]
-    table = plain_table()
+    table = Table()
     heads = [
         (f"Hour ({zone.name})", any(row.hour is not None for row in shown)),
         ("Topic", any(row.topic is not None for row in shown)),
@@ -57,13 +54,13 @@ def print_usage(console: Console, usage: Usage, limit: int | None, zone: Zone) -
     ]
     for head, is_there in heads:
         if is_there:
-            table.add_column(head, no_wrap=True, justify="right" if head == "Queue" else "left")
+            table.add_column(head, right=head == "Queue", may_be_cut=head == "Topic")
     for head in ("Messages", "Size", "Share"):
-        table.add_column(head, no_wrap=True, justify="right")
+        table.add_column(head, right=True)
     for row in shown:
         cells = (
             "" if row.hour is None else zone.format(row.hour)[:16],
-            escape(visible(row.topic or "")),
+            row.topic or "",
             str(row.queue_id),
         )
         table.add_row(
@@ -82,13 +79,13 @@ def print_usage(console: Console, usage: Usage, limit: int | None, zone: Zone) -
 
 def print_folders(console: Console, folders: Sequence[FolderUsage]) -> None:
     """Print what the folders of a store take."""
-    table = plain_table()
-    table.add_column("Folder", no_wrap=True)
+    table = Table()
+    table.add_column("Folder", may_be_cut=True)
     for head in ("Files", "Size", "On disk"):
-        table.add_column(head, no_wrap=True, justify="right")
+        table.add_column(head, right=True)
     for folder in folders:
         table.add_row(
-            escape(visible(folder.name)),
+            folder.name,
             str(folder.file_count),
             size_text(folder.size),
             size_text(folder.disk_size),
@@ -97,30 +94,27 @@ def print_folders(console: Console, folders: Sequence[FolderUsage]) -> None:
     print_table(console, table)
 
 
-def print_items(items: Iterable[Item], width: int) -> int:
+def print_items(console: Console, items: Iterable[Item]) -> int:
     """Print the fields of items as they come, and return how many items there are.
 
     Args:
+        console: Where to; a value that does not fit has its own line, and at a terminal it loses
+            its middle if that is too short as well.
         items: The items.
-        width: Of the terminal; a value that does not fit has its own line.
     """
     count = 0
     for item in items:
         if count:
-            write_line()
-        write_line(f"{item.name}, byte {item.byte}")
+            console.write()
+        console.write(f"{item.name}, byte {item.byte}")
         for field in item.fields:
             note = f"  {field.note}" if field.note else ""
             place = f"{field.byte:>10}  {field.size:>4}  "
             value = f"{field.value}{note}"
-            line = f"{place}{field.name:<27}  {value}"
-            if len(line) > width:
-                write_line(_one_line(f"{place}{field.name}"))
-                line = f"{'':{len(place)}}{value}"
-            write_line(_one_line(line))
+            line = one_line(f"{place}{field.name:<27}  {value}")
+            if cell_width(line) > console.width:
+                console.write(one_line(f"{place}{field.name}"))
+                line = one_line(f"{'':{len(place)}}{value}")
+            console.write(shortened(line, console.width) if console.is_terminal else line)
         count += 1
     return count
-
-
-def _one_line(text: str) -> str:
-    return visible(text.replace("\n", "\\n").replace("\t", "\\t"))

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmqindex.display.text import visible
+from rmqindex.display.terminal import broken, cell_width
+from rmqindex.display.text import one_line, visible
 from rmqindex.record.bodies import inner_messages, is_inner_batch
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from rmqindex.commitlog.log import CommitLog, Mode
+    from rmqindex.display.terminal import Console
     from rmqindex.output.interface import Zone
 
 __all__ = ["COLUMNS", "is_readable", "message_document", "print_message", "read_messages"]
@@ -96,9 +96,6 @@ def message_document(row: dict[str, Any]) -> dict[str, Any]:
 
 def print_message(console: Console, row: dict[str, Any], zone: Zone) -> None:
     """Print a message: its fields, its properties, its body."""
-    from rich.text import Text  # noqa: PLC0415  (documents need no rich)
-
-    lines = Text()
     for name in COLUMNS:
         value = row[name]
         if name in _HIDDEN or value is None:
@@ -107,13 +104,25 @@ def print_message(console: Console, row: dict[str, Any], zone: Zone) -> None:
         if name in _TIMES:
             time = f"{zone.format(value)} {zone.name}"
             is_wide = _LABEL + len(shown) + 2 + len(time) > console.width
-            shown += f"\n{'':{_LABEL}}{time}" if is_wide else f"  {time}"
-        lines.append(f"{name:<{_LABEL}}", "bold").append(visible(f"{shown}\n"))
+            shown += f"\n{time}" if is_wide else f"  {time}"
+        _print_field(console, name, shown, "bold")
     for name, value in row["properties"]:
-        lines.append(visible(f"  {name:<{_LABEL - 2}}"), "dim").append(visible(f"{value}\n"))
-    lines.append("\n")
-    lines.append(_shown(row["body"]))
-    console.print(lines, soft_wrap=True)
+        _print_field(console, f"  {one_line(name)}", value, "dim")
+    console.write()
+    console.write(visible(_shown(row["body"])))
+
+
+def _print_field(console: Console, name: str, value: str, style: str) -> None:
+    """Print a name and its whole value, below one another where the terminal is too narrow."""
+    lines = visible(value).split("\n")
+    if console.is_terminal:
+        lines = broken(visible(value), max(console.width - _LABEL, 1))
+    blank = " " * (_LABEL - cell_width(name))
+    if not blank:
+        console.write(console.styled(name, style))
+    for number, line in enumerate(lines):
+        head = console.styled(name, style) + blank if blank and not number else " " * _LABEL
+        console.write(f"{head}{line}".rstrip(" "))
 
 
 def _shown(body: bytes | None) -> str:

@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from rmqindex.display.facts import total
 from rmqindex.display.sizes import size_text
-from rmqindex.display.terminal import fits, make_console, plain_table, print_table, print_text
+from rmqindex.display.terminal import Table, fits, make_console, print_table, print_text, rule
 from rmqindex.display.text import counted, write_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from rich.console import Console
-    from rich.table import Table
-
     from rmqindex.display.facts import FileFacts
+    from rmqindex.display.terminal import Console
     from rmqindex.output.interface import Shortfall, Zone
     from rmqindex.query.index_directory import QueryOffsetResult
     from rmqindex.query.search import Hit
@@ -44,15 +42,15 @@ def print_facts(console: Console, facts: Sequence[FileFacts], zone: Zone) -> Non
 
 def print_hits(console: Console, hits: Sequence[Hit], zone: Zone) -> None:
     """Print the entries that a lookup found, as one table."""
-    table = plain_table()
-    table.add_column("File", no_wrap=True)
-    table.add_column("Position", justify="right", no_wrap=True)
-    table.add_column("Offset", justify="right", no_wrap=True)
-    table.add_column(f"Stored ({zone.name})", no_wrap=True)
-    table.add_column("Epoch ms", justify="right", no_wrap=True)
+    table = Table()
+    table.add_column("File")
+    table.add_column("Position", right=True)
+    table.add_column("Offset", right=True)
+    table.add_column(f"Stored ({zone.name})")
+    table.add_column("Epoch ms", right=True)
     is_judged = any(hit.state != "no_log" for hit in hits)
     if is_judged:
-        table.add_column("Message", no_wrap=True)
+        table.add_column("Message")
     for hit in hits:
         table.add_row(
             hit.name,
@@ -69,8 +67,8 @@ def print_hits(console: Console, hits: Sequence[Hit], zone: Zone) -> None:
 
 def print_broker_answer(console: Console, answer: QueryOffsetResult, zone: Zone) -> None:
     """Print what the broker's own search answers."""
-    table = plain_table()
-    table.add_column("Offset", justify="right", no_wrap=True)
+    table = Table()
+    table.add_column("Offset", right=True)
     for phy_offset in answer.phy_offsets:
         table.add_row(str(phy_offset))
     print_table(console, table)
@@ -106,7 +104,7 @@ def print_entries(rows: Iterable[dict[str, Any]], zone: Zone, shortfall: Shortfa
         else:
             if not count:
                 write_line(_entry_line(heads, widths))
-                write_line("\u2500" * line_width)
+                write_line(rule(line_width))
             write_line(_entry_line(cells, widths))
         count += 1
     if count:
@@ -129,15 +127,15 @@ def _entry_line(cells: tuple[Any, ...], widths: list[int]) -> str:
 
 def _facts_table(facts: Sequence[FileFacts], zone: Zone) -> Table:
     """Two lines a file: the first entry and the size, then the last entry and the disk's share."""
-    table = plain_table()
-    table.add_column("File", no_wrap=True)
-    table.add_column("Entries", justify="right", no_wrap=True)
-    table.add_column("Slots in use", justify="right", no_wrap=True)
-    table.add_column("Load", justify="right", no_wrap=True)
-    table.add_column(f"First, last stored ({zone.name})", no_wrap=True)
-    table.add_column("Epoch ms", justify="right", no_wrap=True)
-    table.add_column("Offset", justify="right", no_wrap=True)
-    table.add_column("Size, on disk", justify="right", no_wrap=True)
+    table = Table()
+    table.add_column("File")
+    table.add_column("Entries", right=True)
+    table.add_column("Slots in use", right=True)
+    table.add_column("Load", right=True)
+    table.add_column(f"First, last stored ({zone.name})")
+    table.add_column("Epoch ms", right=True)
+    table.add_column("Offset", right=True)
+    table.add_column("Size, on disk", right=True)
     for file in facts:
         first, last = _ends(file, zone)
         table.add_row(

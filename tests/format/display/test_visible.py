@@ -6,11 +6,10 @@ import datetime as dt
 import io
 
 import pytest
-from rich.console import Console
 
 from commitlog_encoder import Message
 from rmqindex import CommitLog
-from rmqindex.display.terminal import print_text
+from rmqindex.display.terminal import Console, print_text
 from rmqindex.display.text import complain, visible
 from rmqindex.output.interface import Zone
 from rmqindex.output.messages import print_message, read_messages
@@ -41,7 +40,7 @@ def test_a_message_commands_no_terminal(tmp_path):
     )
     (tmp_path / f"{0:020d}").write_bytes(message.encode(0))
     out = io.StringIO()
-    console = Console(file=out, force_terminal=True, color_system=None)
+    console = Console(is_terminal=True, file=out)
     with CommitLog(tmp_path) as log:
         (row,) = read_messages(log, [0])
     print_message(console, row, Zone("UTC", dt.UTC))
