@@ -522,6 +522,29 @@ class TestCommands:
             "rmqindex.explanation.explain",
         }
 
+    @pytest.mark.parametrize(
+        ("arguments", "needs_compute"),
+        [
+            (("info", STORE), False),
+            (("scan", STORE, "--limit", 1), False),
+            (("dump", STORE / "checkpoint"), False),
+            (("usage", STORE), True),
+            (("messages", STORE), True),
+            (("cat", STORE, 112033), True),
+            (("lookup", STORE, "TopicTest", "order-49"), True),
+            (("explain", STORE, "TopicTest", "order-49"), True),
+            (("verify", STORE), True),
+        ],
+        ids=lambda value: value[0] if isinstance(value, tuple) else "",
+    )
+    def test_a_command_imports_nothing_heavy(self, arguments, needs_compute):
+        """Each of these takes longer to load than a small store to read."""
+        heavy = {"asyncio", "concurrent.futures", "email", "multiprocessing", "pandas", "rich"}
+        heavy |= {"pyarrow.csv", "pyarrow.dataset", "pyarrow.parquet", "subprocess", "tempfile"}
+        if not needs_compute:
+            heavy.add("pyarrow.compute")
+        assert not heavy & self.loaded(*arguments)
+
     def test_the_help_loads_no_command(self):
         """It starts as fast as click does."""
         loaded = self.loaded("--help")

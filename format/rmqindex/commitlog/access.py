@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -81,6 +80,8 @@ def _reads(
     if not source.remote:
         return [source.read] * len(positions)
     spans = _spans(positions.tolist(), size)
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  (remote)
+
     with ThreadPoolExecutor(_THREADS) as pool:
         pieces = list(pool.map(lambda span: source.read(span[0], span[1] - span[0]), spans))
     reads = []

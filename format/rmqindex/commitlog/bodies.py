@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rmqindex.errors import CorruptBodyError, CorruptCommitLogError, RmqIndexError
 from rmqindex.keys.utf8 import not_utf8
@@ -92,6 +91,8 @@ def unpack_bodies(
                 if on_bad is not None:
                     on_bad(bad)
                 sound[row] = False
+    import pyarrow.compute as pc  # noqa: PLC0415  (a command may not need it)
+
     kept = pc.if_else(pa.array(sound), bodies, pa.scalar(None, bodies.type))
     return decompress_bodies(kept, sys_flags, max_size=max_size, max_total_size=max_total_size)
 
@@ -103,6 +104,8 @@ def body_texts(bodies: pa.Array, sys_flags: NDArray[np.int32]) -> pa.Array:
         bodies: A ``binary`` array, unpacked.
         sys_flags: Of each message its ``SYSFLAG``.
     """
+    import pyarrow.compute as pc  # noqa: PLC0415  (a command may not need it)
+
     texts = bodies.view(pa.string())
     hidden = sys_flags & _INNER == _INNER
     strange = not_utf8(texts)

@@ -10,7 +10,6 @@ A file that grows at its end is recognized by its mark; what a writer may distur
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -210,6 +209,8 @@ def map_files(
     """
     if all(location.local is not None for location in locations):
         return [function(item) for item in items]
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  (remote)
+
     with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
         return list(pool.map(function, items))
 

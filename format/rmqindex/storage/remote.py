@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -175,6 +174,8 @@ class RemoteSource(IndexSource):
             for request in requests:
                 fetch(request)
         else:
+            from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  (remote)
+
             with ThreadPoolExecutor(_REMOTE_THREADS) as pool:
                 for _ in pool.map(fetch, requests):
                     pass

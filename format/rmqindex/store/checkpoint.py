@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
-import tempfile
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
@@ -108,6 +107,8 @@ class StoreCheckpoint:
         with contextlib.suppress(FileNotFoundError), open(target, "rb", opener=open_regular) as old:
             mode = os.fstat(old.fileno()).st_mode & 0o777
             there = old.read(_FILE_SIZE)
+        import tempfile  # noqa: PLC0415  (readers need none)
+
         descriptor, staged_name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         try:
             with os.fdopen(descriptor, "wb") as file:

@@ -26,7 +26,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 import time
 import uuid
 from dataclasses import dataclass
@@ -136,6 +135,8 @@ class ObjectStaging:
     @property
     def path(self) -> Path:
         """The local directory in which this process builds files before it publishes them."""
+        import tempfile  # noqa: PLC0415  (readers need none)
+
         path = Path(tempfile.gettempdir()) / f"rmqindex-{self.job}-{os.getpid()}"
         path.mkdir(mode=0o700, exist_ok=True)
         return path

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
-import pyarrow as pa
+import numpy as np
 
 from rmqindex.cli.options import (
     BAD,
@@ -38,6 +38,8 @@ from rmqindex.store.sample import write_sample_store
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    import pyarrow as pa
 
     from rmqindex.fileset.planned_index import PlannedFile
     from rmqindex.indexfile.entries import Mode
@@ -178,16 +180,17 @@ def _entries(
     for planned in files:
         counted = {"position": (FIRST_POSITION, planned.stop - 1)}
         for batch in _salvage_entries(planned) if salvaged else _scan_entries(planned):
-            kept = batch
+            # NumPy's arrays, since Arrow loads its compute functions for a filter.
+            columns = {name: batch[name].to_numpy() for name in batch.schema.names}
+            kept = np.ones(len(batch), bool)
             for name, (low, high) in (counted | ranges).items():
-                values = kept[name].to_numpy()
-                kept = kept.filter(pa.array((values >= low) & (values <= high)))
-            times = kept["store_timestamp"].to_numpy()
+                kept &= (columns[name] >= low) & (columns[name] <= high)
+            times = columns["store_timestamp"]
             within = (times >= begin) & (times <= end)
-            shortfall.at_other_times += int((~within).sum())
-            kept = kept.filter(pa.array(within))
-            for row in kept.to_pylist():
-                yield {"file": planned.entry.name, **row}
+            shortfall.at_other_times += int((kept & ~within).sum())
+            rows = [values[kept & within].tolist() for values in columns.values()]
+            for row in zip(*rows, strict=True):
+                yield {"file": planned.entry.name, **dict(zip(columns, row, strict=True))}
 
 
 def _scan_entries(planned: PlannedFile) -> Iterator[pa.RecordBatch]:
