@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
@@ -210,6 +212,81 @@ class TestSeveral:
         code, _, err = run("info", f"{stores}/x*")
         assert code == 2
         assert "no path matches" in err
+
+    @pytest.mark.parametrize(
+        ("name", "rest"),
+        [("explain", ("TopicTest", "order-49")), ("cat", (112033,))],
+        ids=lambda value: value if isinstance(value, str) else "",
+    )
+    def test_explain_and_cat_answer_for_each(self, run, stores, name, rest):
+        """As CSV under one line of names, as JSON and for people; the answer of one is enough."""
+        for paths in ([stores], [f"{stores}/[ab]"], [stores / "a", stores / "b"]):
+            code, out, err = run(name, *paths, *rest, "--csv")
+            assert (code, err) == (0, "")
+            rows = rows_of(out)
+            assert {row["store"] for row in rows} == {str(stores / "a"), str(stores / "b")}
+            counts = Counter(row["store"] for row in rows)
+            assert len(set(counts.values())) == 1
+        assert json.dumps(str(stores / "a")) in run(name, stores, *rest, "--json")[1]
+        assert run(name, stores, *rest)[1].startswith(f"{stores / 'a'}\n\n")
+        shutil.rmtree(stores / "a" / "commitlog")
+        if name == "explain":
+            code, out, _ = run(name, stores, "TopicTest", "nobody", "--csv")
+            assert (code, {row["kind"] for row in rows_of(out)}) == (1, {"file", "reason"})
+        else:
+            assert run(name, stores, *rest)[0] == 2
+
+    def test_messages_that_differ_have_the_same_columns(self, run, stores):
+        """A body that is no text is in another column, under the same line of names."""
+        log = stores / "b" / "commitlog" / f"{0:020}"
+        log.write_bytes(Message(body=b"\xff").encode(0))
+        code, out, _ = run("cat", stores, 0, "--csv")
+        text, base64 = rows_of(out)
+        assert (code, text["body_base64"], base64["body"]) == (0, "", "")
+        assert base64["body_base64"] == "/w=="
+
+    def test_stores_are_exported_to_partitions(self, run, stores, tmp_path):
+        """Which other tools read as a column; a directory with other files is refused."""
+        code, out, err = run("export", stores, tmp_path / "out")
+        assert (code, err, out.count("Exported 430 rows")) == (0, "", 2)
+        table = ds.dataset(tmp_path / "out", partitioning="hive").to_table()
+        assert table.num_rows == 860
+        assert set(table["store"].unique().to_pylist()) == {str(stores / x) for x in "ab"}
+        code, out, _ = run("export", stores, tmp_path / "out")
+        assert (code, out.count("complete, nothing new")) == (0, 2)
+        assert run("export", stores / "a", tmp_path / "one")[0] == 0
+        code, _, err = run("export", stores, tmp_path / "one")
+        assert code == 2
+        assert "one of exports of several stores" in err
+
+    def test_several_files_are_dumped(self, run, stores):
+        """Each row says which file it is of."""
+        code, out, _ = run("dump", f"{stores}/*/checkpoint", "--csv")
+        assert (code, {row["file"] for row in rows_of(out)}) == (
+            0, {str(stores / x / "checkpoint") for x in "ab"},
+        )  # fmt: skip
+
+    @pytest.mark.parametrize(
+        "command", ["plot", "rebuild", "rebuild-queues", "expire", "relayout", "recover"]
+    )
+    def test_a_second_path_is_refused_where_there_can_be_one(self, run, stores, command):
+        """The error says what to do."""
+        more = ("--slots", 3, "--entries", 5) if command == "relayout" else ()
+        code, out, err = run(command, stores / "a", stores / "b", *more)
+        assert (code, out) == (2, "")
+        assert f"got also {stores / 'b'}: run 'rmqindex {command}' for each" in err
+
+    def test_raw_bodies_of_several_stores_are_refused(self, run, stores):
+        """Nothing would tell where one ends."""
+        code, out, err = run("cat", stores, 112033, "--raw")
+        assert (code, out) == (2, "")
+        assert "--raw: only for one store" in err
+
+    def test_a_missing_argument_is_not_taken_for_the_first(self, run):
+        """Any of them may be the one that is missing."""
+        code, _, err = run("explain", STORE, "TopicTest")
+        assert code == 2
+        assert "Expected PATH... TOPIC KEY: an argument is missing" in err
 
     def test_several_keys_are_looked_up(self, run, tmp_path):
         """As arguments and from a file, each once."""

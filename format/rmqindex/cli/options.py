@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from rmqindex.cli.help import Argument, Command
-from rmqindex.cli.several import STORE, SeveralCommand
+from rmqindex.cli.several import SeveralCommand, several_named
 from rmqindex.display.text import complain
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.output.documents import JsonOutput
@@ -97,7 +97,12 @@ def _files_in(folders: Sequence[Path]) -> list[tuple[str, int, int, int]]:
 
 
 def command(
-    name: str, *examples: str, note: str = "", several: bool = False, is_search: bool = False
+    name: str,
+    *examples: str,
+    note: str = "",
+    several: bool = False,
+    is_search: bool = False,
+    several_are: str = "store",
 ) -> Callable[[Callable[..., None]], Command]:
     """Make a function a command, whose docstring is the help.
 
@@ -107,12 +112,13 @@ def command(
         note: What to say below them.
         several: Whether its first argument may name several stores, each of which is answered for.
         is_search: Whether the answer of one of them is enough.
+        several_are: What they are, which names a column where there are several.
     """
     heading = "Examples" if len(examples) > 1 else "Example"
     lines = "\n".join(f"  {line}" for example in examples for line in example.splitlines())
     epilog = f"{heading}:\n\n\b\n{lines}" + (f"\n\n{note}" if note else "")
     if several:
-        kind = partial(SeveralCommand, is_search=is_search)
+        kind = partial(SeveralCommand, is_search=is_search, several_are=several_are)
         return click.command(name, cls=cast("type[Command]", kind), epilog=epilog)
     return click.command(name, cls=Command, epilog=epilog)
 
@@ -197,15 +203,15 @@ def choose_output(as_json: bool, zone: Zone | None = None) -> Output:
         zone: The zone; None for a command that shows no times.
     """
     context = click.get_current_context(silent=True)
-    store = None if context is None else context.meta.get(STORE)
+    named = several_named()
     if context is not None and context.meta.get(_CSV):
         if as_json:
             raise click.UsageError("--json and --csv: give one of them")
         from rmqindex.output.separated import CsvOutput  # noqa: PLC0415  (few ask for it)
 
-        return CsvOutput(store, context.meta)
+        return CsvOutput(named, context.meta)
     if as_json:
-        return JsonOutput(store)
+        return JsonOutput(named)
     from rmqindex.output.console import ConsoleOutput  # noqa: PLC0415  (machines need no rich)
 
     return ConsoleOutput(zone or _zone("UTC"))

@@ -14,10 +14,10 @@ from rmqindex.errors import RmqIndexError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["STORE", "SeveralCommand", "stores_of"]
+__all__ = ["SeveralCommand", "several_named", "stores_of"]
 
-#: Where the context tells an output which of several stores it answers for.
-STORE = "rmqindex.store"
+# Where the context tells an output which of several stores it answers for.
+_NAMED = "rmqindex.named"
 _BAD = 2
 
 
@@ -27,10 +27,17 @@ class SeveralCommand(Command):
     The exit code is the worst of all; for a search it is 0 if any store has an answer.
     """
 
-    def __init__(self, *args: Any, is_search: bool = False, **attributes: Any) -> None:  # noqa: ANN401
-        """Take what click takes, and whether an answer of one store is enough."""
+    def __init__(
+        self,
+        *args: Any,  # noqa: ANN401
+        is_search: bool = False,
+        several_are: str = "store",
+        **attributes: Any,  # noqa: ANN401
+    ) -> None:
+        """Take what click takes, whether an answer of one store is enough, and what they are."""
         super().__init__(*args, **attributes)
         self._is_search = is_search
+        self._several_are = several_are
 
     def invoke(self, ctx: click.Context) -> None:
         """Answer for each store, with its name where there are several."""
@@ -44,7 +51,7 @@ class SeveralCommand(Command):
         codes: list[int] = []
         for store in stores:
             ctx.params[name] = store
-            ctx.meta[STORE] = store
+            ctx.meta[_NAMED] = {self._several_are: store}
             codes.append(self._invoke_one(ctx, store, is_first=not codes))
         best = min if self._is_search and _BAD not in codes else max
         code = best(codes)
@@ -52,7 +59,8 @@ class SeveralCommand(Command):
             raise click.exceptions.Exit(code)
 
     def _invoke_one(self, ctx: click.Context, store: str, *, is_first: bool) -> int:
-        if not ctx.params.get("as_json") and not ctx.meta.get("rmqindex.csv"):
+        is_for_machines = ctx.params.get("as_json") or ctx.params.get("raw")
+        if not is_for_machines and not ctx.meta.get("rmqindex.csv"):
             write_line(f"{'' if is_first else chr(10)}{store}\n")
         try:
             super().invoke(ctx)
@@ -62,6 +70,12 @@ class SeveralCommand(Command):
             complain(str(error))
             return _BAD
         return 0
+
+
+def several_named() -> dict[str, str]:
+    """Return what names the store that a command answers for now; nothing if it is the only one."""
+    context = click.get_current_context(silent=True)
+    return {} if context is None else context.meta.get(_NAMED, {})
 
 
 def stores_of(paths: Sequence[str]) -> list[str]:

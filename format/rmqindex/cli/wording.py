@@ -22,7 +22,11 @@ def reworded(error: click.UsageError) -> click.UsageError:
     """Return an error with the message in other words, where click wrote it."""
     too_many = _TOO_MANY.fullmatch(error.message)
     if too_many:
-        return click.UsageError(f"Expected no more arguments, got {too_many['got']}", error.ctx)
+        return click.UsageError(_too_many(too_many["got"], error.ctx), error.ctx)
+    if isinstance(error, click.MissingParameter) and _is_first_of_several(error.param, error.ctx):
+        assert error.ctx is not None
+        pieces = " ".join(error.ctx.command.collect_usage_pieces(error.ctx)[1:])
+        return click.UsageError(f"Expected {pieces}: an argument is missing", error.ctx)
     if isinstance(error, click.BadParameter) and error.param is not None:
         expected = _expected(error.param.type)
         for pattern in (_NO_NUMBER, _OUT_OF_RANGE, _NO_CHOICE):
@@ -31,6 +35,25 @@ def reworded(error: click.UsageError) -> click.UsageError:
                 text = f"expected {expected}, got {match['got']}"
                 return click.BadParameter(text, error.ctx, error.param, error.param_hint)
     return error
+
+
+def _arguments_of(context: click.Context | None) -> list[click.Argument]:
+    params = () if context is None else context.command.params
+    return [param for param in params if isinstance(param, click.Argument)]
+
+
+def _too_many(got: str, context: click.Context | None) -> str:
+    arguments = _arguments_of(context)
+    if context is None or len(arguments) != 1:
+        return f"Expected no more arguments, got {got}"
+    name = arguments[0].human_readable_name
+    return f"Expected one {name}, got also {got}: run 'rmqindex {context.info_name}' for each"
+
+
+def _is_first_of_several(param: click.Parameter | None, context: click.Context | None) -> bool:
+    """Return whether a parameter is what others leave over, so that any of them may be missing."""
+    arguments = _arguments_of(context)
+    return len(arguments) > 1 and param is arguments[0] and param.nargs == -1
 
 
 def _expected(kind: click.ParamType[Any]) -> str | None:

@@ -12,7 +12,7 @@ from rmqindex.display.text import write_line
 from rmqindex.output.messages import message_document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
@@ -35,9 +35,9 @@ _SEVERITIES = ("error", "warning", "info")
 class JsonOutput:
     """Writes answers as JSON; implements :class:`~rmqindex.output.interface.Output`."""
 
-    def __init__(self, store: str | None = None) -> None:
-        """Name the store in each answer, where there are several."""
-        self._named: dict[str, Any] = {} if store is None else {"store": store}
+    def __init__(self, named: Mapping[str, str] | None = None) -> None:
+        """Put a name into each answer, such as the ``store`` where there are several."""
+        self._named: dict[str, Any] = dict(named or {})
 
     def _write(self, document: dict[str, object]) -> None:
         write_line(json.dumps({**self._named, **document}, indent=2))

@@ -9,12 +9,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rmqindex.output.documents import JsonOutput
-from rmqindex.output.messages import message_document
+from rmqindex.output.messages import COLUMNS, message_document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from rmqindex.display.facts import FileFacts
+    from rmqindex.explanation import LookupExplanation
     from rmqindex.inspection import Dump, FolderUsage, Item, Usage
     from rmqindex.output.interface import Question, Shortfall
     from rmqindex.query.index_directory import QueryOffsetResult
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
 __all__ = ["CsvOutput"]
 
 _NAMES = "rmqindex.csv.names"
+# A body is in one of two columns; the columns of several stores are the same.
+_MESSAGE = (*COLUMNS, "body_base64", "inner_messages")
+_EXPLAINED = (
+    "topic", "key", "kind", "file", "reason", "text", "position", "phy_offset", "store_timestamp",
+    "remedy", "other_topic", "phy_offsets",
+)  # fmt: skip
 
 
 class CsvOutput(JsonOutput):
@@ -31,14 +38,14 @@ class CsvOutput(JsonOutput):
     Lists and objects are JSON texts, what is unknown is empty.
     """
 
-    def __init__(self, store: str | None, memory: dict[str, Any]) -> None:
-        """Name the store in each line, where there are several.
+    def __init__(self, named: Mapping[str, str], memory: dict[str, Any]) -> None:
+        """Put a name into each line, such as the ``store`` where there are several.
 
         Args:
-            store: Its name; None if there is one alone.
+            named: The first columns of each line.
             memory: What the outputs of several stores share: the names of the columns.
         """
-        super().__init__(store)
+        super().__init__(named)
         self._memory = memory
 
     def files(self, path: str, facts: Sequence[FileFacts]) -> None:
@@ -73,6 +80,42 @@ class CsvOutput(JsonOutput):
             for offset in answer.phy_offsets
         )
 
+    def explanation(self, path: str, explained: LookupExplanation) -> None:
+        """Write a line for each file, each of its entries, and each reason."""
+        rows: list[dict[str, Any]] = []
+        for file in explained.files:
+            head = {"kind": "file", "file": file.name}
+            rows.append({**head, "reason": file.reason, "text": file.detail})
+            rows += [
+                {
+                    **head,
+                    "kind": "entry",
+                    "reason": hit.reason,
+                    "text": hit.message,
+                    "position": hit.position,
+                    "phy_offset": hit.phy_offset,
+                    "store_timestamp": hit.store_timestamp,
+                }
+                for hit in file.hits
+            ]
+        rows += [
+            {
+                "kind": "reason",
+                "reason": reason.code,
+                "text": reason.sentence,
+                "remedy": reason.remedy,
+                "other_topic": reason.topic,
+                "phy_offsets": list(reason.phy_offsets),
+            }
+            for reason in explained.reasons
+        ]
+        asked = {"topic": explained.topic, "key": explained.key}
+        self._write_rows([{**asked, **row} for row in rows], _EXPLAINED)
+
+    def messages(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Write a line for each message."""
+        self._write_rows([message_document(row) for row in rows], _MESSAGE)
+
     def audit(
         self,
         path: str,
@@ -86,7 +129,10 @@ class CsvOutput(JsonOutput):
 
     def message_list(self, path: str, rows: Sequence[dict[str, Any]], *, whole: bool) -> None:
         """Write a line for each message."""
-        self._write_rows([message_document(row) for row in rows] if whole else rows)
+        if whole:
+            self.messages(rows)
+        else:
+            self._write_rows(rows)
 
     def usage(
         self,
@@ -105,11 +151,13 @@ class CsvOutput(JsonOutput):
             {"item": item.name, **asdict(field)} for item in items for field in item.fields
         )
 
-    def _write_rows(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Write rows under the names of all if they are in memory, else those of the first."""
-        if isinstance(rows, (list, tuple)):
+    def _write_rows(
+        self, rows: Iterable[dict[str, Any]], names: Sequence[str] | None = None
+    ) -> None:
+        """Write rows under names: by default those of all if in memory, else of the first."""
+        if names is None and isinstance(rows, (list, tuple)):
             names = list(dict.fromkeys(name for row in rows for name in row))
-        else:
+        elif names is None:
             rows = iter(rows)
             first = next(rows, {})
             names = list(first)

@@ -147,8 +147,11 @@ def usage(
     "rmqindex dump store/commitlog/00000000000000000000 --offset 112033 --limit 1",
     "rmqindex dump store/consumequeue/TopicTest/0/00000000000000000000 --csv",
     "rmqindex dump store/checkpoint --json",
+    "rmqindex dump brokers/*/store/checkpoint",
+    several=True,
+    several_are="file",
 )
-@argument("file", "FILE", "Any file of a store.")
+@argument("file", "FILE...", "Any files of a store, or a pattern in quotes.", several=True)
 @click.option(
     "--offset",
     metavar="BYTE",

@@ -14,10 +14,10 @@ from rmqindex.cli.options import (
     commit_log_option,
     end_option,
     entries_option,
-    json_option,
     key_argument,
     layout_of,
-    path_argument,
+    paths_argument,
+    rows_option,
     slots_option,
     time_range_of,
     topic_argument,
@@ -38,8 +38,11 @@ __all__ = ["explain"]
     "rmqindex explain store TopicTest order-49",
     "rmqindex explain store TopicTest order-49 --begin 2023-11-14T22:00 --json",
     "rmqindex explain store TopicTest order-49 --search-log all",
+    "rmqindex explain 'brokers/*/store' TopicTest order-49 --csv",
+    several=True,
+    is_search=True,
 )
-@path_argument
+@paths_argument
 @topic_argument
 @key_argument
 @begin_option
@@ -55,7 +58,7 @@ __all__ = ["explain"]
     "time.",
 )
 @commit_log_option
-@json_option
+@rows_option
 @zone_option
 @slots_option
 @entries_option

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import click
 
@@ -19,9 +21,11 @@ from rmqindex.cli.options import (
     zone_option,
 )
 from rmqindex.cli.selection import selection_of, selection_options
+from rmqindex.cli.several import several_named
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.display.terminal import progress_bar
 from rmqindex.display.text import complain
+from rmqindex.errors import RmqIndexError
 from rmqindex.export import (
     DEFAULT_COLUMNS,
     FORMATS,
@@ -55,6 +59,20 @@ def _parse_size(_ctx: click.Context, _param: click.Parameter, text: str) -> int:
     return size
 
 
+def _directory_of(store: str, directory: str) -> str:
+    """Return where a store is exported to: a partition of the directory if there are several."""
+    if not several_named():
+        return directory
+    given = Path(directory)
+    others = [] if not given.is_dir() else [p for p in given.iterdir() if p.name[:6] != "store="]
+    if others:
+        raise RmqIndexError(
+            f"{given}: expected an empty directory or one of exports of several stores, found "
+            f"{others[0].name}; export to another directory"
+        )
+    return str(given / f"store={quote(store, safe='')}")
+
+
 def _parse_columns(
     _ctx: click.Context, _param: click.Parameter, text: str | None
 ) -> tuple[str, ...] | None:
@@ -67,12 +85,16 @@ def _parse_columns(
     "rmqindex export store orders --topic Orders --begin 2023-11-14 --format jsonl",
     "rmqindex export store sizes --columns topic,size,store_timestamp --format csv",
     "rmqindex export store entries --entries",
+    "rmqindex export broker-a/store broker-b/store messages",
     note="The same command again goes on where a run was stopped, or adds what is new.",
+    several=True,
 )
 @argument(
     "store",
-    "STORE",
-    "A store root, or log files or directories; with --entries an index.",
+    "STORE...",
+    "Store roots, or log files or directories, with --entries indexes; a pattern in quotes, or a "
+    "folder of stores.",
+    several=True,
 )
 @argument("directory", "DIR", "A local directory that is new, empty, or of the same export.")
 @click.option(
@@ -139,10 +161,12 @@ def export(
     last file when it is started again; no row is lost and none comes twice. The directory remembers
     what was asked for, and refuses other filters and files of other origin. Times are timestamps
     in Parquet, epoch milliseconds in JSON and CSV, where bodies that are not UTF-8 are in the
-    column body_base64.
+    column body_base64. Of several stores, each has a directory store=NAME of its own, which Spark,
+    DuckDB and Arrow read as a column.
     """
     layout = layout_of(max_hash_slot_num, max_index_num)
     output = choose_output(as_json, zone)
+    directory = _directory_of(store, directory)
     selection = selection_of(zone, options)
     with progress_bar("export") as report:
         result: ExportResult

@@ -13,10 +13,11 @@ from rmqindex.cli.options import (
     argument,
     choose_output,
     command,
-    json_option,
+    rows_option,
     stored_body_option,
     zone_option,
 )
+from rmqindex.cli.several import several_named
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.paths import queue_topics
 from rmqindex.display.text import complain
@@ -44,8 +45,17 @@ __all__ = ["cat"]
     "rmqindex cat store 0A00000100002A9F000000000001B5A1",
     "rmqindex cat store BE2A3B1D0F1E56FBFD39200400000560 --topic TopicTest",
     "rmqindex cat store 112033 --raw > body.bin",
+    "rmqindex cat broker-a/store broker-b/store BE2A3B1D0F1E56FBFD39200400000560 --csv",
+    several=True,
+    is_search=True,
 )
-@argument("path", "PATH", "A store root, a commitlog directory, or several separated by commas.")
+@argument(
+    "path",
+    "PATH...",
+    "Store roots or commitlog directories, or several of one broker separated by commas; a pattern "
+    "in quotes, or a folder of stores.",
+    several=True,
+)
 @argument(
     "message",
     "OFFSET|MSGID",
@@ -58,7 +68,7 @@ __all__ = ["cat"]
 )
 @click.option("--raw", is_flag=True, help="Write only the body, byte for byte.")
 @stored_body_option
-@json_option
+@rows_option
 @zone_option
 def cat(
     *,
@@ -75,6 +85,8 @@ def cat(
     A unique key (the message id that clients show) is found through the index. The exit code is 1
     if there is no such message.
     """
+    if raw and several_named():
+        raise click.BadParameter("only for one store", param_hint="--raw")
     with CommitLog(path) as log:
         offsets = _offsets(path, message, topic, log)
         found = read_messages(log, offsets, as_stored=as_stored)
