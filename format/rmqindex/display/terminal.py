@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import textwrap
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TextIO, TypeAlias
@@ -34,6 +33,8 @@ __all__ = [
 # No table is this wide.
 _UNBOUNDED = 10_000
 _GAP = "   "
+# How a line begins that is to be copied.
+_COMMAND = "    rmqindex "
 # A text column is not cut to less.
 _LEAST_WIDTH = 12
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
@@ -175,7 +176,10 @@ def print_table(console: Console, table: Table) -> None:
 def print_text(console: Console, text: str) -> None:
     """Print text, with the lines of a terminal broken between words."""
     for line in visible(text).split("\n"):
-        console.write("\n".join(folded(line, console.width)) if console.is_terminal else line)
+        for part in folded(line, console.width) if console.is_terminal else [line]:
+            # A command or a path is whole, so that it can be copied; a long key is not.
+            is_cut = console.is_terminal and "/" not in part and not part.startswith(_COMMAND)
+            console.write(shortened(part, console.width) if is_cut else part)
 
 
 def rule(width: int) -> str:
@@ -222,18 +226,27 @@ def broken(text: str, width: int) -> list[str]:
     return lines
 
 
-def folded(line: str, width: int) -> list[str]:
-    """Return a line as several, broken between words; those that follow keep the indent.
+def folded(line: str, width: int, indent: str | None = None) -> list[str]:
+    """Return a line as several, broken between words; a word that is too long stays whole.
 
     A command is one line, so that it can be copied.
+
+    Args:
+        line: The line.
+        width: How many columns a line may have.
+        indent: What those that follow begin with; by default the line's own indent.
     """
-    if cell_width(line) <= width or line.startswith("    rmqindex "):
+    if cell_width(line) <= width or line.startswith(_COMMAND):
         return [line]
-    indent = line[: len(line) - len(line.lstrip())]
-    parts = textwrap.wrap(
-        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
-    return parts or [line]
+    blank = line[: len(line) - len(line.lstrip())]
+    begin = blank if indent is None else indent
+    lines: list[str] = []
+    for word in line[len(blank) :].split(" "):
+        if lines and cell_width(f"{lines[-1]} {word}") <= width:
+            lines[-1] += f" {word}"
+        elif word or not lines:
+            lines.append((begin if lines else blank) + word)
+    return lines
 
 
 def _begin(text: str, width: int) -> str:

@@ -52,7 +52,7 @@ class ConsoleOutput:
 
     def heading(self, text: str, *, is_first: bool) -> None:
         """Write a line, with an empty one before the second and below."""
-        write_line(f"{'' if is_first else chr(10)}{visible(text)}\n")
+        print_text(make_console(), f"{'' if is_first else chr(10)}{text}\n")
 
     def files(self, path: str, facts: Sequence[FileFacts]) -> None:
         """Write a table of the files and their totals."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from rmqindex.audit.rules import AUDIT_RULES, SEVERITIES
-from rmqindex.display.terminal import Table, fits, print_table, print_text
+from rmqindex.display.terminal import Table, fits, folded, print_table, print_text
 from rmqindex.display.text import counted, visible
 
 if TYPE_CHECKING:
@@ -95,13 +94,8 @@ def _print_paragraph(console: Console, finding: dict[str, Any]) -> None:
 
 def _print_wrapped(console: Console, text: str, indent: str, before: str = "") -> None:
     """Print a text, broken between words where a terminal is narrower; a long name stays whole."""
-    lines = textwrap.wrap(
-        _COMMAND.sub(lambda command: command[0].replace(" ", _GLUE), visible(text)),
-        max(console.width, 2 * _INDENT),
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    kept = _COMMAND.sub(lambda command: command[0].replace(" ", _GLUE), visible(text))
+    lines = folded(kept, max(console.width, 2 * _INDENT), indent)
     print_text(console, before + "\n".join(lines).replace(_GLUE, " "))
 
 
