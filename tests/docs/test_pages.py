@@ -9,8 +9,8 @@ import pytest
 import rmqindex
 from snippets import run_page, snippets
 
-#: Guides whose code is in files of their own, or is run by ``make cluster``.
-PROGRAMS = ("cluster", "other-engines", "spark-connect", "spark-sql")
+#: Guides whose code is in files of their own.
+PROGRAMS = ("other-engines", "spark-connect", "spark-sql")
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(

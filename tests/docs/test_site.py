@@ -80,3 +80,19 @@ def test_requirements_become_anchors_and_links() -> None:
 def test_an_erratum_gets_an_anchor() -> None:
     """Its heading can be linked to by its name."""
     assert requirement_links.link("### ERR-3: A put\n") == "(err-3)=\n### ERR-3: A put\n"
+
+
+def test_pictures_can_be_seen_in_the_dark() -> None:
+    """One with a white ground is a figure, which the style turns dark; others have no ground."""
+    style = (DOCS / "_static" / "site.css").read_text()
+    for theme in ("dark", "auto"):
+        for place in ("figure img", ".cell_output img"):
+            rule = rf'body\[data-theme="{theme}"\] {re.escape(place)}[^}}]*{{\s*filter: invert'
+            assert re.search(rule, style), (theme, place)
+    texts = [*pages().values(), (ROOT / "spec" / "index.md").read_text()]
+    for picture in [*DOCS.rglob("*.svg"), *(ROOT / "spec").rglob("*.svg")]:
+        if any(re.search(rf"\{{figure\}} \S*{picture.name}", text) for text in texts):
+            continue
+        first = re.search(r'<(?:path|rect)[^>]*?style="([^"]*)"', picture.read_text())
+        assert first is not None, picture
+        assert "fill: none" in first[1], picture
