@@ -18,7 +18,12 @@ if TYPE_CHECKING:
         QueueRebuildResult,
         rebuild_consume_queues,
     )
-    from rmqindex.errors import CorruptCommitLogError, CorruptIndexError, RmqIndexError
+    from rmqindex.errors import (
+        CorruptCommitLogError,
+        CorruptIndexError,
+        IncompleteIndexWarning,
+        RmqIndexError,
+    )
     from rmqindex.explanation import (
         EXPLAIN_REASONS,
         FileExplanation,
@@ -87,6 +92,7 @@ __all__ = [
     "GrpcMessageId",
     "HashSet",
     "HitExplanation",
+    "IncompleteIndexWarning",
     "IndexDirectory",
     "IndexFile",
     "IndexFileWriter",
@@ -154,6 +160,7 @@ _ROOMS = {
     "errors": (
         "CorruptCommitLogError",
         "CorruptIndexError",
+        "IncompleteIndexWarning",
         "RmqIndexError",
     ),
     "explanation": (

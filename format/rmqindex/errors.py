@@ -4,6 +4,8 @@
 RmqIndexError               a path, directory or geometry that cannot be used
 ├── CorruptIndexError       bytes that break a rule of the IndexFile format
 └── CorruptCommitLogError   bytes that break a rule of the CommitLog format
+
+IncompleteIndexWarning      an index that lacks entries of messages in its CommitLog
 ```
 
 A bad argument is Python's own ``ValueError`` or ``TypeError``; these classes are for bad files.
@@ -11,7 +13,13 @@ A bad argument is Python's own ``ValueError`` or ``TypeError``; these classes ar
 
 from __future__ import annotations
 
-__all__ = ["CorruptBodyError", "CorruptCommitLogError", "CorruptIndexError", "RmqIndexError"]
+__all__ = [
+    "CorruptBodyError",
+    "CorruptCommitLogError",
+    "CorruptIndexError",
+    "IncompleteIndexWarning",
+    "RmqIndexError",
+]
 
 
 class RmqIndexError(Exception):
@@ -87,3 +95,7 @@ class CorruptBodyError(CorruptCommitLogError):
     def __reduce__(self) -> tuple[type[CorruptBodyError], tuple[object, ...]]:
         """Pickle by the parts, so that the error survives Spark's process boundaries."""
         return (type(self), (self.path, self.what, self.byte, self.hint))
+
+
+class IncompleteIndexWarning(UserWarning):
+    """An index lacks entries of messages that its CommitLog has, so a lookup may miss some."""

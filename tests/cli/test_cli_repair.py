@@ -402,3 +402,33 @@ def test_python_says_what_was_taken(tmp_path):
     assert done.index_msg_timestamp == 1795246306181
     with pytest.raises(Exception, match="resume=True continues behind their last entry"):
         rebuild_index(store, store / "index")
+
+
+class TestALookupOnAnIncompleteIndex:
+    """What it lacks is said on standard error, with the command that adds it."""
+
+    @pytest.mark.parametrize("option", [(), ("--json",), ("--csv",), ("--broker",)])
+    def test_it_names_both_ends_and_the_command(self, tagged, run, option):
+        """Whatever the answer's form, and once, however many keys are asked for."""
+        first, second, *_ = sorted((tagged / "index").iterdir())
+        first.unlink()
+        code, out, err = run("lookup", tagged, "Orders", "TagA", "none", "--tag", *option)
+        assert (code, err.count("the oldest IndexFile begins at offset")) == (0, 1)
+        assert f"rmqindex: {second}: the oldest IndexFile begins at offset" in err
+        assert "the CommitLog at 0. Messages with keys from offset 0 to before" in err
+        assert f"`rmqindex rebuild {tagged} --replace`" in err
+        if option == ("--json",):
+            decoder = json.JSONDecoder()
+            document, _ = decoder.raw_decode(out)
+            assert [part["part"] for part in document["uncovered"]] == ["start"]
+
+    def test_its_command_makes_the_answer_whole(self, tagged, run):
+        """Then nothing is lacking, and nothing is said."""
+        _, whole, _ = run("lookup", tagged, "Orders", "TagA", "--tag", "--csv")
+        min((tagged / "index").iterdir()).unlink()
+        _, part, err = run("lookup", tagged, "Orders", "TagA", "--tag", "--csv")
+        assert len(part.splitlines()) < len(whole.splitlines())
+        command = re.search("`rmqindex (.*?)`", err)[1].split()
+        assert run(*command)[0] == 0
+        _, again, err = run("lookup", tagged, "Orders", "TagA", "--tag", "--csv")
+        assert (len(again.splitlines()), err) == (len(whole.splitlines()), "")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rmqindex.explanation.coverage import LONGEST_LAG
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.messages import expand_messages
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["audit_missing", "is_at_rest", "is_late", "log_start"]
 
-# A broker under load, or one that has started and catches up, indexes later than it stores.
-_LONGEST_LAG = 600  # seconds
 # Clocks step back; by more than this, --since may look at one log file too few.
 _CLOCK_STEP = 3_600_000  # milliseconds
 _COLUMNS = ("topic", "uniq_key", "keys", "sys_flag", "phy_offset", "store_timestamp")
@@ -46,7 +45,7 @@ def is_late(seconds: int, *, at_rest: bool) -> bool:
         seconds: How much older than the log's last message it is.
         at_rest: Whether the broker stopped cleanly.
     """
-    return at_rest or seconds > _LONGEST_LAG
+    return at_rest or seconds > LONGEST_LAG
 
 
 def log_start(log: CommitLog, since: int | None) -> int:

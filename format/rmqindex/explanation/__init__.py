@@ -1,15 +1,23 @@
 """Why a key is or is not found: by the broker's search, the CommitLog, and what tools ask for."""
 
-from rmqindex.explanation.explain import SEARCHES, Search, explain_lookup
-from rmqindex.explanation.reasons import EXPLAIN_REASONS, Reason
-from rmqindex.explanation.result import (
-    FileExplanation,
-    HitExplanation,
-    IndexReach,
-    LogReach,
-    LookupExplanation,
-    OtherTopic,
-)
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rmqindex.rooms import importer
+
+if TYPE_CHECKING:
+    from rmqindex.explanation.coverage import IndexSpan, Uncovered, uncovered, uncovered_by
+    from rmqindex.explanation.explain import SEARCHES, Search, explain_lookup
+    from rmqindex.explanation.reasons import EXPLAIN_REASONS, Reason
+    from rmqindex.explanation.result import (
+        FileExplanation,
+        HitExplanation,
+        IndexReach,
+        LogReach,
+        LookupExplanation,
+        OtherTopic,
+    )
 
 __all__ = [
     "EXPLAIN_REASONS",
@@ -17,10 +25,43 @@ __all__ = [
     "FileExplanation",
     "HitExplanation",
     "IndexReach",
+    "IndexSpan",
     "LogReach",
     "LookupExplanation",
     "OtherTopic",
     "Reason",
     "Search",
+    "Uncovered",
     "explain_lookup",
+    "uncovered",
+    "uncovered_by",
 ]
+
+__getattr__ = importer(
+    __name__,
+    {
+        "coverage": ("IndexSpan", "Uncovered", "uncovered", "uncovered_by"),
+        "explain": (
+            "SEARCHES",
+            "Search",
+            "explain_lookup",
+        ),
+        "reasons": (
+            "EXPLAIN_REASONS",
+            "Reason",
+        ),
+        "result": (
+            "FileExplanation",
+            "HitExplanation",
+            "IndexReach",
+            "LogReach",
+            "LookupExplanation",
+            "OtherTopic",
+        ),
+    },
+)
+
+
+def __dir__() -> list[str]:
+    """List the room's names."""
+    return __all__

@@ -15,7 +15,13 @@ import numpy as np
 from rmqindex.explanation.broker import BrokerSearch, Window, explain_file
 from rmqindex.explanation.diagnosis import diagnose
 from rmqindex.explanation.evidence import Evidence
-from rmqindex.explanation.log_parts import LogParts, choose_parts, default_limit, gaps_of
+from rmqindex.explanation.log_parts import (
+    LogParts,
+    choose_parts,
+    default_limit,
+    gaps_of,
+    spans_of,
+)
 from rmqindex.explanation.log_search import KeyForms, LogSearch
 from rmqindex.explanation.other_pairs import (
     PairOffsets,
@@ -248,7 +254,8 @@ class _Case:
         progress: Callable[[int, int], None] | None,
     ) -> tuple[LogReach, bool]:
         """Search the log; return its reach, and whether all gaps of the index were searched."""
-        gaps = gaps_of(self.planned, (f.path for f in files if f.reason == "damaged"), log)
+        damaged = [file.path for file in files if file.reason == "damaged"]
+        gaps = gaps_of(spans_of(self.planned, damaged), log)
         spans = [(gap.start, gap.stop) for gap in gaps]
         parts = LogParts((), ((log.min_offset, log.max_offset),))
         if search_log == "all":

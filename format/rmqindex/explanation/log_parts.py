@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rmqindex.layout import INT64_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -20,7 +20,17 @@ if TYPE_CHECKING:
 
     Span = tuple[int, int]
 
-__all__ = ["Gap", "LogParts", "choose_parts", "default_limit", "gaps_of", "join_spans"]
+__all__ = [
+    "Gap",
+    "IndexSpan",
+    "LogParts",
+    "choose_parts",
+    "default_limit",
+    "gaps_of",
+    "inner_gaps",
+    "join_spans",
+    "spans_of",
+]
 
 # What a search of the gaps reads at most, bytes: seconds from a disk, or from an object store.
 _MAX_LOCAL = 8 << 30
@@ -52,27 +62,45 @@ class Gap:
         return inside & (offsets >= self.start) & (offsets < self.stop)
 
 
-def gaps_of(
-    files: Iterable[PlannedFile], damaged: Iterable[str], log: CommitLog
-) -> tuple[Gap, ...]:
-    """Return the ranges of the log that the index does not cover, in their order.
+@dataclass(frozen=True, slots=True)
+class IndexSpan:
+    """The offsets of an IndexFile's first and last entries, bytes, by its header."""
+
+    path: str
+    begin: int
+    end: int
+
+
+def spans_of(files: Iterable[PlannedFile], damaged: Iterable[str] = ()) -> list[IndexSpan]:
+    """Return the spans of the files with entries.
 
     Args:
         files: The IndexFiles, oldest first.
-        damaged: The paths of those whose entries may not be found.
-        log: The log.
+        damaged: The paths of those whose entries may not be found, which count as absent.
     """
     skipped = set(damaged)
-    gaps = []
+    return [
+        IndexSpan(file.entry.path, file.header.begin_phy_offset, file.header.end_phy_offset)
+        for file in files
+        if file.error is None and not file.is_empty and file.entry.path not in skipped
+    ]
+
+
+def inner_gaps(spans: Iterable[IndexSpan], log: CommitLog) -> Iterator[Gap]:
+    """Yield the ranges of the log before and between the entries of files, in their order."""
     after: int | None = None
-    for file in files:
-        if file.error is not None or file.is_empty or file.entry.path in skipped:
-            continue
-        begin = file.header.begin_phy_offset
-        if begin > (log.min_offset if after is None else after):
-            start = log.min_offset if after is None else after
-            gaps.append(Gap(start, begin + 1, after, begin))
-        after = max(file.header.end_phy_offset, after or 0)
+    for span in spans:
+        if span.begin > (log.min_offset if after is None else after):
+            start = log.min_offset if after is None else max(after, log.min_offset)
+            if start < span.begin:
+                yield Gap(start, span.begin + 1, after, span.begin)
+        after = max(span.end, after or 0)
+
+
+def gaps_of(spans: Sequence[IndexSpan], log: CommitLog) -> tuple[Gap, ...]:
+    """Return the ranges of the log that the index does not cover, in their order."""
+    gaps = list(inner_gaps(spans, log))
+    after = max((span.end for span in spans), default=None)
     start = log.min_offset if after is None else max(after, log.min_offset)
     if start < log.max_offset:
         gaps.append(Gap(start, log.max_offset, after, None))

@@ -68,6 +68,10 @@ class Commands:
         out = () if self.is_store else ("--out", self.index)
         return _command("rebuild", [self.log], [*out, *([option] if option else [])])
 
+    def verify(self) -> str:
+        """Return the command that checks the index."""
+        return _command("verify", [self.path])
+
     def lookup(self, topic: str, key: str, *options: str) -> str:
         """Return the command that looks a key up."""
         return _command("lookup", [self.path, topic, key], options)

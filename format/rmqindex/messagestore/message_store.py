@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import warnings
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,7 +19,8 @@ from rmqindex.display.facts import describe
 from rmqindex.display.plot import IMAGE_TYPES, draw_counts
 from rmqindex.display.plot_data import count_index
 from rmqindex.display.text import counted
-from rmqindex.errors import RmqIndexError
+from rmqindex.errors import IncompleteIndexWarning, RmqIndexError
+from rmqindex.explanation.coverage import uncovered
 from rmqindex.explanation.explain import explain_lookup
 from rmqindex.export.columns import DEFAULT_COLUMNS, as_table
 from rmqindex.export.entries import EntrySelection, entry_schema, entry_tables
@@ -154,6 +157,11 @@ class MessageStore:
             others mean that no message starts at the offset. With ``message``, the other columns
             of :meth:`messages` follow, null where no message was found.
 
+        Warns:
+            IncompleteIndexWarning: The CommitLog has messages with keys of which the index has no
+                entries, so that rows may be missing. The schema's metadata has the sentences too,
+                as a JSON list, ``uncovered``.
+
         Raises:
             ValueError: An empty topic, a null key, ``max_num`` below 1, a wrong time; ``message``
                 without a CommitLog.
@@ -169,10 +177,18 @@ class MessageStore:
         with self._opened_log() as log:
             if message and log is None:
                 raise ValueError(f"message: needs a CommitLog, and {self.path} has none")
-            found = lookup_keys(
-                self._files(), log, topic, wanted, begin=first, end=last, max_num=max_num
-            )
-            return found if log is None or not message else with_messages(found, log, self._mode)
+            files = self._files()
+            found = lookup_keys(files, log, topic, wanted, begin=first, end=last, max_num=max_num)
+            if log is not None and message:
+                found = with_messages(found, log, self._mode)
+            lacking = [
+                part.text(self._zone, self._zone_name) for part in uncovered(self._path, files, log)
+            ]
+        for text in lacking:
+            warnings.warn(text, IncompleteIndexWarning, stacklevel=2)
+        return (
+            found.replace_schema_metadata({"uncovered": json.dumps(lacking)}) if lacking else found
+        )
 
     def messages(
         self,

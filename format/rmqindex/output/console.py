@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
     from rmqindex.display.facts import FileFacts
-    from rmqindex.explanation import LookupExplanation
+    from rmqindex.explanation import LookupExplanation, Uncovered
     from rmqindex.export import ExportResult
     from rmqindex.inspection import Dump, FolderUsage, Item, Usage
     from rmqindex.maintenance.rebuild import RebuildResult
@@ -71,6 +71,7 @@ class ConsoleOutput:
         hits: Sequence[Hit],
         messages: Sequence[dict[str, Any] | None] | None,
         at_other_times: int | None,
+        uncovered: Sequence[Uncovered],
     ) -> None:
         """Write a table of the hits, then the messages that the log still has."""
         if not hits:
@@ -84,7 +85,11 @@ class ConsoleOutput:
                 print_message(console, message, self._zone)
 
     def broker_answer(
-        self, question: Question, answer: QueryOffsetResult, at_other_times: int | None
+        self,
+        question: Question,
+        answer: QueryOffsetResult,
+        at_other_times: int | None,
+        uncovered: Sequence[Uncovered],
     ) -> None:
         """Write the offsets and when the index was last updated."""
         if answer.phy_offsets:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
     from rmqindex.display.facts import FileFacts
-    from rmqindex.explanation import LookupExplanation
+    from rmqindex.explanation import LookupExplanation, Uncovered
     from rmqindex.export import ExportResult
     from rmqindex.inspection import Dump, FolderUsage, Item, Usage
     from rmqindex.maintenance.rebuild import RebuildResult
@@ -61,18 +61,37 @@ class JsonOutput:
         hits: Sequence[Hit],
         messages: Sequence[dict[str, Any] | None] | None,
         at_other_times: int | None,
+        uncovered: Sequence[Uncovered],
     ) -> None:
         """Write the question and its hits, with ``message`` if messages were asked for."""
         documents = [asdict(hit) for hit in hits]
         for document, message in zip(documents, messages or (), strict=False):
             document["message"] = None if message is None else message_document(message)
-        self._write({**asdict(question), "hits": documents, "at_other_times": at_other_times})
+        self._write(
+            {
+                **asdict(question),
+                "hits": documents,
+                "at_other_times": at_other_times,
+                "uncovered": [asdict(part) for part in uncovered],
+            }
+        )
 
     def broker_answer(
-        self, question: Question, answer: QueryOffsetResult, at_other_times: int | None
+        self,
+        question: Question,
+        answer: QueryOffsetResult,
+        at_other_times: int | None,
+        uncovered: Sequence[Uncovered],
     ) -> None:
         """Write the question and the broker's answer."""
-        self._write({**asdict(question), **asdict(answer), "at_other_times": at_other_times})
+        self._write(
+            {
+                **asdict(question),
+                **asdict(answer),
+                "at_other_times": at_other_times,
+                "uncovered": [asdict(part) for part in uncovered],
+            }
+        )
 
     def explanation(self, path: str, explained: LookupExplanation) -> None:
         """Write every field of an explanation."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
     from rmqindex.display.facts import FileFacts
-    from rmqindex.explanation import LookupExplanation
+    from rmqindex.explanation import LookupExplanation, Uncovered
     from rmqindex.export import ExportResult
     from rmqindex.inspection import Dump, FolderUsage, Item, Usage
     from rmqindex.maintenance.rebuild import RebuildResult
@@ -92,14 +92,20 @@ class Output(Protocol):
         hits: Sequence[Hit],
         messages: Sequence[dict[str, Any] | None] | None,
         at_other_times: int | None,
+        uncovered: Sequence[Uncovered],
     ) -> None:
         """Write the entries that a lookup found, and their messages if they were asked for.
 
         Where it found none in a range of times, ``at_other_times`` says how many lie outside.
+        ``uncovered`` is what the index lacks, which an answer for people says on standard error.
         """
 
     def broker_answer(
-        self, question: Question, answer: QueryOffsetResult, at_other_times: int | None
+        self,
+        question: Question,
+        answer: QueryOffsetResult,
+        at_other_times: int | None,
+        uncovered: Sequence[Uncovered],
     ) -> None:
         """Write what the broker's own search returns; ``at_other_times`` as for :meth:`hits`."""
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from rmqindex.display.facts import FileFacts
-    from rmqindex.explanation import LookupExplanation
+    from rmqindex.explanation import LookupExplanation, Uncovered
     from rmqindex.inspection import Dump, FolderUsage, Item, Usage
     from rmqindex.output.interface import Question, Shortfall
     from rmqindex.query.index_directory import QueryOffsetResult
@@ -62,6 +62,7 @@ class CsvOutput(JsonOutput):
         hits: Sequence[Hit],
         messages: Sequence[dict[str, Any] | None] | None,
         at_other_times: int | None,
+        uncovered: Sequence[Uncovered],
     ) -> None:
         """Write a line for each hit, with its message's columns if they were asked for."""
         asked = {"topic": question.topic, "key": question.key}
@@ -72,7 +73,11 @@ class CsvOutput(JsonOutput):
         self._write_rows(rows)
 
     def broker_answer(
-        self, question: Question, answer: QueryOffsetResult, at_other_times: int | None
+        self,
+        question: Question,
+        answer: QueryOffsetResult,
+        at_other_times: int | None,
+        uncovered: Sequence[Uncovered],
     ) -> None:
         """Write a line for each offset."""
         self._write_rows(

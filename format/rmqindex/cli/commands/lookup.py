@@ -29,7 +29,8 @@ from rmqindex.cli.options import (
     zone_option,
 )
 from rmqindex.commitlog.sibling import commit_log_of
-from rmqindex.fileset.paths import resolve
+from rmqindex.display.text import complain
+from rmqindex.explanation.coverage import uncovered
 from rmqindex.fileset.planned_index import plan_index
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.messages import tag_key
@@ -135,33 +136,34 @@ def lookup(
     ]
     output = choose_output(as_json, zone)
     found = False
-    if broker:
-        if with_message:
-            raise click.BadParameter("not together with --message", param_hint="--broker")
-        for question in questions:
-            answer = _ask_as_the_broker(question, layout, mode)
-            others = None
-            if answer.phy_offsets:
-                found = True
+    with ExitStack() as stack:
+        if broker:
+            if with_message:
+                raise click.BadParameter("not together with --message", param_hint="--broker")
+            _check_broker(path, mode)
+        log = commit_log_of(path, commit_log)
+        if log is not None:
+            stack.enter_context(log)
+        elif with_message:
+            raise click.BadParameter("needs a CommitLog, found none", param_hint="--message")
+        files = plan_index(path, layout, mode)
+        lacking = uncovered(path, files, log)
+        for number, question in enumerate(questions):
+            if broker:
+                answer = _ask_as_the_broker(question, layout)
+                others = None if answer.phy_offsets else _at_other_times(question, files, None)
+                output.broker_answer(question, answer, others, lacking)
+                found |= bool(answer.phy_offsets)
             else:
-                others = _at_other_times(question, plan_index(path, layout, mode), None)
-            output.broker_answer(question, answer, others)
-    else:
-        with ExitStack() as stack:
-            log = commit_log_of(path, commit_log)
-            if log is not None:
-                stack.enter_context(log)
-            elif with_message:
-                raise click.BadParameter("needs a CommitLog, found none", param_hint="--message")
-            files = plan_index(path, layout, mode)
-            for number, question in enumerate(questions):
                 hits = _search(question, files, log)
                 messages = _messages(log, hits, mode, as_stored) if with_message else None
                 if hits and len(questions) > 1:
                     output.heading(index_key(question.topic, question.key), is_first=not number)
                 others = None if hits else _at_other_times(question, files, log)
-                output.hits(question, hits, messages, others)
+                output.hits(question, hits, messages, others, lacking)
                 found |= bool(hits)
+        for part in lacking:
+            complain(part.text(zone.info, zone.name))
     if not found:
         raise click.exceptions.Exit(NOT_FOUND)
 
@@ -187,16 +189,20 @@ def _at_other_times(
     return len(_search(replace(question, begin=None, end=None, max_num=None), files, log))
 
 
-def _ask_as_the_broker(question: Question, layout: Layout | None, mode: Mode) -> QueryOffsetResult:
+def _check_broker(path: str, mode: Mode) -> None:
+    """Refuse what a broker cannot search."""
+    if mode != "FAILFAST":
+        raise click.BadParameter("not together with --mode", param_hint="--broker")
+    if Location.of(path).local is None:
+        raise click.BadParameter("only for a local directory", param_hint="--broker")
+
+
+def _ask_as_the_broker(question: Question, layout: Layout | None) -> QueryOffsetResult:
     """Answer with the broker's own search."""
     from rmqindex.query.index_directory import IndexDirectory  # noqa: PLC0415  (few ask for it)
 
-    if mode != "FAILFAST":
-        raise click.BadParameter("not together with --mode", param_hint="--broker")
     local = Location.of(question.path).local
-    if local is None:
-        raise click.BadParameter("only for a local directory", param_hint="--broker")
-    resolve(local)  # refuses an empty folder, which a broker would fill
+    assert local is not None  # _check_broker
     limit = DEFAULT_MAX_MSGS_NUM_BATCH if question.max_num is None else question.max_num
     end = INT64_MAX if question.end is None else question.end
     with IndexDirectory(local, layout) as directory:
