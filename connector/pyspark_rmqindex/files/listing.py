@@ -46,11 +46,13 @@ class Listing(NamedTuple):
         slices: One slice for each whole file with entries; in a directory, in the broker's order.
         total: How many files there are, with or without entries.
         is_remote: Whether any of them is not a local file.
+        lacking: What the indexes lack of their CommitLogs, where that was looked at.
     """
 
     slices: list[FileSlice]
     total: int
     is_remote: bool
+    lacking: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from pyspark_rmqindex.join.arguments import check_arguments, key_columns, keys_f
 from pyspark_rmqindex.join.cost import STRATEGIES, Strategy, crossover, lookup_cost
 from pyspark_rmqindex.join.task import HOWS, KEYS_ONLY, How, LookupTask
 from pyspark_rmqindex.options import AUTO, option_text, planned_bound, read_options
-from pyspark_rmqindex.scan.plan_log import log_plan
+from pyspark_rmqindex.scan.lacking import lacking
+from pyspark_rmqindex.scan.plan_log import log_plan, log_warning
 from pyspark_rmqindex.scan.planning import prune
 from pyspark_rmqindex.scan.reader import with_logs
 from pyspark_rmqindex.schema import KEY_COLUMNS, entry_schema
@@ -260,7 +261,10 @@ def _list(options: ReadOptions) -> Listing:
     listing = list_slices(options)
     if options.commit_log is None:
         return listing
-    return listing._replace(slices=with_logs(listing.slices, options.commit_log))
+    return listing._replace(
+        slices=with_logs(listing.slices, options.commit_log),
+        lacking=lacking(listing.slices, options),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +276,7 @@ class _ListingAnswer:
     log_numbers: tuple[int | None, ...]
     total: int
     is_remote: bool
+    lacking: tuple[str, ...]
 
     @classmethod
     def of(cls, listing: Listing) -> _ListingAnswer:
@@ -284,6 +289,7 @@ class _ListingAnswer:
             tuple(None if log is None else numbers[log.path] for log in found),
             listing.total,
             listing.is_remote,
+            listing.lacking,
         )
 
     def listing(self) -> Listing:
@@ -291,7 +297,7 @@ class _ListingAnswer:
             each if number is None else replace(each, commit_log=self.logs[number])
             for each, number in zip(self.slices, self.log_numbers, strict=True)
         ]
-        return Listing(found, self.total, self.is_remote)
+        return Listing(found, self.total, self.is_remote, self.lacking)
 
 
 def _list_in_task(
@@ -323,6 +329,8 @@ def _log(
         f"({entries} entries), {ways}",
         options.log_level,
     )
+    for text in listing.lacking:
+        log_warning(text)
 
 
 def _spread(keys: DataFrame, slices: Sequence[FileSlice], listing: Listing) -> DataFrame:

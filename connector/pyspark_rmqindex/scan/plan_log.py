@@ -61,6 +61,8 @@ class ScanPlan:
         files_total: The number of files in the paths.
         entries: The number of entries that a scan reads or a lookup searches.
         partitions: The number of tasks.
+        lacking: What the indexes lack of their CommitLogs, so that entries may be missing from the
+            answer; each is also logged as a warning.
     """
 
     pairs: tuple[tuple[str, str], ...] | None
@@ -70,6 +72,7 @@ class ScanPlan:
     files_total: int
     entries: int
     partitions: int
+    lacking: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return the plan as one line."""
@@ -178,7 +181,7 @@ _PLAN = RecordKind(
 
 
 def log_plan(plan: Plan | str, level: str | None) -> None:
-    """Write one line to standard error if the level is INFO.
+    """Write one line to standard error if the level is INFO, and one for what an index lacks.
 
     Args:
         plan: The plan to log.
@@ -191,6 +194,8 @@ def log_plan(plan: Plan | str, level: str | None) -> None:
     known = logging.getLevelNamesMapping()
     _LOGGER.setLevel(known.get(name, logging.WARNING))
     _LOGGER.info("%s", plan)
+    for text in plan.lacking if isinstance(plan, ScanPlan) else ():
+        _LOGGER.warning("%s", text)
 
 
 def log_warning(text: str) -> None:

@@ -32,6 +32,7 @@ from pyspark_rmqindex.options import (
     task_range,
     time_texts,
 )
+from pyspark_rmqindex.scan.lacking import lacking
 from pyspark_rmqindex.scan.plan_log import ScanPlan, report_plan
 from pyspark_rmqindex.scan.planning import (
     IndexPartition,
@@ -208,7 +209,7 @@ class IndexReader(DataSourceReader):
     def _plan(self, wanted: Wanted, filters: Sequence[Filter]) -> list[IndexPartition]:
         """Make the partitions, and log the plan."""
         options = self._options
-        files, total, remote = list_slices(options, wanted.stores)
+        files, total, remote, _ = list_slices(options, wanted.stores)
         query, slices, partitions = plan_files(options, wanted, files, remote=remote)
         plan = ScanPlan(
             pairs=query.pairs,
@@ -218,6 +219,7 @@ class IndexReader(DataSourceReader):
             files_total=total,
             entries=sum(file_slice.stop - file_slice.start for file_slice in slices),
             partitions=len(partitions),
+            lacking=lacking(files, options),
         )
         report_plan(self._raw_options, options.log_level, plan)
         return partitions

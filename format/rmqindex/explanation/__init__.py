@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rmqindex.rooms import importer
 
 if TYPE_CHECKING:
-    from rmqindex.explanation.coverage import IndexSpan, Uncovered, uncovered, uncovered_by
+    from rmqindex.explanation.coverage import Uncovered, uncovered, uncovered_in
     from rmqindex.explanation.explain import SEARCHES, Search, explain_lookup
     from rmqindex.explanation.reasons import EXPLAIN_REASONS, Reason
     from rmqindex.explanation.result import (
@@ -25,7 +25,6 @@ __all__ = [
     "FileExplanation",
     "HitExplanation",
     "IndexReach",
-    "IndexSpan",
     "LogReach",
     "LookupExplanation",
     "OtherTopic",
@@ -34,13 +33,13 @@ __all__ = [
     "Uncovered",
     "explain_lookup",
     "uncovered",
-    "uncovered_by",
+    "uncovered_in",
 ]
 
 __getattr__ = importer(
     __name__,
     {
-        "coverage": ("IndexSpan", "Uncovered", "uncovered", "uncovered_by"),
+        "coverage": ("IndexSpan", "Uncovered", "uncovered", "uncovered_in"),
         "explain": (
             "SEARCHES",
             "Search",

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.log_parts import IndexSpan, inner_gaps, spans_of
 from rmqindex.explanation.place import Place
-from rmqindex.fileset.paths import lacks_index, resolve
+from rmqindex.fileset.paths import index_entries, lacks_index, resolve
+from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.keys.messages import expand_messages
 from rmqindex.layout import INT64_MAX
+from rmqindex.storage.opening import map_files
 from rmqindex.store.live_store import LOCK_NAME, lock_holder
 from rmqindex.times import format_millis
 
@@ -31,8 +34,9 @@ if TYPE_CHECKING:
     from rmqindex.explanation.log_parts import Gap
     from rmqindex.fileset.planned_index import PlannedFile
     from rmqindex.storage.location import Location, PathLike
+    from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["LONGEST_LAG", "IndexSpan", "Uncovered", "uncovered", "uncovered_by"]
+__all__ = ["LONGEST_LAG", "Uncovered", "uncovered", "uncovered_in"]
 
 #: A broker under load, or one that has started and catches up, indexes so much later than it
 #: stores, seconds.
@@ -119,21 +123,37 @@ def uncovered(
     """
     if log is None or not log.files or (not lacks_index(path) and resolve(path).is_file):
         return ()
-    return uncovered_by(path, spans_of(files), log, has_files=bool(files))
+    return tuple(_Comparison(Place.of(path), spans_of(files), log, bool(files)).parts())
 
 
-def uncovered_by(
-    path: PathLike, spans: Sequence[IndexSpan], log: CommitLog, *, has_files: bool
-) -> tuple[Uncovered, ...]:
-    """As :func:`uncovered`, by the spans of the files with entries.
+def uncovered_in(directory: Location, log: CommitLog) -> tuple[Uncovered, ...]:
+    """As :func:`uncovered`, of an index directory, of whose files only the headers are read.
 
     Args:
-        path: The path of the index.
-        spans: The spans of all its files, oldest first.
+        directory: The index directory.
         log: Its CommitLog.
-        has_files: Whether there are files, with or without entries.
+
+    Raises:
+        RmqIndexError: The directory or the log cannot be read.
     """
-    return tuple(_Comparison(Place.of(path), spans, log, has_files).parts())
+    if not log.files:
+        return ()
+    files = [entry for entry in index_entries(directory) if not entry.is_directory]
+    spans = map_files(_span, files, (file.path for file in files))
+    known = [span for span in spans if span is not None]
+    return tuple(_Comparison(Place.of(directory), known, log, bool(files)).parts())
+
+
+def _span(file: FileEntry) -> IndexSpan | None:
+    """Return the span of a file; None where it has no entries, or cannot be read."""
+    try:
+        with open_index_source(file.path) as source:
+            header = read_header(source)
+    except RmqIndexError:
+        return None
+    if not header.entry_count:
+        return None
+    return IndexSpan(file.path, header.begin_phy_offset, header.end_phy_offset)
 
 
 class _Found(NamedTuple):

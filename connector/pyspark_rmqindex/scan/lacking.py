@@ -1,0 +1,58 @@
+"""What the indexes of a read lack of their CommitLogs, for the plan of the read."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pyspark_rmqindex.files.stores import find_log
+from rmqindex import CommitLog, RmqIndexError
+from rmqindex.explanation import uncovered_in
+from rmqindex.store import has_pattern, resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark_rmqindex.files.slices import FileSlice
+    from pyspark_rmqindex.options import ReadOptions
+    from rmqindex.storage import Location
+
+__all__ = ["lacking"]
+
+
+def lacking(files: Iterable[FileSlice], options: ReadOptions) -> tuple[str, ...]:
+    """Return a sentence for each part of a CommitLog whose messages an index lacks.
+
+    Nothing is said of an index of which one file was chosen by its name, nor without a CommitLog.
+
+    Args:
+        files: The files of the read.
+        options: Its options, which say where the CommitLogs are.
+
+    Raises:
+        RmqIndexError: A CommitLog cannot be read.
+    """
+    if options.commit_log is None:
+        return ()
+    found: list[str] = []
+    for folder in _folders(files, options):
+        path = find_log(folder.child("file"), options.commit_log)
+        if path is not None:
+            with CommitLog(path) as log:
+                found += [part.text() for part in uncovered_in(folder, log)]
+    return tuple(found)
+
+
+def _folders(files: Iterable[FileSlice], options: ReadOptions) -> Iterable[Location]:
+    """Return the index directories of a read, those without entries too."""
+    folders = dict.fromkeys(file.name_path.parent for file in files)
+    for path in options.paths:
+        if has_pattern(path):
+            continue
+        with suppress(RmqIndexError):  # a missing path, which the options may allow
+            resolved = resolve(path.absolute)
+            if resolved.is_file:
+                folders.pop(resolved.directory, None)
+            else:
+                folders.setdefault(resolved.path)
+    return folders
