@@ -108,3 +108,17 @@ def test_a_bad_argument_is_refused_before_it_runs(args, options, message):
             [constant(arg) for arg in args],
             {name: constant(value) for name, value in options.items()},
         )
+
+
+def test_relative_paths_are_those_of_the_planning(tmp_path, monkeypatch):
+    """A task may run in another directory."""
+    shutil.copytree(STORE, tmp_path / "a" / "store")
+    (tmp_path / "b").mkdir()
+    monkeypatch.chdir(tmp_path / "a")
+    args = ("store", "TopicTest", "order-49")
+    plan = plan_explain([constant(arg) for arg in args], {"commitLog": constant("store/commitlog")})
+    monkeypatch.chdir(tmp_path / "b")
+    for path in ("store", "st*e"):
+        found = list(ExplainFunction(plan).eval(path, *args[1:], commitLog="store/commitlog"))
+        assert found[0][0] == str(tmp_path / "a" / "store")
+        assert found[0][3] == "hit"

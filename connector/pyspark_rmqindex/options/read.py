@@ -179,6 +179,8 @@ class ReadOptions(GeometryOptions, S3Options, RecordOptions):
             raise ValueError(f"option {given[0]!r}: give 'topic' as well")
         if self.topic is not None and not given:
             raise ValueError("option 'topic': give 'key' or 'keys' as well")
+        if self.topic == "":
+            raise ValueError("option 'topic': expected the name of a topic, got ''")
 
     def _check_log(self) -> None:
         if self.commit_log is None:

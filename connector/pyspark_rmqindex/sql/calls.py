@@ -9,6 +9,7 @@ import datetime as dt
 import difflib
 import json
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql.types import (
@@ -23,8 +24,11 @@ from pyspark.sql.types import (
 from pyspark.sql.udtf import AnalyzeResult
 
 from pyspark_rmqindex.files.listing import list_slices
+from pyspark_rmqindex.files.stores import absolute_log
 from pyspark_rmqindex.filters.filters import Range
 from pyspark_rmqindex.options import AUTO, OPTIONS, option_text, read_options, scopes_of
+from pyspark_rmqindex.scan.lacking import lacking
+from pyspark_rmqindex.scan.plan_log import log_warning
 from pyspark_rmqindex.scan.reader import with_logs
 from pyspark_rmqindex.schema import entry_schema
 from rmqindex.times import (
@@ -43,16 +47,20 @@ if TYPE_CHECKING:
 
     from pyspark_rmqindex.files.slices import FileSlice
     from pyspark_rmqindex.options import ReadOptions
+    from rmqindex.storage import Location, Storage
 
 __all__ = [
     "LookupPlan",
+    "at_directory",
     "bind",
     "check_parameters",
     "check_path",
+    "check_topic",
     "option_texts",
     "plan_call",
     "plan_files_of",
     "time_range",
+    "with_absolute_log",
 ]
 
 T = TypeVar("T")
@@ -99,12 +107,14 @@ class LookupPlan(AnalyzeResult):
         options: The options of the read, without a path unless it is constant.
         slices: The whole files, with their CommitLogs; None unless the path is constant.
         keeps_absent: Whether a key without entries returns a row.
+        directory: The directory of relative paths of rows, since tasks may run in another.
     """
 
     # The base class has fields with defaults, so these need defaults too.
     options: ReadOptions | None = None
     slices: list[FileSlice] | None = field(default=None)
     keeps_absent: bool = False
+    directory: str = ""
 
 
 def bind(
@@ -166,6 +176,7 @@ def plan_call(args: Sequence[AnalyzeArgument], kwargs: Mapping[str, AnalyzeArgum
         # The path of each row may name another store.
         options = read_options({"storecolumn": "true"} | given)
         slices = None
+    options = with_absolute_log(options)
     schema = entry_schema(
         options.columns,
         keys=True,
@@ -174,14 +185,20 @@ def plan_call(args: Sequence[AnalyzeArgument], kwargs: Mapping[str, AnalyzeArgum
         store=options.has_store,
         text=options.body_text,
     )
-    return LookupPlan(schema=schema, options=options, slices=slices, keeps_absent=how == _LEFT)
+    return LookupPlan(
+        schema=schema,
+        options=options,
+        slices=slices,
+        keeps_absent=how == _LEFT,
+        directory=str(Path.cwd()),
+    )
 
 
 def check_parameters(parameters: Mapping[str, AnalyzeArgument], function: str = _NAME) -> None:
-    """Check the types of path, topic, key and times, and the path if it is constant.
+    """Check the types of path, topic, key and times, and the path and topic if constant.
 
     Raises:
-        ValueError: One is of another type, or the path is empty.
+        ValueError: One is of another type, or the path or the topic is empty.
     """
     for name in ("topic", "key"):
         _check_type(function, name, parameters[name], (StringType,), "STRING")
@@ -191,6 +208,8 @@ def check_parameters(parameters: Mapping[str, AnalyzeArgument], function: str = 
             described = "TIMESTAMP, or BIGINT epoch milliseconds"
             _check_type(function, name, parameters[name], allowed, described)
     _check_path(function, parameters["path"])
+    if parameters["topic"].isConstantExpression:
+        check_topic(parameters["topic"].value, function)
 
 
 def plan_files_of(options: ReadOptions, path: str | Sequence[str] | None = None) -> list[FileSlice]:
@@ -208,6 +227,8 @@ def plan_files_of(options: ReadOptions, path: str | Sequence[str] | None = None)
         paths = (path,) if isinstance(path, str) else tuple(path)
         options = replace(options, path=None, path_list=paths)
     slices = list_slices(options).slices
+    for text in lacking(slices, options):
+        log_warning(text)
     return slices if options.commit_log is None else with_logs(slices, options.commit_log)
 
 
@@ -220,6 +241,38 @@ def check_path(path: str | Sequence[str | None] | None, function: str = _NAME) -
     paths = [path] if path is None or isinstance(path, str) else path
     if not paths or not all(paths):
         raise ValueError(f"{function}: argument 'path': expected a path, got {path!r}")
+
+
+def check_topic(topic: str | None, function: str = _NAME) -> None:
+    """Raise where the topic is an empty text, which RocketMQ does not have; NULL matches nothing.
+
+    Raises:
+        ValueError: It is empty.
+    """
+    if topic == "":
+        raise ValueError(f"{function}: argument 'topic': expected the name of a topic, got ''")
+
+
+def with_absolute_log(options: ReadOptions) -> ReadOptions:
+    """Return options whose CommitLog is the same for tasks in other working directories."""
+    if options.commit_log is None or options.commit_log == AUTO:
+        return options
+    return replace(options, log=str(absolute_log(options.storage.at(options.commit_log))))
+
+
+def at_directory(path: str, storage: Storage, directory: str) -> Location:
+    """Return the absolute location of a path of a row.
+
+    Args:
+        path: A path or a URI.
+        storage: How it is reached.
+        directory: The directory of relative paths: that of the planning.
+    """
+    location = storage.at(path)
+    local = location.local
+    if local is None or local.is_absolute():
+        return location
+    return storage.at(str(Path(directory) / local))
 
 
 def time_range(begin: dt.datetime | int | None, end: dt.datetime | int | None) -> Range:

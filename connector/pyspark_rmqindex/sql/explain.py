@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
@@ -10,11 +11,14 @@ from pyspark.sql.udtf import AnalyzeResult
 
 from pyspark_rmqindex.options import AUTO, read_options
 from pyspark_rmqindex.sql.calls import (
+    at_directory,
     bind,
     check_parameters,
     check_path,
+    check_topic,
     option_texts,
     time_range,
+    with_absolute_log,
 )
 from rmqindex import RmqIndexError
 from rmqindex.explanation import SEARCHES, explain_lookup
@@ -57,12 +61,14 @@ class ExplainPlan(AnalyzeResult):
         options: The CommitLog, the geometry and the storage.
         search_log: What of the CommitLog is searched.
         time_zone: The zone of the times in the sentences.
+        directory: The directory of relative paths, since tasks may run in another.
     """
 
     # The base class has fields with defaults, so these need defaults too.
     options: ReadOptions | None = None
     search_log: Search = SEARCHES[0]
     time_zone: str = "UTC"
+    directory: str = ""
 
 
 def plan_explain(
@@ -75,7 +81,6 @@ def plan_explain(
     """
     parameters, named = bind(args, kwargs, EXPLAIN)
     check_parameters(parameters, EXPLAIN)
-    _check_topic(parameters["topic"].value)
     texts = option_texts(named, _OPTIONS, EXPLAIN)
     asked = texts.pop(_SEARCH.lower(), SEARCHES[0]).lower()
     search = next((name for name in SEARCHES if name == asked), None)
@@ -88,13 +93,14 @@ def plan_explain(
         zone_of(zone)
     except ValueError as error:
         raise ValueError(f"{EXPLAIN}: argument {_ZONE!r}: {error}") from error
-    options = read_options({"commitlog": AUTO} | texts)
-    return ExplainPlan(schema=_SCHEMA, options=options, search_log=search, time_zone=zone)
-
-
-def _check_topic(topic: str | None) -> None:
-    if topic == "":
-        raise ValueError(f"{EXPLAIN}: argument 'topic': expected the name of a topic, got ''")
+    options = with_absolute_log(read_options({"commitlog": AUTO} | texts))
+    return ExplainPlan(
+        schema=_SCHEMA,
+        options=options,
+        search_log=search,
+        time_zone=zone,
+        directory=str(Path.cwd()),
+    )
 
 
 class ExplainFunction:
@@ -115,13 +121,13 @@ class ExplainFunction:
         topic, key = given["topic"], given["key"]
         if topic is None or key is None:
             return
-        _check_topic(topic)
+        check_topic(topic, EXPLAIN)
         check_path(given["path"], EXPLAIN)
         options = self._plan.options
         assert options is not None  # plan_explain sets them
         times = time_range(given.get("begin"), given.get("end"))
         log = options.commit_log
-        for path in _paths(given["path"], options.storage):
+        for path in _paths(given["path"], options.storage, self._plan.directory):
             explained = explain_lookup(
                 path,
                 topic,
@@ -146,14 +152,14 @@ class ExplainFunction:
                 )
 
 
-def _paths(given: str | Sequence[str], storage: Storage) -> Iterator[Location]:
+def _paths(given: str | Sequence[str], storage: Storage, directory: str) -> Iterator[Location]:
     """Yield each path, or each that a pattern fits.
 
     Raises:
         RmqIndexError: Nothing fits a pattern.
     """
     for text in [given] if isinstance(given, str) else given:
-        path = storage.at(text)
+        path = at_directory(text, storage, directory)
         if not has_pattern(path):
             yield path
             continue

@@ -8,7 +8,15 @@ from pyspark.sql.functions import udtf
 from pyspark.sql.pandas import functions
 
 from pyspark_rmqindex.join.key_hashes import hash_columns
-from pyspark_rmqindex.sql.calls import bind, check_path, plan_call, plan_files_of, time_range
+from pyspark_rmqindex.sql.calls import (
+    at_directory,
+    bind,
+    check_path,
+    check_topic,
+    plan_call,
+    plan_files_of,
+    time_range,
+)
 from pyspark_rmqindex.sql.explain import EXPLAIN, ExplainFunction
 from pyspark_rmqindex.sql.key_finder import KeyFinder
 from pyspark_rmqindex.sql.key_hash import UNITS, hash_of_units
@@ -76,6 +84,7 @@ class _Lookup:
         self._finder: KeyFinder | None = None
         self._schema: StructType = plan.schema
         self._keeps_absent = plan.keeps_absent
+        self._directory = plan.directory
 
     @staticmethod
     def analyze(*args: AnalyzeArgument, **kwargs: AnalyzeArgument) -> LookupPlan:
@@ -95,6 +104,7 @@ class _Lookup:
         return rows
 
     def _rows(self, given: dict[str, Any]) -> list[tuple[Any, ...]]:
+        check_topic(given["topic"])
         if self._finder is None:
             self._finder = KeyFinder(self._options, self._schema)
         slices = self._slices
@@ -117,9 +127,12 @@ class _Lookup:
     def _list_files(self, path: str | list[str]) -> list[FileSlice]:
         """Return the files of one row's path, listed once per task."""
         name = path if isinstance(path, str) else tuple(path)
+        storage = self._options.storage
+        paths = [path] if isinstance(path, str) else path
+        places = [str(at_directory(each, storage, self._directory)) for each in paths]
         listing = self._listings.get(name)
         if listing is None:
             if len(self._listings) >= _MAX_LISTINGS:
                 self._listings.clear()
-            listing = self._listings[name] = plan_files_of(self._options, path)
+            listing = self._listings[name] = plan_files_of(self._options, places)
         return listing

@@ -19,10 +19,12 @@ from pyspark.sql.udtf import AnalyzeArgument
 
 from kinds import sampled
 from pyspark_rmqindex.filters.filters import EVERYTHING, Range
+from pyspark_rmqindex.options import read_options
 from pyspark_rmqindex.scan.planning import IndexPartition, Query
 from pyspark_rmqindex.scan.reader import IndexReader
 from pyspark_rmqindex.sql import key_finder
 from pyspark_rmqindex.sql.calls import bind, check_path, plan_call, plan_files_of, time_range
+from pyspark_rmqindex.sql.functions import _Lookup
 from pyspark_rmqindex.sql.key_finder import KeyFinder
 from rmqindex import IndexFileWriter, Layout, RmqIndexError, index_key, key_hash, sample_store
 
@@ -288,3 +290,43 @@ def test_a_range_of_a_row_that_ends_before_it_begins_is_empty():
     assert time_range(2000, 1000).is_empty
     with pytest.raises(ValueError, match="argument 'end': expected epoch milliseconds"):
         time_range(None, 1700000000)
+
+
+class TestPlacesAndTopics:
+    """The same for ``rmq_lookup`` and ``rmq_explain``."""
+
+    def test_relative_paths_of_rows_are_those_of_the_planning(self, tmp_path, monkeypatch):
+        """A task may run in another directory."""
+        shutil.copytree(STORE, tmp_path / "a" / "store")
+        (tmp_path / "b").mkdir()
+        monkeypatch.chdir(tmp_path / "a")
+        plan = call(column(StringType()), "TopicTest", "order-49", commitLog="store/commitlog")
+        monkeypatch.chdir(tmp_path / "b")
+        found = _Lookup(plan).eval("store", "TopicTest", "order-49", commitLog="store/commitlog")
+        assert len(found) == 11
+
+    def test_an_empty_topic_is_refused(self):
+        """RocketMQ has none: as a constant when the call is planned, else in the row."""
+        message = "rmq_lookup: argument 'topic': expected the name of a topic, got ''"
+        with pytest.raises(ValueError, match=message):
+            call(STORE, "", "order-49")
+        plan = call(STORE, column(StringType()), "order-49")
+        with pytest.raises(ValueError, match=message):
+            _Lookup(plan).eval(STORE, "", "order-49")
+        assert _Lookup(plan).eval(STORE, None, "order-49") == []
+
+    def test_an_empty_topic_of_a_load_is_refused(self):
+        """As everywhere else."""
+        with pytest.raises(ValueError, match="option 'topic': expected the name of a topic"):
+            read_options({"path": STORE, "topic": "", "key": "order-49"})
+
+    def test_what_the_index_lacks_is_a_warning(self, tmp_path, capsys):
+        """Once for the call, or for each path of rows."""
+        shutil.copytree(STORE, tmp_path / "store")
+        min((tmp_path / "store" / "index").iterdir()).unlink()
+        call(str(tmp_path / "store"), "TopicTest", "order-49")
+        assert capsys.readouterr().err.count("the oldest IndexFile begins at offset") == 1
+        task = _Lookup(call(column(StringType()), "TopicTest", "order-49"))
+        for _ in range(2):
+            assert len(task.eval(str(tmp_path / "store"), "TopicTest", "order-49")) == 8
+        assert capsys.readouterr().err.count("the oldest IndexFile begins at offset") == 1
