@@ -16,7 +16,7 @@ from rmqindex.queue_layout import FILE_NAME_DIGITS
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import FileMark, UnsteadyError, read_steady
 from rmqindex.store.contents import refuse_database, refuse_rocksdb_queues
-from rmqindex.store.surroundings import empty_error, is_in_store, is_store_root
+from rmqindex.store.surroundings import empty_error, ensure_may_be_empty
 from rmqindex.transaction.directories import directory_entries, exists
 
 if TYPE_CHECKING:
@@ -152,8 +152,8 @@ def _find_below(location: Location, entries: list[FileEntry]) -> list[FoundQueue
         queues = _queues_of_folder(entries, is_batch=location.name == BATCH_FOLDER)
         if not queues and location.name == QUEUE_FOLDER:
             refuse_rocksdb_queues(location.parent)
-        if not (queues or is_in_store(location)):
-            raise empty_error(location, entries, _EXPECTED)
+        if not queues:
+            ensure_may_be_empty(location, {location.name: location}, entries, _EXPECTED)
         return queues
     folders = {each.name: each for each in entries if each.name in (QUEUE_FOLDER, BATCH_FOLDER)}
     plain = _queues_in(folders.get(QUEUE_FOLDER))
@@ -161,8 +161,9 @@ def _find_below(location: Location, entries: list[FileEntry]) -> list[FoundQueue
         refuse_rocksdb_queues(location)
     if folders:
         found = [*plain, *_queues_in(folders.get(BATCH_FOLDER))]
-        if not (found or is_store_root(e for e in entries if e.name not in folders)):
-            raise empty_error(location, entries, _EXPECTED)
+        if not found:
+            empty = {name: folder.path for name, folder in folders.items()}
+            ensure_may_be_empty(location, empty, entries, _EXPECTED)
         return found
     refuse_database(location, entries)
     folder = location.parent.name

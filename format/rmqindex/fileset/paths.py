@@ -30,7 +30,7 @@ from rmqindex.store.contents import (
     refuse_tiered_folder,
 )
 from rmqindex.store.dledger import dledger_data
-from rmqindex.store.surroundings import empty_error, was_written
+from rmqindex.store.surroundings import ensure_may_be_empty
 from rmqindex.transaction.directories import FileEntry, directory_entries, entries_or_none
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from rmqindex.indexfile.entries import Mode
     from rmqindex.storage.location import PathLike
+    from rmqindex.transaction.directories import Lister
 
 __all__ = [
     "ResolvedPath",
@@ -93,7 +94,13 @@ def is_index_name(name: str) -> bool:
     return -value >= INT64_MIN if name.startswith("-") else value <= INT64_MAX
 
 
-def resolve(path: PathLike, *, to_write: bool = False, allow_empty: bool = False) -> ResolvedPath:
+def resolve(
+    path: PathLike,
+    *,
+    to_write: bool = False,
+    allow_empty: bool = False,
+    listed: Lister = directory_entries,
+) -> ResolvedPath:
     """Resolve a path.
 
     Args:
@@ -101,7 +108,8 @@ def resolve(path: PathLike, *, to_write: bool = False, allow_empty: bool = False
             ``file:`` URI, or another URI that ``pyarrow.fs`` knows.
         to_write: Whether to accept a store whose index is in RocksDB alone, since IndexFiles are to
             be written to it, and any directory without IndexFiles.
-        allow_empty: Whether to accept an empty directory by any name, not only ``index``.
+        allow_empty: Whether to accept an empty directory also where no store is around it.
+        listed: Lists a directory; for a caller that lists the same ones.
 
     Returns:
         The file or the index directory.
@@ -118,18 +126,24 @@ def resolve(path: PathLike, *, to_write: bool = False, allow_empty: bool = False
         return ResolvedPath(location, is_file=True)
     if kind != pafs.FileType.Directory:
         raise RmqIndexError(f"{location}: no such file or directory")
-    directory = _resolve_directory(location, to_write=to_write, allow_empty=allow_empty or to_write)
+    directory = _resolve_directory(
+        location, to_write=to_write, allow_empty=allow_empty or to_write, listed=listed
+    )
     return ResolvedPath(directory, is_file=False)
 
 
-def lacks_index(path: PathLike) -> bool:
+def lacks_index(path: PathLike, listed: Lister = directory_entries) -> bool:
     """Return whether a path is a store root without the folder ``index``, nor RocksDB's index.
+
+    Args:
+        path: The path.
+        listed: Lists a directory; for a caller that lists the same ones.
 
     Raises:
         RmqIndexError: The store's index is in RocksDB.
     """
     location = Location.of(path)
-    entries = entries_or_none(location)
+    entries = entries_or_none(location, listed)
     folders = {entry.name for entry in entries if entry.is_directory}
     if INDEX_FOLDER in folders or folders.isdisjoint(STORE_FOLDERS):
         return False
@@ -139,9 +153,11 @@ def lacks_index(path: PathLike) -> bool:
     return True
 
 
-def _resolve_directory(path: Location, *, to_write: bool, allow_empty: bool) -> Location:
+def _resolve_directory(
+    path: Location, *, to_write: bool, allow_empty: bool, listed: Lister
+) -> Location:
     """Return the index directory of a directory."""
-    entries = directory_entries(path)
+    entries = listed(path)
     refuse_database(path, entries)
     numbered = [entry for entry in entries if is_index_name(entry.name)]
     if numbered:
@@ -156,7 +172,11 @@ def _resolve_directory(path: Location, *, to_write: bool, allow_empty: bool) -> 
     if index is not None:
         # DLedger has a folder of this name too, with other files.
         if path.name.startswith(DLEDGER_PREFIX):
-            return _resolve_directory(index, to_write=to_write, allow_empty=allow_empty)
+            return _resolve_directory(
+                index, to_write=to_write, allow_empty=allow_empty, listed=listed
+            )
+        if not (allow_empty or any(is_index_name(e.name) for e in listed(index))):
+            ensure_may_be_empty(path, {INDEX_FOLDER: index}, entries, _EXPECTED)
         return index
     refuse_tiered_folder(path)
     if any(name in folders for name in STORE_FOLDERS):
@@ -164,9 +184,8 @@ def _resolve_directory(path: Location, *, to_write: bool, allow_empty: bool) -> 
             f"{path}: expected a store with a folder {INDEX_FOLDER}, found none"
             f"{f'. {how}' if (how := rebuild_advice(path)) else ''}"
         )
-    named_index = path.absolute.name == INDEX_FOLDER
-    if not (allow_empty or named_index or was_written(path)):
-        raise empty_error(path, entries, _EXPECTED)
+    if not allow_empty:
+        ensure_may_be_empty(path, {INDEX_FOLDER: path}, entries, _EXPECTED)
     return path
 
 

@@ -25,7 +25,7 @@ from rmqindex.storage.filesystem import status_of
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import FileMark, ensure_same, open_found
 from rmqindex.store.dledger import dledger_data, entry_head_of
-from rmqindex.store.surroundings import empty_error
+from rmqindex.store.surroundings import ensure_may_be_empty
 from rmqindex.transaction.directories import FileEntry, directory_entries
 
 if TYPE_CHECKING:
@@ -151,17 +151,19 @@ def _files_of(location: Location) -> list[LogFile]:
     data = dledger_data(location, directory_entries)
     parts = [each for each in (folders.get(COMMITLOG_FOLDER), data) if each is not None]
     if parts:
-        return [
-            file for part in parts for file in _log_files(_log_entries(directory_entries(part)))
-        ]
+        listed = [_log_entries(directory_entries(part)) for part in parts]
+        if not any(listed):
+            tops = [part if part.name == COMMITLOG_FOLDER else part.parent for part in parts]
+            empty = {top.name: top for top in tops}
+            ensure_may_be_empty(location, empty, entries, _EXPECTED)
+        return [file for part in listed for file in _log_files(part)]
     for name in sorted(folders):
         if name.startswith(DLEDGER_PREFIX):
             raise RmqIndexError(
                 f"{location}: expected log files in the folder {name}/{DATA_FOLDER} of DLedger, "
                 "found none. If storePathDLedgerCommitLog names another folder, give that one"
             )
-    if location.absolute.name != COMMITLOG_FOLDER:
-        raise empty_error(location, entries, _EXPECTED)
+    ensure_may_be_empty(location, {COMMITLOG_FOLDER: location}, entries, _EXPECTED)
     return []
 
 

@@ -1,7 +1,8 @@
 """Tells a folder that a store has and has not filled yet from one that is empty by mistake.
 
-An empty folder may be a broker's new one, or a disk that is not mounted. So it counts as empty only
-if its name, or what is around it, is a store's.
+An empty folder may be a broker's new one, or a disk that is not mounted. So ``index``,
+``commitlog`` and ``consumequeue`` count as empty only if the rest of a store is around them, or if
+this package wrote into them.
 
 RocketMQ: ``StorePathConfigHelper``.
 """
@@ -18,12 +19,12 @@ from rmqindex.transaction.directories import entries_or_none, exists
 from rmqindex.transaction.journal import root_name, staging_root
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from rmqindex.storage.location import Location
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["empty_error", "is_in_store", "is_store_root", "was_written"]
+__all__ = ["empty_error", "ensure_may_be_empty", "is_store_root"]
 
 
 _FILES = frozenset({CHECKPOINT_NAME, ABORT_NAME, LOCK_NAME})
@@ -32,29 +33,55 @@ _FOLDERS = STORE_FOLDERS | {INDEX_FOLDER, ROCKSDB_STORE_FOLDER}
 _MOST_ASKED = 16
 
 
-def is_store_root(entries: Iterable[FileEntry], besides: str = "") -> bool:
+def is_store_root(entries: Iterable[FileEntry], besides: Container[str] = ()) -> bool:
     """Return whether a directory has what a broker keeps in a store root.
 
     Args:
         entries: Its entries.
-        besides: A folder that does not count.
+        besides: The names of folders that do not count.
     """
     return any(
         entry.name in _FOLDERS or entry.name.startswith(DLEDGER_PREFIX)
         if entry.is_directory
         else entry.name in _FILES
         for entry in entries
-        if entry.name != besides
+        if entry.name not in besides
     )
 
 
-def is_in_store(directory: Location) -> bool:
-    """Return whether a store stands around a folder, by the names beside it."""
-    place = directory.absolute
-    return is_store_root(entries_or_none(place.parent), place.name)
+def ensure_may_be_empty(
+    path: Location,
+    folders: Mapping[str, Location],
+    entries: Sequence[FileEntry],
+    expected: str,
+) -> None:
+    """Refuse folders without files unless a store, or this package, has yet to fill them.
+
+    Args:
+        path: The directory that the user gave.
+        folders: The folders without files, it or some in it, by the names that a store has for
+            them.
+        entries: The entries of the given directory.
+        expected: What it should be.
+
+    Raises:
+        RmqIndexError: They may be those of a disk that is not mounted.
+    """
+    if any(map(_was_written, folders.values())):
+        return
+    places = [folder.absolute for folder in folders.values()]
+    around = entries_or_none(places[0].parent)
+    if [place.name for place in places] != [*folders] or not is_store_root(around, folders):
+        alone = [entry.name for entry in entries]
+        if len(alone) == 1 and alone[0] in folders:
+            raise RmqIndexError(
+                f"{path}: expected {expected}, got an empty {alone[0]}/ alone; if it is where a "
+                "disk belongs, is the disk mounted?"
+            )
+        raise empty_error(path, entries, expected)
 
 
-def was_written(directory: Location) -> bool:
+def _was_written(directory: Location) -> bool:
     """Return whether this package wrote into an index directory, be it one without files."""
     local = directory.local
     if local is not None:

@@ -18,9 +18,14 @@ from rmqindex.transaction.journal import effective_listing
 from rmqindex.transaction.object_staging import committed_listing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rmqindex.storage.location import PathLike
 
-__all__ = ["FileEntry", "directory_entries", "entries_or_none", "exists"]
+    #: Lists a directory, as :func:`directory_entries` does.
+    Lister = Callable[[PathLike], list["FileEntry"]]
+
+__all__ = ["FileEntry", "directory_entries", "entries_or_none", "exists", "list_once"]
 
 _NO_DIRECTORY = (FileNotFoundError, NotADirectoryError, PermissionError)
 
@@ -113,15 +118,32 @@ def _remote_entry(path: Location, info: pafs.FileInfo) -> FileEntry:
     return FileEntry(path, info.base_name, info.size or 0, is_directory=is_directory)
 
 
-def entries_or_none(directory: PathLike) -> list[FileEntry]:
+def list_once() -> Lister:
+    """Return a function that lists as :func:`directory_entries` does, each directory once."""
+    known: dict[str, list[FileEntry]] = {}
+
+    def listed(directory: PathLike) -> list[FileEntry]:
+        name = str(directory)
+        if name not in known:
+            known[name] = directory_entries(directory)
+        return known[name]
+
+    return listed
+
+
+def entries_or_none(directory: PathLike, listed: Lister = directory_entries) -> list[FileEntry]:
     """Return every entry of a directory; none where it is absent or may not be listed.
+
+    Args:
+        directory: The directory.
+        listed: Lists a directory.
 
     Raises:
         RmqIndexError: The listing is unknown: writes kept changing the directory, a journal is
             damaged, or the storage failed.
     """
     try:
-        return directory_entries(directory)
+        return listed(directory)
     except RmqIndexError as error:
         if isinstance(error.__cause__, _NO_DIRECTORY):
             return []

@@ -290,6 +290,13 @@ class TestFiles:
             with pytest.raises(RmqIndexError, match="expected log files, or a store with a folder"):
                 CommitLog(path)
 
+    def test_an_empty_commitlog_alone_is_refused(self, tmp_path):
+        """Its name alone does not tell it from a disk that is not mounted."""
+        (tmp_path / "store" / "commitlog").mkdir(parents=True)
+        for path in (tmp_path / "store", tmp_path / "store" / "commitlog"):
+            with pytest.raises(RmqIndexError, match="is the disk mounted"):
+                CommitLog(path)
+
     def test_an_empty_log_of_a_store_has_no_messages(self, tmp_path):
         """No rows, and every offset lies beyond its end."""
         (tmp_path / "commitlog").mkdir()

@@ -142,11 +142,12 @@ class TestResolve:
         assert paths.resolve(tmp_path / "disk", allow_empty=True).path.endswith("/disk")
         assert paths.resolve(tmp_path / "disk", to_write=True).path.endswith("/disk")
 
-    def test_the_folder_of_a_new_index_has_no_files(self, tmp_path):
-        """Its name tells it from a disk that is not mounted; so does that of its store."""
+    def test_an_empty_index_alone_is_refused(self, tmp_path):
+        """Its name alone does not tell it from a disk that is not mounted."""
         (tmp_path / "store" / "index").mkdir(parents=True)
         for path in (tmp_path / "store", tmp_path / "store" / "index"):
-            assert paths.index_files(path) == []
+            with pytest.raises(RmqIndexError, match="is the disk mounted"):
+                paths.index_files(path)
 
     def test_a_folder_of_stores_or_of_anything_is_refused(self, tmp_path):
         """With the name of a store in it, if there is one."""
