@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rmqindex.commitlog.log import CommitLog
@@ -9,13 +10,14 @@ from rmqindex.fileset.paths import lacks_index, resolve
 from rmqindex.folders import COMMITLOG_FOLDER
 from rmqindex.storage.location import Location
 from rmqindex.store.dledger import dledger_data
-from rmqindex.transaction.directories import exists
+from rmqindex.transaction.directories import entries_or_none, exists, list_once
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rmqindex.logfile.files import LogFile
     from rmqindex.storage.location import PathLike
+    from rmqindex.transaction.directories import Lister
 
 __all__ = ["beside_index", "commit_log_of", "sibling_log"]
 
@@ -28,25 +30,29 @@ def sibling_log(path: PathLike) -> Location | None:
     Raises:
         RmqIndexError: The path is not there, or several DLedger brokers share the store.
     """
-    log = beside_index(path, COMMITLOG_FOLDER)
+    listed = list_once()
+    log = beside_index(path, COMMITLOG_FOLDER, listed)
     store = log.parent
-    if dledger_data(store) is not None:
+    if dledger_data(store, partial(entries_or_none, listed=listed)) is not None:
         return store
     return log if exists(log) else None
 
 
-def beside_index(path: PathLike, name: str) -> Location:
+def beside_index(path: PathLike, name: str, listed: Lister | None = None) -> Location:
     """Return where a folder beside the ``index`` of a path would be, whether or not it exists.
 
     Args:
         path: An IndexFile, an index directory, or a store root.
         name: The folder's name.
+        listed: Lists a directory; for a caller that lists the same ones.
 
     Raises:
         RmqIndexError: The path is not there.
     """
-    store = Location.of(path) if lacks_index(path) else resolve(path).directory.parent
-    return store.child(name)
+    listed = listed or list_once()
+    if lacks_index(path, listed):
+        return Location.of(path).child(name)
+    return resolve(path, listed=listed).directory.parent.child(name)
 
 
 def commit_log_of(
