@@ -27,7 +27,6 @@ from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.rebuild import rebuild_consume_queues
 from rmqindex.display.terminal import progress_bar
 from rmqindex.display.text import complain
-from rmqindex.errors import RmqIndexError
 from rmqindex.folders import BATCH_FOLDER, COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.maintenance.rebuild import rebuild_index
 from rmqindex.queue_layout import DEFAULT_BATCH_FILE_SIZE, DEFAULT_DELAY_LEVELS, DEFAULT_FILE_SIZE
@@ -250,11 +249,7 @@ def _require_out(store: str, out: Path | None) -> None:
         return
     if dledger_data(Location.of(store)) is not None:
         return
-    with CommitLog(store) as log:  # it says what is missing
-        if not log.files:
-            raise RmqIndexError(
-                f"{store}: expected a store with {COMMITLOG_FOLDER}/, found an empty directory"
-            )
+    CommitLog(store).close()  # it refuses what is no log either
     raise click.BadParameter(
         f"needed, since {store} is not a store root, which has {COMMITLOG_FOLDER}/",
         param_hint="--out",
