@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -73,6 +74,9 @@ class MessagePartition(InputPartition):
     end: int | LocalBound | None
 
 
+_LOGGER = logging.getLogger("pyspark_rmqindex")
+
+
 class MessageReader(DataSourceReader):
     """Reads the messages that the options select."""
 
@@ -105,6 +109,15 @@ class MessageReader(DataSourceReader):
         kept, total, size = 0, 0, 0
         for store, paths in logs_of(options.paths):
             with CommitLog(paths[0] if len(paths) == 1 else paths) as log:
+                tail = log.unagreed_tail(options.end_offset)
+                if tail is not None:
+                    _LOGGER.warning(
+                        "%s: this read includes %s. To rebuild an index, leave them out with the "
+                        "option endOffset=%s",
+                        store,
+                        tail,
+                        tail.offset,
+                    )
                 parts = list(self._parts(log, begin, end))
                 partitions += planned_partitions(
                     store, log, parts, (begin, end), options.max_partition_bytes

@@ -14,7 +14,7 @@ from rmqindex.arrays import int_array
 from rmqindex.commitlog.access import records_at
 from rmqindex.commitlog.bodies import Unpacking
 from rmqindex.layout import INT64_MAX
-from rmqindex.logfile.agreed import committed_offset
+from rmqindex.logfile.agreed import UnagreedTail, committed_offset
 from rmqindex.logfile.files import LogFile, OpenFiles, find_files, gaps_of
 from rmqindex.logfile.reading import DEFAULT_MAX_RECORDS, Reading
 from rmqindex.logfile.walk import (
@@ -172,6 +172,18 @@ class CommitLog:
         """Return the smaller one of an offset, None for no limit, and :attr:`committed_offset`."""
         agreed = self.committed_offset
         return agreed if stop is None else stop if agreed is None else min(stop, agreed)
+
+    def unagreed_tail(self, stop: int | None = None) -> UnagreedTail | None:
+        """Return what of the log up to an offset lies behind :attr:`committed_offset`, if anything.
+
+        Args:
+            stop: The offset, bytes; None for the log's end.
+        """
+        agreed = self.committed_offset
+        if agreed is None:
+            return None
+        end = self.max_offset if stop is None else min(stop, self.max_offset)
+        return UnagreedTail(agreed, end - agreed) if end > agreed else None
 
     def first_store_timestamp(self, file: LogFile) -> int | None:
         """Return the store timestamp, epoch milliseconds, of the first record of a file.

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from rmqindex.commitlog.log import Mode
     from rmqindex.consumequeue.dispatch import QueueUnits
+    from rmqindex.logfile.agreed import UnagreedTail
     from rmqindex.storage.location import PathLike
 
 __all__ = ["QueueRebuildResult", "rebuild_consume_queues"]
@@ -66,6 +67,8 @@ class QueueRebuildResult:
         is_default_size: Whether one of these, used for files, is only the broker's default.
         kept: Topic and queue of those that were kept as they were, since all their messages have
             expired.
+        unagreed: What was left out of a log of DLedger, since its group is not known to have
+            agreed on it; None where nothing was.
     """
 
     queue_count: int
@@ -76,6 +79,7 @@ class QueueRebuildResult:
     batch_file_size: int
     is_default_size: bool = False
     kept: tuple[tuple[str, int], ...] = ()
+    unagreed: UnagreedTail | None = None
 
 
 def rebuild_consume_queues(
@@ -168,6 +172,7 @@ def rebuild_consume_queues(
         }
         refuse = _Refusal(log, on_malformed, mode)
         writers = _Writers(staging.path, sizes, refuse)
+        unagreed = log.unagreed_tail(stop)
         stop = log.agreed_stop(stop)
         end = log.files[-1].stop if log.files else 0
         end = end if stop is None else min(end, stop)
@@ -178,7 +183,7 @@ def rebuild_consume_queues(
                 progress(batch["phy_offset"][batch.num_rows - 1].as_py(), end)
         kept = old.keep_expired(staging.path, writers, log.min_offset) if there else []
         staging.exchange()
-    return replace_fields(writers.result(), kept=tuple(kept))
+    return replace_fields(writers.result(), kept=tuple(kept), unagreed=unagreed)
 
 
 def _check_size(name: str, size: int | None, dtype: np.dtype[Any]) -> None:

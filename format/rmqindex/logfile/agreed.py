@@ -6,6 +6,7 @@ RocketMQ: ``DLedgerCommitLog.getMaxOffset``.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +20,28 @@ if TYPE_CHECKING:
     from rmqindex.logfile.files import LogFile, OpenFiles
     from rmqindex.storage.location import Location
 
-__all__ = ["committed_offset"]
+__all__ = ["UnagreedTail", "committed_offset"]
+
+
+@dataclass(frozen=True, slots=True)
+class UnagreedTail:
+    """The end of a log on which DLedger's group is not known to have agreed.
+
+    Attributes:
+        offset: Where it begins, bytes.
+        byte_count: How long it is.
+    """
+
+    offset: int
+    byte_count: int
+
+    def __str__(self) -> str:
+        """Return what it is, and why it may not last."""
+        return (
+            f"the last {self.byte_count} bytes of the CommitLog, from offset {self.offset} on, on "
+            "which the DLedger group is not known to have agreed, so that another leader may "
+            "replace them"
+        )
 
 
 def committed_offset(files: OpenFiles) -> int | None:

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from rmqindex.bulk.committer import Commit
     from rmqindex.commitlog.log import Mode
     from rmqindex.errors import CorruptCommitLogError
+    from rmqindex.logfile.agreed import UnagreedTail
     from rmqindex.maintenance.tags import Basis, TagChoice
     from rmqindex.storage.location import PathLike
     from rmqindex.transaction.directories import FileEntry
@@ -84,6 +85,8 @@ class RebuildResult:
         replaced_count: How many entries the replaced files had.
         unreadable: The replaced files that may have had entries of messages that the log no longer
             has, and that cannot be read.
+        unagreed: What was left out of a log of DLedger, since its group is not known to have
+            agreed on it; None where nothing was.
     """
 
     files: tuple[Path, ...]
@@ -98,6 +101,7 @@ class RebuildResult:
     kept_count: int = 0
     replaced_count: int = 0
     unreadable: tuple[Path, ...] = ()
+    unagreed: UnagreedTail | None = None
 
 
 def rebuild_index(
@@ -198,6 +202,7 @@ def rebuild_index(
         zone = zone_of(time_zone)
         begin = _resume(there, layout, log, mode, own=target == beside) if resume else None
         begin = begin or Start(log.min_offset if start is None else start)
+        unagreed = log.unagreed_tail(stop)
         stop = log.agreed_stop(stop)
         roots = [target] if beside is None else [target, beside]
         tags = partial(
@@ -238,6 +243,7 @@ def rebuild_index(
         kept.entry_count,
         there.entry_count if replace else 0,
         kept.unreadable,
+        unagreed,
     )
 
 

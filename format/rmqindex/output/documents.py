@@ -172,6 +172,7 @@ class JsonOutput:
                 "kept_count": result.kept_count,
                 "replaced_count": result.replaced_count,
                 "unreadable": [path.name for path in result.unreadable],
+                "unagreed": None if result.unagreed is None else asdict(result.unagreed),
             }
         )
 
@@ -191,6 +192,7 @@ class JsonOutput:
                 "batch_file_size": result.batch_file_size,
                 "is_default_size": result.is_default_size,
                 "kept": [{"topic": topic, "queue_id": queue_id} for topic, queue_id in result.kept],
+                "unagreed": None if result.unagreed is None else asdict(result.unagreed),
             }
         )
 

@@ -26,6 +26,8 @@ def rebuild_notes(result: RebuildResult) -> Iterator[str]:
             f"{path.name} could not be read: its entries of messages before {result.start}, where "
             "the log begins, are gone"
         )
+    if result.unagreed is not None:
+        yield f"Left out {result.unagreed}"
     if result.tags is not None and result.tags.basis != "argument":
         yield _of_tags(result.tags)
     if result.layout_basis == "default":
@@ -41,6 +43,8 @@ def queue_notes(result: QueueRebuildResult) -> Iterator[str]:
     """Yield a line for each choice that the rebuild of ConsumeQueues made by itself."""
     for topic, queue_id in result.kept:
         yield f"{visible(topic)}, queue {queue_id}: kept as it was, since all messages have expired"
+    if result.unagreed is not None:
+        yield f"Left out {result.unagreed}"
     if result.is_default_size:
         yield (
             f"With the default file sizes, {result.file_size} and, of batch queues, "

@@ -4,6 +4,7 @@ Most tests run the readers in this process, as Spark's planner and its tasks wou
 """
 
 from dataclasses import replace
+from unittest import TestCase
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
@@ -20,7 +21,7 @@ from pyspark_rmqindex.source.messages import MessageSource
 from pyspark_rmqindex.source.queues import QueueSource
 from pyspark_rmqindex.stream.messages import MessageStreamReader
 from pyspark_rmqindex.write.job import write_options
-from rmqindex import RmqIndexError
+from rmqindex import CommitLog, RmqIndexError
 from rmqindex.storage import Location
 from rows import rows_read
 
@@ -113,6 +114,21 @@ def test_a_store_in_a_folder_named_like_one_of_dledger_is_a_store(tmp_path):
     store = tmp_path / "dledger-cluster" / "store"
     assert store_of_log(Location.of(store)) == str(store)
     assert store_of_log(Location.of(store / "commitlog")) == str(store)
+
+
+def test_a_read_beyond_what_a_dledger_group_agreed_on_is_a_warning(kept):
+    """With the option that leaves the rest out, which ends the warning."""
+    store = kept("dledger")
+    (store / "dledger-n0" / "checkpoint").write_text("committedIndex=107\nendIndex=119\n")
+    with CommitLog(store) as log:
+        tail = log.unagreed_tail()
+    case = TestCase()
+    with case.assertLogs("pyspark_rmqindex", "WARNING") as logs:
+        assert len(rows_without_spark(MessageSource, store)) == 120
+    assert f"the last {tail.byte_count} bytes of the CommitLog" in logs.output[0]
+    assert f"endOffset={tail.offset}" in logs.output[0]
+    with case.assertNoLogs("pyspark_rmqindex", "WARNING"):
+        assert len(rows_without_spark(MessageSource, store, endOffset=str(tail.offset))) == 108
 
 
 def test_a_stream_follows_what_a_dledger_group_agreed_on(kept):

@@ -18,8 +18,10 @@ import rmqindex
 from commitlog_encoder import Message
 from dledger_encoder import DLedgerLog
 from rmqindex import CommitLog, CorruptCommitLogError, RmqIndexError
-from rmqindex.commitlog import LastRecord, PlannedLog, follow
+from rmqindex.commitlog import LastRecord, PlannedLog, follow, walk
 from rmqindex.logfile import walk
+from rmqindex.logfile.agreed import UnagreedTail
+from rmqindex.output.notes import queue_notes, rebuild_notes
 from rmqindex.ownfiles import to_json
 from rmqindex.storage import Storage, filesystem
 
@@ -377,6 +379,23 @@ class TestAgreement:
         assert result.message_count == 108
         queues = rmqindex.rebuild_consume_queues(log, tmp_path / "made")
         assert queues.unit_count == 108
+        with CommitLog(data) as opened:
+            agreed, end = opened.committed_offset, opened.max_offset
+        assert result.unagreed == queues.unagreed == UnagreedTail(agreed, end - agreed)
+        (line,) = [line for line in rebuild_notes(result) if line.startswith("Left out")]
+        assert line.startswith(f"Left out the last {end - agreed} bytes of the CommitLog, from ")
+        assert next(queue_notes(queues)) == line
+
+    def test_nothing_is_left_out_of_a_log_that_is_agreed_on(self, data, tmp_path):
+        """Nor of one of which less was asked for."""
+        with CommitLog(data) as log:
+            agreed = log.committed_offset
+            assert log.unagreed_tail() is None
+            note(data, 107)
+            assert log.committed_offset < agreed
+            assert log.unagreed_tail(log.committed_offset) is None
+        plain = rmqindex.rebuild_index(rmqindex.sample_store(), tmp_path / "plain")
+        assert plain.unagreed is None
 
     def test_an_audit_does_not_ask_for_more_entries(self, data, tmp_path):
         """Than the group agreed on."""
