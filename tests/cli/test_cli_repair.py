@@ -432,3 +432,18 @@ class TestALookupOnAnIncompleteIndex:
         assert run(*command)[0] == 0
         _, again, err = run("lookup", tagged, "Orders", "TagA", "--tag", "--csv")
         assert (len(again.splitlines()), err) == (len(whole.splitlines()), "")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("messages",), ("usage",), ("rebuild", "--replace"), ("rebuild-queues", "--replace")],
+    ids=lambda command: command[0],
+)
+def test_a_log_that_lacks_a_file_in_the_middle_is_named(run, tmp_path, command):
+    """What was read is not the whole log."""
+    store = shutil.copytree(MESSAGE_KINDS / "store", tmp_path / "store")
+    _, lost, following, *_ = sorted((store / "commitlog").iterdir())
+    lost.unlink()
+    _, _, err = run(command[0], store, *command[1:])
+    offsets = f"from {int(lost.name)} to before {int(following.name)}"
+    assert f"{store / 'commitlog'}: no file has the offsets {offsets}" in err

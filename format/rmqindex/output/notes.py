@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rmqindex.display.text import counted, visible
+from rmqindex.display.text import complain, counted, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from rmqindex.commitlog.log import CommitLog
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
     from rmqindex.maintenance.rebuild import RebuildResult
     from rmqindex.maintenance.tags import TagChoice
 
-__all__ = ["queue_notes", "rebuild_notes"]
+__all__ = ["complain_of_gaps", "queue_notes", "rebuild_notes"]
+
+
+def complain_of_gaps(log: CommitLog) -> None:
+    """Say on standard error which offsets lie in no file of a log, where files are missing."""
+    for start, stop in log.gaps:
+        complain(
+            f"{log.files[0].path.parent}: no file has the offsets from {start} to before {stop}. "
+            "Their messages are missing from what was read; restore the files from a replica or "
+            "a backup"
+        )
 
 
 def rebuild_notes(result: RebuildResult) -> Iterator[str]:

@@ -29,6 +29,7 @@ from rmqindex.display.text import complain
 from rmqindex.inspection.dump import dump_file
 from rmqindex.inspection.usage import GROUPS, folder_usage, measure_usage
 from rmqindex.output.messages import COLUMNS
+from rmqindex.output.notes import complain_of_gaps
 
 if TYPE_CHECKING:
     from rmqindex.errors import CorruptCommitLogError
@@ -77,6 +78,7 @@ def messages(
     selection = selection_of(zone, options)
     output = choose_output(as_json, zone)
     with CommitLog(store) as log, progress_bar("read") as report:
+        complain_of_gaps(log)
         table = newest_messages(
             log,
             selection,
@@ -135,6 +137,7 @@ def usage(
     selection = selection_of(zone, options)
     output = choose_output(as_json, zone)
     with CommitLog(store) as log, progress_bar("read") as report:
+        complain_of_gaps(log)
         found = measure_usage(
             log, by, selection, mode=mode, on_malformed=_complain_of, progress=report
         )

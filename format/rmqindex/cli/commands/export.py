@@ -34,6 +34,7 @@ from rmqindex.export import (
     export_messages,
 )
 from rmqindex.fileset.planned_index import plan_index
+from rmqindex.output.notes import complain_of_gaps
 
 if TYPE_CHECKING:
     from rmqindex.export import ExportResult
@@ -194,6 +195,7 @@ def export(
             if key_hash is not None:
                 raise click.BadParameter("only with --entries", param_hint="--key-hash")
             with CommitLog(store) as log:
+                complain_of_gaps(log)
                 try:
                     result = export_messages(
                         log,

@@ -29,6 +29,7 @@ from rmqindex.display.terminal import progress_bar
 from rmqindex.display.text import complain
 from rmqindex.folders import BATCH_FOLDER, COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.maintenance.rebuild import rebuild_index
+from rmqindex.output.notes import complain_of_gaps
 from rmqindex.queue_layout import DEFAULT_BATCH_FILE_SIZE, DEFAULT_DELAY_LEVELS, DEFAULT_FILE_SIZE
 from rmqindex.storage.location import Location
 from rmqindex.store.dledger import dledger_data
@@ -114,6 +115,7 @@ def rebuild(
     _require_out(store, out)
     interrupt = told_if_interrupted([target], "--resume continues what was begun")
     with interrupt, CommitLog(store) as log, progress_bar("rebuild") as report:
+        complain_of_gaps(log)
         begin = log.min_offset if from_offset is None else from_offset
         result = rebuild_index(
             log,
@@ -220,6 +222,7 @@ def rebuild_queues(
     queues = [root / name for name in (QUEUE_FOLDER, BATCH_FOLDER)]
     interrupt = told_if_interrupted(queues, f"'rmqindex recover {root}' undoes what was begun")
     with interrupt, CommitLog(store) as log, progress_bar("rebuild") as report:
+        complain_of_gaps(log)
         begin = log.min_offset if from_offset is None else from_offset
         try:
             result = rebuild_consume_queues(
