@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from rmqindex.errors import IncompleteIndexWarning
 from rmqindex.export.columns import DEFAULT_COLUMNS, as_table
 from rmqindex.query.many_keys import LOOKUP_SCHEMA
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import tzinfo
+
     from rmqindex.commitlog.log import CommitLog
+    from rmqindex.explanation.coverage import Uncovered
     from rmqindex.indexfile.entries import Mode
 
-__all__ = ["with_messages"]
+__all__ = ["with_lacking", "with_messages"]
 
 # The most bytes of messages, as stored, that are read at a time.
 _MAX_BYTES = 64 * 1024 * 1024
@@ -48,3 +55,13 @@ def with_messages(found: pa.Table, log: CommitLog, mode: Mode) -> pa.Table:
     for field in messages.schema:
         found = found.append_column(field, messages.column(field.name))
     return found
+
+
+def with_lacking(
+    found: pa.Table, lacking: Sequence[Uncovered], zone: tzinfo, zone_name: str
+) -> pa.Table:
+    """Warn the caller's caller of what an index lacks; return a table with it in the metadata."""
+    texts = [part.text(zone, zone_name) for part in lacking]
+    for text in texts:
+        warnings.warn(text, IncompleteIndexWarning, stacklevel=3)
+    return found.replace_schema_metadata({"uncovered": json.dumps(texts)}) if texts else found

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import warnings
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,7 +17,7 @@ from rmqindex.display.facts import describe
 from rmqindex.display.plot import IMAGE_TYPES, draw_counts
 from rmqindex.display.plot_data import count_index
 from rmqindex.display.text import counted
-from rmqindex.errors import IncompleteIndexWarning, RmqIndexError
+from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.coverage import uncovered
 from rmqindex.explanation.explain import explain_lookup
 from rmqindex.export.columns import DEFAULT_COLUMNS, as_table
@@ -31,7 +29,7 @@ from rmqindex.inspection.usage import measure_usage
 from rmqindex.maintenance.rebuild import rebuild_index
 from rmqindex.markup import html_table
 from rmqindex.messagestore.arguments import key_array, queues_of, since_millis, texts_of, time_range
-from rmqindex.messagestore.columns import with_messages
+from rmqindex.messagestore.columns import with_lacking, with_messages
 from rmqindex.messagestore.summary import FILE_COLUMNS, file_row, files_text, log_text
 from rmqindex.query.many_keys import lookup_keys
 from rmqindex.storage.filesystem import status_of
@@ -158,9 +156,7 @@ class MessageStore:
             of :meth:`messages` follow, null where no message was found.
 
         Warns:
-            IncompleteIndexWarning: The CommitLog has messages with keys of which the index has no
-                entries, so that rows may be missing. The schema's metadata has the sentences too,
-                as a JSON list, ``uncovered``.
+            IncompleteIndexWarning: Rows may be missing. The metadata ``uncovered`` says it too.
 
         Raises:
             ValueError: An empty topic, a null key, ``max_num`` below 1, a wrong time; ``message``
@@ -181,14 +177,8 @@ class MessageStore:
             found = lookup_keys(files, log, topic, wanted, begin=first, end=last, max_num=max_num)
             if log is not None and message:
                 found = with_messages(found, log, self._mode)
-            lacking = [
-                part.text(self._zone, self._zone_name) for part in uncovered(self._path, files, log)
-            ]
-        for text in lacking:
-            warnings.warn(text, IncompleteIndexWarning, stacklevel=2)
-        return (
-            found.replace_schema_metadata({"uncovered": json.dumps(lacking)}) if lacking else found
-        )
+            lacking = uncovered(self._path, files, log)
+        return with_lacking(found, lacking, self._zone, self._zone_name)
 
     def messages(
         self,
