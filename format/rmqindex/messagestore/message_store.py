@@ -175,10 +175,9 @@ class MessageStore:
                 raise ValueError(f"message: needs a CommitLog, and {self.path} has none")
             files = self._files()
             found = lookup_keys(files, log, topic, wanted, begin=first, end=last, max_num=max_num)
-            if log is not None and message:
-                found = with_messages(found, log, self._mode)
-            lacking = uncovered(self._path, files, log)
-        return with_lacking(found, lacking, self._zone, self._zone_name)
+            found = with_messages(found, log, self._mode) if log and message else found
+            lacks = uncovered(self._path, files, log)
+        return with_lacking(found, lacks, self._zone, self._zone_name)
 
     def messages(
         self,
