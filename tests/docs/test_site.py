@@ -64,6 +64,18 @@ def test_the_command_line_page_has_each_command() -> None:
     assert re.findall(r"^### (.+)\n\n```\{command\} \1\n", page, re.MULTILINE) == list(COMMANDS)
 
 
+def test_every_command_that_a_text_advises_exists():
+    """Errors, remedies and docstrings of the packages name commands that can be typed."""
+    texts = [
+        path.read_text()
+        for package in ("format", "connector")
+        for path in (ROOT / package).rglob("*.py")
+    ]
+    advised = {name for text in texts for name in re.findall(r"`rmqindex ([a-z][a-z-]*)", text)}
+    assert "rebuild" in advised
+    assert advised <= set(COMMANDS)
+
+
 def test_requirements_become_anchors_and_links() -> None:
     """A definition is an anchor, a mention a link; code and headings stay as they are."""
     text = (

@@ -252,8 +252,9 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "checkpoint_size",
         "warning",
         "The checkpoint is shorter than its fields.",
-        "Start the broker, which writes it anew; before a start after a crash, "
-        "run `rmqindex cover STORE`.",
+        "Start the broker, which writes it anew; before a start after a crash, run `rmqindex "
+        "rebuild STORE --resume`, which raises it, or call `rmqindex.cover_index(STORE)` in "
+        "Python.",
     ),
     AuditRule(
         "checkpoint_behind",

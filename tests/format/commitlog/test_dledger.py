@@ -18,7 +18,7 @@ import rmqindex
 from commitlog_encoder import Message
 from dledger_encoder import DLedgerLog
 from rmqindex import CommitLog, CorruptCommitLogError, RmqIndexError
-from rmqindex.commitlog import LastRecord, PlannedLog, follow, walk
+from rmqindex.commitlog import LastRecord, PlannedLog, follow
 from rmqindex.logfile import walk
 from rmqindex.logfile.agreed import UnagreedTail
 from rmqindex.output.notes import queue_notes, rebuild_notes
