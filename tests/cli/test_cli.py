@@ -385,6 +385,13 @@ class TestOutput:
         assert all(file.name in out for file in FILES)
         assert "122928" in out
 
+    def test_an_encoding_without_lines_gets_hyphens(self):
+        """And no escapes in their place."""
+        for arguments in (("info", STORE), ("scan", STORE, "--limit", 1)):
+            out = shell(*arguments, PYTHONIOENCODING="ascii").stdout.decode()
+            assert out.splitlines()[1].strip("-") == ""
+            assert "\\" not in out
+
     def test_a_reader_that_stops_early_is_no_error(self):
         """``rmqindex .. | head -1`` leaves no traceback."""
         reader, writer = os.pipe()

@@ -245,15 +245,17 @@ class TestSeveral:
         assert (code, text["body_base64"], base64["body"]) == (0, "", "")
         assert base64["body_base64"] == "/w=="
 
-    def test_stores_are_exported_to_partitions(self, run, stores, tmp_path):
+    def test_stores_are_exported_to_partitions(self, run, stores, tmp_path, monkeypatch):
         """Which other tools read as a column; a directory with other files is refused."""
         code, out, err = run("export", stores, tmp_path / "out")
         assert (code, err, out.count("Exported 430 rows")) == (0, "", 2)
         table = ds.dataset(tmp_path / "out", partitioning="hive").to_table()
         assert table.num_rows == 860
         assert set(table["store"].unique().to_pylist()) == {str(stores / x) for x in "ab"}
-        code, out, _ = run("export", stores, tmp_path / "out")
-        assert (code, out.count("complete, nothing new")) == (0, 2)
+        monkeypatch.chdir(stores)
+        for again in (stores, "."):
+            code, out, _ = run("export", again, tmp_path / "out")
+            assert (code, out.count("complete, nothing new")) == (0, 2)
         assert run("export", stores / "a", tmp_path / "one")[0] == 0
         code, _, err = run("export", stores, tmp_path / "one")
         assert code == 2

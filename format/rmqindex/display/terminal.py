@@ -191,7 +191,7 @@ def shortened(text: str, width: int) -> str:
     """Return a text without its middle if it is wider than some columns of a terminal."""
     if cell_width(text) <= width:
         return text
-    mark = _drawn("\u2026", "...")
+    mark = _drawn("\u2026", "...")[:width]
     room = max(width - len(mark), 0)
     head = _begin(text, room - room // 2)
     tail = _begin(text[::-1], room - cell_width(head))[::-1]

@@ -35,6 +35,7 @@ from rmqindex.export import (
 )
 from rmqindex.fileset.planned_index import plan_index
 from rmqindex.output.notes import complain_of_gaps
+from rmqindex.storage.location import Location
 
 if TYPE_CHECKING:
     from rmqindex.export import ExportResult
@@ -71,7 +72,10 @@ def _directory_of(store: str, directory: str) -> str:
             f"{given}: expected an empty directory or one of exports of several stores, found "
             f"{others[0].name}; export to another directory"
         )
-    return str(given / f"store={quote(store, safe='')}")
+    # Of the whole path, so that a store has one partition however it is given.
+    whole = Location.of(store).absolute
+    name = quote(str(whole.local or whole), safe="")
+    return str(given / f"store={name}")
 
 
 def _parse_columns(
@@ -162,7 +166,7 @@ def export(
     last file when it is started again; no row is lost and none comes twice. The directory remembers
     what was asked for, and refuses other filters and files of other origin. Times are timestamps
     in Parquet, epoch milliseconds in JSON and CSV, where bodies that are not UTF-8 are in the
-    column body_base64. Of several stores, each has a directory store=NAME of its own, which Spark,
+    column body_base64. Of several stores, each has a directory store=PATH of its own, which Spark,
     DuckDB and Arrow read as a column.
     """
     layout = layout_of(max_hash_slot_num, max_index_num)
