@@ -536,7 +536,7 @@ class TestCommands:
             (("scan", STORE, "--limit", 1), False),
             (("dump", STORE / "checkpoint"), False),
             (("usage", STORE, "--topic", "TopicTest"), True),
-            (("messages", STORE, "--topic", "TopicTest"), True),
+            (("messages", STORE, "--limit", 1), True),
             (("cat", STORE, 112033), True),
             (("lookup", STORE, "TopicTest", "order-49"), True),
             (("explain", STORE, "TopicTest", "order-49"), True),

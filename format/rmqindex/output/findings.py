@@ -21,8 +21,8 @@ _COLOURS = {"error": "red", "warning": "yellow", "info": "dim"}
 _NOUNS = {"error": "error", "warning": "warning", "info": "remark"}
 _INDENT = 12
 _COMMAND = re.compile(r"`[^`]*`")
-# Keeps the spaces of a command from being broken at.
-_GLUE = "\uf8ff"
+# Keeps the spaces of a command from being broken at; no visible text has it.
+_GLUE = "\x00"
 
 
 def print_findings(
