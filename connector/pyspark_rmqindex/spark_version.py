@@ -12,10 +12,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
 
-__all__ = ["check_pushdown_support", "check_spark", "later_spark_needed", "refusal", "source_class"]
+__all__ = [
+    "check_pushdown_support",
+    "check_spark",
+    "later_spark_needed",
+    "plans_each_scan",
+    "refusal",
+    "source_class",
+]
 
 # The first version whose data sources in Python read and write Arrow batches.
 _LOWEST = (4, 0)
+# The first version that plans each scan of a relation by itself.
+_OWN_PLANS = 5
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 
 
@@ -79,6 +88,19 @@ def check_pushdown_support(feature: str) -> None:
                 "key, or keys",
             )
         )
+
+
+def plans_each_scan() -> bool:
+    """Return whether this PySpark plans each scan of a relation by itself.
+
+    Spark 4.1 to 4.3 keep one plan for all scans of a relation. The change that ended this came
+    with ``pushLimit``; but drafts of it had the method alone, so the number must agree.
+    """
+    from pyspark.version import __version__ as found  # noqa: PLC0415
+
+    match = _VERSION.match(found)
+    has_limit = hasattr(import_module("pyspark.sql.datasource").DataSourceReader, "pushLimit")
+    return has_limit and match is not None and int(match[1]) >= _OWN_PLANS
 
 
 def source_class(module: str, name: str) -> type[DataSource]:

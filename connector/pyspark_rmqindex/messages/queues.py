@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import InputPartition
 
 from pyspark_rmqindex.files.slices import as_planned
 from pyspark_rmqindex.filters.batches import check_not_null
+from pyspark_rmqindex.filters.pruned import PrunedReader
 from pyspark_rmqindex.schema import arrow_schema
 from rmqindex import ConsumeQueue
 from rmqindex.consumequeue import marked_queue_file, read_units
@@ -50,7 +51,7 @@ class QueuePartition(InputPartition):
     parts: tuple[_Part, ...]
 
 
-class QueueReader(DataSourceReader):
+class QueueReader(PrunedReader):
     """Reads the units of every queue in the given paths."""
 
     def __init__(self, options: QueueOptions, schema: StructType) -> None:

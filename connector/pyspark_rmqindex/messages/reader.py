@@ -9,12 +9,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import InputPartition
 
 from pyspark_rmqindex.files.slices import as_planned
 from pyspark_rmqindex.files.stores import logs_of
 from pyspark_rmqindex.filters.batches import check_not_null
 from pyspark_rmqindex.filters.filters import Range
+from pyspark_rmqindex.filters.pruned import PrunedReader
 from pyspark_rmqindex.messages.columns import Messages, log_columns
 from pyspark_rmqindex.messages.plan import MessagePlan
 from pyspark_rmqindex.options import LocalBound, planned_bound, task_range, time_texts
@@ -77,7 +78,7 @@ class MessagePartition(InputPartition):
 _LOGGER = logging.getLogger("pyspark_rmqindex")
 
 
-class MessageReader(DataSourceReader):
+class MessageReader(PrunedReader):
     """Reads the messages that the options select."""
 
     def __init__(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceReader
 
 from pyspark_rmqindex.files.listing import list_slices, open_slice
 from pyspark_rmqindex.files.slices import as_planned
@@ -24,6 +23,7 @@ from pyspark_rmqindex.filters.filters import (
     filter_text,
     filters_to_wanted,
 )
+from pyspark_rmqindex.filters.pruned import PrunedReader
 from pyspark_rmqindex.options import (
     AUTO,
     EXECUTION_ID,
@@ -143,7 +143,7 @@ def plan_files(
     return PlannedFiles(query, slices, apportion(slices, query, packing))
 
 
-class IndexReader(DataSourceReader):
+class IndexReader(PrunedReader):
     """Reads the entries that the options select.
 
     It does not accept filters: Spark would reject it if the pushdown conf is off, and a filtered

@@ -35,16 +35,20 @@ class DefaultSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         """Store the options; runs once for each ``load()``, and then the object is pickled.
 
-        So it also creates the pushdown state of the relation, which all its plannings share.
+        So it also creates the pushdown state of the relation, which all its plannings share where
+        Spark keeps one plan for all scans.
 
         Args:
             options: As the user gave them; they are checked later, where Spark shows errors.
         """
         from pyspark_rmqindex.options import wants_pushdown
         from pyspark_rmqindex.source.catalog import may_be_catalog_table
+        from pyspark_rmqindex.spark_version import plans_each_scan
 
         super().__init__(options)
         self._relation_state: str | None = None
+        if plans_each_scan():
+            return
         if wants_pushdown(options) or may_be_catalog_table(options):
             from pyspark_rmqindex.scan.pushdown import create_state
 
@@ -105,7 +109,7 @@ class DefaultSource(DataSource):
             finding_schema,
         )
         from pyspark_rmqindex.source.catalog import check_paths, check_pushdown, relation_options
-        from pyspark_rmqindex.spark_version import check_pushdown_support
+        from pyspark_rmqindex.spark_version import check_pushdown_support, plans_each_scan
 
         raw = relation_options(schema, self.options)
         options = read_options(raw)
@@ -124,6 +128,10 @@ class DefaultSource(DataSource):
 
         check_pushdown(schema, raw)
         explain_distant_times()
+        if plans_each_scan():
+            from pyspark_rmqindex.scan.own_plan import OwnPlanReader
+
+            return OwnPlanReader(options, schema, raw)
         return PushdownReader(options, schema, raw, self._relation_state)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)

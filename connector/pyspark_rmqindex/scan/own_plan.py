@@ -1,0 +1,62 @@
+"""The reader of ``table()`` where Spark plans each scan by itself, as from 5.0 on.
+
+Nothing of one query remains for the next: there is no record of queries, no limit on how many keys
+one ``table()`` sees in its life, and no waiting between threads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark_rmqindex.filters.filters import filters_to_wanted
+from pyspark_rmqindex.scan.reader import IndexReader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql.datasource import Filter, InputPartition
+
+    from pyspark_rmqindex.filters.filters import Wanted
+
+__all__ = ["OwnPlanReader"]
+
+
+class OwnPlanReader(IndexReader):
+    """Pushes the WHERE of one scan down to slots, entries and files.
+
+    Spark may make several readers for one scan, and ask each for its filters; only ``partitions``
+    reads files, and Spark calls it once.
+    """
+
+    _filters: tuple[Filter, ...] = ()
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802  (Spark's name)
+        """Keep the filters; the answer depends on nothing else, so it is the same when asked again.
+
+        Args:
+            filters: What Spark pushes down.
+
+        Returns:
+            All of them: they narrow the read to a superset of the rows, and Spark filters it.
+            So Spark pushes no limit here, which would count rows that a filter drops.
+
+        Raises:
+            ValueError: ``topic`` and ``key`` are not bound, or to too many pairs.
+        """
+        self._filters = tuple(filters)
+        self._wanted()
+        return filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """List the files and divide the work.
+
+        Raises:
+            RmqIndexError: A path is missing or is not what it should be.
+            ValueError: ``topic`` and ``key`` are not bound.
+        """
+        return self._plan(self._wanted(), self._filters)
+
+    def _wanted(self) -> Wanted:
+        paths = [str(path) for path in self._options.paths]
+        path = paths[0] if len(paths) == 1 else paths
+        return filters_to_wanted(self._filters, keys=self._options.key_columns, path=path)
