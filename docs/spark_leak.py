@@ -1,46 +1,65 @@
 """Pushed filters leak between the scans of one load(): run it with any PySpark from 4.1 on."""
 
+from __future__ import annotations
+
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, InputPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
 
 
 class Ten(DataSource):
     """The numbers from 0 to 9, one partition each."""
 
     @classmethod
-    def name(cls):
+    def name(cls) -> str:
+        """Return the format's name."""
         return "ten"
 
-    def schema(self):
+    def schema(self) -> str:
+        """Return the columns."""
         return "n INT"
 
-    def reader(self, schema):
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
+        """Return the reader."""
         return TenReader()
 
 
 class TenReader(DataSourceReader):
     """Reads one number alone if ``n = ..`` is pushed down."""
 
-    numbers = range(10)
+    numbers: Sequence[int] = range(10)
 
-    def pushFilters(self, filters):
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802
+        """Narrow the read, and leave every filter with Spark as well."""
         for each in filters:
             if isinstance(each, EqualTo):
                 self.numbers = [each.value]
-        return filters  # all remain with Spark, too
+        return filters
 
-    def partitions(self):
+    def partitions(self) -> list[InputPartition]:
+        """Return a partition for each number."""
         return [InputPartition(number) for number in self.numbers]
 
-    def read(self, partition):
+    def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
+        """Return one row."""
         yield (partition.value,)
 
 
-def main():
-    """Print what each query should and does return."""
+def main() -> int:
+    """Print what each query should and does return.
+
+    Returns:
+        1 if any is wrong.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = (
         SparkSession.builder.master("local[1]")
@@ -66,7 +85,8 @@ def main():
 
     print(f"Spark {spark.version}")
     for query, expected, got in found:
-        print(f"{'ok' if got == expected else 'WRONG':5}  {query}: {expected} rows, got {got}")
+        verdict = "ok" if got == expected else "WRONG"
+        print(f"{verdict:5}  {query}: expected {expected} rows, got {got}")
     spark.stop()
     return 0 if all(got == expected for _, expected, got in found) else 1
 

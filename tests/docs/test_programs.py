@@ -11,8 +11,10 @@ import pyspark
 import pytest
 
 import rmqindex
+from pyspark_rmqindex.spark_version import plans_each_scan
 
-GUIDES = Path(__file__).resolve().parents[2] / "docs" / "guides"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+GUIDES = DOCS / "guides"
 SPARK_HOME = Path(pyspark.__file__).parent
 
 
@@ -61,3 +63,18 @@ def test_a_file_of_sql_looks_keys_up_and_scans_without_python_code(tmp_path: Pat
     shell = [str(SPARK_HOME / "bin" / "spark-sql"), "--master", "local[1]", "-f", str(program)]
     told = ["--hivevar", f"store={rmqindex.sample_store()}"]
     assert printed([*shell, *told], tmp_path) == program.with_suffix(".txt").read_text()
+
+
+@pytest.mark.system
+@pytest.mark.spark_pushdown
+def test_the_report_of_the_leak_shows_what_this_spark_does() -> None:
+    """The program needs PySpark alone; a Spark without the fault prints ``ok`` three times."""
+    program = DOCS / "spark_leak.py"
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
+    version, *lines = done.stdout.splitlines()
+    assert version == f"Spark {pyspark.__version__}", done.stderr
+    if plans_each_scan():
+        assert [line.split()[0] for line in lines] == ["ok"] * 3
+    else:
+        assert lines == program.with_suffix(".txt").read_text().splitlines()
+    assert done.returncode == (0 if plans_each_scan() else 1)

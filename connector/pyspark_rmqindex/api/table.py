@@ -53,9 +53,9 @@ def table(
 
     The DataFrame can be reused, used in a UNION, joined with itself and registered as a view; every
     query returns the rows that a full scan and a filter would return.
-    Each query also repeats all earlier lookups on the same ``table()``, up to 4,096 pairs: for many
-    different lookups, make a fresh ``table()`` now and then, which costs nothing.
-    Use one ``table()`` or view per thread.
+    Up to Spark 4.3, each query also repeats all earlier lookups on the same ``table()``, up to
+    4,096 pairs: for many different lookups, make a fresh ``table()`` now and then, which costs
+    nothing. Use one ``table()`` or view per thread there.
 
     If there is a CommitLog beside the index (``commitLog`` names another place, or ``none``),
     entries are compared with their messages: hash collisions are dropped, ``store_timestamp`` is

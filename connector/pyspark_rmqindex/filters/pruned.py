@@ -31,8 +31,8 @@ class PrunedReader(DataSourceReader):
             The columns that ``read`` returns from now on.
 
         Raises:
-            NotImplementedError: No column is needed, which leaves the reader as it was: Arrow batches
-                without columns lose their number of rows on the way.
+            NotImplementedError: No column is needed, which leaves the reader as it was: a batch
+                made of no columns has no rows.
             ValueError: A column that the relation does not have.
         """
         if not schema.names:
