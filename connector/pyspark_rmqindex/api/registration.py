@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
-import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -15,6 +10,7 @@ from pyspark_rmqindex.source.index import DefaultSource
 from pyspark_rmqindex.source.messages import MessageSource
 from pyspark_rmqindex.source.queues import QueueSource
 from pyspark_rmqindex.sql.functions import register_functions
+from pyspark_rmqindex.worker_python import check_worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 _FOUND = "DATA_SOURCE_ALREADY_EXISTS"
-_PACKAGE = "pyspark_rmqindex"
 
 
 def register(spark: SparkSession) -> None:
@@ -64,14 +59,15 @@ def register(spark: SparkSession) -> None:
     Args:
         spark: The session, classic or Spark Connect.
 
-    Warns:
-        UserWarning: Spark's workers run a Python that cannot import this package.
+    Raises:
+        RuntimeError: Spark's workers run a Python that cannot import this package, or of another
+            minor version.
 
     Example:
         >>> register(spark)  # doctest: +SKIP
         >>> spark.sql("SELECT * FROM rmq_lookup('/data/store', 'TopicTest', 'k')")  # doctest: +SKIP
     """
-    _warn_of_python(spark)
+    check_worker_python(spark, plans=True)
     _register_sources(spark)
     register_functions(spark)
 
@@ -92,35 +88,3 @@ def _register_sources(spark: SparkSession) -> None:
             # Spark refuses to replace a source that it found by itself.
             if error.getCondition() != _FOUND:
                 raise
-
-
-def wrong_python(python: str) -> str | None:
-    """Return what to say of the Python of Spark's workers if it lacks this package.
-
-    Args:
-        python: Its name or path, as Spark has it.
-    """
-    path = shutil.which(python)
-    if path is None or Path(path).parent == Path(sys.executable).parent:
-        return None
-    # An archive of --py-files is on the path of workers alone.
-    if not Path(__file__).is_file():
-        return None
-    command = [path, "-c", f"import {_PACKAGE}"]
-    done = subprocess.run(command, capture_output=True, check=False)  # noqa: S603  (as Spark runs it)
-    if done.returncode == 0:
-        return None
-    return (
-        f"Spark's workers run {path}, which cannot import {_PACKAGE}; this is {sys.executable}. "
-        f"Set PYSPARK_PYTHON={sys.executable}, or import {_PACKAGE}, before the session starts"
-    )
-
-
-def _warn_of_python(spark: SparkSession) -> None:
-    """Warn if queries will fail since workers run another Python; a server's is not known."""
-    try:
-        python = spark.sparkContext.pythonExec
-    except AttributeError:
-        return
-    if told := wrong_python(python):
-        warnings.warn(told, stacklevel=3)

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from pyspark_rmqindex.files.listing import Listing, list_slices
 from pyspark_rmqindex.files.slices import FileSlice  # noqa: TC001  (read by from_json)
 from pyspark_rmqindex.filters.filters import Range, Wanted
+from pyspark_rmqindex.job_names import named_jobs
 from pyspark_rmqindex.join.arguments import check_arguments, key_columns, keys_frame
 from pyspark_rmqindex.join.cost import STRATEGIES, Strategy, crossover, lookup_cost
 from pyspark_rmqindex.join.task import HOWS, KEYS_ONLY, How, LookupTask
@@ -23,6 +24,7 @@ from pyspark_rmqindex.scan.plan_log import log_plan, log_warning
 from pyspark_rmqindex.scan.planning import prune
 from pyspark_rmqindex.scan.reader import with_logs
 from pyspark_rmqindex.schema import KEY_COLUMNS, entry_schema
+from pyspark_rmqindex.worker_python import check_worker_python
 from rmqindex.commitlog import PlannedLog  # noqa: TC001  (likewise)
 from rmqindex.ownfiles import RecordKind, from_json, to_json
 from rmqindex.storage import Location
@@ -129,6 +131,8 @@ def lookup(
             the name of an entry column.
         RmqIndexError: A path is missing or is not what it should be.
         TypeError: Keys or a path of another type; a value of a type that no option accepts.
+        RuntimeError: Spark's workers, on this host, run a Python that cannot import this package,
+            or of another minor version.
 
     Example:
         >>> lookup(orders, "/data/store", how="anti").count()  # doctest: +SKIP
@@ -142,6 +146,7 @@ def lookup(
     found = _entry_columns(checked, how)
     schema = keys.schema if how in KEYS_ONLY else _both(keys.schema, found)
     times = _times(checked)
+    check_worker_python(keys.sparkSession, plans=False)
     listing = _list_files(keys, checked)
     slices = prune(listing.slices, Wanted(time=Range() if checked.has_log else times))
     if times.is_empty:
@@ -246,7 +251,8 @@ def _list_files(keys: DataFrame, options: ReadOptions) -> Listing:
         return _list(options)
     # A Spark Connect client may not have access to the files.
     only = keys.sparkSession.range(0, 1, 1, 1)
-    answer = only.mapInArrow(partial(_list_in_task, options), "listing STRING").collect()
+    with named_jobs(keys.sparkSession, f"rmqindex lookup in {options.paths[0]}: list files"):
+        answer = only.mapInArrow(partial(_list_in_task, options), "listing STRING").collect()
     answer_of = {Location: options.storage.at}
     kind = RecordKind(
         "the listing of a task",

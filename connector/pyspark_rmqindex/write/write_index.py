@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 import pyarrow as pa
 
 from pyspark_rmqindex.files.stores import check_one_store
+from pyspark_rmqindex.job_names import named_jobs
 from pyspark_rmqindex.options import option_text
+from pyspark_rmqindex.worker_python import check_worker_python
 from pyspark_rmqindex.write.input_shapes import InputShape
 from pyspark_rmqindex.write.job import (
     choose_tags,
@@ -112,6 +114,8 @@ def write_index(
             already indexed, or rows of several stores (two values in the column ``store``).
         RmqIndexError: A broker holds the store, the geometry is unknown or differs, or the index
             changed meanwhile.
+        RuntimeError: Spark's workers, on this host, run a Python that cannot import this package,
+            or of another minor version.
         pyspark.errors.PythonException: A row cannot be indexed; the message ends with its values.
 
     Example:
@@ -125,6 +129,7 @@ def write_index(
     InputShape.of(df.schema, members=members, tags=tags)
     df = without_unused(df, members=members, tags=tags)
     shape = InputShape.of(df.schema, members=members, tags=tags)
+    check_worker_python(df.sparkSession, plans=False)
     with in_options():
         shape = choose_tags(shape, checked, overwrite=mode == "overwrite")
         job = WriteJob.start(checked, overwrite=mode == "overwrite", owner=Owner.current())
@@ -136,7 +141,9 @@ def _write(df: DataFrame, job: WriteJob, shape: InputShape) -> None:
     """Stage, plan, build and commit."""
     with Committer.of(job):
         order = BY_POSITION if shape.by_position else CONTENT
-        staged = _run(df, partial(_stage, job, shape, order), _Staged)
+        name = f"rmqindex write_index to {job.options.directory}"
+        with named_jobs(df.sparkSession, f"{name}: stage sorted rows"):
+            staged = _run(df, partial(_stage, job, shape, order), _Staged)
         check_one_store([each.store for each in staged])
         slices = [each.run for each in staged]
         state = job.state()
@@ -148,7 +155,9 @@ def _write(df: DataFrame, job: WriteJob, shape: InputShape) -> None:
         files: dict[int, BuiltFile] = {}
         if plans:
             tasks = df.sparkSession.range(0, len(plans), 1, len(plans))
-            built = _run(tasks, partial(_build, job, plans), _Built)
+            count = f"{len(plans)} file{'' if len(plans) == 1 else 's'}"
+            with named_jobs(df.sparkSession, f"{name}: build {count}"):
+                built = _run(tasks, partial(_build, job, plans), _Built)
             files = {each.number: each.file for each in built}
         commit_files(job, state, [files[number] for number in range(len(plans))], continued)
 
