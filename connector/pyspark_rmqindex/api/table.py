@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from pyspark_rmqindex.api.connect_relations import loads_of
 from pyspark_rmqindex.options import option_text
 from pyspark_rmqindex.scan.plan_log import ScanPlan, plan_from_schema
 from pyspark_rmqindex.source.catalog import relation_options
 from pyspark_rmqindex.spark_version import check_pushdown_support
+from pyspark_rmqindex.worker_python import check_worker_python
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,6 +83,8 @@ def table(
         ValueError: An option that ``table()`` sets itself, or PySpark is older than 4.1; an
             unknown option raises Spark's ``AnalysisException``.
         TypeError: A value of a type that no option accepts, or a path that is none.
+        RuntimeError: Spark's workers run a Python that cannot import this package, or of another
+            minor version.
     """
     check_pushdown_support("table()")
     paths = _texts_of(path)
@@ -92,6 +96,7 @@ def table(
     names = {name.lower() for name in given}
     if "timezone" not in names and names & {"begintimestamp", "endtimestamp"}:
         given["timeZone"] = str(spark.conf.get(_TIME_ZONE_CONF))
+    check_worker_python(spark, plans=True)
     spark.conf.set(_PUSHDOWN_CONF, "true")
     reader = (
         spark.read.format(_FORMAT)
@@ -121,25 +126,24 @@ def last_plan(df: DataFrame) -> ScanPlan | MessagePlan | None:
     run.
 
     Args:
-        df: A DataFrame over one ``table()`` or ``load()``, in a classic session.
+        df: A DataFrame over one ``table()`` or ``load()``; with Spark Connect, one on which a query
+            has run, and not one over SQL or a view.
 
     Returns:
         The plan of the latest query on that ``table()`` or ``load()``; None if Spark planned
         this DataFrame without reading any file, as for a WHERE that is never true.
 
     Raises:
-        ValueError: The DataFrame reads no IndexFiles and no messages, or several relations.
+        ValueError: The DataFrame reads no IndexFiles and no messages, or several relations; or,
+            with Spark Connect, it is over SQL or a view, or nothing was read yet.
         AnalysisException: Nothing was planned yet, and planning this DataFrame fails.
-        TypeError: The DataFrame is one of Spark Connect, whose plans are on the server.
+        TypeError: Anything else than a DataFrame.
     """
+    if not isinstance(df, DataFrame):
+        raise TypeError(f"last_plan: expected a DataFrame, got {type(df).__name__}")
     java_frame = getattr(df, "_jdf", None)
     if java_frame is None:
-        got = (
-            "one of Spark Connect, whose plans are in the server's log with logLevel=INFO"
-            if isinstance(df, DataFrame)
-            else f"{type(df).__name__}"
-        )
-        raise TypeError(f"last_plan: expected a DataFrame of a classic session, got {got}")
+        return _plan_of_connect(df)
     leaves = java_frame.queryExecution().analyzed().collectLeaves()
     relations = {}
     for place in range(leaves.size()):
@@ -147,9 +151,7 @@ def last_plan(df: DataFrame) -> ScanPlan | MessagePlan | None:
         if found is not None:
             name, options = found
             relations[name, tuple(sorted(options.items()))] = found
-    if len(relations) != 1:
-        got = f"one over {len(relations)} of them" if relations else "one that reads no store"
-        raise ValueError(f"last_plan: expected a DataFrame over one table() or load(), got {got}")
+    _check_one(len(relations))
     relation = next(iter(relations.values()))
     plan = _recorded_plan(df.sparkSession, *relation)
     if plan is None:
@@ -160,6 +162,42 @@ def last_plan(df: DataFrame) -> ScanPlan | MessagePlan | None:
         if plan is None:
             _plan_scans(physical)
             plan = _recorded_plan(df.sparkSession, *relation)
+    return plan
+
+
+def _check_one(count: int) -> None:
+    if count != 1:
+        got = f"one over {count} of them" if count else "one that reads no store"
+        raise ValueError(f"last_plan: expected a DataFrame over one table() or load(), got {got}")
+
+
+def _plan_of_connect(df: DataFrame) -> ScanPlan | MessagePlan:
+    """Ask the server for the plan of the one load in a DataFrame's plan."""
+    loads = loads_of(df)
+    if loads is None:
+        raise ValueError(
+            "last_plan: expected a DataFrame made from table() or load(), got one over SQL, a table "
+            "or a view, of which only the server of Spark Connect knows what it reads; see its log, "
+            "with logLevel=INFO"
+        )
+    loads = {load for load in loads if load.name in _FORMATS}
+    _check_one(len(loads))
+    (load,) = loads
+    asked = df.sparkSession.read.format(load.name).options(**dict(load.options))
+    asked = asked.option("lastPlan", "true")
+    match load.paths:
+        case ():
+            schema = asked.load().schema
+        case (path,):
+            schema = asked.load(path).schema
+        case paths:
+            schema = asked.load(list(paths)).schema
+    plan = plan_from_schema(schema)
+    if plan is None:
+        raise ValueError(
+            "last_plan: nothing was read yet through this table() or load(); with Spark Connect, "
+            "run a query first"
+        )
     return plan
 
 

@@ -35,7 +35,8 @@ def check_arguments(keys: object, path: object, topic: object, key: object) -> N
                 f"{os.fspath(path)!r}, topic='..')"
             )
         raise TypeError(f"{_EXPECTED} first and the path second: lookup(keys, {written})")
-    if hasattr(keys, "createDataFrame"):
+    # Asked of its class: a DataFrame of Spark Connect has a column for every name.
+    if hasattr(type(keys), "createDataFrame"):
         raise TypeError(
             f"{_EXPECTED}, got a Spark session, which lookup() takes from the keys: "
             "lookup(keys, path)"
@@ -46,7 +47,11 @@ def check_arguments(keys: object, path: object, topic: object, key: object) -> N
             "lookup(spark.createDataFrame([(key,) for key in keys], 'key STRING'), path, "
             "topic='..')"
         )
-    if not _is_frame(keys) and not _is_pandas(keys) and not hasattr(keys, "__arrow_c_stream__"):
+    if (
+        not _is_frame(keys)
+        and not _is_pandas(keys)
+        and not hasattr(type(keys), "__arrow_c_stream__")
+    ):
         raise TypeError(f"{_EXPECTED}, got {type(keys).__name__}")
     if not isinstance(path, (str, os.PathLike, list, tuple)):
         raise TypeError(
@@ -107,7 +112,7 @@ def key_columns(schema: StructType, topic: str | None, key: str) -> KeyColumns:
 
 
 def _is_frame(keys: object) -> bool:
-    return hasattr(keys, "mapInArrow")
+    return hasattr(type(keys), "mapInArrow")
 
 
 def _is_pandas(keys: object) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType, TimestampType
 
 from pyspark_rmqindex import lookup
-from pyspark_rmqindex.join.arguments import key_columns
+from pyspark_rmqindex.join.arguments import check_arguments, key_columns, keys_frame
 from pyspark_rmqindex.join.key_chunk import KeyColumns
 
 KEYS = pa.table({"key": ["a"]})
@@ -95,3 +95,18 @@ def test_a_missing_column_or_type_is_said_with_what_to_write(columns, topic, key
     """An argument, a cast, or a column to drop."""
     with pytest.raises(ValueError, match=message):
         key_columns(schema_of(columns), topic, key)
+
+
+def test_a_dataframe_of_spark_connect_is_one():
+    """It has a column for every name that is asked of it, also for those of a session."""
+
+    class ConnectFrame:
+        def mapInArrow(self):  # noqa: N802
+            """As every DataFrame."""
+
+        def __getattr__(self, name):
+            return f"Column<{name}>"
+
+    frame = ConnectFrame()
+    check_arguments(frame, "/data/store", None, "key")
+    assert keys_frame(frame) is frame
