@@ -130,7 +130,8 @@ class PlanOptions:
     log_level: Literal["INFO", "WARNING"] | None = option(
         "logLevel",
         choice("INFO", "WARNING"),
-        "`INFO` writes one line to the driver's standard error for each planned scan. The "
+        "`INFO` writes one line for each planned scan, to the handlers of Python's logging or, "
+        "where it is not set up, as in the processes in which Spark plans, to standard error. The "
         "environment variable `RMQINDEX_LOG_LEVEL` sets it for a whole application.",
         default_doc="WARNING",
     )

@@ -10,13 +10,13 @@ import hashlib
 import json
 import logging
 import os
-import sys
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_rmqindex.messages.plan import MessagePlan
+from pyspark_rmqindex.scan.log_lines import write_line
 from pyspark_rmqindex.scan.pushdown import state_directory
 from rmqindex import RmqIndexError
 from rmqindex.ownfiles import RecordKind, from_json, to_json
@@ -38,8 +38,6 @@ __all__ = [
     "report_plan",
 ]
 
-_LOGGER = logging.getLogger("pyspark_rmqindex")
-_LEVEL_VARIABLE = "RMQINDEX_LOG_LEVEL"
 # Longer lists are cut in the log line.
 _SHOWN = 3
 # The option that asks for a plan, which does not count when relations are told apart by options;
@@ -181,43 +179,17 @@ _PLAN = RecordKind(
 
 
 def log_plan(plan: Plan | str, level: str | None) -> None:
-    """Write one line to standard error if the level is INFO, and one for what an index lacks.
+    """Log a plan at the level INFO, and what an index lacks as warnings.
 
     Args:
         plan: The plan to log.
-        level: ``INFO`` or ``WARNING``; None for the environment variable
-            ``RMQINDEX_LOG_LEVEL`` or, if that is unset, ``WARNING``: the planning processes know
-            neither the driver's ``logging`` nor ``setLogLevel``.
+        level: ``INFO`` or ``WARNING``; None for what :func:`write_line` asks instead.
     """
-    _prepare_logger()
-    name = (level or os.environ.get(_LEVEL_VARIABLE, "")).upper()
-    known = logging.getLevelNamesMapping()
-    _LOGGER.setLevel(known.get(name, logging.WARNING))
-    _LOGGER.info("%s", plan)
+    write_line(logging.INFO, str(plan), level)
     for text in plan.lacking if isinstance(plan, ScanPlan) else ():
-        _LOGGER.warning("%s", text)
+        log_warning(text)
 
 
 def log_warning(text: str) -> None:
-    """Write one line to standard error, whatever the level."""
-    _prepare_logger()
-    _LOGGER.warning("%s", text)
-
-
-def _prepare_logger() -> None:
-    if not _LOGGER.handlers:
-        handler = _StandardError()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        _LOGGER.addHandler(handler)
-        _LOGGER.propagate = False  # a handler of the root logger would repeat the line
-
-
-class _StandardError(logging.StreamHandler):  # type: ignore[type-arg]
-    """Writes to the current ``sys.stderr``, which Spark replaces between plannings."""
-
-    def __init__(self) -> None:
-        logging.Handler.__init__(self)
-
-    @property
-    def stream(self):  # type: ignore[no-untyped-def]  # noqa: ANN202
-        return sys.stderr
+    """Log a line at the level WARNING."""
+    write_line(logging.WARNING, text)

@@ -135,7 +135,7 @@ def test_a_batch_is_divided_at_messages(live):
     assert offsets_between(reader, begin, end) == live.offsets
 
 
-def test_messages_that_expired_are_an_error_or_passed_over(live, capsys):
+def test_messages_that_expired_are_an_error_or_passed_over(live, caplog):
     """The error names the offsets; a stream that goes on says once what is lost."""
     live.send(30)
     begin = open_stream(live.root).initialOffset()
@@ -151,10 +151,10 @@ def test_messages_that_expired_are_an_error_or_passed_over(live, capsys):
         offset, more = next_batch(reader, offset)
         rows += more
     assert rows == [each for each in live.offsets if each >= FILE_SIZE]
-    assert capsys.readouterr().err.count("are lost") == 1
+    assert caplog.text.count("are lost") == 1
 
 
-def test_a_file_that_expires_between_planning_and_reading_is_passed_over(live, capsys):
+def test_a_file_that_expires_between_planning_and_reading_is_passed_over(live, caplog):
     """Where loss is no error; the others are read."""
     live.send(100)
     reader = open_stream(live.root, failOnDataLoss="false")
@@ -168,7 +168,7 @@ def test_a_file_that_expires_between_planning_and_reading_is_passed_over(live, c
         for offset in batch.column("phy_offset").to_pylist()
     ]
     assert rows == [each for each in live.offsets if each >= FILE_SIZE]
-    assert "the file is gone" in capsys.readouterr().err
+    assert "the file is gone" in caplog.text
 
 
 @pytest.mark.parametrize("kept", [0, 10, 29])

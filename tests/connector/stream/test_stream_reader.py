@@ -206,13 +206,13 @@ def test_files_that_expired_are_an_error_that_names_them(index):
         next_batch(open_stream(index.directory), offset)
 
 
-def test_a_stream_may_go_on_behind_files_that_expired(index, capsys):
+def test_a_stream_may_go_on_behind_files_that_expired(index, caplog):
     """It says once what is lost."""
     offset = expired(index)
     reader = open_stream(index.directory, failOnDataLoss="false")
     end, rows = next_batch(reader, offset)
     assert rows == everything(index.directory)
-    assert capsys.readouterr().err.count("the file is gone") == 1
+    assert caplog.text.count("the file is gone") == 1
     put(index, 3)
     assert len(next_batch(reader, end)[1]) == 3
 

@@ -381,7 +381,7 @@ class TestTags:
         write_index(messages, tagged, mode="overwrite", indexTags=False)
         assert len(index_files(tagged / "index")) == len(before) - 1
 
-    def test_what_was_taken_is_said_where_nothing_tells(self, spark, tagged, capfd):
+    def test_what_was_taken_is_said_where_nothing_tells(self, spark, tagged, caplog):
         """Tags and geometry, with the options that choose; the folder of a new broker tells."""
         before = index_files(tagged / "index")
         shutil.rmtree(tagged / "index")
@@ -390,7 +390,8 @@ class TestTags:
             if folder is not None:
                 (tagged / folder).mkdir()
             write_index(self.read(spark, tagged), tagged, **GEOMETRY)
-            lines.append(capfd.readouterr().err)
+            lines.append(caplog.text)
+            caplog.clear()
             made = index_files(tagged / "index")
             shutil.rmtree(tagged / "index")
         assert "tags are not indexed" in lines[0]

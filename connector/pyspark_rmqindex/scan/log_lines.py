@@ -1,0 +1,68 @@
+"""Where log lines go, and which are written.
+
+In the driver, Python's logging and Spark's log level decide. The processes in which Spark plans and
+runs tasks know neither: there, an option or an environment variable does.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+__all__ = ["write_line"]
+
+_LOGGER = logging.getLogger("pyspark_rmqindex")
+_LEVEL_VARIABLE = "RMQINDEX_LOG_LEVEL"
+# Log4j's names where Python's differ.
+_SPARK_LEVELS = {"ALL": logging.NOTSET, "TRACE": 5, "WARN": 30, "FATAL": 50, "OFF": 100}
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def write_line(severity: int, text: str, level: str | None = None) -> None:
+    """Write one line to the handlers of Python's logging or, where it has none, to standard error.
+
+    Args:
+        severity: A level of ``logging``.
+        text: The line.
+        level: The lowest level to write, from an option. If it is None, the environment variable
+            ``RMQINDEX_LOG_LEVEL`` names it; else the logger ``pyspark_rmqindex`` decides, if
+            logging was set up; else Spark's ``setLogLevel``, in the driver of a classic session;
+            else it is ``WARNING``.
+    """
+    is_set_up = _LOGGER.hasHandlers()
+    if severity < _lowest(level, is_set_up=is_set_up) or severity <= logging.root.manager.disable:
+        return
+    record = _LOGGER.makeRecord(_LOGGER.name, severity, __file__, 0, text, (), None)
+    if is_set_up:
+        _LOGGER.handle(record)
+    else:
+        _standard_error().handle(record)
+
+
+def _lowest(level: str | None, *, is_set_up: bool) -> int:
+    known = {**logging.getLevelNamesMapping(), **_SPARK_LEVELS}
+    for name in (level, os.environ.get(_LEVEL_VARIABLE)):
+        named = known.get((name or "").upper())
+        if named is not None:
+            return named
+    if is_set_up or _LOGGER.level:
+        return _LOGGER.getEffectiveLevel()
+    return known.get(_spark_level(), logging.WARNING)
+
+
+def _spark_level() -> str:
+    """Return what ``setLogLevel`` set, in the driver of a classic session."""
+    context = getattr(sys.modules.get("pyspark.core.context"), "SparkContext", None)
+    active = getattr(context, "_active_spark_context", None)
+    if active is None or active._jvm is None:  # noqa: SLF001  (Spark has no other way to ask)
+        return ""
+    logs = active._jvm.org.apache.logging.log4j.LogManager  # noqa: SLF001
+    return str(logs.getRootLogger().getLevel().name())
+
+
+def _standard_error() -> logging.Handler:
+    """Return a handler for the current ``sys.stderr``, which Spark replaces between plannings."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter(_FORMAT))
+    return handler
