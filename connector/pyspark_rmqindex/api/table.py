@@ -176,9 +176,9 @@ def _plan_of_connect(df: DataFrame) -> ScanPlan | MessagePlan:
     loads = loads_of(df)
     if loads is None:
         raise ValueError(
-            "last_plan: expected a DataFrame made from table() or load(), got one over SQL, a table "
-            "or a view, of which only the server of Spark Connect knows what it reads; see its log, "
-            "with logLevel=INFO"
+            "last_plan: expected a DataFrame made from table() or load(), got one over SQL, a "
+            "table or a view, of which only the server of Spark Connect knows what it reads; see "
+            "its log, with logLevel=INFO"
         )
     loads = {load for load in loads if load.name in _FORMATS}
     _check_one(len(loads))
