@@ -18,9 +18,10 @@ from pyspark_rmqindex.job_names import named_jobs
 from pyspark_rmqindex.join.arguments import check_arguments, key_columns, keys_frame
 from pyspark_rmqindex.join.cost import STRATEGIES, Strategy, crossover, lookup_cost
 from pyspark_rmqindex.join.task import HOWS, KEYS_ONLY, How, LookupTask
+from pyspark_rmqindex.log_lines import log_warning
 from pyspark_rmqindex.options import AUTO, option_text, planned_bound, read_options
 from pyspark_rmqindex.scan.lacking import lacking
-from pyspark_rmqindex.scan.plan_log import log_plan, log_warning
+from pyspark_rmqindex.scan.plan_log import log_plan
 from pyspark_rmqindex.scan.planning import prune
 from pyspark_rmqindex.scan.reader import with_logs
 from pyspark_rmqindex.schema import KEY_COLUMNS, entry_schema

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -16,6 +15,7 @@ from pyspark_rmqindex.files.stores import logs_of
 from pyspark_rmqindex.filters.batches import check_not_null
 from pyspark_rmqindex.filters.filters import Range
 from pyspark_rmqindex.filters.pruned import PrunedReader
+from pyspark_rmqindex.log_lines import log_warning
 from pyspark_rmqindex.messages.columns import Messages, log_columns
 from pyspark_rmqindex.messages.plan import MessagePlan
 from pyspark_rmqindex.options import LocalBound, planned_bound, task_range, time_texts
@@ -75,9 +75,6 @@ class MessagePartition(InputPartition):
     end: int | LocalBound | None
 
 
-_LOGGER = logging.getLogger("pyspark_rmqindex")
-
-
 class MessageReader(PrunedReader):
     """Reads the messages that the options select."""
 
@@ -112,12 +109,9 @@ class MessageReader(PrunedReader):
             with CommitLog(paths[0] if len(paths) == 1 else paths) as log:
                 tail = log.unagreed_tail(options.end_offset)
                 if tail is not None:
-                    _LOGGER.warning(
-                        "%s: this read includes %s. To rebuild an index, leave them out with the "
-                        "option endOffset=%s",
-                        store,
-                        tail,
-                        tail.offset,
+                    log_warning(
+                        f"{store}: this read includes {tail}. To rebuild an index, leave them out "
+                        f"with the option endOffset={tail.offset}"
                     )
                 parts = list(self._parts(log, begin, end))
                 partitions += planned_partitions(

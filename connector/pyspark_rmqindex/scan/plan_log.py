@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StringType, StructField, StructType
 
+from pyspark_rmqindex.log_lines import log_warning, write_line
 from pyspark_rmqindex.messages.plan import MessagePlan
-from pyspark_rmqindex.scan.log_lines import write_line
 from pyspark_rmqindex.scan.pushdown import state_directory
 from rmqindex import RmqIndexError
 from rmqindex.ownfiles import RecordKind, from_json, to_json
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ScanPlan",
     "log_plan",
-    "log_warning",
     "plan_from_schema",
     "plan_schema",
     "record_plan",
@@ -188,8 +187,3 @@ def log_plan(plan: Plan | str, level: str | None) -> None:
     write_line(logging.INFO, str(plan), level)
     for text in plan.lacking if isinstance(plan, ScanPlan) else ():
         log_warning(text)
-
-
-def log_warning(text: str) -> None:
-    """Log a line at the level WARNING."""
-    write_line(logging.WARNING, text)

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pyspark_rmqindex.scan.plan_log import log_warning
+from pyspark_rmqindex.log_lines import log_warning
 from pyspark_rmqindex.scan.reader import IndexReader, plan_files, wanted_by
 from pyspark_rmqindex.stream.listing import Directories
 from pyspark_rmqindex.stream.offsets import (

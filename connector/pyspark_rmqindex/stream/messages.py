@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from pyspark_rmqindex.files.stores import logs_of
+from pyspark_rmqindex.log_lines import log_warning
 from pyspark_rmqindex.messages.reader import (
     LogPart,
     MessagePartition,
@@ -26,7 +27,6 @@ from pyspark_rmqindex.messages.reader import (
     planned_partitions,
 )
 from pyspark_rmqindex.options import planned_bound
-from pyspark_rmqindex.scan.plan_log import log_warning
 from rmqindex import CommitLog, RmqIndexError
 from rmqindex.commitlog import LastRecord, ends_with, follow
 from rmqindex.ownfiles import from_json, to_json

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
+from pyspark_rmqindex.log_lines import log_warning
 from pyspark_rmqindex.options import WriteOptions as SparkOptions
 from pyspark_rmqindex.options import parse_options
-from pyspark_rmqindex.scan.plan_log import log_warning
 from rmqindex import RmqIndexError
 from rmqindex.bulk import WriteOptions
 from rmqindex.fileset import is_coverable, list_index_files, resolve

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pyspark_rmqindex.scan import log_lines
-from pyspark_rmqindex.scan.log_lines import write_line
+from pyspark_rmqindex import log_lines
+from pyspark_rmqindex.log_lines import write_line
 
 LOGGER = logging.getLogger("pyspark_rmqindex")
 

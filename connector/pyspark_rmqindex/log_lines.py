@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 
-__all__ = ["write_line"]
+__all__ = ["log_warning", "write_line"]
 
 _LOGGER = logging.getLogger("pyspark_rmqindex")
 _LEVEL_VARIABLE = "RMQINDEX_LOG_LEVEL"
@@ -38,6 +38,11 @@ def write_line(severity: int, text: str, level: str | None = None) -> None:
         _LOGGER.handle(record)
     else:
         _standard_error().handle(record)
+
+
+def log_warning(text: str) -> None:
+    """Log a line at the level WARNING."""
+    write_line(logging.WARNING, text)
 
 
 def _lowest(level: str | None, *, is_set_up: bool) -> int:
