@@ -10,7 +10,7 @@ import rmqindex
 from snippets import run_page, snippets
 
 #: Guides whose code is in files of their own.
-PROGRAMS = ("other-engines", "spark-connect", "spark-sql")
+PROGRAMS = ("other-engines", "pipelines", "spark-connect", "spark-sql")
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pyspark
 import pytest
+from pyarrow import dataset
 
 import rmqindex
 from pyspark_rmqindex.spark_version import plans_each_scan
@@ -78,3 +80,26 @@ def test_the_report_of_the_leak_shows_what_this_spark_does() -> None:
     else:
         assert lines == program.with_suffix(".txt").read_text().splitlines()
     assert done.returncode == (0 if plans_each_scan() else 1)
+
+
+@pytest.mark.system
+@pytest.mark.spark_streams
+def test_a_declarative_pipeline_makes_tables_of_a_store(tmp_path: Path) -> None:
+    """The pipeline of the guide, with the sample store: a stream, messages, and one key."""
+    guide = GUIDES / "pipeline"
+    shutil.copytree(guide / "transformations", tmp_path / "transformations")
+    spec = (guide / "spark-pipeline.yml").read_text()
+    spec = spec.replace("/data/store", str(rmqindex.sample_store()))
+    spec = spec.replace("/tmp/rocketmq-pipeline", str(tmp_path / "progress"))
+    (tmp_path / "spark-pipeline.yml").write_text(spec)
+    printed([str(SPARK_HOME / "bin" / "spark-pipelines"), "run"], tmp_path)
+    tables = {
+        name: dataset.dataset(tmp_path / "spark-warehouse" / name, format="parquet").to_table()
+        for name in ("entries", "messages_by_topic", "order_49")
+    }
+    assert {name: rows.num_rows for name, rows in tables.items()} == {
+        "entries": 959,
+        "messages_by_topic": 5,
+        "order_49": 11,
+    }
+    assert set(tables["order_49"]["match_state"].to_pylist()) == {"verified"}
