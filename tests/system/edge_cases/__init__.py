@@ -1,0 +1,1 @@
+"""What RocketMQ's own classes do at the edges that the specification settles."""
