@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from rmqindex.conformance_edges import EDGE_KINDS
 from rmqindex.display.terminal import Styled, Table, make_console, print_table
 from rmqindex.errors import CorruptIndexError, RmqIndexError
 from rmqindex.fileset.paths import is_index_name
@@ -297,6 +298,8 @@ def _run_load(vector: _Vector, report: Report, scratch: Path) -> None:
                 wanted = {name: row[name] for name in ("position", "key_hash", "phy_offset")}
                 check(f"entry ({mode})", entry, {"file": file.name, **wanted})
             _check_queries(index, vector["queries"], report)
+            if "total_size" in vector.fields:
+                check(f"total size ({mode})", vector["total_size"], index.total_size)
             if "delete_expired_offset" in vector.fields:
                 index.delete_expired(vector["delete_expired_offset"])
                 left = vector["loaded_after_delete"]
@@ -312,6 +315,9 @@ def _check_queries(
         asked = [query[name] for name in ("topic", "key", "max_num", "begin", "end")]
         topic, key, max_num, begin, end = asked
         index_type = query.get("index_type")
+        if query["result"] == _REJECT:
+            report.check(BROKER_FAITHFUL, f"query {asked}", _REJECT, _query_or_reject(index, asked))
+            continue
         result = index.query_offset(topic, key, max_num, begin, end, index_type)
         expected = (
             query["result"],
@@ -324,6 +330,13 @@ def _check_queries(
             result.index_last_update_phy_offset,
         )
         report.check(BROKER_FAITHFUL, f"query {asked}", expected, got)
+
+
+def _query_or_reject(index: IndexDirectory, asked: list[Any]) -> object:
+    try:
+        return list(index.query_offset(*asked).phy_offsets)
+    except (CorruptIndexError, ValueError):  # a loop; a negative max_num
+        return _REJECT
 
 
 def _names(directory: Path) -> list[str]:
@@ -414,6 +427,7 @@ _KINDS: dict[str, Callable[[_Vector, Report, Path], None]] = {
     "messages": _run_messages,
     "properties": _run_properties,
     "checkpoint": _run_checkpoint,
+    **EDGE_KINDS,
 }
 
 

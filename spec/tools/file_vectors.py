@@ -63,11 +63,23 @@ FILE_CASES: dict[str, tuple[str, list[str], list[str]]] = {
     "chain_with_other_keys": ("", ["IDX-LKP-2", "IDX-SEL-3"], ["ERR-13"]),
     "offsets_odd": ("", ["IDX-ENT-4"], ["ERR-8"]),
     "reopen_between_puts": ("", ["IDX-PUT-7"], []),
-    "reopen_empty_inherited": ("", ["IDX-PUT-7", "IDX-ROL-3"], ["ERR-7"]),
+    "reopen_empty_inherited": ("", ["IDX-PUT-7", "IDX-ROL-3", "IDX-OPS-5"], ["ERR-7"]),
     "slots_16_num_32": ("", ["IDX-LAY-2", "IDX-GEO-1"], ["ERR-10"]),
-    "fuzz_3": ("worked_example", ["IDX-EXA-1", "IDX-LAY-2", "IDX-SEL-5"], []),
-    "fuzz_2": ("random_puts", ["IDX-PUT-5", "IDX-LKP-1"], []),
-    "fuzz_19": ("random_puts_inherited", ["IDX-PUT-3", "IDX-LKP-1"], []),
+    "fuzz_3": (
+        "worked_example",
+        ["IDX-EXA-1", "IDX-LAY-2", "IDX-SEL-5", "IDX-OPS-2", "IDX-OPS-3", "IDX-OPS-6"],
+        [],
+    ),
+    "fuzz_2": (
+        "random_puts",
+        ["IDX-PUT-5", "IDX-LKP-1", "IDX-OPS-4", "IDX-OPS-7", "IDX-OPS-8"],
+        [],
+    ),
+    "fuzz_19": (
+        "random_puts_inherited",
+        ["IDX-PUT-3", "IDX-LKP-1", "IDX-SEL-8", "IDX-OPS-2", "IDX-OPS-9"],
+        [],
+    ),
 }
 
 
@@ -134,7 +146,7 @@ def _write_unflushed(out: Vectors, case: dict[str, Any]) -> None:
             file,
             note="as it stands on disk before the first flush: index_count is 0",
             source=ROCKETMQ,
-            requirements=["IDX-HDR-6", "IDX-HDR-7", "IDX-GEO-3"],
+            requirements=["IDX-HDR-6", "IDX-HDR-7", "IDX-GEO-3", "IDX-OPS-2"],
             errata=["ERR-9"],
             keys=["TopicTest#order-1"],
             broker={"queries": broker_queries(file, [("TopicTest#order-1", 64, *ALWAYS)])},

@@ -15,6 +15,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+from edge_vectors import write_edges  # noqa: E402
 from file_vectors import write_files  # noqa: E402
 from mutations import write_mutations  # noqa: E402
 from set_vectors import write_sets  # noqa: E402
@@ -29,6 +30,7 @@ def main(root: Path) -> None:
     write_mutations(out)
     write_sets(out)
     write_tables(out)
+    write_edges(out)
 
 
 if __name__ == "__main__":

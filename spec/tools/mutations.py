@@ -201,6 +201,13 @@ BROKEN = [
         ["ERR-3"],
     ),
     Mutation(
+        "slot_at_end",
+        "slot 4 names place 5, as many as there are: no put leaves that in a full file",
+        [(SLOT[4], I32, 5)],
+        ["IDX-SLT-3", "IDX-SLT-4", "IDX-SEL-6"],
+        ["ERR-16"],
+    ),
+    Mutation(
         "entry_of_other_slot",
         "slot 4 names entry 3, which belongs to slot 1",
         [(SLOT[4], I32, 3)],

@@ -81,7 +81,7 @@ class File:
 
     @classmethod
     def create(cls, slots: int, places: int, end_offset: int = 0, end_time: int = 0) -> File:
-        """Create an empty file, seeded if the values are above 0."""
+        """Create, steps 1 to 4."""
         file = cls(slots, places, bytearray(40 + 4 * slots + 20 * places))
         if end_offset > 0:
             file.set(begin_phy_offset=end_offset, end_phy_offset=end_offset)
@@ -127,6 +127,11 @@ class File:
         """Whether a put would be refused."""
         return self.index_count >= self.index_num
 
+    @property
+    def size(self) -> int:
+        """The size of the geometry."""
+        return 40 + 4 * self.hash_slot_num + 20 * self.index_num
+
     def put(self, key: str, phy_offset: int, store_timestamp: int) -> bool:
         """Put, steps 1 to 12."""
         header, count = self.header, self.index_count
@@ -151,7 +156,7 @@ class File:
         return True
 
     def select(self, found: list[int], key: str, max_num: int, begin: int, end: int) -> None:
-        """The broker's walk; raises Rejected where the broker would hang."""
+        """The broker's walk, steps 1 to 10; raises Rejected where the broker would hang."""
         hashed = key_hash(key)
         count = self.index_count
         slot = hashed % self.hash_slot_num
@@ -164,7 +169,7 @@ class File:
                 raise Rejected("prev_position", self.entry_at(position) + 16)
             seen[position] = len(found)
             at = wrap(wrap(40 + 4 * self.hash_slot_num, 32) + wrap(position * 20, 32), 32)
-            if at < 0 or at + 20 > len(self.data):
+            if at < 0 or at + 20 > self.size:
                 return
             read, offset, diff, prev = ENTRY.unpack_from(self.data, at)
             if diff < 0:
@@ -177,7 +182,7 @@ class File:
             position = prev
 
     def is_time_matched(self, begin: int, end: int) -> bool:
-        """The broker's formula."""
+        """Time match, steps 1 to 4."""
         low, high = self.header["begin_timestamp"], self.header["end_timestamp"]
         return (begin < low and end > high) or low <= begin <= high or low <= end <= high
 
@@ -199,7 +204,7 @@ class File:
         return None
 
     def open_strictly(self, size: int) -> None:
-        """Reject what a strict reader rejects when it opens a file of so many bytes."""
+        """Open as a strict reader a file of so many bytes, steps 2, 3 and 6."""
         if size < 40:
             raise Rejected("header", 0)
         if size < 40 + 4 * self.hash_slot_num + 20 * self.index_num:
@@ -208,11 +213,13 @@ class File:
             raise Rejected("index_count", 36)
 
     def scan(self, *, strict: bool, size: int) -> list[int]:
-        """Return the positions of the committed, sound entries that lie within the file."""
+        """Scan, steps 1 to 5: the positions given."""
         positions = []
         for position in range(1, min(self.index_count, self.index_num)):
             if self.entry_at(position + 1) > size:
                 break
+            if not strict and position > 1 and not any(self.entry(position)):
+                continue
             fault = self.fault(position)
             if fault is None:
                 positions.append(position)
@@ -221,7 +228,7 @@ class File:
         return positions
 
     def lookup_strictly(self, hashed: int) -> list[int]:
-        """A sound lookup; raises Rejected at a broken slot or chain."""
+        """A sound lookup by a strict reader, steps 1 to 10."""
         slot = hashed % self.hash_slot_num
         count = self.index_count
         if count <= 1:
@@ -258,7 +265,7 @@ class Directory:
     index_msg_timestamp: int = 0
 
     def last(self) -> File:
-        """Take the last file, rolling over if it is full."""
+        """Take the last file; if it is full, roll over, steps 1 to 4."""
         if self.files and not self.files[-1].is_full():
             return self.files[-1]
         end_offset = end_time = 0
@@ -281,14 +288,15 @@ class Directory:
         store_timestamp: int,
         tags: str | None = None,
     ) -> None:
-        """Build from one message, steps 1 to 7; without ``tags`` as before 5.4.0."""
+        """Build from one message, steps 1 to 8; without ``tags`` as before edition 5.4."""
+        if self.index_num == 1:
+            raise ValueError("a file set of one place a file")
         file = self.last()
         if phy_offset < file.header["end_phy_offset"]:
             return
         for key in message_keys(topic, unique_key, keys, sys_flag, tags):
             while not self.last().put(key, phy_offset, store_timestamp):
-                if self.index_num == 1:
-                    raise ValueError("a file of one place holds nothing")
+                pass
 
     def query(
         self,
@@ -299,9 +307,11 @@ class Directory:
         end: int,
         index_type: str | None = None,
     ) -> tuple[list[int], int, int]:
-        """Query, steps 1 to 6."""
-        index_key = f"{topic}#T#{key}" if index_type == "T" else f"{topic}#{key}"
+        """Query, steps 1 to 8."""
         max_num = min(max_num, MAX_MSGS_NUM_BATCH)
+        if max_num < 0:
+            raise Rejected("max_num", 0)
+        index_key = f"{topic}#T#{key}" if index_type == "T" else f"{topic}#{key}"
         found: list[int] = []
         time = offset = 0
         if self.files:
@@ -313,6 +323,115 @@ class Directory:
             if file.header["begin_timestamp"] < begin or len(found) >= max_num:
                 break
         return found, time, offset
+
+    def delete_expired(self, min_phy_offset: int) -> None:
+        """Expiry, steps 1 to 3."""
+        while len(self.files) > 1 and self.files[0].header["end_phy_offset"] < min_phy_offset:
+            del self.files[0]
+
+    def load(
+        self, entries: dict[str, bytes | None], *, last_exit_ok: bool
+    ) -> tuple[bool, list[str], list[str]]:
+        """Load, steps 1 to 7, from a directory's contents; a directory in it is None.
+
+        Returns the result, the names loaded, and the names left in the directory.
+        """
+        loaded: list[str] = []
+        left = set(entries)
+        for name in sorted(filter(is_index_name, entries), key=code_units):
+            data = entries[name]
+            if data is None:
+                return False, loaded, sorted(left)
+            file = File(self.hash_slot_num, self.index_num, bytearray(data))
+            file.data = file.data[: file.size].ljust(file.size, b"\0")
+            if not last_exit_ok and file.header["end_timestamp"] > self.index_msg_timestamp:
+                left.remove(name)
+                continue
+            self.files.append(file)
+            loaded.append(name)
+        return True, loaded, sorted(left)
+
+
+def discover_geometry(data: bytes) -> tuple[int, int] | None:
+    """Geometry discovery, steps 1 to 5; None for a file without entries."""
+    if len(data) < 40:
+        raise Rejected("header", 0)
+    count = max(HEADER.unpack_from(data)[5], 1)
+    if count <= 1:
+        return None
+    found = []
+    for slots in range(1, (len(data) - 40) // 4 + 1):
+        places, rest = divmod(len(data) - 40 - 4 * slots, 20)
+        if not rest and places >= count:
+            file = File(slots, places, bytearray(data))
+            if _agrees(file, count):
+                found.append((slots, places))
+    if len(found) != 1:
+        raise Rejected("geometry", 0)
+    return found[0]
+
+
+def _agrees(file: File, count: int) -> bool:
+    """Geometry discovery, step 4."""
+    header = file.header
+    ends = (file.entry(1)[1], file.entry(count - 1)[1])
+    if ends != (header["begin_phy_offset"], header["end_phy_offset"]):
+        return False
+    newest = [0] * file.hash_slot_num
+    for position in range(1, count):
+        hashed, _, diff, prev = file.entry(position)
+        if hashed < 0 or diff < 0 or prev != newest[hashed % file.hash_slot_num]:
+            return False
+        newest[hashed % file.hash_slot_num] = position
+    slots = [file.slot(slot) for slot in range(file.hash_slot_num)]
+    return all(
+        value in (expected, *range(count, file.index_num))
+        for value, expected in zip(slots, newest, strict=True)
+    )
+
+
+_SEQUENCES = (
+    (0x00, 0x7F, 0x00, 0xFF, 1),
+    (0xC2, 0xDF, 0x80, 0xBF, 2),
+    (0xE0, 0xE0, 0xA0, 0xBF, 3),
+    (0xE1, 0xEC, 0x80, 0xBF, 3),
+    (0xED, 0xED, 0x80, 0x9F, 3),
+    (0xEE, 0xEF, 0x80, 0xBF, 3),
+    (0xF0, 0xF0, 0x90, 0xBF, 4),
+    (0xF1, 0xF3, 0x80, 0xBF, 4),
+    (0xF4, 0xF4, 0x80, 0x8F, 4),
+)
+
+
+def _sequence(data: bytes) -> tuple[int, bool]:
+    """Return how many bytes begin a well-formed sequence, and whether they are all of one."""
+    for low, high, second_low, second_high, length in _SEQUENCES:
+        if low <= data[0] <= high:
+            ranges = [(low, high), (second_low, second_high), (0x80, 0xBF), (0x80, 0xBF)][:length]
+            fitting = 0
+            for value, (least, most) in zip(data, ranges, strict=False):
+                if not least <= value <= most:
+                    break
+                fitting += 1
+            return fitting, fitting == length
+    return 0, False
+
+
+def decode_utf8(data: bytes) -> str:
+    """Malformed UTF-8, steps 1 to 6."""
+    text = ""
+    while data:
+        fitting, is_whole = _sequence(data)
+        if is_whole:
+            text += data[:fitting].decode()
+            data = data[fitting:]
+            continue
+        text += "\ufffd"
+        if data[0] == 0xED and len(data) > 1 and 0xA0 <= data[1] <= 0xBF:
+            data = data[3 if 0x80 <= (data + b"\0\0")[2] <= 0xBF else 2 :]
+        else:
+            data = data[max(fitting, 1) :]
+    return text
 
 
 def message_keys(
@@ -337,10 +456,22 @@ def message_properties(text: str) -> dict[str, str]:
     return properties
 
 
+ZEROS = (
+    0x0030, 0x0660, 0x06F0, 0x07C0, 0x0966, 0x09E6, 0x0A66, 0x0AE6, 0x0B66, 0x0BE6, 0x0C66, 0x0CE6,
+    0x0D66, 0x0DE6, 0x0E50, 0x0ED0, 0x0F20, 0x1040, 0x1090, 0x17E0, 0x1810, 0x1946, 0x19D0, 0x1A80,
+    0x1A90, 0x1B50, 0x1BB0, 0x1C40, 0x1C50, 0xA620, 0xA8D0, 0xA900, 0xA9D0, 0xA9F0, 0xAA50, 0xABF0,
+    0xFF10,
+)  # fmt: skip
+
+
 def is_index_name(name: str) -> bool:
-    """Whether ``Long.parseLong`` accepts the name: a sign, then digits, the value within i64."""
+    """Names, IDX-NAM-3."""
     digits = name[1:] if name[:1] in ("+", "-") else name
-    if not digits or not all(unit.isdecimal() and ord(unit) < 0x10000 for unit in digits):
-        return False
-    value = int(digits) * (-1 if name[0] == "-" else 1)
-    return -(2**63) <= value < 2**63
+    value = 0
+    for unit in code_units(digits):
+        zero = next((zero for zero in ZEROS if zero <= unit <= zero + 9), None)
+        if zero is None:
+            return False
+        value = 10 * value + unit - zero
+    value = -value if name[:1] == "-" else value
+    return bool(digits) and -(2**63) <= value < 2**63

@@ -9,21 +9,21 @@ from golden import GOLDEN, ROCKETMQ, ROCKETMQ_WITH_TAGS, load, message_of
 from vectorlib import ALWAYS, Vectors, sample_queries
 
 LOAD_CASES: dict[str, tuple[list[str], list[str]]] = {
-    "three": (["IDX-EXP-1", "IDX-QRY-1", "IDX-QRY-4"], ["ERR-29"]),
+    "three": (["IDX-EXP-1", "IDX-QRY-1", "IDX-QRY-4", "IDX-OPS-11", "IDX-OPS-16"], ["ERR-29"]),
     "delete_none": (["IDX-EXP-1"], ["ERR-29"]),
     "delete_all_but_last": (["IDX-EXP-2"], ["ERR-29"]),
-    "delete_single": (["IDX-EXP-2"], ["ERR-29"]),
+    "delete_single": (["IDX-EXP-2", "IDX-OPS-16"], ["ERR-29"]),
     "empty_dir": (["IDX-QRY-4"], []),
     "empty_inherited_last": (["IDX-QRY-3", "IDX-QRY-4"], ["ERR-19", "ERR-21"]),
     "all_zero_last": (["IDX-QRY-3", "IDX-HDR-7"], ["ERR-19"]),
     "empty_file_last": (["IDX-LOD-2"], ["ERR-28"]),
     "foreign_names": (["IDX-NAM-3", "IDX-LOD-3"], ["ERR-27"]),
-    "odd_numeric_names": (["IDX-NAM-3", "IDX-NAM-4", "IDX-LOD-1"], ["ERR-27"]),
+    "odd_numeric_names": (["IDX-NAM-3", "IDX-NAM-4", "IDX-LOD-1", "IDX-OPS-10"], ["ERR-27"]),
     "name_order": (["IDX-NAM-4", "IDX-LOD-1"], ["ERR-27"]),
     "sub_directory_numeric": (["IDX-LOD-1"], ["ERR-27"]),
     "sub_directory_named": (["IDX-LOD-3"], ["ERR-27"]),
     "crash_all_new": (["IDX-REC-1"], ["ERR-26"]),
-    "crash_keep_two": (["IDX-REC-1"], ["ERR-26"]),
+    "crash_keep_two": (["IDX-REC-1", "IDX-OPS-10"], ["ERR-26"]),
     "crash_just_below": (["IDX-REC-1"], ["ERR-26"]),
     "crash_empty_inherited": (["IDX-REC-1"], ["ERR-26"]),
     "crash_zero_file": (["IDX-REC-1"], ["ERR-26"]),
@@ -33,7 +33,8 @@ LOAD_CASES: dict[str, tuple[list[str], list[str]]] = {
 
 BUILD_REQUIREMENTS = [
     "IDX-BLD-1", "IDX-BLD-2", "IDX-BLD-3", "IDX-BLD-4", "IDX-BLD-5", "IDX-BLD-6",
-    "IDX-ROL-1", "IDX-ROL-2", "IDX-ROL-3", "IDX-QRY-1", "IDX-QRY-2", "IDX-QRY-3", "IDX-CKP-2",
+    "IDX-OPS-11", "IDX-OPS-12", "IDX-OPS-13", "IDX-ROL-1", "IDX-ROL-2", "IDX-ROL-3",
+    "IDX-QRY-1", "IDX-QRY-2", "IDX-QRY-3", "IDX-CKP-2",
 ]  # fmt: skip
 BUILD_ERRATA = ["ERR-20", "ERR-22", "ERR-23", "ERR-24", "ERR-25"]
 
@@ -115,7 +116,7 @@ def _write_tagged(out: Vectors) -> None:
             "kind": "build",
             "note": "tags have entries behind those of the keys; asked for as tags and as keys",
             "source": ROCKETMQ_WITH_TAGS,
-            "requirements": ["IDX-BLD-8", "IDX-QRY-5"],
+            "requirements": ["IDX-BLD-8", "IDX-QRY-5", "IDX-EDN-1"],
             "errata": [],
             "hash_slot_num": case["hash_slot_num"],
             "index_num": case["index_num"],
@@ -244,7 +245,7 @@ def _write_redispatch(out: Vectors) -> None:
             "note": "the last entry of the first file and the first of the second are one: "
             "hash 733646041 at offset 101565",
             "source": f"{ROCKETMQ}, the last two files of a recovered store",
-            "requirements": ["IDX-REC-2", "IDX-BLD-2"],
+            "requirements": ["IDX-REC-2", "IDX-BLD-2", "IDX-OPS-15"],
             "errata": ["ERR-22"],
             "hash_slot_num": 97,
             "index_num": 200,

@@ -18,6 +18,7 @@ REQUIREMENT_NAME = re.compile(r"\bIDX-[A-Z]{3}-\d+\b")
 ERRATUM_NAME = re.compile(r"\bERR-\d+\b")
 _DEFINITION = re.compile(r"^- \*\*(?P<name>IDX-[A-Z]{3}-\d+)\*\*: (?P<text>.+)$", re.MULTILINE)
 _ERRATUM = re.compile(r"^### (?P<name>ERR-\d+): (?P<title>.+)$", re.MULTILINE)
+_OPERATION = re.compile(r"^\(op-([a-z-]+)\)=\n", re.MULTILINE)
 _HEX_BLOCK = re.compile(
     r"^```text\n# (?P<vector>(?:accept|reject)/\w+)\n(?P<lines>.*?)^```$", re.MULTILINE | re.DOTALL
 )
@@ -52,6 +53,23 @@ class HexLine:
     value: int
 
 
+@dataclass(frozen=True)
+class Operation:
+    """An operation: a heading, numbered steps, and what restates them.
+
+    Attributes:
+        name: The label of its heading.
+        heading: What the text calls it.
+        steps: The text of each step, by its number.
+        requirements: The requirements of its section; the first is that of the operation.
+    """
+
+    name: str
+    heading: str
+    steps: dict[int, str]
+    requirements: list[Requirement]
+
+
 @dataclass
 class Traces:
     """What shows a requirement.
@@ -81,6 +99,36 @@ def requirements() -> list[Requirement]:
     ]
 
 
+def operations() -> list[Operation]:
+    """Return all operations, page by page in the order of the text."""
+    found = []
+    for page in pages():
+        sections = _OPERATION.split(page.read_text(encoding="utf-8"))
+        for name, section in zip(sections[1::2], sections[2::2], strict=True):
+            body = section.partition("\n## ")[0]
+            steps: dict[int, str] = {}
+            for line in body.splitlines():
+                if match := re.match(r"(\d+)\. (.+)", line):
+                    assert int(match[1]) == len(steps) + 1, f"{page.name}: {name}: {line}"
+                    steps[int(match[1])] = match[2]
+                elif steps and line.startswith("   "):
+                    steps[len(steps)] += " " + line.strip()
+            texts = _DEFINITION.finditer(body)
+            requirements_of = [Requirement(each["name"], each["text"], page) for each in texts]
+            heading = re.findall(r"^#{2,3} (.+)$", body, re.MULTILINE)[-1]
+            found.append(Operation(name, heading, steps, requirements_of))
+    return found
+
+
+def cited_steps(requirement: Requirement) -> list[int]:
+    """Return the numbers of the steps that a requirement names at its end."""
+    match = re.search(r"\(steps? ([^()]+)\)\.$", requirement.text)
+    if match is None:
+        return []
+    numbers = [int(number) for number in re.findall(r"\d+", match[1])]
+    return list(range(numbers[0], numbers[1] + 1)) if " to " in match[1] else numbers
+
+
 def errata() -> dict[str, str]:
     """Return the titles of the errata by name."""
     text = (SPEC / "errata.md").read_text(encoding="utf-8")
@@ -89,6 +137,12 @@ def errata() -> dict[str, str]:
 
 def table(page: str, label: str) -> list[dict[str, str]]:
     """Return the rows of the first table after ``(label)=``, by column heading."""
+    headings, *rows = table_lists(page, label)
+    return [dict(zip(headings, row, strict=True)) for row in rows]
+
+
+def table_lists(page: str, label: str) -> list[list[str]]:
+    """Return the rows of the first table after ``(label)=``, the headings first."""
     text = (SPEC / page).read_text(encoding="utf-8").split(f"({label})=\n", 1)[1]
     lines: list[str] = []
     for line in text.splitlines():
@@ -97,7 +151,7 @@ def table(page: str, label: str) -> list[dict[str, str]]:
         elif lines:
             break
     headings, _, *rows = ([cell.strip() for cell in _cells(line)] for line in lines)
-    return [dict(zip(headings, row, strict=True)) for row in rows]
+    return [headings, *rows]
 
 
 def _cells(line: str) -> list[str]:
