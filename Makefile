@@ -49,11 +49,13 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-## make docs     build the documentation site into docs/_build/html, warnings as errors
+## make docs     build the documentation site into docs/_build/html, and the specification on one
+##               page for print into docs/_build/html/print, warnings as errors
 SITE ?= docs/_build
 docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx -n -W --keep-going -q -b html -d $(SITE)/doctrees docs $(SITE)/html
-	@echo $(SITE)/html/index.html
+	$(BIN)/python -m sphinx -n -W --keep-going -q -b singlehtml -c docs/print -d $(SITE)/doctrees-print docs/spec $(SITE)/html/print
+	@echo $(SITE)/html/index.html $(SITE)/html/print/index.html
 
 ## make bench    measure against RocketMQ, Parquet and Spark's floors (half an hour; Maven, a JDK)
 bench: $(VENV)/.bench

@@ -194,6 +194,43 @@ def test_every_wrong_description_has_what_is_right_and_the_requirement_that_says
         assert spectext.REQUIREMENT_NAME.search(row["See"])
 
 
+def test_the_version_to_cite_is_that_of_the_text() -> None:
+    """CITATION.cff names the version of the specification and that of the package."""
+    citation = (spectext.SPEC.parent / "CITATION.cff").read_text(encoding="utf-8")
+    text = (spectext.SPEC / "index.md").read_text(encoding="utf-8")
+    project = (spectext.SPEC.parent / "pyproject.toml").read_text(encoding="utf-8")
+    told = re.search(r"^version: (.+)$", text, re.MULTILINE)
+    package = re.search(r'^version = "(.+)"$', project, re.MULTILINE)
+    assert told
+    assert package
+    assert re.findall(r"^ *version: (.+)$", citation, re.MULTILINE) == [package[1], told[1]]
+
+
+def test_terms_and_classes_are_defined() -> None:
+    """What the text uses as a term has a definition: places, editions, classes and the like."""
+    introduction = (spectext.SPEC / "introduction.md").read_text(encoding="utf-8")
+    terms = introduction.partition("## Terms")[2]
+    for term in (
+        "Entry", "Place", "Position", "Slot", "Chain", "Index key", "Put", "Committed entry",
+        "Geometry", "Index directory", "Last file", "Store time", "Offset", "Roll-over", "Seed",
+        "Broken", "Edition", "Full", "Reject", "Surplus",
+    ):  # fmt: skip
+        assert f"\n{term}\n: " in terms, term
+    defined = set(
+        re.findall(
+            r"^([A-Z][a-z-]+ [a-z]+)\n: ",
+            (spectext.SPEC / "conformance.md").read_text(encoding="utf-8"),
+            re.MULTILINE,
+        )
+    )
+    for requirement in spectext.requirements():
+        for name in re.findall(
+            r"\b((?:strict|lenient|mending|broker-faithful) (?:reader|writer|loader))",
+            requirement.text,
+        ):
+            assert name.capitalize() in defined, (requirement.name, name)
+
+
 def test_every_erratum_says_versions_origin_and_vectors() -> None:
     """None lacks the versions, who produces or accepts the bytes, or its vectors, which exist."""
     text = (spectext.SPEC / "errata.md").read_text(encoding="utf-8")
