@@ -192,6 +192,22 @@ class TestThisPackageAtTheEdges:
             assert index.index_msg_timestamp == 0
             assert index.files == ()
 
+    @pytest.mark.requirement("IDX-LOD-7")
+    @pytest.mark.parametrize("name", ["empty", "twenty_bytes", "twenty_four_bytes"])
+    def test_a_short_checkpoint_reads_as_if_zeros_followed(
+        self, tmp_path: Path, edges: dict[str, Any], name: str
+    ) -> None:
+        """The time and the files that are left are RocketMQ's."""
+        size = {"empty": 0, "twenty_bytes": 20, "twenty_four_bytes": 24}[name]
+        whole = struct.pack(">qqq", edge_vectors.T0, edge_vectors.T0, INT64_MAX)
+        (tmp_path / "checkpoint").write_bytes(whole[:size])
+        (tmp_path / "index").mkdir()
+        (tmp_path / "index" / "1").write_bytes(file_of("T#a"))
+        told = edges["load_with_a_checkpoint"][name]
+        with IndexDirectory(tmp_path / "index", LAYOUT, last_exit_ok=False) as index:
+            assert index.index_msg_timestamp == int(told["index_msg_timestamp"])
+            assert len(index.files) == len(told["files"].split()) - 1
+
     @pytest.mark.requirement("IDX-LOD-9")
     def test_a_symbolic_link_is_what_it_leads_to(self, tmp_path: Path) -> None:
         """A file is loaded, a directory ends the load."""
@@ -292,6 +308,65 @@ class TestDirectories:
         with pytest.raises(RmqIndexError, match="file_size"):
             self.found(index, "FAILFAST")
         assert self.found(index, "DROPMALFORMED") == [("9", 1), ("10", 1)]
+
+
+class TestEditions:
+    """The table of editions is what the versions wrote."""
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def vector() -> dict[str, Any]:
+        """The same messages as each edition writes them."""
+        return spectext.vectors()["accept/editions"]
+
+    @pytest.mark.requirement("IDX-EDN-1", "IDX-HDR-4", "IDX-BLD-8")
+    def test_each_edition_writes_what_its_row_says(self, vector: dict[str, Any]) -> None:
+        """Slots are counted, and tags are indexed, as told; all else is equal."""
+        rows = {row["edition"]: row for row in spectext.table("history.md", "editions-table")}
+        assert list(rows) == ["4.0", "4.7.1", "5.0", "5.4"]
+        for edition in vector["editions"]:
+            row = rows[edition["edition"]]
+            directory = oracle.Directory(5, 8)
+            for message in vector["messages"]:
+                tags = message["tags"] if row["entries for tags"] == "yes" else None
+                directory.build(**{**message, "tags": tags})
+            for file in directory.files:
+                if row["`hash_slot_count`"] == "1 more for every put":
+                    file.set(hash_slot_count=file.index_count - 1)
+            assert [file.data.hex() for file in directory.files] == edition["files"]
+            assert directory.index_msg_timestamp == edition["index_msg_timestamp"]
+
+    @pytest.mark.requirement("IDX-EDN-1", "IDX-OPS-5", "IDX-HDR-6")
+    def test_closing_counts_from_5_0_on(self, vector: dict[str, Any]) -> None:
+        """Before it, a file without entries stays as it was created."""
+        before, after = vector["files_without_entries"]
+        assert before["rocketmq"][-1] == "4.9.8"
+        assert after["rocketmq"][0] == "5.0.0"
+        file = oracle.File.create(2, 3, after["prev_end_phy_offset"], after["prev_end_timestamp"])
+        assert before["created"] == before["closed"] == after["created"] == file.data.hex()
+        file.flush()
+        assert after["closed"] == file.data.hex()
+
+    @pytest.mark.requirement("IDX-EDN-2")
+    def test_files_of_two_editions_are_read_alike(
+        self, vector: dict[str, Any], tmp_path: Path
+    ) -> None:
+        """A set of 4.0 and one of 4.7.1 give the same, and one may be gone on with."""
+        answers = []
+        for edition in vector["editions"][:2]:
+            index_path = tmp_path / edition["edition"]
+            index_path.mkdir()
+            for number, data in enumerate(edition["files"]):
+                (index_path / f"2026010100000{number:04d}").write_bytes(bytes.fromhex(data))
+            with IndexDirectory(index_path, LAYOUT, writable=True) as index:
+                index.build_index("T", None, "a", 0, 9000, edge_vectors.T0 + 9000)
+                found = [
+                    index.query_offset("T", key, 64, 0, INT64_MAX).phy_offsets
+                    for key in ("a", "b", "c", "d", "")
+                ]
+            answers.append(found)
+        assert answers[0] == answers[1]
+        assert answers[0][0][0] == 9000
 
 
 class TestGeometries:
