@@ -8,6 +8,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "data" / "rocketmq_classes"
+ASKED = ROOT / "tests" / "data" / "store_formats"
 ROCKETMQ = "RocketMQ 5.3.3"
 ROCKETMQ_WITH_TAGS = "RocketMQ 5.5.1"
 
@@ -27,3 +28,8 @@ def message_of(case: dict[str, Any]) -> dict[str, Any]:
         "phy_offset": case["commitlog_offset"],
         "store_timestamp": case["store_timestamp"],
     }
+
+
+def load_asked(name: str) -> Any:  # noqa: ANN401  (JSON)
+    """Return what RocketMQ told ``ask_rocketmq.py``."""
+    return json.loads((ASKED / f"{name}.json").read_text(encoding="utf-8"))

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["BROKER_VERSIONS", "MESSAGE_KINDS", "ROCKETMQ_CLASSES", "STORE_KINDS"]
+__all__ = [
+    "BROKER_VERSIONS",
+    "MESSAGE_KINDS",
+    "ROCKETMQ_CLASSES",
+    "STORE_FORMATS",
+    "STORE_KINDS",
+]
 
 _DATA = Path(__file__).resolve().parents[1] / "data"
 
@@ -17,3 +23,5 @@ MESSAGE_KINDS = _DATA / "message_kinds"
 STORE_KINDS = _DATA / "store_kinds"
 #: A store for each version of a whole broker.
 BROKER_VERSIONS = _DATA / "broker_versions"
+#: Files of a store, whole and damaged, with what RocketMQ's classes said of each.
+STORE_FORMATS = _DATA / "store_formats"
