@@ -60,8 +60,9 @@ class StoreCheckpoint:
     @property
     def min_timestamp(self) -> int:
         """From where CommitLog and ConsumeQueues may disagree (``getMinTimestamp``)."""
-        flushed = min(self.physic_msg_timestamp, self.logics_msg_timestamp)
-        return max(flushed - _SAFETY_MARGIN_MS, 0)
+        least = min(self.physic_msg_timestamp, self.logics_msg_timestamp) - _SAFETY_MARGIN_MS
+        # The broker subtracts in 64 bits, which wrap.
+        return max(least + 2**64 if least < INT64_MIN else least, 0)
 
     @property
     def min_timestamp_index(self) -> int:
