@@ -101,6 +101,7 @@ def test_a_grpc_id_tells_its_second():
     assert decode_uniq_key("02" + text[2:]) is None
 
 
+@pytest.mark.requirement("MID-UKY-4")
 def test_kinds_are_told_apart():
     """By length, and by whether the port can be one."""
     assert isinstance(decode_message_id("0A00000100002A9F00000000000000CA"), OffsetMessageId)
