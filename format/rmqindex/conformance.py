@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rmqindex.conformance_edges import EDGE_KINDS
+from rmqindex.conformance_store import STORE_KINDS
 from rmqindex.display.terminal import Styled, Table, make_console, print_table
 from rmqindex.errors import CorruptIndexError, RmqIndexError
 from rmqindex.fileset.paths import is_index_name
@@ -428,6 +429,7 @@ _KINDS: dict[str, Callable[[_Vector, Report, Path], None]] = {
     "properties": _run_properties,
     "checkpoint": _run_checkpoint,
     **EDGE_KINDS,
+    **STORE_KINDS,
 }
 
 

@@ -4,7 +4,7 @@
 Accept vectors are RocketMQ's own files with RocketMQ's own answers, which are in
 ``tests/data/rocketmq_classes``, or such a file with one field changed to another legal value;
 reject vectors are such files with a rule broken. Where RocketMQ was not asked, the answers come
-from ``oracle.py``, which the tests hold against all of RocketMQ's answers.
+from ``oracle.py`` and ``logs_oracle.py``, which the tests hold against all of RocketMQ's answers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ sys.path.insert(0, str(HERE))
 
 from edge_vectors import write_edges  # noqa: E402
 from file_vectors import write_files  # noqa: E402
+from log_vectors import write_logs  # noqa: E402
 from mutations import write_mutations  # noqa: E402
+from queue_vectors import write_queues  # noqa: E402
 from set_vectors import write_sets  # noqa: E402
 from table_vectors import write_tables  # noqa: E402
 from vectorlib import Vectors  # noqa: E402
@@ -31,6 +33,8 @@ def main(root: Path) -> None:
     write_sets(out)
     write_tables(out)
     write_edges(out)
+    write_logs(out)
+    write_queues(out)
 
 
 if __name__ == "__main__":

@@ -14,17 +14,21 @@ SPEC = Path(__file__).resolve().parents[1]
 VECTORS = SPEC / "vectors"
 TESTS = SPEC.parent / "tests"
 
-REQUIREMENT_NAME = re.compile(r"\bIDX-[A-Z]{3}-\d+\b")
-ERRATUM_NAME = re.compile(r"\bERR-\d+\b")
-_DEFINITION = re.compile(r"^- \*\*(?P<name>IDX-[A-Z]{3}-\d+)\*\*: (?P<text>.+)$", re.MULTILINE)
-_ERRATUM = re.compile(r"^### (?P<name>ERR-\d+): (?P<title>.+)$", re.MULTILINE)
+# Of the IndexFile, the CommitLog, the ConsumeQueue, the checkpoint, message ids, and annexes.
+_CHAPTERS = "IDX|LOG|CQ|CHK|MID|ANX"
+_REQUIREMENT = rf"(?:{_CHAPTERS})-(?!ERR)[A-Z]{{3}}-\d+"
+_ERRATUM_NAME = rf"(?:(?:{_CHAPTERS})-)?ERR-\d+"
+REQUIREMENT_NAME = re.compile(rf"\b{_REQUIREMENT}\b")
+ERRATUM_NAME = re.compile(rf"\b{_ERRATUM_NAME}\b")
+_DEFINITION = re.compile(rf"^- \*\*(?P<name>{_REQUIREMENT})\*\*: (?P<text>.+)$", re.MULTILINE)
+_ERRATUM = re.compile(rf"^### (?P<name>{_ERRATUM_NAME}): (?P<title>.+)$", re.MULTILINE)
 _OPERATION = re.compile(r"^\(op-([a-z-]+)\)=\n", re.MULTILINE)
 _HEX_BLOCK = re.compile(
     r"^```text\n# (?P<vector>(?:accept|reject)/\w+)\n(?P<lines>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 _HEX_LINE = re.compile(
     r"^(?P<offset>[0-9a-f]{4})  (?P<bytes>[0-9a-f]{2}(?: [0-9a-f]{2})*) +"
-    r"(?P<name>[\w\[\].]+) = (?P<value>-?\d+)$"
+    r"(?P<name>[\w\[\].]+) = (?P<value>-?\d+|\"[ -~]*\")$"
 )
 
 
@@ -33,7 +37,7 @@ class Requirement:
     """A numbered requirement.
 
     Attributes:
-        name: ``IDX-`` with an area and a number.
+        name: The prefix of a chapter, an area and a number: ``IDX-LAY-1``.
         text: What it demands, in one sentence.
         page: The file it stands in.
     """
@@ -45,12 +49,15 @@ class Requirement:
 
 @dataclass(frozen=True)
 class HexLine:
-    """One field of a hex block: where, which bytes, what they are called and what they mean."""
+    """One field of a hex block: where, which bytes, what they are called and what they mean.
+
+    A value is a number, or text that writes the bytes 01 and 02 as backslash and digit.
+    """
 
     offset: int
     data: bytes
     name: str
-    value: int
+    value: int | bytes
 
 
 @dataclass(frozen=True)
@@ -130,9 +137,12 @@ def cited_steps(requirement: Requirement) -> list[int]:
 
 
 def errata() -> dict[str, str]:
-    """Return the titles of the errata by name."""
-    text = (SPEC / "errata.md").read_text(encoding="utf-8")
-    return {match["name"]: match["title"] for match in _ERRATUM.finditer(text)}
+    """Return the titles of the errata by name, page by page in the order of the text."""
+    return {
+        match["name"]: match["title"]
+        for page in pages()
+        for match in _ERRATUM.finditer(page.read_text(encoding="utf-8"))
+    }
 
 
 def table(page: str, label: str) -> list[dict[str, str]]:
@@ -173,10 +183,16 @@ def hex_blocks(page: Path) -> list[tuple[str, list[HexLine]]]:
                 raise ValueError(f"{page.name}: not a line of a hex block: {line}")
             data = bytes.fromhex(match["bytes"])
             lines.append(
-                HexLine(int(match["offset"], 16), data, match["name"], int(match["value"]))
+                HexLine(int(match["offset"], 16), data, match["name"], _value(match["value"]))
             )
         blocks.append((block["vector"], lines))
     return blocks
+
+
+def _value(text: str) -> int | bytes:
+    if text.startswith('"'):
+        return text[1:-1].encode("ascii").replace(b"\\1", b"\x01").replace(b"\\2", b"\x02")
+    return int(text)
 
 
 def vectors() -> dict[str, dict]:

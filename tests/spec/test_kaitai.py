@@ -5,10 +5,7 @@ It needs Node.js with npm; without them these tests fail.
 
 from __future__ import annotations
 
-import importlib.util
 import io
-import shutil
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +18,7 @@ from rmqindex import CorruptIndexError, IndexFile, IndexHeader, Layout, sample_s
 from rmqindex.layout import SLOT_DTYPE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
 
 pytestmark = pytest.mark.system
@@ -49,31 +47,10 @@ SAMPLE_FILES = sorted(path.name for path in (Path(sample_store()) / "index").ite
 SAMPLE_LAYOUT = Layout(97, 200)
 
 
-def run(*command: str, cwd: Path) -> None:
-    """Run a program, and fail with what it printed."""
-    program = shutil.which(command[0])
-    if program is None:
-        pytest.fail(f"{command[0]} is not there: these tests need Node.js with npm")
-    done = subprocess.run(
-        [program, *command[1:]], cwd=cwd, capture_output=True, text=True, check=False, timeout=300
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.fixture(scope="session")
-def parser(spec: Path, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
-    """The parser, compiled anew with the compiler that the lock file pins."""
-    tools = tmp_path_factory.mktemp("kaitai")
-    for name in ("package.json", "package-lock.json", ".npmrc", "compile.js"):
-        shutil.copy(spec / "kaitai" / name, tools)
-    run("npm", "ci", "--no-audit", "--no-fund", cwd=tools)
-    run("node", "compile.js", str(spec / "indexfile.ksy"), str(tools), cwd=tools)
-    module_spec = importlib.util.spec_from_file_location("indexfile", tools / "indexfile.py")
-    assert module_spec
-    assert module_spec.loader
-    module = importlib.util.module_from_spec(module_spec)
-    module_spec.loader.exec_module(module)
-    return module
+def parser(compiled: Callable[[str], ModuleType]) -> ModuleType:
+    """The parser of IndexFiles."""
+    return compiled("indexfile")
 
 
 def parse(parser: ModuleType, path: Path, layout: Layout) -> Any:

@@ -57,6 +57,7 @@ def test_an_empty_body_needs_no_unpacking():
     assert decompress_body(b"", 0x701) == b""
 
 
+@pytest.mark.requirement("LOG-BOD-4")
 @pytest.mark.parametrize("kind", [0x001, 0x101, 0x201])
 def test_a_bomb_is_refused(kind):
     """No memory beyond the limit is taken."""

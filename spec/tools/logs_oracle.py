@@ -1,0 +1,595 @@
+"""A slow and obvious twin of the chapters on CommitLog, ConsumeQueue, checkpoint and message ids.
+
+Like ``oracle.py`` it is written from the numbered steps, shares no code with ``rmqindex``, and is
+held against everything that RocketMQ was asked.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+from oracle import Rejected, hash_code, wrap
+
+V1, V2, BLANK = -626843481, -626843477, -875286124
+MIN_RECORD = 91
+UNIT, BATCH_UNIT = 20, 46
+BLANK_UNIT_SIZE = 2**31 - 1
+
+
+def _int(data: bytes, at: int, size: int) -> int:
+    return int.from_bytes(data[at : at + size], "big", signed=True)
+
+
+@dataclass
+class Record:
+    """A record, by the names of the text; hosts are address and port."""
+
+    values: dict[str, Any]
+    body: bytes
+    topic: bytes
+    properties: bytes
+    size: int = 0
+    places: dict[str, int] = field(default_factory=dict)
+
+
+def decode_record(data: bytes, at: int = 0) -> Record:
+    """Decode the record at a place, whose parts must lie within the data."""
+    values: dict[str, Any] = {}
+    places: dict[str, int] = {}
+    start = at
+
+    def take(name: str, size: int) -> int:
+        nonlocal at
+        places[name] = at - start
+        values[name] = _int(data, at, size)
+        at += size
+        return values[name]
+
+    def take_bytes(size: int) -> bytes:
+        nonlocal at
+        if size < 0 or at + size > len(data):
+            raise IndexError
+        at += size
+        return data[at - size : at]
+
+    for name, size in (
+        ("total_size", 4), ("magic_code", 4), ("body_crc", 4), ("queue_id", 4), ("flag", 4),
+        ("queue_offset", 8), ("physical_offset", 8), ("sys_flag", 4), ("born_timestamp", 8),
+    ):  # fmt: skip
+        take(name, size)
+    for host, bit, then in (
+        ("born_host", 16, "store_timestamp"),
+        ("store_host", 32, None),
+    ):
+        places[host] = at - start
+        address = take_bytes(16 if values["sys_flag"] & bit else 4)
+        values[host] = f"{address.hex()}:{_int(data, at, 4)}"
+        at += 4
+        if then:
+            take(then, 8)
+    take("reconsume_times", 4)
+    take("prepared_transaction_offset", 8)
+    body = take_bytes(max(take("body_length", 4), 0))
+    topic = take_bytes(take("topic_length", 1 if values["magic_code"] == V1 else 2))
+    properties = take_bytes(max(take("properties_length", 2), 0))
+    if at > len(data):
+        raise IndexError
+    return Record(values, body, topic, properties, at - start, places)
+
+
+def encode_record(
+    message: dict[str, Any], phy_offset: int, queue_offset: int, store_timestamp: int
+) -> bytes:
+    """Encode a message as the tables of the text say; hosts are address and port."""
+    hosts = []
+    for name in ("born_host", "store_host"):
+        address, _, port = message[name].partition(":")
+        hosts.append(bytes.fromhex(address) + struct.pack(">i", int(port)))
+    flags = message.get("sys_flag", 0)
+    flags |= (16 if len(hosts[0]) > 8 else 0) | (32 if len(hosts[1]) > 8 else 0)
+    body = bytes.fromhex(message["body"] or "")
+    topic = message["topic"].encode()
+    text = message.get("properties_text")
+    if text is None:
+        pairs = sorted(message["properties"].items())
+        text = "".join(f"{name}\x01{value}\x02" for name, value in pairs)
+    is_long = len(message["topic"].encode("utf-16-be")) // 2 > 127
+    properties = text.encode()
+    parts = [
+        struct.pack(
+            ">iiiqqiq", crc32(body), message["queue_id"], message.get("flag", 0), queue_offset,
+            phy_offset, flags, message["born_timestamp"],
+        ),
+        hosts[0],
+        struct.pack(">q", store_timestamp),
+        hosts[1],
+        struct.pack(
+            ">iqi", message.get("reconsume_times", 0),
+            message.get("prepared_transaction_offset", 0), len(body),
+        ),
+        body,
+        struct.pack(">h" if is_long else ">b", len(topic)),
+        topic,
+        struct.pack(">h", len(properties)),
+        properties,
+    ]  # fmt: skip
+    data = b"".join(parts)
+    return struct.pack(">ii", len(data) + 8, V2 if is_long else V1) + data
+
+
+def append(files: list[bytearray], file_size: int, record: bytes, at: int) -> int:
+    """Blank records, steps 1 to 4; returns the byte behind the record in its file."""
+    left = file_size - at
+    if len(record) + 8 > left:
+        files[-1][at : at + 8] = struct.pack(">ii", left, BLANK)
+        files.append(bytearray(file_size))
+        at = 0
+    files[-1][at : at + len(record)] = record
+    return at + len(record)
+
+
+def crc32(data: bytes) -> int:
+    """CRC-32 without its highest bit."""
+    return zlib.crc32(data) & 0x7FFFFFFF
+
+
+def property_crc(record: Record) -> int | None:
+    """Return the number in the property ``__CRC32#``; None without one."""
+    text = dict(property_pairs(record.properties)).get("__CRC32#")
+    if text is None:
+        return None
+    value = 0
+    for unit in reversed(text):
+        value = wrap(value * 10 + ord(unit) - ord("0"), 32)
+    return value
+
+
+def check(  # noqa: C901, PLR0911  (the numbered steps)
+    data: bytes, at: int, *, check_crc: bool, property_crc_alone: bool = False
+) -> tuple[int, bool]:
+    """Check, steps 1 to 10: the size and whether the broker goes on."""
+    left = len(data) - at
+    if left <= 4:
+        return -1, False
+    total = _int(data, at, 4)
+    if left - 4 < total - 4 or left < 8:
+        return -1, False
+    magic = _int(data, at + 4, 4)
+    if magic == BLANK:
+        return 0, True
+    if magic not in (V1, V2) or total < 0:
+        return -1, False
+    try:
+        record = decode_record(data, at)
+    except IndexError:
+        return -1, False
+    # Each of these parts is read into a buffer of the total size.
+    hosts = (
+        20 if record.values["sys_flag"] & 16 else 8,
+        20 if record.values["sys_flag"] & 32 else 8,
+    )
+    parts = (*hosts, len(record.body), len(record.topic), len(record.properties))
+    if max(parts) > total:
+        return -1, False
+    if check_crc and property_crc_alone:
+        stored = property_crc(record)
+        if stored is None or stored < 0 or stored != crc32(data[at : at + total - 20]):
+            return -1, False
+    elif check_crc and record.body and crc32(record.body) != record.values["body_crc"]:
+        return -1, False
+    if record.size != total:
+        return total, False
+    return total, True
+
+
+def check_all(data: bytes, **how: bool) -> list[tuple[int, int, bool]]:
+    """Return the position, size and success of each check, up to the first without a record."""
+    told, at = [], 0
+    while True:
+        size, success = check(data, at, **how)
+        told.append((at, size, success))
+        if not success or size <= 0:
+            return told
+        at += size
+
+
+def sound(data: bytes, at: int, phy_offset: int) -> Record:
+    """Sound record, steps 1 to 6; raises Rejected with the field and its byte."""
+    left = len(data) - at
+    if left < MIN_RECORD:
+        raise Rejected("total_size", at)
+    total, magic = _int(data, at, 4), _int(data, at + 4, 4)
+    if magic not in (V1, V2):
+        raise Rejected("magic_code", at + 4)
+    if not MIN_RECORD <= total <= left:
+        raise Rejected("total_size", at)
+    if _int(data, at + 28, 8) != phy_offset:
+        raise Rejected("physical_offset", at + 28)
+    sys_flag = _int(data, at + 36, 4)
+    place = 84 + (12 if sys_flag & 16 else 0) + (12 if sys_flag & 32 else 0)
+    for name, width in (
+        ("body_length", 4),
+        ("topic_length", 1 if magic == V1 else 2),
+        ("properties_length", 2),
+    ):
+        room = total - place - width
+        if room < 0:
+            raise Rejected("total_size", at)
+        length = _int(data, at + place, width)
+        if length > room or (length < 0 and name == "topic_length"):
+            raise Rejected(name, at + place)
+        place += width + max(length, 0)
+    if place != total:
+        raise Rejected("total_size", at)
+    return decode_record(data[at : at + total])
+
+
+def crc_fault(record: Record, data: bytes) -> str | None:
+    """Return the CRC of a sound record that does not agree, by its name; None if all do."""
+    if record.body and crc32(record.body) != record.values["body_crc"]:
+        return "body_crc"
+    tail = record.properties[-20:]
+    has_crc = len(tail) == 20 and tail[:9] == b"__CRC32#\x01" and tail[19] == 2
+    if (
+        has_crc
+        and tail[9:19].isdigit()
+        and int(tail[9:19][::-1]) != crc32(data[: record.size - 20])
+    ):
+        return "property_crc"
+    return None
+
+
+@dataclass
+class Walk:
+    """What a walk found: records with their places, how it ended, where, and why."""
+
+    records: list[tuple[int, Record]]
+    kind: str
+    position: int
+    fault: Rejected | None = None
+
+
+def walk(data: bytes, start: int) -> Walk:
+    """Walk, steps 1 to 6."""
+    records: list[tuple[int, Record]] = []
+    at = 0
+    while True:
+        left = len(data) - at
+        if left <= 0:
+            return Walk(records, "full", at)
+        if not any(data[at : at + 8]):
+            return Walk(records, "zero", at)
+        if left >= 8 and _int(data, at + 4, 4) == BLANK:
+            if _int(data, at, 4) > left:
+                return Walk(records, "fault", at, Rejected("total_size", at))
+            return Walk(records, "blank", at)
+        try:
+            record = sound(data, at, start + at)
+        except Rejected as reason:
+            return Walk(records, "fault", at, reason)
+        records.append((at, record))
+        at += record.size
+
+
+def read_log(files: dict[str, bytes]) -> int:
+    """Return where a strict reader ends a log; raises Rejected (LOG-WLK-2, LOG-WLK-3)."""
+    with_data = [name for name in sorted(files) if any(files[name][:8])]
+    end = int(min(files)) if files else 0
+    for name in with_data and sorted(files)[: sorted(files).index(with_data[-1]) + 1]:
+        data, start = files[name], int(name)
+        found = walk(data, start)
+        end = start + found.position
+        later = [int(other) for other in sorted(files) if int(other) > start and files[other]]
+        if found.kind in ("blank", "full") and later:
+            end = later[0]
+        if name != with_data[-1]:
+            if found.kind not in ("blank", "full"):
+                raise found.fault or Rejected("total_size", found.position)
+        elif found.fault:
+            newest = found.records[-1][1].values["store_timestamp"] if found.records else None
+            for at in range(found.position + 1, len(data)):
+                try:
+                    record = sound(data, at, start + at)
+                except Rejected:
+                    continue
+                is_newer = newest is None or record.values["store_timestamp"] >= newest
+                if is_newer and not crc_fault(record, data[at : at + record.size]):
+                    raise found.fault
+    return end
+
+
+def text_of(data: bytes) -> str:
+    """Malformed text, LOG-PRP-6."""
+    one = "\ufffd".encode()
+    return re.sub(rb"\xed[\xa0-\xbf][\x80-\xbf]", one, data).decode("utf-8", "replace")
+
+
+def property_pairs(data: bytes) -> list[tuple[str, str]]:
+    """Properties, steps 1 to 4, with every value of a name."""
+    pairs = []
+    for piece in text_of(data).split("\x02"):
+        name, separator, value = piece.partition("\x01")
+        if name and separator and value:
+            pairs.append((name, value))
+    return pairs
+
+
+def min_timestamp(physic: int, logics: int) -> int:
+    """Least timestamp without the index."""
+    least = wrap(min(physic, logics) - 3000, 64)
+    return max(least, 0)
+
+
+def recover_log(
+    files: dict[str, bytes],
+    *,
+    last_exit_ok: bool,
+    check_crc: bool,
+    min_time: int = 0,
+    queue_max: int = 0,
+) -> int:
+    """Recover, steps 1 to 7: the offset at which the log then ends."""
+    names = sorted(files)
+    if not names:
+        return 0
+    number = len(names) - 1
+    if last_exit_ok:
+        while number > 0 and int(names[number]) > queue_max:
+            number -= 1
+    else:
+        while number > 0 and not _is_before(files[names[number]], min_time):
+            number -= 1
+    while True:
+        data = files[names[number]]
+        at = 0
+        while True:
+            size, success = check(data, at, check_crc=check_crc)
+            if not success or size == 0:
+                break
+            at += size
+        if success and number + 1 < len(names):
+            number += 1
+            continue
+        return int(names[number]) + at
+
+
+def _is_before(data: bytes, min_time: int) -> bool:
+    if _int(data, 4, 4) not in (V1, V2):
+        return False
+    at = 68 if _int(data, 36, 4) & 16 else 56
+    return 0 != _int(data, at, 8) <= min_time
+
+
+def decode_unit(data: bytes, at: int, *, is_batch: bool) -> dict[str, int]:
+    """Decode a unit."""
+    names = [("phy_offset", 8), ("size", 4), ("tags_code", 8)]
+    if is_batch:
+        names += [("store_timestamp", 8), ("msg_base_offset", 8), ("batch_size", 2)]
+        names += [("compacted_offset", 4), ("reserved", 4)]
+    values = {}
+    for name, width in names:
+        values[name] = _int(data, at, width)
+        at += width
+    return values
+
+
+def is_written(unit: dict[str, int]) -> bool:
+    """Whether a place holds a unit."""
+    if unit["phy_offset"] < 0 or unit["size"] <= 0:
+        return False
+    return "batch_size" not in unit or (unit["msg_base_offset"] >= 0 and unit["batch_size"] > 0)
+
+
+@dataclass
+class Queue:
+    """A ConsumeQueue in memory, operated on as the steps say."""
+
+    file_size: int
+    is_batch: bool
+    files: dict[int, bytearray] = field(default_factory=dict)
+    #: Where the next unit goes, in bytes of the queue.
+    end: int = 0
+    #: The offset of the first valid unit, in bytes; of a batch queue in messages, -1 for none.
+    least: int = 0
+    most_phy: int = -1
+
+    @property
+    def unit(self) -> int:
+        """The size of a unit."""
+        return BATCH_UNIT if self.is_batch else UNIT
+
+    def read(self, at: int) -> dict[str, int]:
+        """The unit at a place of the queue."""
+        start = at - at % self.file_size
+        return decode_unit(self.files[start], at - start, is_batch=self.is_batch)
+
+    def recover(self) -> None:
+        """Recover, steps 1 to 4."""
+        starts = sorted(self.files)
+        if not starts:
+            if self.is_batch:
+                self.least = -1
+            return
+        for start in starts[max(len(starts) - 3, 0) :]:
+            self.end = start
+            while self.end < start + self.file_size and is_written(self.read(self.end)):
+                unit = self.read(self.end)
+                self.most_phy = unit["phy_offset"] + (0 if self.is_batch else unit["size"])
+                self.end += self.unit
+            if self.end < start + self.file_size:
+                break
+        self._drop_files()
+        self._revise()
+
+    def _drop_files(self) -> None:
+        for start in [start for start in self.files if start > self.end]:
+            del self.files[start]
+
+    def _revise(self) -> None:
+        if self.is_batch:
+            first = min(self.files, default=None)
+            empty = first is None or self.end == first
+            self.least = -1 if empty else self.read(first)["msg_base_offset"]
+
+    @property
+    def min_offset(self) -> int:
+        """The queue offset of the first valid message."""
+        return self.least if self.is_batch else self.least // UNIT
+
+    @property
+    def max_offset(self) -> int:
+        """The queue offset that the next message gets."""
+        if not self.is_batch:
+            return self.end // UNIT
+        if not self.files or self.end <= min(self.files):
+            return 0
+        last = self.read(self.end - self.unit)
+        return last["msg_base_offset"] + last["batch_size"]
+
+    def correct_min_offset(self, phy_offset: int) -> None:
+        """Correct the least offset, steps 1 to 3."""
+        if self.is_batch:
+            self._revise()
+            first = min(self.files, default=None)
+            at = first
+            while at is not None and at < min(first + self.file_size, self.end):
+                unit = self.read(at)
+                if unit["phy_offset"] >= phy_offset:
+                    break
+                self.least = unit["msg_base_offset"] + unit["batch_size"]
+                at += self.unit
+            return
+        if self.least >= self.end or not self.files:
+            return
+        if self.read(self.end - UNIT)["phy_offset"] < phy_offset:
+            self.least = self.end
+            return
+        first = min(self.files)
+        at = max(self.least, first)
+        stop = min(first + self.file_size, self.end)
+        while at < stop:
+            if self.read(at)["phy_offset"] >= phy_offset:
+                self.least = at
+                return
+            at += UNIT
+
+    def truncate(self, phy_offset: int) -> None:
+        """Truncate, steps 1 to 3."""
+        while self.files:
+            start = max(self.files)
+            if self.read(start)["phy_offset"] >= phy_offset:
+                del self.files[start]
+                self.end = start
+                continue
+            self.end = start + self.unit
+            while self.end < start + self.file_size:
+                unit = self.read(self.end)
+                if not is_written(unit) or unit["phy_offset"] >= phy_offset:
+                    break
+                self.end += self.unit
+            break
+        if not self.files:
+            self.end = 0
+        self._revise()
+
+    def put(
+        self, phy_offset: int, size: int, tags_code: int, queue_offset: int, *more: int
+    ) -> None:
+        """Put, steps 1 to 6."""
+        if self.is_batch:
+            if phy_offset <= self.most_phy:
+                return
+            data = struct.pack(
+                ">qiqqqhii", phy_offset, size, tags_code, 1_700_000_000_000 + queue_offset,
+                queue_offset, more[0], -1, 0,
+            )  # fmt: skip
+            self._append(data)
+            self.most_phy = phy_offset
+            if self.least == -1:
+                self.least = queue_offset
+            return
+        if phy_offset + size <= self.most_phy:
+            return
+        at = queue_offset * UNIT
+        if not self.files:
+            first = at - at % self.file_size
+            self.end = first
+            if queue_offset:
+                self.least = at
+            while self.end < at:
+                self._append(struct.pack(">qiq", 0, BLANK_UNIT_SIZE, 0))
+        elif queue_offset and at < self.end:
+            return
+        self.most_phy = phy_offset + size
+        self._append(struct.pack(">qiq", phy_offset, size, tags_code))
+
+    def _append(self, data: bytes) -> None:
+        start = self.end - self.end % self.file_size
+        file = self.files.setdefault(start, bytearray(self.file_size))
+        file[self.end - start : self.end - start + len(data)] = data
+        self.end += len(data)
+
+    def expire(self, phy_offset: int) -> None:
+        """Expire, steps 1 and 2."""
+        for start in sorted(self.files)[:-1]:
+            if self.read(start + self.file_size - self.unit)["phy_offset"] >= phy_offset:
+                break
+            del self.files[start]
+        self.correct_min_offset(phy_offset)
+
+    def units(self) -> list[list[int]]:
+        """The units from the least offset on: queue offset, CommitLog offset, size, code, count."""
+        told = []
+        first = min(self.files, default=0)
+        for at in range(first, self.end, self.unit):
+            unit = self.read(at)
+            offset = unit.get("msg_base_offset", at // UNIT)
+            if self.is_batch or at >= self.least:
+                told.append(
+                    [offset, unit["phy_offset"], unit["size"], unit["tags_code"],
+                     unit.get("batch_size", 1)]
+                )  # fmt: skip
+        return [each for each in told if each[0] >= self.min_offset]
+
+
+#: ``messageDelayLevel`` as it is without configuration, milliseconds.
+DELAYS = [1, 5, 10, 30, *(60 * n for n in range(1, 11)), 1200, 1800, 3600, 7200]
+
+
+def tags_code(topic: str, properties: dict[str, str], store_timestamp: int) -> int:
+    """Tags code, steps 1 to 3."""
+    level = properties.get("DELAY")
+    if topic == "SCHEDULE_TOPIC_XXXX" and level is not None and int(level) > 0:
+        return store_timestamp + 1000 * DELAYS[min(int(level), len(DELAYS)) - 1]
+    tags = properties.get("TAGS")
+    return hash_code(tags) if tags else 0
+
+
+def inner_messages(body: bytes) -> list[tuple[int, bytes, bytes]]:
+    """Inner messages, steps 1 to 5; raises Rejected with the place of the message."""
+    told, at = [], 0
+    while at < len(body):
+        start = at
+        if len(body) - at < 20:
+            raise Rejected("total_size", start)
+        total, flag, length = _int(body, at, 4), _int(body, at + 12, 4), _int(body, at + 16, 4)
+        stop = at + 20 + length
+        if length < 0 or stop + 2 > len(body):
+            raise Rejected("body_length", start + 16)
+        more = _int(body, stop, 2)
+        if more < 0 or stop + 2 + more > len(body):
+            raise Rejected("properties_length", stop)
+        at = stop + 2 + more
+        if at - start != total:
+            raise Rejected("total_size", start)
+        told.append((flag, body[start + 20 : stop], body[stop + 2 : at]))
+    return told
+
+
+def offset_id(address: bytes, port: int, phy_offset: int) -> str:
+    """Write an offset id."""
+    return (address + struct.pack(">iq", port, phy_offset)).hex().upper()
