@@ -1,7 +1,8 @@
 """Ask RocketMQ's own classes about a store's files, and write down what they say.
 
-``python spec/tools/ask_rocketmq.py [logs] [queues] [tables]`` writes ``tests/data/store_formats``
-anew: files that RocketMQ wrote, the same with one thing changed, and what it says of each.
+``python spec/tools/ask_rocketmq.py [logs] [queues] [tables] [annexes]`` writes
+``tests/data/store_formats`` anew: files that RocketMQ wrote, the same with one thing changed, and
+what it says of each.
 It needs Java 17 and Maven. Store times and paths of creation differ from run to run.
 """
 
@@ -59,6 +60,30 @@ def grpc_ids(work: Path) -> list[dict[str, Any]]:
     ]
 
 
+def annexes(work: Path) -> list[dict[str, Any]]:
+    """Return an index of tiered storage, and what golden stores hold in RocksDB."""
+    class_path = class_path_of(_JAVA / "tiered-pom.xml", JUDGE)
+    classes = work / "classes-annexes"
+    classes.mkdir()
+    compile_java(_JAVA / "AnnexOracle.java", class_path, classes)
+    stores = ROOT / "tests" / "data" / "store_kinds"
+    databases = []
+    for kind, folder in (("rocksdb_index", "rocksdbstore"), ("rocksdb_queue", "consumequeue")):
+        databases.append(work / kind)
+        shutil.copytree(stores / kind / "store" / folder, databases[-1])
+    joined = os.pathsep.join([str(classes), *class_path])
+    command = ["java", *_JVM_OPTIONS, "-cp", joined, "AnnexOracle", str(work / "tiered")]
+    done = subprocess.run(
+        [*command, *map(str, databases)], capture_output=True, text=True, check=True
+    )
+    told = json.loads(done.stdout)
+    return [
+        {"name": "tiered_index", **told["tiered"]},
+        {"name": "rocksdb_index", "pairs": told["rocksdb-1"]},
+        {"name": "rocksdb_queue", "pairs": told["rocksdb-2"]},
+    ]
+
+
 class RocketMQ:
     """The classes of one version, in a process that answers a JSON document a line."""
 
@@ -110,7 +135,7 @@ class RocketMQ:
 
 
 def main(wanted: list[str]) -> None:
-    """Write everything, or only what is about ``logs``, ``queues`` or ``tables``."""
+    """Write everything, or only what is about ``logs``, ``queues``, ``tables`` or ``annexes``."""
     work = Path(tempfile.mkdtemp(prefix="rocketmq-"))
     judge, newest = RocketMQ(JUDGE, work), RocketMQ(NEWEST, work)
     TARGET.mkdir(parents=True, exist_ok=True)
@@ -119,6 +144,7 @@ def main(wanted: list[str]) -> None:
         "queues": lambda: ask_about_queues(judge),
         "tables": lambda: ask_about_tables(judge, newest) | {"grpc_ids": grpc_ids(work)},
     }
+    questions["annexes"] = lambda: {"annexes": annexes(work)}
     try:
         for subject, ask in questions.items():
             for name, cases in ask().items() if subject in (wanted or questions) else ():

@@ -1,4 +1,4 @@
-"""A slow and obvious twin of the chapters on CommitLog, ConsumeQueue, checkpoint and message ids.
+"""A slow and obvious twin of the chapters on the CommitLog, the checkpoint and message ids.
 
 Like ``oracle.py`` it is written from the numbered steps, shares no code with ``rmqindex``, and is
 held against everything that RocketMQ was asked.
@@ -12,15 +12,14 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from oracle import Rejected, hash_code, wrap
+from oracle import Rejected, wrap
 
 V1, V2, BLANK = -626843481, -626843477, -875286124
 MIN_RECORD = 91
-UNIT, BATCH_UNIT = 20, 46
-BLANK_UNIT_SIZE = 2**31 - 1
 
 
-def _int(data: bytes, at: int, size: int) -> int:
+def int_at(data: bytes, at: int, size: int) -> int:
+    """Return the signed big-endian integer at a place."""
     return int.from_bytes(data[at : at + size], "big", signed=True)
 
 
@@ -45,7 +44,7 @@ def decode_record(data: bytes, at: int = 0) -> Record:
     def take(name: str, size: int) -> int:
         nonlocal at
         places[name] = at - start
-        values[name] = _int(data, at, size)
+        values[name] = int_at(data, at, size)
         at += size
         return values[name]
 
@@ -67,7 +66,7 @@ def decode_record(data: bytes, at: int = 0) -> Record:
     ):
         places[host] = at - start
         address = take_bytes(16 if values["sys_flag"] & bit else 4)
-        values[host] = f"{address.hex()}:{_int(data, at, 4)}"
+        values[host] = f"{address.hex()}:{int_at(data, at, 4)}"
         at += 4
         if then:
             take(then, 8)
@@ -155,10 +154,10 @@ def check(  # noqa: C901, PLR0911  (the numbered steps)
     left = len(data) - at
     if left <= 4:
         return -1, False
-    total = _int(data, at, 4)
+    total = int_at(data, at, 4)
     if left - 4 < total - 4 or left < 8:
         return -1, False
-    magic = _int(data, at + 4, 4)
+    magic = int_at(data, at + 4, 4)
     if magic == BLANK:
         return 0, True
     if magic not in (V1, V2) or total < 0:
@@ -202,14 +201,14 @@ def sound(data: bytes, at: int, phy_offset: int) -> Record:
     left = len(data) - at
     if left < MIN_RECORD:
         raise Rejected("total_size", at)
-    total, magic = _int(data, at, 4), _int(data, at + 4, 4)
+    total, magic = int_at(data, at, 4), int_at(data, at + 4, 4)
     if magic not in (V1, V2):
         raise Rejected("magic_code", at + 4)
     if not MIN_RECORD <= total <= left:
         raise Rejected("total_size", at)
-    if _int(data, at + 28, 8) != phy_offset:
+    if int_at(data, at + 28, 8) != phy_offset:
         raise Rejected("physical_offset", at + 28)
-    sys_flag = _int(data, at + 36, 4)
+    sys_flag = int_at(data, at + 36, 4)
     place = 84 + (12 if sys_flag & 16 else 0) + (12 if sys_flag & 32 else 0)
     for name, width in (
         ("body_length", 4),
@@ -219,7 +218,7 @@ def sound(data: bytes, at: int, phy_offset: int) -> Record:
         room = total - place - width
         if room < 0:
             raise Rejected("total_size", at)
-        length = _int(data, at + place, width)
+        length = int_at(data, at + place, width)
         if length > room or (length < 0 and name == "topic_length"):
             raise Rejected(name, at + place)
         place += width + max(length, 0)
@@ -263,8 +262,8 @@ def walk(data: bytes, start: int) -> Walk:
             return Walk(records, "full", at)
         if not any(data[at : at + 8]):
             return Walk(records, "zero", at)
-        if left >= 8 and _int(data, at + 4, 4) == BLANK:
-            if _int(data, at, 4) > left:
+        if left >= 8 and int_at(data, at + 4, 4) == BLANK:
+            if int_at(data, at, 4) > left:
                 return Walk(records, "fault", at, Rejected("total_size", at))
             return Walk(records, "blank", at)
         try:
@@ -358,215 +357,10 @@ def recover_log(
 
 
 def _is_before(data: bytes, min_time: int) -> bool:
-    if _int(data, 4, 4) not in (V1, V2):
+    if int_at(data, 4, 4) not in (V1, V2):
         return False
-    at = 68 if _int(data, 36, 4) & 16 else 56
-    return 0 != _int(data, at, 8) <= min_time
-
-
-def decode_unit(data: bytes, at: int, *, is_batch: bool) -> dict[str, int]:
-    """Decode a unit."""
-    names = [("phy_offset", 8), ("size", 4), ("tags_code", 8)]
-    if is_batch:
-        names += [("store_timestamp", 8), ("msg_base_offset", 8), ("batch_size", 2)]
-        names += [("compacted_offset", 4), ("reserved", 4)]
-    values = {}
-    for name, width in names:
-        values[name] = _int(data, at, width)
-        at += width
-    return values
-
-
-def is_written(unit: dict[str, int]) -> bool:
-    """Whether a place holds a unit."""
-    if unit["phy_offset"] < 0 or unit["size"] <= 0:
-        return False
-    return "batch_size" not in unit or (unit["msg_base_offset"] >= 0 and unit["batch_size"] > 0)
-
-
-@dataclass
-class Queue:
-    """A ConsumeQueue in memory, operated on as the steps say."""
-
-    file_size: int
-    is_batch: bool
-    files: dict[int, bytearray] = field(default_factory=dict)
-    #: Where the next unit goes, in bytes of the queue.
-    end: int = 0
-    #: The offset of the first valid unit, in bytes; of a batch queue in messages, -1 for none.
-    least: int = 0
-    most_phy: int = -1
-
-    @property
-    def unit(self) -> int:
-        """The size of a unit."""
-        return BATCH_UNIT if self.is_batch else UNIT
-
-    def read(self, at: int) -> dict[str, int]:
-        """The unit at a place of the queue."""
-        start = at - at % self.file_size
-        return decode_unit(self.files[start], at - start, is_batch=self.is_batch)
-
-    def recover(self) -> None:
-        """Recover, steps 1 to 4."""
-        starts = sorted(self.files)
-        if not starts:
-            if self.is_batch:
-                self.least = -1
-            return
-        for start in starts[max(len(starts) - 3, 0) :]:
-            self.end = start
-            while self.end < start + self.file_size and is_written(self.read(self.end)):
-                unit = self.read(self.end)
-                self.most_phy = unit["phy_offset"] + (0 if self.is_batch else unit["size"])
-                self.end += self.unit
-            if self.end < start + self.file_size:
-                break
-        self._drop_files()
-        self._revise()
-
-    def _drop_files(self) -> None:
-        for start in [start for start in self.files if start > self.end]:
-            del self.files[start]
-
-    def _revise(self) -> None:
-        if self.is_batch:
-            first = min(self.files, default=None)
-            empty = first is None or self.end == first
-            self.least = -1 if empty else self.read(first)["msg_base_offset"]
-
-    @property
-    def min_offset(self) -> int:
-        """The queue offset of the first valid message."""
-        return self.least if self.is_batch else self.least // UNIT
-
-    @property
-    def max_offset(self) -> int:
-        """The queue offset that the next message gets."""
-        if not self.is_batch:
-            return self.end // UNIT
-        if not self.files or self.end <= min(self.files):
-            return 0
-        last = self.read(self.end - self.unit)
-        return last["msg_base_offset"] + last["batch_size"]
-
-    def correct_min_offset(self, phy_offset: int) -> None:
-        """Correct the least offset, steps 1 to 3."""
-        if self.is_batch:
-            self._revise()
-            first = min(self.files, default=None)
-            at = first
-            while at is not None and at < min(first + self.file_size, self.end):
-                unit = self.read(at)
-                if unit["phy_offset"] >= phy_offset:
-                    break
-                self.least = unit["msg_base_offset"] + unit["batch_size"]
-                at += self.unit
-            return
-        if self.least >= self.end or not self.files:
-            return
-        if self.read(self.end - UNIT)["phy_offset"] < phy_offset:
-            self.least = self.end
-            return
-        first = min(self.files)
-        at = max(self.least, first)
-        stop = min(first + self.file_size, self.end)
-        while at < stop:
-            if self.read(at)["phy_offset"] >= phy_offset:
-                self.least = at
-                return
-            at += UNIT
-
-    def truncate(self, phy_offset: int) -> None:
-        """Truncate, steps 1 to 3."""
-        while self.files:
-            start = max(self.files)
-            if self.read(start)["phy_offset"] >= phy_offset:
-                del self.files[start]
-                self.end = start
-                continue
-            self.end = start + self.unit
-            while self.end < start + self.file_size:
-                unit = self.read(self.end)
-                if not is_written(unit) or unit["phy_offset"] >= phy_offset:
-                    break
-                self.end += self.unit
-            break
-        if not self.files:
-            self.end = 0
-        self._revise()
-
-    def put(
-        self, phy_offset: int, size: int, tags_code: int, queue_offset: int, *more: int
-    ) -> None:
-        """Put, steps 1 to 6."""
-        if self.is_batch:
-            if phy_offset <= self.most_phy:
-                return
-            data = struct.pack(
-                ">qiqqqhii", phy_offset, size, tags_code, 1_700_000_000_000 + queue_offset,
-                queue_offset, more[0], -1, 0,
-            )  # fmt: skip
-            self._append(data)
-            self.most_phy = phy_offset
-            if self.least == -1:
-                self.least = queue_offset
-            return
-        if phy_offset + size <= self.most_phy:
-            return
-        at = queue_offset * UNIT
-        if not self.files:
-            first = at - at % self.file_size
-            self.end = first
-            if queue_offset:
-                self.least = at
-            while self.end < at:
-                self._append(struct.pack(">qiq", 0, BLANK_UNIT_SIZE, 0))
-        elif queue_offset and at < self.end:
-            return
-        self.most_phy = phy_offset + size
-        self._append(struct.pack(">qiq", phy_offset, size, tags_code))
-
-    def _append(self, data: bytes) -> None:
-        start = self.end - self.end % self.file_size
-        file = self.files.setdefault(start, bytearray(self.file_size))
-        file[self.end - start : self.end - start + len(data)] = data
-        self.end += len(data)
-
-    def expire(self, phy_offset: int) -> None:
-        """Expire, steps 1 and 2."""
-        for start in sorted(self.files)[:-1]:
-            if self.read(start + self.file_size - self.unit)["phy_offset"] >= phy_offset:
-                break
-            del self.files[start]
-        self.correct_min_offset(phy_offset)
-
-    def units(self) -> list[list[int]]:
-        """The units from the least offset on: queue offset, CommitLog offset, size, code, count."""
-        told = []
-        first = min(self.files, default=0)
-        for at in range(first, self.end, self.unit):
-            unit = self.read(at)
-            offset = unit.get("msg_base_offset", at // UNIT)
-            if self.is_batch or at >= self.least:
-                told.append(
-                    [offset, unit["phy_offset"], unit["size"], unit["tags_code"],
-                     unit.get("batch_size", 1)]
-                )  # fmt: skip
-        return [each for each in told if each[0] >= self.min_offset]
-
-
-#: ``messageDelayLevel`` as it is without configuration, milliseconds.
-DELAYS = [1, 5, 10, 30, *(60 * n for n in range(1, 11)), 1200, 1800, 3600, 7200]
-
-
-def tags_code(topic: str, properties: dict[str, str], store_timestamp: int) -> int:
-    """Tags code, steps 1 to 3."""
-    level = properties.get("DELAY")
-    if topic == "SCHEDULE_TOPIC_XXXX" and level is not None and int(level) > 0:
-        return store_timestamp + 1000 * DELAYS[min(int(level), len(DELAYS)) - 1]
-    tags = properties.get("TAGS")
-    return hash_code(tags) if tags else 0
+    at = 68 if int_at(data, 36, 4) & 16 else 56
+    return 0 != int_at(data, at, 8) <= min_time
 
 
 def inner_messages(body: bytes) -> list[tuple[int, bytes, bytes]]:
@@ -576,11 +370,12 @@ def inner_messages(body: bytes) -> list[tuple[int, bytes, bytes]]:
         start = at
         if len(body) - at < 20:
             raise Rejected("total_size", start)
-        total, flag, length = _int(body, at, 4), _int(body, at + 12, 4), _int(body, at + 16, 4)
+        total, flag = int_at(body, at, 4), int_at(body, at + 12, 4)
+        length = int_at(body, at + 16, 4)
         stop = at + 20 + length
         if length < 0 or stop + 2 > len(body):
             raise Rejected("body_length", start + 16)
-        more = _int(body, stop, 2)
+        more = int_at(body, stop, 2)
         if more < 0 or stop + 2 + more > len(body):
             raise Rejected("properties_length", stop)
         at = stop + 2 + more

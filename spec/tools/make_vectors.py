@@ -15,6 +15,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+from annex_vectors import write_annexes  # noqa: E402
 from edge_vectors import write_edges  # noqa: E402
 from file_vectors import write_files  # noqa: E402
 from log_vectors import write_logs  # noqa: E402
@@ -35,6 +36,7 @@ def main(root: Path) -> None:
     write_edges(out)
     write_logs(out)
     write_queues(out)
+    write_annexes(out)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 import logs_oracle
+import queue_oracle
 from golden import ROCKETMQ, ROOT, load_asked
 from log_vectors import head
 
@@ -79,13 +80,13 @@ BEFORE_5_5, SINCE_5_5 = "5.3.3", "5.5.1"
 
 def read_units(files: list[dict[str, str]], *, is_batch: bool) -> dict[str, Any]:
     """Return what a reader gives of files: the units of each up to the first place without one."""
-    size = logs_oracle.BATCH_UNIT if is_batch else logs_oracle.UNIT
+    size = queue_oracle.BATCH_UNIT if is_batch else queue_oracle.UNIT
     units, blanks = [], 0
     for file in sorted(files, key=lambda each: each["name"]):
         data = bytes.fromhex(file["hex"])
         for at in range(0, len(data) - size + 1, size):
-            unit = logs_oracle.decode_unit(data, at, is_batch=is_batch)
-            if not logs_oracle.is_written(unit):
+            unit = queue_oracle.decode_unit(data, at, is_batch=is_batch)
+            if not queue_oracle.is_written(unit):
                 break
             if not is_batch and (unit["phy_offset"], unit["size"]) == (0, 2**31 - 1):
                 blanks += 1
@@ -138,7 +139,7 @@ def _write_dispatch(out: Vectors) -> None:
         properties = dict(logs_oracle.property_pairs(record.properties))
         topic = record.topic.decode()
         store_timestamp = record.values["store_timestamp"]
-        assert logs_oracle.tags_code(topic, properties, store_timestamp) == code
+        assert queue_oracle.tags_code(topic, properties, store_timestamp) == code
         messages.append(
             {
                 "position": position,

@@ -14,8 +14,8 @@ SPEC = Path(__file__).resolve().parents[1]
 VECTORS = SPEC / "vectors"
 TESTS = SPEC.parent / "tests"
 
-# Of the IndexFile, the CommitLog, the ConsumeQueue, the checkpoint, message ids, and annexes.
-_CHAPTERS = "IDX|LOG|CQ|CHK|MID|ANX"
+# Of the IndexFile, the CommitLog, the ConsumeQueue, the checkpoint and message ids.
+_CHAPTERS = "IDX|LOG|CQ|CHK|MID"
 _REQUIREMENT = rf"(?:{_CHAPTERS})-(?!ERR)[A-Z]{{3}}-\d+"
 _ERRATUM_NAME = rf"(?:(?:{_CHAPTERS})-)?ERR-\d+"
 REQUIREMENT_NAME = re.compile(rf"\b{_REQUIREMENT}\b")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import logs_oracle
+import queue_oracle
 import spectext
 from recorded import BROKER_VERSIONS, MESSAGE_KINDS, STORE_FORMATS
 from rmqindex import (
@@ -159,7 +160,7 @@ def test_the_steps_of_a_queue_do_as_rocketmq(case: dict[str, Any]) -> None:
     if not loaded:
         assert case["files_after"] == case["files"]
         return
-    queue = logs_oracle.Queue(case["file_size"], case["is_batch"], files)
+    queue = queue_oracle.Queue(case["file_size"], case["is_batch"], files)
     queue.recover()
     for step, answer in zip([None, *case["steps"]], case["answers"], strict=True):
         if step is not None:
