@@ -10,8 +10,8 @@ from spectext import ERRATUM_NAME, REQUIREMENT_NAME
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-_DEFINITION = re.compile(r"^- \*\*(IDX-[A-Z]{3}-\d+)\*\*:", re.MULTILINE)
-_ERRATUM_HEADING = re.compile(r"^### (ERR-\d+):", re.MULTILINE)
+_DEFINITION = re.compile(rf"^- \*\*({REQUIREMENT_NAME.pattern})\*\*:", re.MULTILINE)
+_ERRATUM_HEADING = re.compile(rf"^### ({ERRATUM_NAME.pattern}):", re.MULTILINE)
 # What must not be touched: code blocks, inline code, headings, links and anchors made here.
 _KEPT = re.compile(
     r"^(?P<fence>```+|~~~+|:::+).*?^(?P=fence)[ ]*$|`[^`\n]*`|^#.*?$|\[[^]\n]*\][({][^)}\n]*[)}]",
