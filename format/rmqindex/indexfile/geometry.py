@@ -145,8 +145,16 @@ def infer_layout(file: PathLike | IndexSource) -> Layout:
         for layout in _usual(source.size)
         if _fits(source, header, layout, _slot_use(source, header, layout))
     ]
-    if usual and (source.remote or header.entry_count >= _CONCLUSIVE):
+    if usual and header.entry_count >= _CONCLUSIVE:
         return usual[0]
+    if usual and source.remote:
+        if _all_hashed(source, header, usual[0]):
+            return usual[0]
+        raise UnknownLayoutError(
+            f"{source.path}: expected entries that tell maxHashSlotNum/maxIndexNum "
+            f"{usual[0].hash_slot_num}/{usual[0].index_num} from others, got "
+            f"{header.entry_count} of which some read as zeros; {_HINT}"
+        )
     if source.remote:
         raise UnknownLayoutError(
             f"{source.path}: neither the default geometry nor one of {_USUAL_RATIO} entries a "
@@ -202,6 +210,15 @@ def _only_fitting(source: IndexSource, header: IndexHeader, words: int) -> Layou
     raise UnknownLayoutError(
         f"{source.path}: several geometries fit: maxHashSlotNum/maxIndexNum {named}{more}; {_HINT}"
     )
+
+
+def _all_hashed(source: IndexSource, header: IndexHeader, layout: Layout) -> bool:
+    """Return whether no entry has the hash 0, as one has that is read from a place without any.
+
+    A message at offset 0 is found in such a place too, since its header's offsets are zeros.
+    """
+    entries = source.entry_range(layout, FIRST_POSITION, header.index_count)
+    return bool(entries["key_hash"].all())
 
 
 def _usual(size: int) -> Iterator[Layout]:

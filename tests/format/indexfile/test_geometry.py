@@ -220,6 +220,29 @@ class TestRemote:
         with open_index_source("100", filesystem=filesystem) as source:
             assert infer_layout(source) == Layout(100, 400)
 
+    def test_a_few_entries_at_offset_0_tell_no_usual_shape_that_others_have_too(self, tmp_path):
+        """Zeros are no entry of another geometry: it is asked for, not guessed."""
+        for slots, places in ((12, 90), (6, 45), (5, 83), (39, 51)):
+            for number in range(1, 13):
+                file = BrokerFile(slots, places)
+                file.put(slots * number, 0, BEGIN)
+                write(tmp_path, file.data, "100")
+                filesystem = pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem())
+                with (
+                    open_index_source("100", filesystem=filesystem) as source,
+                    pytest.raises(RmqIndexError, match="say which with maxHash"),
+                ):
+                    infer_layout(source)
+
+    def test_a_few_entries_of_a_usual_shape_are_enough(self, tmp_path):
+        """One that was written has a hash."""
+        file = BrokerFile(22, 88)
+        file.put(12345, 0, BEGIN)
+        write(tmp_path, file.data, "100")
+        filesystem = pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem())
+        with open_index_source("100", filesystem=filesystem) as source:
+            assert infer_layout(source) == Layout(22, 88)
+
     def test_other_shapes_are_asked_for(self, tmp_path):
         """The message names the options."""
         write(tmp_path, random_file(93, 171, 90).data, "100")
