@@ -154,7 +154,12 @@ def usage(*command):
     # An option begins its line, behind a short name perhaps, and may have a second name.
     heads = re.findall(r"^[ │|*]{1,6}((?:-\w\b,? *|--[a-z-]+[ ,/|]*)+)", text, re.MULTILINE)
     return {
-        "arguments": re.findall(r"(?<![A-Z\[])[A-Z]+(?:\|[A-Z]+)*(?![A-Z\]a-z])", line),
+        # Versions of click differ in whether a command may be left out.
+        "arguments": [
+            name
+            for name in re.findall(r"(?<![A-Z\[])[A-Z]+(?:\|[A-Z]+)*(?![A-Z\]a-z])", line)
+            if name != "COMMAND"
+        ],
         "options": sorted({name for head in heads for name in re.findall(r"--?[a-z-]+", head)}),
     }
 

@@ -17,6 +17,7 @@ _SQL = Path(str(find_spec("pyspark").origin)).parent / "sql"  # type: ignore[uni
 #: Whether streams can be read: from 4.2 on.
 HAS_SPARK_STREAMS = (_SQL / "streaming" / "datasource.py").exists()
 _HAS_PUSHDOWN = "class EqualTo(" in (_SQL / "datasource.py").read_text()
+_HAS_ARROW_FUNCTIONS = "def arrow_udf(" in (_SQL / "pandas" / "functions.py").read_text()
 _HAS_EVERYTHING = HAS_SPARK_STREAMS and _HAS_PUSHDOWN
 #: The marks of tests to skip, with the reasons.
 LACKING_MARKS: dict[str, str] = {}
@@ -25,6 +26,8 @@ if not HAS_SPARK_STREAMS:
 if not _HAS_PUSHDOWN:
     LACKING_MARKS["spark_pushdown"] = "pushdown needs PySpark 4.1 or later"
     LACKING_MARKS["planned_once"] = "PySpark 4.0 plans a load for each action"
+if not _HAS_ARROW_FUNCTIONS:
+    LACKING_MARKS["spark_arrow_functions"] = "functions of Arrow columns need PySpark 4.1 or later"
 # Our refusals, and what a test module of a later PySpark cannot import.
 _LACKING = re.compile(
     r"(?:table\(\)|option 'pushdown'|readStream|writeStream): expected PySpark [\d.]+ or later"

@@ -212,6 +212,7 @@ def run_in_threads(jobs):
 
 
 @pytest.mark.system
+@pytest.mark.spark_pushdown
 def test_threads_with_a_table_each_are_right(spark, store, truth):
     """Each with its own relation, many lookups at once."""
     shapes = {A: "one key", B: "another key"}

@@ -183,6 +183,7 @@ class TestLookups:
         with pytest.raises(AnalysisException, match="expected at least the filter position >= 1"):
             spark.sql(f"SELECT * FROM {views[0]}_files WHERE {KEY}").collect()
 
+    @pytest.mark.spark_pushdown
     def test_pushdown_by_with_is_refused(self, spark, stores, scratch):
         """The path could be that of another WITH on the table."""
         spark.conf.set(PUSHDOWN_CONF, "true")
@@ -193,6 +194,7 @@ class TestLookups:
                 f"WHERE position >= 1 AND {KEY}"
             ).collect()
 
+    @pytest.mark.spark_pushdown
     def test_pushdown_with_a_list_of_columns_is_refused(self, spark, stores):
         """Which looks like a catalog table that is read by WITH."""
         spark.conf.set(PUSHDOWN_CONF, "true")

@@ -212,6 +212,7 @@ class TestKeyHash:
         assert [row[1] for row in both] == [*expected, None, None]
         assert sql("SELECT rmq_key_hash('T', NULL)").collect()[0][0] is None
 
+    @pytest.mark.spark_arrow_functions
     def test_bytes_that_are_no_text_have_no_hash(self, spark, sql, store):
         """Constant or from a column; a filter with it finds nothing."""
         found = sql("""
