@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tests.system.versions import (
     lower_bounds,
     pinned,
     project,
+    reason_of,
     supported_pythons,
 )
 
@@ -81,3 +83,14 @@ def test_a_python_is_found_or_named():
     assert find_python(["3.0", f"3.{sys.version_info.minor}", "3.1"]) == sys.executable
     with pytest.raises(FileNotFoundError, match=r"expected python3\.0 or python3\.1 on the PATH"):
         find_python(["3.0", "3.1"])
+
+
+def test_a_module_that_was_skipped_has_its_reason():
+    """Behind the file, where pytest says only that the collection was skipped."""
+    test = ET.Element("skipped", message="streams need PySpark 4.2 or later")
+    test.text = "/tests/test_a.py:5: streams need PySpark 4.2 or later"
+    assert reason_of(test) == "streams need PySpark 4.2 or later"
+    module = ET.Element("skipped", message="collection skipped")
+    reason = "cannot import name 'EqualTo' from 'pyspark.sql.datasource'"
+    module.text = f"""('tests/test_b.py', 0, "Skipped: {reason}")"""
+    assert reason_of(module) == reason

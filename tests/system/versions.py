@@ -45,6 +45,7 @@ SHOWN = ("pyspark", "pyarrow", "numpy", "pandas", "click", "rich", "matplotlib")
 #: What runs if nothing is named.
 RUNS = ("lowest", "4.1.0", "4.2.*", "newest")
 _SPARK = re.compile(r"\d+\.\d+\.(\d+|\*)")
+_COLLECTION = re.compile(r"""^\(.*['"]Skipped: (.*)['"]\)$""")
 _BOUND = re.compile(r"(?P<name>[\w-]+)>=(?P<version>[\d.]+)")
 _VERSIONS = (
     "import json, sys; from importlib.metadata import version; "
@@ -178,7 +179,7 @@ def run_tests(python: Path, directory: Path, arguments: list[str]) -> dict[str, 
         "failed": sum(kind is not None and kind[0] in {"failure", "error"} for kind in kinds),
     }
     reasons = Counter(
-        str(found.get("message"))
+        reason_of(found)
         for found in outcomes
         if found is not None and found.tag == "skipped" and found.get("type") != "pytest.xfail"
     )
@@ -186,6 +187,12 @@ def run_tests(python: Path, directory: Path, arguments: list[str]) -> dict[str, 
         sys.stdout.write(f"{count:,} skipped: {reason}\n")
     shown = dict(zip(("Python", *SHOWN), versions, strict=True))
     return shown | {name: f"{count:,}" for name, count in counts.items()}
+
+
+def reason_of(skipped: ET.Element) -> str:
+    """Return why a test or, where pytest says only that, the collection of a module was skipped."""
+    told = _COLLECTION.search(skipped.text or "")
+    return told[1] if told else str(skipped.get("message"))
 
 
 def main() -> int:
@@ -215,7 +222,7 @@ def main() -> int:
         pins = pinned(which)
         with tempfile.TemporaryDirectory() as made:
             interpreter = asked.python or find_python(order)
-            group = "test" if asked.quick else "dev"
+            group = "test" if asked.quick else "suite"
             python = make_environment(interpreter, Path(made) / "venv", pins, group)
             rows.append({"versions": which, **run_tests(python, Path(made), arguments)})
     print()
