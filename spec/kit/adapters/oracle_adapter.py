@@ -1,0 +1,341 @@
+"""The steps of the specification as a program: ``spec/tools/oracle.py`` behind the protocol.
+
+It is no implementation to use. It shows what an adapter does, and its faults are what the
+mutations of ``spec/tools/mutants.py`` are made from.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "tools"), str(Path(__file__).parent)]
+
+import oracle  # noqa: E402
+from serve import serve  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CLASSES = ["strict_writer", "strict_reader", "lenient_reader", "broker_faithful_reader"]
+CHECKPOINT = struct.Struct(">5q")
+CHECKPOINT_FIELDS = (
+    "physic_msg_timestamp",
+    "logics_msg_timestamp",
+    "index_msg_timestamp",
+    "master_flushed_offset",
+    "confirm_phy_offset",
+)
+MAX_FILE_SIZE = 2**31 - 1
+
+
+def file_size(slots: int, places: int) -> int:
+    """Return the size of a file of a geometry."""
+    return 40 + 4 * slots + 20 * places
+
+
+def reject(error: oracle.Rejected, name: str) -> dict[str, Any]:
+    """Return a rejection that names what IDX-CON-2 asks for."""
+    said = {"expected": "what the specification says", "found": str(error)}
+    return {"reject": {"file": name, "field": error.field, "byte": error.byte, **said}}
+
+
+def opened(request: dict[str, Any]) -> tuple[oracle.File, int]:
+    """Return a request's file, zeros beyond its end, and the size that it has."""
+    data = bytes.fromhex(request["file"]["hex"])
+    slots, places = request["hash_slot_num"], request["index_num"]
+    return oracle.File(slots, places, bytearray(data.ljust(file_size(slots, places), b"\0"))), len(
+        data
+    )
+
+
+def hash_(request: dict[str, Any]) -> dict[str, Any]:
+    """Hash a text."""
+    return {"key_hash": oracle.key_hash(request["key"])}
+
+
+def put(request: dict[str, Any]) -> dict[str, Any]:
+    """Put into a new file, or go on with one."""
+    slots, places = request["hash_slot_num"], request["index_num"]
+    if slots < 1 or places < 1 or file_size(slots, places) > MAX_FILE_SIZE:
+        return {"reject": {"field": "geometry"}}
+    if "resume_hex" in request:
+        file = oracle.File(slots, places, bytearray.fromhex(request["resume_hex"]))
+    else:
+        seed = request["prev_end_phy_offset"], request["prev_end_timestamp"]
+        file = oracle.File.create(slots, places, *seed)
+    results = []
+    for each in request["puts"]:
+        if "reopen" in each:
+            file.flush()
+            file = oracle.File(slots, places, bytearray(file.data))
+        else:
+            results.append(file.put(each["key"], each["phy_offset"], each["store_timestamp"]))
+    file.flush()
+    data = file.data
+    if request["edition"] == "4.0":
+        before = bytes.fromhex(request.get("resume_hex", "")) or bytes(40)
+        (counted,) = struct.unpack_from(">i", before, 32)
+        struct.pack_into(">i", data, 32, counted + sum(results))
+    return {"results": results, "hex": data.hex()}
+
+
+def read(request: dict[str, Any]) -> dict[str, Any]:
+    """Decode a file."""
+    data = bytes.fromhex(request["file"]["hex"])
+    if request["hash_slot_num"] is None:
+        header = dict(zip(oracle.HEADER_FIELDS, oracle.HEADER.unpack_from(data), strict=True))
+        if header["index_count"] > 1:
+            return {"reject": {"field": "geometry"}}
+        return {"header": header, "slots": [], "entries": []}
+    file, size = opened(request)
+    strict = request["class"] == "strict_reader"
+    try:
+        if strict:
+            file.open_strictly(size)
+        positions = file.scan(strict=strict, size=size)
+    except oracle.Rejected as error:
+        return reject(error, request["file"]["name"])
+    names = ("key_hash", "phy_offset", "time_diff", "prev_position")
+    entries = [
+        {
+            "position": position,
+            **dict(zip(names, file.entry(position), strict=True)),
+            "slot": file.entry(position)[0] % file.hash_slot_num,
+            "store_timestamp": file.time(position),
+        }
+        for position in positions
+    ]
+    slots = [file.slot(slot) for slot in range(file.hash_slot_num)]
+    return {"header": file.header, "slots": slots, "entries": entries}
+
+
+def scan(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the positions of the entries."""
+    file, size = opened(request)
+    strict = request["class"] == "strict_reader"
+    try:
+        if strict:
+            file.open_strictly(size)
+        return {"positions": file.scan(strict=strict, size=size) if size >= 40 else []}
+    except oracle.Rejected as error:
+        return reject(error, request["file"]["name"])
+
+
+def lookup(request: dict[str, Any]) -> dict[str, Any]:
+    """Find the entries of a hash."""
+    file, size = opened(request)
+    hashed = request["key_hash"]
+    try:
+        if request["class"] == "strict_reader":
+            file.open_strictly(size)
+            return {"positions": file.lookup_strictly(hashed)}
+    except oracle.Rejected as error:
+        return reject(error, request["file"]["name"])
+    sound = file.scan(strict=False, size=size) if size >= 40 else []
+    return {"positions": [p for p in reversed(sound) if file.entry(p)[0] == hashed]}
+
+
+def mapped(request: dict[str, Any]) -> oracle.File:
+    """Return a request's file as a broker maps it: of the geometry's size, and no more."""
+    file, _ = opened(request)
+    del file.data[file_size(file.hash_slot_num, file.index_num) :]
+    return file
+
+
+def select(request: dict[str, Any]) -> dict[str, Any]:
+    """Walk as the broker does."""
+    found: list[int] = []
+    asked = (request[name] for name in ("key", "max_num", "begin", "end"))
+    try:
+        mapped(request).select(found, *asked)
+    except oracle.Rejected as error:
+        return reject(error, request["file"]["name"])
+    return {"phy_offsets": found}
+
+
+def time_match(request: dict[str, Any]) -> dict[str, Any]:
+    """Match times as the broker does."""
+    return {"matched": mapped(request).is_time_matched(request["begin"], request["end"])}
+
+
+def agrees(data: bytes, slots: int, places: int) -> bool:
+    """Whether a geometry agrees with a file, by the five conditions of the limits chapter."""
+    file = oracle.File(slots, places, bytearray(data))
+    count = file.index_count
+    if count > places or any(file.data[file.entry_at(0) : file.entry_at(1)]):
+        return False
+    expected: dict[int, int] = {}
+    for position in range(count - 1, 0, -1):
+        hashed, _, diff, prev = file.entry(position)
+        if hashed < 0 or diff < 0 or prev >= position:
+            return False
+        slot = hashed % slots
+        if expected.get(slot, file.slot(slot)) != position:
+            return False
+        expected[slot] = prev
+    return True
+
+
+def geometry(request: dict[str, Any]) -> dict[str, Any]:
+    """Find the geometry, where only one agrees."""
+    data = bytes.fromhex(request["file"]["hex"])
+    found = [
+        (slots, (len(data) - 40 - 4 * slots) // 20)
+        for slots in range(1, (len(data) - 60) // 4 + 1)
+        if (len(data) - 40 - 4 * slots) % 20 == 0
+        and agrees(data, slots, (len(data) - 40 - 4 * slots) // 20)
+    ]
+    if len(found) != 1:
+        return {"reject": {"field": "geometry", "found": f"{len(found)} that agree"}}
+    return {"hash_slot_num": found[0][0], "index_num": found[0][1]}
+
+
+def loaded(request: dict[str, Any]) -> tuple[bool, list[str], oracle.Directory, dict[str, Any]]:
+    """Load a directory: the result, the names, the files, and the sizes that are left."""
+    slots, places = request["hash_slot_num"], request["index_num"]
+    size = file_size(slots, places)
+    listed = {each["name"]: each for each in request["directory"]}
+    sizes = {
+        name: None if each["type"] == "directory" else len(each["hex"]) // 2
+        for name, each in listed.items()
+    }
+    directory = oracle.Directory(slots, places)
+    names: list[str] = []
+    for name in sorted(filter(oracle.is_index_name, listed), key=oracle.code_units):
+        if listed[name]["type"] == "directory":
+            return False, names, directory, sizes
+        file = oracle.File(slots, places, bytearray.fromhex(listed[name]["hex"])[:size])
+        file.data.extend(bytes(size - len(file.data)))
+        late = file.header["end_timestamp"] > request["index_msg_timestamp"]
+        if not request["last_exit_ok"] and late:
+            if request["writable"]:
+                del sizes[name]
+            continue
+        if request["writable"]:
+            sizes[name] = max(sizes[name] or 0, size)
+        names.append(name)
+        directory.files.append(file)
+    return True, names, directory, sizes
+
+
+def load(request: dict[str, Any]) -> dict[str, Any]:
+    """Load a directory."""
+    result, names, _, sizes = loaded(request)
+    return {"load_result": result, "loaded": names, "directory": sizes}
+
+
+def query(request: dict[str, Any]) -> dict[str, Any]:
+    """Load a directory and search it."""
+    _, _, directory, _ = loaded(request)
+    asked = [request[name] for name in ("topic", "key", "max_num", "begin", "end")]
+    offsets, time, offset = directory.query(*asked, request.get("index_type"))
+    return {
+        "phy_offsets": offsets,
+        "index_last_update_timestamp": time,
+        "index_last_update_phyoffset": offset,
+    }
+
+
+def expire(request: dict[str, Any]) -> dict[str, Any]:
+    """Load a directory and delete what is expired."""
+    _, names, directory, sizes = loaded(request)
+    for name, file in list(zip(names, directory.files, strict=True))[:-1]:
+        if file.header["end_phy_offset"] >= request["min_phy_offset"]:
+            break
+        names.remove(name)
+        if request["writable"]:
+            del sizes[name]
+    return {"loaded": names, "directory": sizes}
+
+
+def build(request: dict[str, Any]) -> dict[str, Any]:
+    """Build a file set from messages."""
+    directory = oracle.Directory(request["hash_slot_num"], request["index_num"])
+    for message in request["messages"]:
+        tags = message.get("tags") if request["edition"] == "5.4" else None
+        names = ("topic", "unique_key", "keys", "sys_flag", "phy_offset", "store_timestamp")
+        directory.build(*(message[name] for name in names), tags)
+    for file in directory.files:
+        file.flush()
+        if request["edition"] == "4.0":
+            struct.pack_into(">i", file.data, 32, file.index_count - 1)
+    return {
+        "names": [f"{20260101000000000 + number}" for number in range(len(directory.files))],
+        "hex": [file.data.hex() for file in directory.files],
+        "index_msg_timestamp": directory.index_msg_timestamp,
+    }
+
+
+def names(request: dict[str, Any]) -> dict[str, Any]:
+    """Tell the name of an IndexFile."""
+    return {"accepted": oracle.is_index_name(request["name"])}
+
+
+def message_keys(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the index keys of a message."""
+    fields = ("topic", "unique_key", "keys", "sys_flag", "tags")
+    return {"index_keys": oracle.message_keys(*(request["message"].get(name) for name in fields))}
+
+
+def decode_properties(request: dict[str, Any]) -> dict[str, Any]:
+    """Decode the properties of a message."""
+    return {"properties": oracle.message_properties(request["text"])}
+
+
+def read_checkpoint(request: dict[str, Any]) -> dict[str, Any]:
+    """Decode a checkpoint."""
+    values = CHECKPOINT.unpack_from(bytes.fromhex(request["hex"]))
+    fields = dict(zip(CHECKPOINT_FIELDS, values, strict=True))
+    least = max(min(fields["physic_msg_timestamp"], fields["logics_msg_timestamp"]) - 3000, 0)
+    return {
+        "fields": fields,
+        "min_timestamp": least,
+        "min_timestamp_index": min(least, fields["index_msg_timestamp"]),
+    }
+
+
+def write_checkpoint(request: dict[str, Any]) -> dict[str, Any]:
+    """Replace the fields of a checkpoint."""
+    data = bytearray.fromhex(request["hex"])
+    CHECKPOINT.pack_into(data, 0, *(request["fields"][name] for name in CHECKPOINT_FIELDS))
+    return {"hex": data.hex()}
+
+
+def hello(_: dict[str, Any]) -> dict[str, Any]:
+    """Say what this is."""
+    return {
+        "protocol": 1,
+        "name": "the specification's oracle",
+        "version": "1",
+        "classes": CLASSES,
+        "editions": ["4.0", "4.7.1", "5.4"],
+        "operations": [name for name in OPERATIONS if name != "hello"],
+    }
+
+
+OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "hello": hello,
+    "hash": hash_,
+    "put": put,
+    "read": read,
+    "scan": scan,
+    "lookup": lookup,
+    "select": select,
+    "time_match": time_match,
+    "geometry": geometry,
+    "load": load,
+    "query": query,
+    "expire": expire,
+    "build": build,
+    "names": names,
+    "message_keys": message_keys,
+    "decode_properties": decode_properties,
+    "read_checkpoint": read_checkpoint,
+    "write_checkpoint": write_checkpoint,
+}
+
+if __name__ == "__main__":
+    serve(OPERATIONS)

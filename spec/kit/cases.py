@@ -1,0 +1,439 @@
+"""Vectors as cases: one request each, with what its answer must be."""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kit.archive import Archive, Vector
+
+WRITER = "strict_writer"
+STRICT = "strict_reader"
+LENIENT = "lenient_reader"
+BROKER = "broker_faithful_reader"
+CLASSES = (WRITER, STRICT, LENIENT, BROKER)
+#: Oldest first. Only what is written differs, and what a query for tags finds.
+EDITIONS = ("4.0", "4.7.1", "5.4")
+_FROM_4_7_1 = EDITIONS[1:]
+_FROM_5_4 = EDITIONS[2:]
+
+FILE_NAME = "20260101000000000"
+_HEADER_SIZE = 40
+_HASH_SLOT_COUNT, _INDEX_COUNT = 32, 36
+
+# Which operations can show a requirement, by the area in its name; of other areas all can.
+_READS = {"read", "scan", "lookup", "select"}
+_SETS = {"load", "query", "expire"}
+_AREAS: dict[str, set[str]] = {
+    "LAY": {*_READS, *_SETS, "put", "build"},
+    "HDR": {*_READS, "put", "build", "time_match"},
+    "SLT": {*_READS, "put"},
+    "ENT": {*_READS, "put"},
+    "HSH": {"hash", "message_keys", "put", "lookup", "select"},
+    "PUT": {*_READS, "put"},
+    "SEL": {"select", "query"},
+    "LKP": {"lookup"},
+    "TMM": {"time_match", "lookup"},
+    "NAM": {"names", "load", "build", "query"},
+    "LOD": {"load", "query", "select"},
+    "QRY": {"query"},
+    "BLD": {"build", "message_keys", "decode_properties", "query"},
+    "ROL": {"build", "put"},
+    "CKP": {"build", "read_checkpoint", "write_checkpoint"},
+    "REC": {"load", "query", "lookup", "select", "build"},
+    "EXP": {"expire"},
+    "TIM": {"read", "scan", "select", "put"},
+    "LIM": {*_READS, "put", "build"},
+    "GEO": {"geometry", "read", "select", "query", "scan", "lookup"},
+    "SEC": {"scan", "lookup", "select"},
+}
+_SUBJECTS = (
+    (re.compile(r"\bbroker-faithful (?:reader|loader)", re.IGNORECASE), {BROKER}),
+    (re.compile(r"\bstrict reader|\bstrict or lenient", re.IGNORECASE), {STRICT}),
+    (re.compile(r"\blenient (?:reader|lookup)", re.IGNORECASE), {LENIENT}),
+    (re.compile(r"\ba reader\b|\breaders\b", re.IGNORECASE), {STRICT, LENIENT, BROKER}),
+    (re.compile(r"\ba (?:broker-faithful )?writer\b", re.IGNORECASE), {WRITER}),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One request and its expectation.
+
+    Attributes:
+        name: Vector, operation, class, and what tells it from its like.
+        vector: The vector's group and name.
+        operation: What is asked.
+        conformance_class: Who must answer so; None for every class.
+        editions: The editions of which that is true; empty for all.
+        request: The document to send, without its number.
+        expected: What the answer must be; see :func:`kit.judge.problem_of`.
+        requirements: The requirements that it shows.
+    """
+
+    name: str
+    vector: str
+    operation: str
+    conformance_class: str | None
+    request: dict[str, Any]
+    expected: dict[str, Any]
+    requirements: tuple[str, ...] = ()
+    editions: tuple[str, ...] = field(default=())
+
+
+def shown_by(requirement: dict[str, Any], operation: str, conformance_class: str | None) -> bool:
+    """Return whether an operation of a class can show a requirement that its vector names.
+
+    Args:
+        requirement: Its ``name`` and its ``text``.
+        operation: The operation.
+        conformance_class: The class, or None for all.
+    """
+    area = requirement["name"].split("-")[1]
+    subjects: set[str] = set()
+    for pattern, classes in _SUBJECTS:
+        if pattern.search(requirement["text"]):
+            subjects |= classes
+    if operation == "expire":
+        subjects = set()  # Deletion is the broker's, whose reader keeps the list of files.
+    return operation in _AREAS.get(area, {operation}) and (
+        not subjects or conformance_class is None or conformance_class in subjects
+    )
+
+
+def cases_of(archive: Archive) -> list[Case]:
+    """Return the cases of all vectors and exchanges, in the order of their names.
+
+    Raises:
+        ValueError: A vector of a kind that this kit does not know.
+    """
+    texts = {each["name"]: each for each in archive.manifest["requirements"]}
+    found = []
+    for vector in archive.vectors:
+        kind = vector.fields["kind"]
+        if kind not in _KINDS:
+            known = ", ".join(_KINDS)
+            raise ValueError(f"{vector.name}: kind: expected one of {known}, got {kind}")
+        for case in _KINDS[kind](vector):
+            named = case.requirements or tuple(
+                name
+                for name in vector.fields["requirements"]
+                if name != "IDX-CON-2"
+                and name in texts
+                and shown_by(texts[name], case.operation, case.conformance_class)
+            )
+            found.append(_numbered(case, named))
+    for name, exchange in archive.exchanges.items():
+        stem = name.removesuffix(".json")
+        for each in exchange["cases"]:
+            request = {"op": each["op"], **each["request"]}
+            if each.get("class"):
+                request["class"] = each["class"]
+            found.append(
+                Case(
+                    f"{stem}: {each['name']}",
+                    stem,
+                    each["op"],
+                    each.get("class"),
+                    request,
+                    each["expected"],
+                    tuple(each["requirements"]),
+                    tuple(each.get("editions", ())),
+                )
+            )
+    return found
+
+
+def _numbered(case: Case, requirements: tuple[str, ...]) -> Case:
+    return Case(
+        case.name,
+        case.vector,
+        case.operation,
+        case.conformance_class,
+        case.request,
+        case.expected,
+        requirements,
+        case.editions,
+    )
+
+
+def _case(  # noqa: PLR0913  (the fields of a case)
+    vector: Vector,
+    operation: str,
+    conformance_class: str | None,
+    request: dict[str, Any],
+    expected: dict[str, Any],
+    detail: object = "",
+    *,
+    editions: tuple[str, ...] = (),
+    requirements: tuple[str, ...] = (),
+) -> Case:
+    told = {"op": operation, **request}
+    if conformance_class is not None:
+        told["class"] = conformance_class
+    words = [f"{vector.name}:", operation, conformance_class or "", str(detail)]
+    name = " ".join(word for word in words if word)
+    return Case(
+        name, vector.name, operation, conformance_class, told, expected, requirements, editions
+    )
+
+
+def _answer(**fields: Any) -> dict[str, Any]:  # noqa: ANN401  (JSON)
+    return {"answer": fields}
+
+
+def _or_reject(value: Any, name: str) -> dict[str, Any]:  # noqa: ANN401  (JSON)
+    return {"reject": {}} if value == "reject" else _answer(**{name: value})
+
+
+def _geometry(vector: Vector) -> dict[str, Any]:
+    return {name: vector.fields[name] for name in ("hash_slot_num", "index_num")}
+
+
+def _of_file(vector: Vector) -> Iterator[Case]:
+    fields = vector.fields
+    data = vector.data or b""
+    file = {**_geometry(vector), "file": {"name": FILE_NAME, "hex": data.hex()}}
+    if "writer" in fields:
+        yield from _of_writer(vector, data)
+    for reader in (STRICT, LENIENT):
+        yield from _of_reader(vector, reader, file)
+    broker = fields["outcomes"][BROKER]
+    for query in broker["queries"]:
+        asked = {name: query[name] for name in ("key", "max_num", "begin", "end")}
+        expected = _or_reject(query["result"], "phy_offsets")
+        yield _case(vector, "select", BROKER, {**file, **asked}, expected, list(asked.values()))
+    for times in broker.get("time_matched", ()):
+        asked = {name: times[name] for name in ("begin", "end")}
+        expected = _answer(matched=times["result"])
+        yield _case(vector, "time_match", BROKER, {**file, **asked}, expected, list(asked.values()))
+    if vector.name.startswith("accept/"):
+        yield from _of_geometry(vector, file)
+
+
+def _of_writer(vector: Vector, data: bytes) -> Iterator[Case]:
+    writer = vector.fields["writer"]
+    puts = [{k: v for k, v in put.items() if k != "result"} for put in writer["puts"]]
+    results = [put["result"] for put in writer["puts"] if "reopen" not in put]
+    request = {
+        **_geometry(vector),
+        **{name: writer[name] for name in writer if name != "puts"},
+        "puts": puts,
+    }
+    made = _answer(results=results, hex=data.hex())
+    yield _case(vector, "put", WRITER, request, made, editions=_FROM_4_7_1)
+    if "resume_hex" not in writer:
+        # Before 4.7.1 every put was counted.
+        older = bytearray(data)
+        struct.pack_into(">i", older, _HASH_SLOT_COUNT, sum(results))
+        made = _answer(results=results, hex=older.hex())
+        yield _case(vector, "put", WRITER, request, made, "4.0", editions=EDITIONS[:1])
+
+
+def _of_reader(vector: Vector, reader: str, file: dict[str, Any]) -> Iterator[Case]:
+    fields, outcome = vector.fields, vector.fields["outcomes"][reader]
+    is_rejected = outcome["open"] == "reject"
+    scan = "reject" if is_rejected else outcome["scan"]
+    size = len(vector.data or b"")
+    if size >= _HEADER_SIZE and scan != "reject":
+        whole = size >= _HEADER_SIZE + 4 * fields["hash_slot_num"]
+        parts = ("header", "slots", "entries") if whole else ("header", "entries")
+        yield _case(vector, "read", reader, file, _answer(**{k: fields[k] for k in parts}))
+    scanned = _case(vector, "scan", reader, file, _or_reject(scan, "positions"))
+    yield scanned
+    rejected = [scanned] if scan == "reject" else []
+    for lookup in outcome.get("lookups", ()):
+        request = {**file, "key_hash": lookup["key_hash"]}
+        expected = _or_reject(lookup["result"], "positions")
+        case = _case(vector, "lookup", reader, request, expected, lookup["key_hash"])
+        yield case
+        if lookup["result"] == "reject":
+            rejected.append(case)
+    if "error" in outcome:
+        first = rejected[0]
+        named = {"reject": {"file": FILE_NAME, **outcome["error"], "said": ["expected", "found"]}}
+        yield Case(
+            f"{first.name}, the error",
+            vector.name,
+            first.operation,
+            reader,
+            first.request,
+            named,
+            ("IDX-CON-2",),
+        )
+
+
+def _of_geometry(vector: Vector, file: dict[str, Any]) -> Iterator[Case]:
+    fields = vector.fields
+    unknown = {"file": file["file"]}
+    if fields["header"]["index_count"] <= 1:
+        bare = {"hash_slot_num": None, "index_num": None, **unknown}
+        expected = _answer(header=fields["header"], entries=[])
+        yield _case(vector, "read", STRICT, bare, expected, "in no geometry")
+        return
+    either = {"one_of": [_answer(**_geometry(vector)), {"reject": {}}]}
+    proven = ("IDX-GEO-1", "IDX-GEO-2")
+    yield _case(vector, "geometry", STRICT, unknown, either, requirements=proven)
+
+
+def _directory(vector: Vector) -> list[dict[str, Any]]:
+    return [
+        {"name": item["name"], "type": "directory"}
+        if item["type"] == "directory"
+        else {"name": item["name"], "type": "file", "hex": vector.files[item["name"]].hex()}
+        for item in vector.fields["directory"]
+    ]
+
+
+def _of_load(vector: Vector) -> Iterator[Case]:
+    fields = vector.fields
+    loaded = fields["loaded"]
+    size = _HEADER_SIZE + 4 * fields["hash_slot_num"] + 20 * fields["index_num"]
+    sizes = {
+        item["name"]: len(vector.files[item["name"]]) if item["type"] == "file" else None
+        for item in fields["directory"]
+    }
+    for writable in (False, True):
+        how = "writable" if writable else "read-only"
+        request = {
+            **_geometry(vector),
+            "directory": _directory(vector),
+            "writable": writable,
+            **{name: fields[name] for name in ("last_exit_ok", "index_msg_timestamp")},
+        }
+        after = dict(sizes)
+        if writable:
+            # What is loaded has the size of the geometry then, at least.
+            after = {name: sizes[name] for name in fields["directory_after_load"]}
+            after |= {name: max(sizes[name] or 0, size) for name in loaded}
+        expected = _answer(load_result=fields["load_result"], loaded=loaded, directory=after)
+        yield _case(vector, "load", BROKER, request, expected, how)
+        for query in fields["queries"]:
+            yield _query(vector, request, query, how)
+        if "delete_expired_offset" in fields:
+            expire = {**request, "min_phy_offset": fields["delete_expired_offset"]}
+            left = fields["directory_after_delete"] if writable else sizes
+            expected = _answer(
+                loaded=fields["loaded_after_delete"], directory={name: after[name] for name in left}
+            )
+            yield _case(vector, "expire", BROKER, expire, expected, how)
+
+
+def _query(vector: Vector, request: dict[str, Any], query: dict[str, Any], how: str) -> Case:
+    asked = {name: query[name] for name in ("topic", "key", "max_num", "begin", "end")}
+    editions: tuple[str, ...] = ()
+    if query.get("index_type") is not None:
+        asked["index_type"] = query["index_type"]
+        editions = _FROM_5_4
+    expected = _answer(
+        phy_offsets=query["result"],
+        index_last_update_timestamp=query["index_last_update_timestamp"],
+        index_last_update_phyoffset=query["index_last_update_phyoffset"],
+    )
+    detail = f"{list(asked.values())} {how}".strip()
+    return _case(
+        vector, "query", BROKER, {**request, **asked}, expected, detail, editions=editions
+    )
+
+
+def _of_build(vector: Vector) -> Iterator[Case]:
+    fields = vector.fields
+    messages = fields["messages"]
+    has_tags = any("tags" in message for message in messages)
+    files = [vector.files[name] for name in fields["files"]]
+    request = {**_geometry(vector), "messages": messages}
+    variants = [("", _FROM_5_4 if has_tags else _FROM_4_7_1, files)]
+    if not has_tags:
+        variants.append(("4.0", EDITIONS[:1], [_counting_puts(data) for data in files]))
+    for detail, editions, expected in variants:
+        made = _answer(
+            hex=[data.hex() for data in expected],
+            index_msg_timestamp=fields["index_msg_timestamp"],
+        )
+        yield _case(vector, "build", WRITER, request, made, detail, editions=editions)
+    names = {"names": len(files)}
+    rules = ("IDX-NAM-1", "IDX-NAM-2")
+    editions = _FROM_5_4 if has_tags else EDITIONS
+    yield _case(
+        vector, "build", WRITER, request, names, "names", editions=editions, requirements=rules
+    )
+    stored = [
+        {"name": name, "type": "file", "hex": data.hex()}
+        for name, data in zip(fields["files"], files, strict=True)
+    ]
+    there = {
+        **_geometry(vector),
+        "directory": stored,
+        "writable": False,
+        "last_exit_ok": True,
+        "index_msg_timestamp": fields["index_msg_timestamp"],
+    }
+    for query in fields["queries"]:
+        yield _query(vector, there, query, "")
+
+
+def _counting_puts(data: bytes) -> bytes:
+    """Return a file as it was before 4.7.1, when every put was counted."""
+    older = bytearray(data)
+    (index_count,) = struct.unpack_from(">i", data, _INDEX_COUNT)
+    struct.pack_into(">i", older, _HASH_SLOT_COUNT, max(index_count, 1) - 1)
+    return bytes(older)
+
+
+def _of_hashes(vector: Vector) -> Iterator[Case]:
+    for each in vector.fields["hashes"]:
+        expected = _answer(key_hash=each["key_hash"])
+        yield _case(vector, "hash", None, {"key": each["key"]}, expected, _short(each["key"]))
+
+
+def _of_names(vector: Vector) -> Iterator[Case]:
+    for group, accepted in (("accepted", True), ("refused", False)):
+        for name in vector.fields[group]:
+            expected = _answer(accepted=accepted)
+            yield _case(vector, "names", BROKER, {"name": name}, expected, _short(name))
+
+
+def _of_messages(vector: Vector) -> Iterator[Case]:
+    for number, message in enumerate(vector.fields["messages"], 1):
+        request = {k: v for k, v in message.items() if k != "index_keys"}
+        expected = _answer(index_keys=message["index_keys"])
+        yield _case(vector, "message_keys", WRITER, {"message": request}, expected, number)
+
+
+def _of_properties(vector: Vector) -> Iterator[Case]:
+    for number, each in enumerate(vector.fields["properties"], 1):
+        expected = _answer(properties=each["decoded"])
+        request = {"text": each["text"]}
+        yield _case(vector, "decode_properties", None, request, expected, number)
+
+
+def _of_checkpoint(vector: Vector) -> Iterator[Case]:
+    fields = vector.fields
+    data = vector.data or b""
+    least = {name: fields[name] for name in ("min_timestamp", "min_timestamp_index")}
+    expected = _answer(fields=fields["fields"], **least)
+    yield _case(vector, "read_checkpoint", BROKER, {"hex": data.hex()}, expected)
+    request = {"hex": data.hex(), "fields": fields["fields"]}
+    yield _case(vector, "write_checkpoint", WRITER, request, _answer(hex=data.hex()))
+
+
+def _short(text: str) -> str:
+    shown = ascii(text)
+    return shown if len(shown) <= 60 else f"{shown[:50]}..({len(text)})"  # noqa: PLR2004
+
+
+_KINDS = {
+    "file": _of_file,
+    "load": _of_load,
+    "build": _of_build,
+    "hashes": _of_hashes,
+    "names": _of_names,
+    "messages": _of_messages,
+    "properties": _of_properties,
+    "checkpoint": _of_checkpoint,
+}

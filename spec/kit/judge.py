@@ -1,0 +1,88 @@
+"""Whether an answer is what a case expects."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+_FILE_NAME = re.compile(r"[0-9]{17}")
+_SHOWN = 160
+
+
+def problem_of(expected: dict[str, Any], answer: dict[str, Any]) -> str | None:
+    """Say what is wrong with an answer; None if nothing is.
+
+    Args:
+        expected: One of ``answer`` (fields, which must be equal), ``reject`` (fields of the
+            rejection, which must be equal; those in ``said`` must be there), ``one_of`` (any of
+            several expectations), ``names`` (how many files, in names of 17 digits that rise).
+        answer: What the program wrote.
+    """
+    if "one_of" in expected:
+        problems = [problem_of(each, answer) for each in expected["one_of"]]
+        return None if None in problems else str(problems[0])
+    if "reject" in expected:
+        return _problem_of_reject(expected["reject"], answer)
+    if "reject" in answer:
+        return f"expected an answer, got the rejection {shown(answer['reject'])}"
+    if "names" in expected:
+        names = answer.get("names")
+        rise = isinstance(names, list) and names == sorted(set(map(str, names)))
+        if rise and len(names) == expected["names"] and all(map(_FILE_NAME.fullmatch, names)):
+            return None
+        return f"names: expected {expected['names']} of 17 digits that rise, got {shown(names)}"
+    for name, value in expected["answer"].items():
+        if name not in answer:
+            return f"{name}: expected {shown(value)}, got no such field"
+        if not same(value, answer[name]):
+            return _difference(name, value, answer[name])
+    return None
+
+
+def same(expected: object, got: object) -> bool:
+    """Whether two JSON values are equal; true is not 1, and 1.0 is not 1."""
+    if isinstance(expected, dict) and isinstance(got, dict):
+        return expected.keys() == got.keys() and all(same(expected[k], got[k]) for k in expected)
+    if isinstance(expected, list) and isinstance(got, list):
+        return len(expected) == len(got) and all(map(same, expected, got))
+    return type(expected) is type(got) and expected == got
+
+
+def shown(value: object) -> str:
+    """Return a value as JSON, cut where it is long."""
+    text = json.dumps(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}.. ({len(text)} characters)"
+
+
+def _problem_of_reject(expected: dict[str, Any], answer: dict[str, Any]) -> str | None:
+    reject = answer.get("reject")
+    if not isinstance(reject, dict):
+        told = {name: value for name, value in answer.items() if name != "id"}
+        return f"expected a rejection, got {shown(told)}"
+    for name, value in expected.items():
+        if name == "said":
+            missing = [part for part in value if not str(reject.get(part) or "").strip()]
+            if missing:
+                return f"the rejection does not say {' and '.join(missing)}: {shown(reject)}"
+        elif not same(value, reject.get(name)):
+            return f"the rejection's {name}: expected {shown(value)}, got {shown(reject.get(name))}"
+    return None
+
+
+def _difference(name: str, expected: object, got: object) -> str:
+    """Say where two values differ first."""
+    if isinstance(expected, dict) and isinstance(got, dict) and expected.keys() == got.keys():
+        key = next(key for key in expected if not same(expected[key], got[key]))
+        return _difference(f"{name}.{key}", expected[key], got[key])
+    if isinstance(expected, list) and isinstance(got, list) and len(expected) == len(got):
+        place = next(i for i, pair in enumerate(zip(expected, got, strict=True)) if not same(*pair))
+        return _difference(f"{name}[{place}]", expected[place], got[place])
+    if isinstance(expected, str) and isinstance(got, str) and len(expected) == len(got) > _SHOWN:
+        place = next(i for i, pair in enumerate(zip(expected, got, strict=True)) if pair[0] != pair[1])
+        at = place // 2
+        return (
+            f"{name}: the byte at {at}: expected {expected[2 * at : 2 * at + 2]}, "
+            f"got {got[2 * at : 2 * at + 2]}"
+        )
+    return f"{name}: expected {shown(expected)}, got {shown(got)}"

@@ -1,0 +1,95 @@
+"""Build the archive of the vectors, and the kit as one file: ``python make_archive.py FOLDER``.
+
+The archive has the same bytes wherever and whenever it is built; ``spec/kit/vectors.sha256`` pins
+them, and is written anew with ``--pin``.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import tempfile
+import zipapp
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+SPEC = HERE.parent
+sys.path[:0] = [str(HERE), str(SPEC)]
+
+import spectext  # noqa: E402
+from kit.archive import write_archive  # noqa: E402
+
+#: The version of the vectors: a vector added raises the second number, one mended the third.
+VERSION = "1.0.0"
+NAME = f"rocketmq-index-vectors-{VERSION}.zip"
+PIN = SPEC / "kit" / "vectors.sha256"
+EXCHANGES = SPEC / "kit" / "exchanges"
+_LICENCE = "Apache-2.0"
+
+
+def contents() -> dict[str, bytes]:
+    """Return the files of the archive, by their paths in it."""
+    root = spectext.VECTORS
+    files = {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file()
+    }
+    files |= {f"exchanges/{path.name}": path.read_bytes() for path in EXCHANGES.glob("*.json")}
+    files["LICENSE"] = (SPEC.parent / "LICENSE").read_bytes()
+    return files
+
+
+def build(folder: Path) -> tuple[Path, str]:
+    """Write the archive into a folder; return its path and its SHA-256."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = (SPEC / "index.md").read_text(encoding="utf-8")
+    front = re.search(r"^version: (.+)$", text, re.MULTILINE)
+    assert front
+    about = {
+        "version": VERSION,
+        "licence": _LICENCE,
+        "specification": front[1],
+        "requirements": [
+            {"name": each.name, "page": each.page.stem, "text": each.text}
+            for each in spectext.requirements()
+        ],
+    }
+    path = folder / NAME
+    return path, write_archive(path, about, contents())
+
+
+def build_kit(folder: Path) -> Path:
+    """Write the kit into a folder as one file that Python runs."""
+    path = folder / "rocketmq-index-kit.pyz"
+    with tempfile.TemporaryDirectory() as scratch:
+        package = Path(scratch) / "kit"
+        package.mkdir()
+        for module in (SPEC / "kit").glob("*.py"):
+            shutil.copy(module, package)
+        (Path(scratch) / "__main__.py").write_text(
+            "import sys\nfrom kit.command import main\nsys.exit(main(sys.argv[1:]))\n"
+        )
+        zipapp.create_archive(scratch, path, "/usr/bin/env python3")
+    return path
+
+
+def main(arguments: list[str]) -> int:
+    """Build both, and compare the archive with its pin."""
+    is_pinned = "--pin" in arguments
+    folder = Path(next((each for each in arguments if each != "--pin"), "build/vectors"))
+    path, digest = build(folder)
+    line = f"{digest}  {path.name}\n"
+    (folder / f"{path.name}.sha256").write_text(line)
+    print(f"{path}\n{build_kit(folder)}\n{digest}")
+    if is_pinned:
+        PIN.write_text(line)
+    if PIN.read_text() != line:
+        print(f"{PIN}: expected {PIN.read_text().split()[0]}; write it anew with --pin")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
