@@ -76,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         outcome = run_cases(program, cases)
     except ProgramError as error:
-        return _fail(f"hello: {error}")
+        return _fail(str(error))
     finally:
         program.stop()
     if options.junit:

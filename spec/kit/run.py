@@ -124,7 +124,10 @@ def hello(program: Answers) -> Claims:
     Raises:
         ProgramError: It does not answer, or with something else.
     """
-    answer = program.ask({"op": "hello"})
+    try:
+        answer = program.ask({"op": "hello"})
+    except ProgramError as error:
+        raise ProgramError(f"hello: {error}") from error
 
     def texts(name: str, known: tuple[str, ...] = ()) -> tuple[str, ...]:
         found = answer.get(name)
@@ -135,6 +138,8 @@ def hello(program: Answers) -> Claims:
             raise ProgramError(f"hello: {name}: expected some of {wanted}, got {unknown[0]!r}")
         return tuple(found)
 
+    if "error" in answer:
+        raise ProgramError(f"hello: the program's own error: {str(answer['error'])[:300]}")
     if answer.get("protocol") != PROTOCOL:
         found = answer.get("protocol")
         raise ProgramError(f"hello: protocol: expected {PROTOCOL}, got {found!r}")

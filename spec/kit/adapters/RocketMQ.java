@@ -81,7 +81,8 @@ public final class RocketMQ {
             case "load": return load(request);
             case "query": return query(request);
             case "expire": return expire(request);
-            case "build": return build(request);
+            case "build":
+            case "build_names": return build(request);
             case "decode_properties": return properties(request);
             case "read_checkpoint": return readCheckpoint(request);
             case "write_checkpoint": return writeCheckpoint(request);
@@ -91,8 +92,8 @@ public final class RocketMQ {
 
     private static Map<String, Object> hello() {
         List<String> operations = new ArrayList<>(List.of("hash", "put", "select", "time_match",
-                "load", "query", "expire", "build", "decode_properties", "read_checkpoint",
-                "write_checkpoint"));
+                "load", "query", "expire", "build", "build_names", "decode_properties",
+                "read_checkpoint", "write_checkpoint"));
         Map<String, Object> answer = new LinkedHashMap<>();
         answer.put("protocol", 1L);
         answer.put("name", root.startsWith("org") ? "Apache RocketMQ" : "Alibaba RocketMQ");

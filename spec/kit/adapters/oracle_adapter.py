@@ -330,6 +330,7 @@ OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "query": query,
     "expire": expire,
     "build": build,
+    "build_names": build,
     "names": names,
     "message_keys": message_keys,
     "decode_properties": decode_properties,
