@@ -16,7 +16,11 @@ WRITER = "strict_writer"
 STRICT = "strict_reader"
 LENIENT = "lenient_reader"
 BROKER = "broker_faithful_reader"
-CLASSES = (WRITER, STRICT, LENIENT, BROKER)
+#: A broker-faithful reader that may write: it extends and deletes files.
+LOADER = "broker_faithful_loader"
+#: A strict writer that repairs the slots that a crash left before it goes on.
+MENDER = "mending_writer"
+CLASSES = (WRITER, MENDER, STRICT, LENIENT, BROKER, LOADER)
 #: Oldest first. Only what is written differs, and what a query for tags finds.
 EDITIONS = ("4.0", "4.7.1", "5.4")
 _FROM_4_7_1 = EDITIONS[1:]
@@ -24,7 +28,6 @@ _FROM_5_4 = EDITIONS[2:]
 
 FILE_NAME = "20260101000000000"
 _HEADER_SIZE = 40
-_ASKED_READ_ONLY = 3
 _HASH_SLOT_COUNT, _INDEX_COUNT = 32, 36
 
 # Which operations can show a requirement, by the area in its name; of other areas all can.
@@ -54,11 +57,12 @@ _AREAS: dict[str, set[str]] = {
     "SEC": {"scan", "lookup", "select"},
 }
 _SUBJECTS = (
-    (re.compile(r"\bbroker-faithful (?:reader|loader)", re.IGNORECASE), {BROKER}),
+    (re.compile(r"\bbroker-faithful reader", re.IGNORECASE), {BROKER, LOADER}),
+    (re.compile(r"\bbroker-faithful loader", re.IGNORECASE), {LOADER}),
     (re.compile(r"\bstrict reader|\bstrict or lenient", re.IGNORECASE), {STRICT}),
     (re.compile(r"\blenient (?:reader|lookup)", re.IGNORECASE), {LENIENT}),
-    (re.compile(r"\ba reader\b|\breaders\b", re.IGNORECASE), {STRICT, LENIENT, BROKER}),
-    (re.compile(r"\ba (?:broker-faithful )?writer\b", re.IGNORECASE), {WRITER}),
+    (re.compile(r"\ba reader\b|\breaders\b", re.IGNORECASE), {STRICT, LENIENT, BROKER, LOADER}),
+    (re.compile(r"\ba (?:broker-faithful )?writer\b", re.IGNORECASE), {WRITER, MENDER}),
 )
 
 
@@ -309,34 +313,30 @@ def _of_load(vector: Vector) -> Iterator[Case]:
         item["name"]: len(vector.files[item["name"]]) if item["type"] == "file" else None
         for item in fields["directory"]
     }
-    for writable in (False, True):
-        how = "writable" if writable else "read-only"
-        request = {
-            **_geometry(vector),
-            "directory": _directory(vector),
-            "writable": writable,
-            **{name: fields[name] for name in ("last_exit_ok", "index_msg_timestamp")},
-        }
-        after = dict(sizes)
-        if writable:
-            # What is loaded has the size of the geometry then, at least.
-            after = {name: sizes[name] for name in fields["directory_after_load"]}
-            after |= {name: max(sizes[name] or 0, size) for name in loaded}
+    request = {
+        **_geometry(vector),
+        "directory": _directory(vector),
+        **{name: fields[name] for name in ("last_exit_ok", "index_msg_timestamp")},
+    }
+    # What is loaded has the size of the geometry then, at least.
+    written = {name: sizes[name] for name in fields["directory_after_load"]}
+    written |= {name: max(sizes[name] or 0, size) for name in loaded}
+    for reader, after in ((BROKER, sizes), (LOADER, written)):
+        asked = {**request, "writable": reader == LOADER}
         expected = _answer(load_result=fields["load_result"], loaded=loaded, directory=after)
-        yield _case(vector, "load", BROKER, request, expected, how)
-        # Looking only finds what writing finds; some questions show it.
-        for query in fields["queries"] if writable else fields["queries"][:_ASKED_READ_ONLY]:
-            yield _query(vector, request, query, how)
+        yield _case(vector, "load", reader, asked, expected)
         if "delete_expired_offset" in fields:
-            expire = {**request, "min_phy_offset": fields["delete_expired_offset"]}
-            left = fields["directory_after_delete"] if writable else sizes
+            expire = {**asked, "min_phy_offset": fields["delete_expired_offset"]}
+            left = fields["directory_after_delete"] if reader == LOADER else sizes
             expected = _answer(
                 loaded=fields["loaded_after_delete"], directory={name: after[name] for name in left}
             )
-            yield _case(vector, "expire", BROKER, expire, expected, how)
+            yield _case(vector, "expire", reader, expire, expected)
+    for query in fields["queries"]:
+        yield _query(vector, {**request, "writable": False}, query)
 
 
-def _query(vector: Vector, request: dict[str, Any], query: dict[str, Any], how: str) -> Case:
+def _query(vector: Vector, request: dict[str, Any], query: dict[str, Any]) -> Case:
     asked = {name: query[name] for name in ("topic", "key", "max_num", "begin", "end")}
     editions: tuple[str, ...] = ()
     if query.get("index_type") is not None:
@@ -347,10 +347,9 @@ def _query(vector: Vector, request: dict[str, Any], query: dict[str, Any], how: 
         index_last_update_timestamp=query["index_last_update_timestamp"],
         index_last_update_phyoffset=query["index_last_update_phyoffset"],
     )
-    detail = f"{list(asked.values())} {how}".strip()
-    return _case(
-        vector, "query", BROKER, {**request, **asked}, expected, detail, editions=editions
-    )
+    request = {**request, **asked}
+    detail = list(asked.values())
+    return _case(vector, "query", BROKER, request, expected, detail, editions=editions)
 
 
 def _of_build(vector: Vector) -> Iterator[Case]:
@@ -386,7 +385,7 @@ def _of_build(vector: Vector) -> Iterator[Case]:
         "index_msg_timestamp": fields["index_msg_timestamp"],
     }
     for query in fields["queries"]:
-        yield _query(vector, there, query, "")
+        yield _query(vector, there, query)
 
 
 def _counting_puts(data: bytes) -> bytes:

@@ -18,13 +18,13 @@ SPEC = HERE.parent
 sys.path[:0] = [str(HERE), str(SPEC)]
 
 import spectext  # noqa: E402
+from exchanges import exchanges  # noqa: E402
 from kit.archive import write_archive  # noqa: E402
 
 #: The version of the vectors: a vector added raises the second number, one mended the third.
 VERSION = "1.0.0"
 NAME = f"rocketmq-index-vectors-{VERSION}.zip"
 PIN = SPEC / "kit" / "vectors.sha256"
-EXCHANGES = SPEC / "kit" / "exchanges"
 _LICENCE = "Apache-2.0"
 
 
@@ -36,7 +36,7 @@ def contents() -> dict[str, bytes]:
         for path in root.rglob("*")
         if path.is_file()
     }
-    files |= {f"exchanges/{path.name}": path.read_bytes() for path in EXCHANGES.glob("*.json")}
+    files |= exchanges()
     files["LICENSE"] = (SPEC.parent / "LICENSE").read_bytes()
     return files
 

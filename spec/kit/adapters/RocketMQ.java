@@ -98,7 +98,8 @@ public final class RocketMQ {
         answer.put("protocol", 1L);
         answer.put("name", root.startsWith("org") ? "Apache RocketMQ" : "Alibaba RocketMQ");
         answer.put("version", version);
-        answer.put("classes", List.of("strict_writer", "broker_faithful_reader"));
+        answer.put("classes", List.of("strict_writer", "broker_faithful_reader",
+                "broker_faithful_loader"));
         answer.put("editions", List.of(edition));
         answer.put("operations", operations);
         return answer;
@@ -154,7 +155,7 @@ public final class RocketMQ {
 
     private static Map<String, Object> load(Map<String, Object> request) throws Exception {
         if (!Boolean.TRUE.equals(request.get("writable"))) {
-            return Map.of("unsupported", "RocketMQ never opens files to read them only");
+            return Map.of("unsupported", "RocketMQ never opens a directory to read it only");
         }
         Object service = service(request);
         boolean result = (boolean) call(service, "load", request.get("last_exit_ok"));
@@ -180,7 +181,7 @@ public final class RocketMQ {
 
     private static Map<String, Object> expire(Map<String, Object> request) throws Exception {
         if (!Boolean.TRUE.equals(request.get("writable"))) {
-            return Map.of("unsupported", "RocketMQ never opens files to read them only");
+            return Map.of("unsupported", "RocketMQ never opens a directory to read it only");
         }
         Object service = service(request);
         call(service, "load", request.get("last_exit_ok"));

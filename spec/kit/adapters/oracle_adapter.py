@@ -19,7 +19,14 @@ from serve import serve  # noqa: E402
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-CLASSES = ["strict_writer", "strict_reader", "lenient_reader", "broker_faithful_reader"]
+CLASSES = [
+    "strict_writer",
+    "mending_writer",
+    "strict_reader",
+    "lenient_reader",
+    "broker_faithful_reader",
+    "broker_faithful_loader",
+]
 CHECKPOINT = struct.Struct(">5q")
 CHECKPOINT_FIELDS = (
     "physic_msg_timestamp",
@@ -56,6 +63,14 @@ def hash_(request: dict[str, Any]) -> dict[str, Any]:
     return {"key_hash": oracle.key_hash(request["key"])}
 
 
+def mend(file: oracle.File) -> None:
+    """Point slots that name what is not committed at the newest committed entry, IDX-PUT-9."""
+    newest = {file.entry(p)[0] % file.hash_slot_num: p for p in range(1, file.index_count)}
+    for slot in range(file.hash_slot_num):
+        if file.slot(slot) >= file.index_count:
+            oracle.SLOT.pack_into(file.data, file.slot_at(slot), newest.get(slot, 0))
+
+
 def put(request: dict[str, Any]) -> dict[str, Any]:
     """Put into a new file, or go on with one."""
     slots, places = request["hash_slot_num"], request["index_num"]
@@ -63,6 +78,8 @@ def put(request: dict[str, Any]) -> dict[str, Any]:
         return {"reject": {"field": "geometry"}}
     if "resume_hex" in request:
         file = oracle.File(slots, places, bytearray.fromhex(request["resume_hex"]))
+        if request["class"] == "mending_writer":
+            mend(file)
     else:
         seed = request["prev_end_phy_offset"], request["prev_end_timestamp"]
         file = oracle.File.create(slots, places, *seed)

@@ -27,7 +27,14 @@ from serve import serve  # noqa: E402
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-CLASSES = ["strict_writer", "strict_reader", "lenient_reader", "broker_faithful_reader"]
+CLASSES = [
+    "strict_writer",
+    "mending_writer",
+    "strict_reader",
+    "lenient_reader",
+    "broker_faithful_reader",
+    "broker_faithful_loader",
+]
 EDITIONS = ["4.7.1", "5.4"]
 COLUMNS = (
     "position",
@@ -122,8 +129,9 @@ def put(request: dict[str, Any]) -> dict[str, Any]:
     with scratch() as folder:
         path = folder / FILE_NAME
         if "resume_hex" in request:
-            # The broker keeps a broken slot; IndexFileWriter would repair it first.
             path.write_bytes(bytes.fromhex(request["resume_hex"]))
+        if "resume_hex" in request and request["class"] == "strict_writer":
+            # The broker keeps a broken slot; IndexFileWriter repairs it first.
             with IndexDirectory(folder, layout, writable=True) as index:
                 for each in request["puts"]:
                     topic, _, key = each["key"].partition("#")
@@ -131,7 +139,7 @@ def put(request: dict[str, Any]) -> dict[str, Any]:
                     index.build_index(topic, None, key, 0, offset, time)
                     results.append(True)
             return {"results": results, "hex": path.read_bytes().hex()}
-        seed = request["prev_end_phy_offset"], request["prev_end_timestamp"]
+        seed = request.get("prev_end_phy_offset", 0), request.get("prev_end_timestamp", 0)
         file = IndexFileWriter(path, layout, *seed)
         for each in request["puts"]:
             if "reopen" in each:

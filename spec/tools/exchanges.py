@@ -1,0 +1,152 @@
+"""Requests with the answers they must get, for requirements that no vector of a file shows."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import spectext
+
+WRITER, MENDER, STRICT = "strict_writer", "mending_writer", "strict_reader"
+NEW = ["4.7.1", "5.4"]
+ALL = ["4.0", *NEW]
+FILE_NAME = "20260101000000000"
+
+
+def case(
+    name: str,
+    operation: str,
+    told: dict[str, Any],
+    expected: dict[str, Any],
+    requirements: list[str],
+    **more: Any,  # noqa: ANN401  (JSON)
+) -> dict[str, Any]:
+    """Return a case as it stands in the archive."""
+    return {
+        "name": name,
+        "op": operation,
+        "request": told,
+        "expected": expected,
+        "requirements": requirements,
+        **more,
+    }
+
+
+def exchanges() -> dict[str, bytes]:
+    """Return the files of exchanges, by their paths in the archive."""
+    made = {"limits": _limits(), "checkpoint": _checkpoint(), "geometry": _geometry()}
+    made["crash"] = _crash()
+    return {
+        f"exchanges/{name}.json": (json.dumps({"cases": cases}, indent=1) + "\n").encode("ascii")
+        for name, cases in made.items()
+    }
+
+
+def _limits() -> list[dict[str, Any]]:
+    seed = {"prev_end_phy_offset": 0, "prev_end_timestamp": 0, "puts": []}
+    return [
+        case(
+            f"a file of {slots} slots and {places} places",
+            "put",
+            {"hash_slot_num": slots, "index_num": places, **seed},
+            {"reject": {}},
+            ["IDX-LIM-1"],
+            **{"class": WRITER, "editions": ALL},
+        )
+        for slots, places in ((0, 5), (5, 0), (-1, 5), (5, -1), (1, 107_374_181))
+    ]
+
+
+def _checkpoint() -> list[dict[str, Any]]:
+    names = (
+        "physic_msg_timestamp",
+        "logics_msg_timestamp",
+        "index_msg_timestamp",
+        "master_flushed_offset",
+        "confirm_phy_offset",
+    )
+
+    def of(*values: int, rest: bytes = b"") -> tuple[str, dict[str, int]]:
+        data = b"".join(value.to_bytes(8, "big", signed=True) for value in values) + rest
+        return data.ljust(4096, b"\0").hex(), dict(zip(names, values, strict=True))
+
+    sixth = (123_456_789).to_bytes(8, "big") + b"\x5a" * 16
+    before, _ = of(5, 6, 7, 8, 9, rest=sixth)
+    after, fields = of(1_700_000_000_000, 1_700_000_000_500, 1_600_000_000_000, -1, 2, rest=sixth)
+    young, young_fields = of(2999, 5000, 9, 0, 0)
+    old, old_fields = of(1_700_000_000_000, 1_700_000_900_000, 1_600_000_000_000, 0, 0)
+    return [
+        case(
+            "what stands behind the five fields is kept",
+            "write_checkpoint",
+            {"hex": before, "fields": fields},
+            {"answer": {"hex": after}},
+            ["IDX-CKP-4", "IDX-CKP-1"],
+            **{"class": WRITER},
+        ),
+        case(
+            "the least timestamp is never negative",
+            "read_checkpoint",
+            {"hex": young},
+            {"answer": {"fields": young_fields, "min_timestamp": 0, "min_timestamp_index": 0}},
+            ["IDX-CKP-3"],
+            **{"class": "broker_faithful_reader"},
+        ),
+        case(
+            "nothing is subtracted from the index's",
+            "read_checkpoint",
+            {"hex": old},
+            {
+                "answer": {
+                    "fields": old_fields,
+                    "min_timestamp": 1_699_999_997_000,
+                    "min_timestamp_index": 1_600_000_000_000,
+                }
+            },
+            ["IDX-CKP-3"],
+            **{"class": "broker_faithful_reader"},
+        ),
+    ]
+
+
+def _geometry() -> list[dict[str, Any]]:
+    def asked(name: str) -> dict[str, Any]:
+        data = (spectext.VECTORS / f"{name}.bin").read_bytes()
+        return {"file": {"name": FILE_NAME, "hex": data.hex()}}
+
+    return [
+        case(
+            "31 entries prove 16 slots and 32 places",
+            "geometry",
+            asked("accept/slots_16_num_32"),
+            {"answer": {"hash_slot_num": 16, "index_num": 32}},
+            ["IDX-GEO-1"],
+            **{"class": STRICT},
+        ),
+        case(
+            "no geometry agrees with a file whose chain is broken",
+            "geometry",
+            asked("reject/prev_position_newer"),
+            {"reject": {}},
+            ["IDX-GEO-2"],
+            **{"class": STRICT},
+        ),
+    ]
+
+
+def _crash() -> list[dict[str, Any]]:
+    vector = spectext.vectors()["accept/put_on_broken_slot"]
+    puts = [{k: v for k, v in put.items() if k != "result"} for put in vector["writer"]["puts"]]
+    whole = (spectext.VECTORS / "accept/exactly_full.bin").read_bytes()
+    told = {name: vector[name] for name in ("hash_slot_num", "index_num")}
+    told |= {"resume_hex": vector["writer"]["resume_hex"], "puts": puts}
+    return [
+        case(
+            "a slot beyond index_count is mended before the put",
+            "put",
+            told,
+            {"answer": {"results": [True], "hex": whole.hex()}},
+            ["IDX-PUT-9"],
+            **{"class": MENDER, "editions": NEW},
+        )
+    ]
