@@ -6,7 +6,7 @@ from pathlib import Path
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kit.command import main  # noqa: E402
+from kit.command import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

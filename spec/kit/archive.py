@@ -6,8 +6,10 @@ import hashlib
 import json
 import zipfile
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MANIFEST = "manifest.json"
 FORMAT = "rocketmq-index-vectors/1"

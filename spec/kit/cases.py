@@ -167,7 +167,7 @@ def _numbered(case: Case, requirements: tuple[str, ...]) -> Case:
     )
 
 
-def _case(  # noqa: PLR0913  (the fields of a case)
+def _case(
     vector: Vector,
     operation: str,
     conformance_class: str | None,
@@ -435,7 +435,7 @@ def _of_checkpoint(vector: Vector) -> Iterator[Case]:
 
 def _short(text: str) -> str:
     shown = ascii(text)
-    return shown if len(shown) <= 60 else f"{shown[:50]}..({len(text)})"  # noqa: PLR2004
+    return shown if len(shown) <= 60 else f"{shown[:50]}..({len(text)})"
 
 
 _KINDS = {

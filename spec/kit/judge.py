@@ -8,6 +8,7 @@ from typing import Any
 
 _FILE_NAME = re.compile(r"[0-9]{17}")
 _SHOWN = 160
+_NOTHING = object()
 
 
 def problem_of(expected: dict[str, Any], answer: dict[str, Any]) -> str | None:
@@ -27,16 +28,10 @@ def problem_of(expected: dict[str, Any], answer: dict[str, Any]) -> str | None:
     if "reject" in answer:
         return f"expected an answer, got the rejection {shown(answer['reject'])}"
     if "names" in expected:
-        names = answer.get("names")
-        rise = isinstance(names, list) and names == sorted(set(map(str, names)))
-        if rise and len(names) == expected["names"] and all(map(_FILE_NAME.fullmatch, names)):
-            return None
-        return f"names: expected {expected['names']} of 17 digits that rise, got {shown(names)}"
+        return _problem_of_names(expected["names"], answer.get("names"))
     for name, value in expected["answer"].items():
-        if name not in answer:
-            return f"{name}: expected {shown(value)}, got no such field"
-        if not same(value, answer[name]):
-            return _difference(name, value, answer[name])
+        if not same(value, answer.get(name, _NOTHING)):
+            return _difference(name, value, answer.get(name))
     return None
 
 
@@ -53,6 +48,14 @@ def shown(value: object) -> str:
     """Return a value as JSON, cut where it is long."""
     text = json.dumps(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}.. ({len(text)} characters)"
+
+
+def _problem_of_names(count: int, names: object) -> str | None:
+    if isinstance(names, list) and len(names) == count:
+        texts = [str(name) for name in names]
+        if names == sorted(set(texts)) and all(map(_FILE_NAME.fullmatch, texts)):
+            return None
+    return f"names: expected {count} of 17 digits that rise, got {shown(names)}"
 
 
 def _problem_of_reject(expected: dict[str, Any], answer: dict[str, Any]) -> str | None:
@@ -79,8 +82,8 @@ def _difference(name: str, expected: object, got: object) -> str:
         place = next(i for i, pair in enumerate(zip(expected, got, strict=True)) if not same(*pair))
         return _difference(f"{name}[{place}]", expected[place], got[place])
     if isinstance(expected, str) and isinstance(got, str) and len(expected) == len(got) > _SHOWN:
-        place = next(i for i, pair in enumerate(zip(expected, got, strict=True)) if pair[0] != pair[1])
-        at = place // 2
+        pairs = enumerate(zip(expected, got, strict=True))
+        at = next(place for place, (one, other) in pairs if one != other) // 2
         return (
             f"{name}: the byte at {at}: expected {expected[2 * at : 2 * at + 2]}, "
             f"got {got[2 * at : 2 * at + 2]}"

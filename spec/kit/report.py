@@ -28,7 +28,7 @@ def summary(outcome: Outcome, archive: Archive, *, everything: bool = False) -> 
     claims, totals = outcome.claims, outcome.totals
     lines = [
         f"{claims.name} {claims.version}".strip(),
-        f"claims {', '.join(claims.classes) or 'no class'}; "
+        f"claims {', '.join(claims.classes) or 'no class'}",
         f"editions {', '.join(claims.editions) or 'none'}",
         f"vectors {archive.manifest['version']}, manifest {archive.digest[:16]}",
         "",

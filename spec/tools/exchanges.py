@@ -35,7 +35,7 @@ def case(
 def exchanges() -> dict[str, bytes]:
     """Return the files of exchanges, by their paths in the archive."""
     made = {"limits": _limits(), "checkpoint": _checkpoint(), "geometry": _geometry()}
-    made["crash"] = _crash()
+    made |= {"crash": _crash(), "slots": _slots(), "positions": _positions()}
     return {
         f"exchanges/{name}.json": (json.dumps({"cases": cases}, indent=1) + "\n").encode("ascii")
         for name, cases in made.items()
@@ -132,6 +132,62 @@ def _geometry() -> list[dict[str, Any]]:
             **{"class": STRICT},
         ),
     ]
+
+
+def _slots() -> list[dict[str, Any]]:
+    header = "0000018bcfe56800" * 2 + f"{1:016x}{2:016x}{1:08x}{3:08x}"
+    slots = f"{2:08x}{0:08x}"
+    # The hashes of the texts "b" and "d": 98 and 100, both even.
+    entries = "00" * 20 + f"{98:08x}{1:016x}{0:08x}{0:08x}" + f"{100:08x}{2:016x}{0:08x}{1:08x}"
+    puts = [
+        {"key": key, "phy_offset": offset, "store_timestamp": 1_700_000_000_000}
+        for key, offset in (("b", 1), ("d", 2))
+    ]
+    return [
+        case(
+            "two puts in one slot count one slot",
+            "put",
+            {
+                "hash_slot_num": 2,
+                "index_num": 3,
+                "prev_end_phy_offset": 0,
+                "prev_end_timestamp": 0,
+                "puts": puts,
+            },
+            {"answer": {"results": [True, True], "hex": header + slots + entries}},
+            ["IDX-HDR-4"],
+            **{"class": WRITER, "editions": NEW},
+        )
+    ]
+
+
+def _positions() -> list[dict[str, Any]]:
+    """Positions beyond the file: 2^30 + 4 wraps around to the byte of entry 4."""
+    vector = spectext.vectors()["accept/worked_example"]
+    whole = bytearray((spectext.VECTORS / "accept/worked_example.bin").read_bytes())
+    whole[36:40] = (2**31 - 1).to_bytes(4, "big")
+    cases = []
+    for name, position, found in (
+        ("a position that wraps around to an entry", 2**30 + 4, [235218249530]),
+        ("a position beyond the file ends the walk", 1000, []),
+        ("a position that wraps around to before the file ends the walk", 2**30 - 9, []),
+    ):
+        data = bytearray(whole)
+        data[56:60] = position.to_bytes(4, "big")
+        told = {name: vector[name] for name in ("hash_slot_num", "index_num")}
+        told |= {"file": {"name": FILE_NAME, "hex": data.hex()}, "key": "TopicTest#%q6cR"}
+        told |= {"max_num": 64, "begin": 0, "end": 2**63 - 1}
+        cases.append(
+            case(
+                name,
+                "select",
+                told,
+                {"answer": {"phy_offsets": found}},
+                ["IDX-SEL-6"],
+                **{"class": "broker_faithful_reader"},
+            )
+        )
+    return cases
 
 
 def _crash() -> list[dict[str, Any]]:

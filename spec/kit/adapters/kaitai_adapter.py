@@ -1,4 +1,4 @@
-"""The parser that Kaitai makes of ``spec/indexfile.ksy`` behind the protocol of the conformance kit.
+"""The parser that Kaitai makes of ``spec/indexfile.ksy`` behind the protocol of the kit.
 
 ``python kaitai_adapter.py FOLDER``: the folder holds what ``spec/kaitai/compile.js`` wrote. A
 definition of bytes has no searches and no broken chains: it claims to decode sound files, no more.

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "tools"), str(Path(__file__).parent)]
 
-import oracle  # noqa: E402
 from serve import serve  # noqa: E402
+
+import oracle  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import rmqindex  # noqa: E402
-from rmqindex import (  # noqa: E402
+from serve import serve
+
+import rmqindex
+from rmqindex import (
     CorruptIndexError,
     IndexDirectory,
     IndexFile,
@@ -21,8 +23,7 @@ from rmqindex import (  # noqa: E402
     RmqIndexError,
     StoreCheckpoint,
 )
-from rmqindex.store import is_index_name  # noqa: E402
-from serve import serve  # noqa: E402
+from rmqindex.store import is_index_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -98,7 +99,9 @@ def stored(request: dict[str, Any], folder: Path) -> Path:
     return path
 
 
-def reading(request: dict[str, Any], answer: Callable[[IndexFile], dict[str, Any]]) -> Any:
+def reading(
+    request: dict[str, Any], answer: Callable[[IndexFile], dict[str, Any]]
+) -> dict[str, Any]:
     """Open a request's file as its class does, and answer from it or reject it."""
     options: dict[str, Any] = {
         "strict_reader": {},
