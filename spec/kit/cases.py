@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -114,57 +114,53 @@ def shown_by(requirement: dict[str, Any], operation: str, conformance_class: str
 def cases_of(archive: Archive) -> list[Case]:
     """Return the cases of all vectors and exchanges, in the order of their names.
 
+    A question that a vector asks twice is one case.
+
     Raises:
-        ValueError: A vector of a kind that this kit does not know.
+        ValueError: A vector of a kind that this kit does not know; two cases of one name.
     """
     texts = {each["name"]: each for each in archive.manifest["requirements"]}
-    found = []
+    found: dict[str, Case] = {}
+    for case in [*_of_vectors(archive, texts), *_of_exchanges(archive)]:
+        if found.setdefault(case.name, case).request != case.request:
+            raise ValueError(f"two cases are named {case.name}")
+    return list(found.values())
+
+
+def _of_vectors(archive: Archive, texts: dict[str, dict[str, Any]]) -> Iterator[Case]:
     for vector in archive.vectors:
         kind = vector.fields["kind"]
         if kind not in _KINDS:
             known = ", ".join(_KINDS)
             raise ValueError(f"{vector.name}: kind: expected one of {known}, got {kind}")
         for case in _KINDS[kind](vector):
-            named = case.requirements or tuple(
+            shown = tuple(
                 name
                 for name in vector.fields["requirements"]
                 if name != "IDX-CON-2"
                 and name in texts
                 and shown_by(texts[name], case.operation, case.conformance_class)
             )
-            found.append(_numbered(case, named))
+            yield replace(case, requirements=case.requirements or shown)
+
+
+def _of_exchanges(archive: Archive) -> Iterator[Case]:
     for name, exchange in archive.exchanges.items():
         stem = name.removesuffix(".json")
         for each in exchange["cases"]:
             request = {"op": each["op"], **each["request"]}
             if each.get("class"):
                 request["class"] = each["class"]
-            found.append(
-                Case(
-                    f"{stem}: {each['name']}",
-                    stem,
-                    each["op"],
-                    each.get("class"),
-                    request,
-                    each["expected"],
-                    tuple(each["requirements"]),
-                    tuple(each.get("editions", ())),
-                )
+            yield Case(
+                f"{stem}: {each['name']}",
+                stem,
+                each["op"],
+                each.get("class"),
+                request,
+                each["expected"],
+                tuple(each["requirements"]),
+                tuple(each.get("editions", ())),
             )
-    return found
-
-
-def _numbered(case: Case, requirements: tuple[str, ...]) -> Case:
-    return Case(
-        case.name,
-        case.vector,
-        case.operation,
-        case.conformance_class,
-        case.request,
-        case.expected,
-        requirements,
-        case.editions,
-    )
 
 
 def _case(

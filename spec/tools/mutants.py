@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 TABLE = HERE / "mutants.txt"
 ORACLE, ADAPTER = HERE / "oracle.py", ADAPTERS / "oracle_adapter.py"
-_HANG_LIMIT = 2.0
+_HANG_LIMIT = 1.0
 
 #: Requirements that no answer can break, and why.
 NOT_BY_AN_ANSWER = {

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "spec" / "tools"))
+SPEC = ROOT / "spec"
+sys.path[:0] = [str(SPEC / "tools"), str(SPEC), str(SPEC / "kit" / "adapters")]
 
 
 @pytest.fixture(scope="session")
