@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_DIST_CLASSPATH PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON
 unexport PYSPARK_SUBMIT_ARGS HADOOP_CONF_DIR HADOOP_HOME
 
-.PHONY: help demo test test-system lint format docs bench differential broker fuzz faults cluster versions audit wheel release-check clean
+.PHONY: help demo test test-system lint format docs vectors bench differential broker fuzz faults cluster versions audit wheel release-check clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -56,6 +56,12 @@ docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx -n -W --keep-going -q -b html -d $(SITE)/doctrees docs $(SITE)/html
 	$(BIN)/python -m sphinx -n -W --keep-going -q -b singlehtml -c docs/print -d $(SITE)/doctrees-print docs/spec $(SITE)/html/print
 	@echo $(SITE)/html/index.html $(SITE)/html/print/index.html
+
+## make vectors  write the vectors anew, and build their archive and the conformance kit
+VECTORS ?= build/vectors
+vectors: | $(BIN)/python
+	@$(BIN)/python spec/tools/make_vectors.py
+	@$(BIN)/python spec/tools/make_archive.py $(VECTORS) --pin
 
 ## make bench    measure against RocketMQ, Parquet and Spark's floors (half an hour; Maven, a JDK)
 bench: $(VENV)/.bench

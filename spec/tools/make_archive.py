@@ -17,10 +17,9 @@ HERE = Path(__file__).resolve().parent
 SPEC = HERE.parent
 sys.path[:0] = [str(HERE), str(SPEC)]
 
-from kit.archive import write_archive  # noqa: E402
-
 import spectext  # noqa: E402
 from exchanges import exchanges  # noqa: E402
+from kit.archive import write_archive  # noqa: E402
 
 #: The version of the vectors: a vector added raises the second number, one mended the third.
 VERSION = "1.0.0"

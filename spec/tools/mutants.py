@@ -23,9 +23,8 @@ from kit.archive import read_archive  # noqa: E402
 from kit.cases import cases_of  # noqa: E402
 from kit.program import Program  # noqa: E402
 from kit.run import FAILED, run_cases  # noqa: E402
-from serve import serve  # noqa: E402
-
 from make_archive import build  # noqa: E402
+from serve import serve  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,13 +21,14 @@ SPEC = HERE.parent
 ROOT = SPEC.parent
 sys.path[:0] = [str(HERE), str(SPEC), str(ROOT)]
 
+from tests.support.maven import class_path_of, compile_java  # noqa: E402
+
 from kit.archive import read_archive  # noqa: E402
-from kit.cases import cases_of  # noqa: E402
+from kit.cases import CLASSES, cases_of  # noqa: E402
 from kit.program import Program  # noqa: E402
 from kit.report import as_data  # noqa: E402
 from kit.run import run_cases  # noqa: E402
 from make_archive import build  # noqa: E402
-from tests.support.maven import class_path_of, compile_java  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +38,7 @@ DATA = SPEC / "kit" / "status.json"
 EXPLANATIONS = SPEC / "kit" / "explanations.json"
 PAGE = SPEC / "implementation-status.md"
 LIMIT = 5.0
+_SHOWN = 200
 # Forced writes cost much on a disk and nothing in memory.
 SHM = Path("/dev/shm")  # noqa: S108
 _JAVA = (
@@ -82,7 +84,15 @@ def rocketmq_command(
     classes.mkdir(exist_ok=True)
     compile_java(ADAPTERS / "RocketMQ.java", jars, classes)
     java = ["java", *_JAVA, *([f"-Djava.io.tmpdir={SHM}"] if SHM.is_dir() else [])]
-    return [*java, "-cp", os.pathsep.join([str(classes), *jars]), "RocketMQ", version, edition, group]
+    return [
+        *java,
+        "-cp",
+        os.pathsep.join([str(classes), *jars]),
+        "RocketMQ",
+        version,
+        edition,
+        group,
+    ]
 
 
 def kaitai_command(folder: Path) -> list[str]:
@@ -162,8 +172,10 @@ def run(names: list[str], folder: Path) -> None:
             program.stop()
         data["runs"][each.name] = as_data(outcome, archive)
         totals = outcome.totals
-        print(f"{each.name}: {totals.passed} passed, {totals.failed} failed, {totals.skipped} skipped")
-    data["runs"] = {each.name: data["runs"][each.name] for each in IMPLEMENTATIONS if each.name in data["runs"]}
+        told = f"{totals.passed} passed, {totals.failed} failed, {totals.skipped} skipped"
+        print(f"{each.name}: {told}", flush=True)
+    known = [each.name for each in IMPLEMENTATIONS]
+    data["runs"] = dict(sorted(data["runs"].items(), key=lambda item: known.index(item[0])))
     DATA.write_text(json.dumps(data, indent=1) + "\n", encoding="ascii")
 
 
@@ -180,32 +192,26 @@ def explanation_of(name: str, failure: dict[str, Any]) -> dict[str, Any]:
             and re.search(each["why"], failure["why"])
         ):
             return dict(each)
-    raise ValueError(f"{name}: {failure['case']}: {failure['why']}: no explanation in {EXPLANATIONS}")
+    raise ValueError(
+        f"{name}: {failure['case']}: {failure['why']}: no explanation in {EXPLANATIONS}"
+    )
 
 
 def page() -> str:
     """Return the status page."""
     data = json.loads(DATA.read_text(encoding="ascii"))
     runs = {each: data["runs"][each.name] for each in IMPLEMENTATIONS if each.name in data["runs"]}
-    first = next(iter(runs.values()))
+    version = next(iter(runs.values()))["vectors"]
     lines = [
         "# Implementation status",
         "",
-        f"What implementations did with the vectors {first['vectors']} in the [kit](conformance-kit.md).",
-        "This page is written by `python spec/tools/status.py page` from what `run` found.",
+        f"What implementations did with version {version} of the vectors in the",
+        "[conformance kit](conformance-kit.md).",
+        "`python spec/tools/status.py run` runs them and writes this page.",
         "",
         "| Implementation | Editions | Passed | Failed | Skipped | Requirements met |",
         "|---|---|---|---|---|---|",
-    ]
-    for each, ran in runs.items():
-        totals = ran["totals"]
-        asked = [c for c in ran["by_requirement"].values() if c["passed"] + c["failed"]]
-        met = sum(not counts["failed"] for counts in asked)
-        lines.append(
-            f"| {ran['name']} {ran['version']} | {', '.join(ran['editions'])} | {totals['passed']} | "
-            f"{totals['failed']} | {totals['skipped']} | {met} of {len(asked)} |"
-        )
-    lines += [
+        *(_totals(ran) for ran in runs.values()),
         "",
         "Skipped is what an implementation does not claim: an operation, a class or an edition.",
         "",
@@ -215,32 +221,52 @@ def page() -> str:
         "",
         "## By class",
         "",
-        "Passed and failed cases of each class that is claimed; every class has to hash alike.",
+        "Passed cases of each class that is claimed, and failed ones in bold.",
         "",
+        *_by_class(runs),
+        "",
+        "## Failures",
+        "",
+        *(line for each, ran in runs.items() for line in _failures(each.name, ran)),
+        "## By requirement",
+        "",
+        "Passed cases, and failed ones in bold; nothing where no case was asked.",
+        "",
+        *_by_requirement(runs),
     ]
-    classes = sorted({name for ran in runs.values() for name in ran["by_class"]})
-    lines += [
-        f"| Implementation | {' | '.join(name.replace('_', ' ') for name in classes)} |",
-        f"|---|{'---|' * len(classes)}",
-    ]
+    return "\n".join(lines) + "\n"
+
+
+def _totals(ran: dict[str, Any]) -> str:
+    totals = ran["totals"]
+    asked = [c for c in ran["by_requirement"].values() if c["passed"] + c["failed"]]
+    met = sum(not counts["failed"] for counts in asked)
+    cells = [f"{ran['name']} {ran['version']}", ", ".join(ran["editions"])]
+    cells += [str(totals[name]) for name in ("passed", "failed", "skipped")]
+    return f"| {' | '.join(cells)} | {met} of {len(asked)} |"
+
+
+def _by_class(runs: dict[Implementation, dict[str, Any]]) -> list[str]:
+    classes = [*CLASSES, "every class"]
+    rows = [["Implementation", *(name.replace("_", " ") for name in classes)]]
+    rows.append(["---"] * len(rows[0]))
     for ran in runs.values():
         cells = [_cell(ran["by_class"].get(name)) for name in classes]
-        lines.append(f"| {ran['name']} {ran['version']} | {' | '.join(cells)} |")
-    lines += ["", "## Failures", ""]
-    for each, ran in runs.items():
-        if ran["failures"]:
-            lines += _failures(each.name, ran)
-    lines += ["## By requirement", "", *_by_requirement(runs)]
-    return "\n".join(lines) + "\n"
+        rows.append([f"{ran['name']} {ran['version']}", *cells])
+    return [f"| {' | '.join(row)} |" for row in rows]
 
 
 def _cell(counts: dict[str, int] | None) -> str:
     if counts is None or not counts["passed"] + counts["failed"]:
-        return "-"
-    return f"{counts['passed']}, **{counts['failed']}**" if counts["failed"] else str(counts["passed"])
+        return ""
+    return (
+        f"{counts['passed']}, **{counts['failed']}**" if counts["failed"] else f"{counts['passed']}"
+    )
 
 
 def _failures(name: str, ran: dict[str, Any]) -> list[str]:
+    if not ran["failures"]:
+        return []
     lines = [f"### {ran['name']} {ran['version']}", ""]
     groups: dict[str, list[dict[str, Any]]] = {}
     texts: dict[str, dict[str, Any]] = {}
@@ -249,27 +275,28 @@ def _failures(name: str, ran: dict[str, Any]) -> list[str]:
         groups.setdefault(found["says"], []).append(failure)
         texts[found["says"]] = found
     for says, failures in groups.items():
-        names = sorted({name for failure in failures for name in failure["requirements"]})
-        how_many = f"{len(failures)} cases" if len(failures) > 1 else "1 case"
-        lines += [f"{how_many} ({', '.join(names)}): {says}", ""]
-        lines += [f"- For example `{failures[0]['case']}`:", f"  `{failures[0]['why'][:200]}`"]
-        lines += [f"- {texts[says]['reproduce']}", ""]
+        names = sorted({each for failure in failures for each in failure["requirements"]})
+        count = f"{len(failures)} cases" if len(failures) > 1 else "1 case"
+        lines += [
+            f"**{count}**: {says}",
+            f"Requirements: {', '.join(names)}.",
+            "",
+            f"- To reproduce: {texts[says]['reproduce']}",
+            f"- For example, `{failures[0]['case']}`:",
+            f"  `{failures[0]['why'][:_SHOWN]}`",
+            "",
+        ]
     return lines
 
 
 def _by_requirement(runs: dict[Implementation, dict[str, Any]]) -> list[str]:
     names = list(dict.fromkeys(name for ran in runs.values() for name in ran["by_requirement"]))
-    columns = [each.name for each in runs]
-    lines = [
-        "Cases passed, and cases failed in bold; nothing where no case was asked.",
-        "",
-        f"| Requirement | {' | '.join(columns)} |",
-        f"|---|{'---|' * len(columns)}",
+    rows = [["Requirement", *(each.name for each in runs)]]
+    rows.append(["---"] * len(rows[0]))
+    rows += [
+        [name, *(_cell(ran["by_requirement"].get(name)) for ran in runs.values())] for name in names
     ]
-    for name in names:
-        cells = [_cell(ran["by_requirement"].get(name)) for ran in runs.values()]
-        lines.append(f"| {name} | {' | '.join(cells).replace('-', '')} |")
-    return lines
+    return [f"| {' | '.join(row)} |" for row in rows]
 
 
 def main(arguments: list[str]) -> int:

@@ -36,9 +36,9 @@ def test_a_program_that_breaks_a_requirement_is_caught(
 
 
 def test_every_requirement_is_broken_or_cannot_be() -> None:
-    """Each has a mutant, or a reason why no answer breaks it; the page lists these."""
+    """Each of the index has a mutant, or a reason why it has none; the page lists these."""
     broken = {mutant.requirement for mutant in MUTANTS}
-    names = {requirement.name for requirement in spectext.requirements()}
+    names = {each.name for each in spectext.requirements() if each.name.startswith("IDX-")}
     assert broken | set(mutants.NOT_BY_AN_ANSWER) == names
     assert not broken & set(mutants.NOT_BY_AN_ANSWER)
     rows = spectext.table("conformance-kit.md", "not-by-an-answer")

@@ -17,6 +17,7 @@ from kaitaistruct import KaitaiStream, KaitaiStructError
 sys.path[:0] = [str(Path(__file__).resolve().parent), sys.argv[1]]
 
 import indexfile  # noqa: E402
+
 from serve import serve  # noqa: E402
 
 HEADER = (

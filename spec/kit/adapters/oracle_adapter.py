@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import struct
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "tools"), str(Path(__file__).parent)]
 
-from serve import serve  # noqa: E402
-
 import oracle  # noqa: E402
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from serve import serve  # noqa: E402
 
 CLASSES = [
     "strict_writer",
@@ -110,12 +107,9 @@ def read(request: dict[str, Any]) -> dict[str, Any]:
         return {"header": header, "slots": [], "entries": []}
     file, size = opened(request)
     strict = request["class"] == "strict_reader"
-    try:
-        if strict:
-            file.open_strictly(size)
-        positions = file.scan(strict=strict, size=size)
-    except oracle.Rejected as error:
-        return reject(error, request["file"]["name"])
+    if strict:
+        file.open_strictly(size)
+    positions = file.scan(strict=strict, size=size)
     names = ("key_hash", "phy_offset", "time_diff", "prev_position")
     entries = [
         {
@@ -134,24 +128,18 @@ def scan(request: dict[str, Any]) -> dict[str, Any]:
     """Return the positions of the entries."""
     file, size = opened(request)
     strict = request["class"] == "strict_reader"
-    try:
-        if strict:
-            file.open_strictly(size)
-        return {"positions": file.scan(strict=strict, size=size) if size >= 40 else []}
-    except oracle.Rejected as error:
-        return reject(error, request["file"]["name"])
+    if strict:
+        file.open_strictly(size)
+    return {"positions": file.scan(strict=strict, size=size) if size >= 40 else []}
 
 
 def lookup(request: dict[str, Any]) -> dict[str, Any]:
     """Find the entries of a hash."""
     file, size = opened(request)
     hashed = request["key_hash"]
-    try:
-        if request["class"] == "strict_reader":
-            file.open_strictly(size)
-            return {"positions": file.lookup_strictly(hashed)}
-    except oracle.Rejected as error:
-        return reject(error, request["file"]["name"])
+    if request["class"] == "strict_reader":
+        file.open_strictly(size)
+        return {"positions": file.lookup_strictly(hashed)}
     sound = file.scan(strict=False, size=size) if size >= 40 else []
     return {"positions": [p for p in reversed(sound) if file.entry(p)[0] == hashed]}
 
@@ -167,10 +155,7 @@ def select(request: dict[str, Any]) -> dict[str, Any]:
     """Walk as the broker does."""
     found: list[int] = []
     asked = (request[name] for name in ("key", "max_num", "begin", "end"))
-    try:
-        mapped(request).select(found, *asked)
-    except oracle.Rejected as error:
-        return reject(error, request["file"]["name"])
+    mapped(request).select(found, *asked)
     return {"phy_offsets": found}
 
 
@@ -334,7 +319,22 @@ def hello(_: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+Handler = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def rejecting(handler: Handler) -> Handler:
+    """Return a handler that answers with a rejection where the oracle rejects."""
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return handler(request)
+        except oracle.Rejected as error:
+            return reject(error, request.get("file", {}).get("name", ""))
+
+    return answer
+
+
+OPERATIONS: dict[str, Handler] = {
     "hello": hello,
     "hash": hash_,
     "put": put,
@@ -355,6 +355,7 @@ OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "read_checkpoint": read_checkpoint,
     "write_checkpoint": write_checkpoint,
 }
+OPERATIONS = {name: rejecting(handler) for name, handler in OPERATIONS.items()}
 
 if __name__ == "__main__":
     serve(OPERATIONS)

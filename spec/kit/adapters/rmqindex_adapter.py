@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from serve import serve
-
 import rmqindex
 from rmqindex import (
     CorruptIndexError,
@@ -24,6 +22,7 @@ from rmqindex import (
     StoreCheckpoint,
 )
 from rmqindex.store import is_index_name
+from serve import serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
