@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from kit.case import (
+    BROKER,
+    CLASSES,
+    EDITIONS,
+    LENIENT,
+    LOADER,
+    MENDER,
+    STRICT,
+    WRITER,
+    Case,
+    answer,
+    make_case,
+    or_reject,
+)
+from kit.store_cases import STORE_KINDS
+
+__all__ = ["CLASSES", "EDITIONS", "Case", "cases_of", "shown_by"]
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kit.archive import Archive, Vector
 
-WRITER = "strict_writer"
-STRICT = "strict_reader"
-LENIENT = "lenient_reader"
-BROKER = "broker_faithful_reader"
-#: A broker-faithful reader that may write: it extends and deletes files.
-LOADER = "broker_faithful_loader"
-#: A strict writer that repairs the slots that a crash left before it goes on.
-MENDER = "mending_writer"
-CLASSES = (WRITER, MENDER, STRICT, LENIENT, BROKER, LOADER)
-#: Oldest first. Only what is written differs, and what a query for tags finds.
-EDITIONS = ("4.0", "4.7.1", "5.4")
 _FROM_4_7_1 = EDITIONS[1:]
 _FROM_5_4 = EDITIONS[2:]
 
@@ -64,31 +71,6 @@ _SUBJECTS = (
     (re.compile(r"\ba reader\b|\breaders\b", re.IGNORECASE), {STRICT, LENIENT, BROKER, LOADER}),
     (re.compile(r"\ba (?:broker-faithful )?writer\b", re.IGNORECASE), {WRITER, MENDER}),
 )
-
-
-@dataclass(frozen=True)
-class Case:
-    """One request and its expectation.
-
-    Attributes:
-        name: Vector, operation, class, and what tells it from its like.
-        vector: The vector's group and name.
-        operation: What is asked.
-        conformance_class: Who must answer so; None for every class.
-        editions: The editions of which that is true; empty for all.
-        request: The document to send, without its number.
-        expected: What the answer must be; see :func:`kit.judge.problem_of`.
-        requirements: The requirements that it shows.
-    """
-
-    name: str
-    vector: str
-    operation: str
-    conformance_class: str | None
-    request: dict[str, Any]
-    expected: dict[str, Any]
-    requirements: tuple[str, ...] = ()
-    editions: tuple[str, ...] = field(default=())
 
 
 def shown_by(requirement: dict[str, Any], operation: str, conformance_class: str | None) -> bool:
@@ -164,35 +146,6 @@ def _of_exchanges(archive: Archive) -> Iterator[Case]:
             )
 
 
-def _case(
-    vector: Vector,
-    operation: str,
-    conformance_class: str | None,
-    request: dict[str, Any],
-    expected: dict[str, Any],
-    detail: object = "",
-    *,
-    editions: tuple[str, ...] = (),
-    requirements: tuple[str, ...] = (),
-) -> Case:
-    told = {"op": operation, **request}
-    if conformance_class is not None:
-        told["class"] = conformance_class
-    words = [f"{vector.name}:", operation, conformance_class or "", str(detail)]
-    name = " ".join(word for word in words if word)
-    return Case(
-        name, vector.name, operation, conformance_class, told, expected, requirements, editions
-    )
-
-
-def _answer(**fields: Any) -> dict[str, Any]:  # noqa: ANN401  (JSON)
-    return {"answer": fields}
-
-
-def _or_reject(value: Any, name: str) -> dict[str, Any]:  # noqa: ANN401  (JSON)
-    return {"reject": {}} if value == "reject" else _answer(**{name: value})
-
-
 def _geometry(vector: Vector) -> dict[str, Any]:
     return {name: vector.fields[name] for name in ("hash_slot_num", "index_num")}
 
@@ -208,12 +161,14 @@ def _of_file(vector: Vector) -> Iterator[Case]:
     broker = fields["outcomes"][BROKER]
     for query in broker["queries"]:
         asked = {name: query[name] for name in ("key", "max_num", "begin", "end")}
-        expected = _or_reject(query["result"], "phy_offsets")
-        yield _case(vector, "select", BROKER, {**file, **asked}, expected, list(asked.values()))
+        expected = or_reject(query["result"], "phy_offsets")
+        yield make_case(vector, "select", BROKER, {**file, **asked}, expected, list(asked.values()))
     for times in broker.get("time_matched", ()):
         asked = {name: times[name] for name in ("begin", "end")}
-        expected = _answer(matched=times["result"])
-        yield _case(vector, "time_match", BROKER, {**file, **asked}, expected, list(asked.values()))
+        expected = answer(matched=times["result"])
+        yield make_case(
+            vector, "time_match", BROKER, {**file, **asked}, expected, list(asked.values())
+        )
     if vector.name.startswith("accept/"):
         yield from _of_geometry(vector, file)
 
@@ -227,14 +182,14 @@ def _of_writer(vector: Vector, data: bytes) -> Iterator[Case]:
         **{name: writer[name] for name in writer if name != "puts"},
         "puts": puts,
     }
-    made = _answer(results=results, hex=data.hex())
-    yield _case(vector, "put", WRITER, request, made, editions=_FROM_4_7_1)
+    made = answer(results=results, hex=data.hex())
+    yield make_case(vector, "put", WRITER, request, made, editions=_FROM_4_7_1)
     if "resume_hex" not in writer:
         # Before 4.7.1 every put was counted.
         older = bytearray(data)
         struct.pack_into(">i", older, _HASH_SLOT_COUNT, sum(results))
-        made = _answer(results=results, hex=older.hex())
-        yield _case(vector, "put", WRITER, request, made, "4.0", editions=EDITIONS[:1])
+        made = answer(results=results, hex=older.hex())
+        yield make_case(vector, "put", WRITER, request, made, "4.0", editions=EDITIONS[:1])
 
 
 def _of_reader(vector: Vector, reader: str, file: dict[str, Any]) -> Iterator[Case]:
@@ -246,14 +201,14 @@ def _of_reader(vector: Vector, reader: str, file: dict[str, Any]) -> Iterator[Ca
         whole = size >= _HEADER_SIZE + 4 * fields["hash_slot_num"]
         parts = ("header", "slots", "entries") if whole else ("header", "entries")
         decoded = _with_either_count({name: fields[name] for name in parts})
-        yield _case(vector, "read", reader, file, decoded)
-    scanned = _case(vector, "scan", reader, file, _or_reject(scan, "positions"))
+        yield make_case(vector, "read", reader, file, decoded)
+    scanned = make_case(vector, "scan", reader, file, or_reject(scan, "positions"))
     yield scanned
     rejected = [scanned] if scan == "reject" else []
     for lookup in outcome.get("lookups", ()):
         request = {**file, "key_hash": lookup["key_hash"]}
-        expected = _or_reject(lookup["result"], "positions")
-        case = _case(vector, "lookup", reader, request, expected, lookup["key_hash"])
+        expected = or_reject(lookup["result"], "positions")
+        case = make_case(vector, "lookup", reader, request, expected, lookup["key_hash"])
         yield case
         if lookup["result"] == "reject":
             rejected.append(case)
@@ -277,20 +232,20 @@ def _of_geometry(vector: Vector, file: dict[str, Any]) -> Iterator[Case]:
     if fields["header"]["index_count"] <= 1:
         bare = {"hash_slot_num": None, "index_num": None, **unknown}
         expected = _with_either_count({"header": fields["header"], "entries": []})
-        yield _case(vector, "read", STRICT, bare, expected, "in no geometry")
+        yield make_case(vector, "read", STRICT, bare, expected, "in no geometry")
         return
-    either = {"one_of": [_answer(**_geometry(vector)), {"reject": {}}]}
+    either = {"one_of": [answer(**_geometry(vector)), {"reject": {}}]}
     proven = ("IDX-GEO-1", "IDX-GEO-2")
-    yield _case(vector, "geometry", STRICT, unknown, either, requirements=proven)
+    yield make_case(vector, "geometry", STRICT, unknown, either, requirements=proven)
 
 
 def _with_either_count(decoded: dict[str, Any]) -> dict[str, Any]:
     """Expect an ``index_count`` below 1 as it stands or as the 1 that it is taken for."""
     header = decoded["header"]
     if header["index_count"] >= 1:
-        return _answer(**decoded)
+        return answer(**decoded)
     lifted = {**decoded, "header": {**header, "index_count": 1}}
-    return {"one_of": [_answer(**decoded), _answer(**lifted)]}
+    return {"one_of": [answer(**decoded), answer(**lifted)]}
 
 
 def _directory(vector: Vector) -> list[dict[str, Any]]:
@@ -320,15 +275,15 @@ def _of_load(vector: Vector) -> Iterator[Case]:
     written |= {name: max(sizes[name] or 0, size) for name in loaded}
     for reader, after in ((BROKER, sizes), (LOADER, written)):
         asked = {**request, "writable": reader == LOADER}
-        expected = _answer(load_result=fields["load_result"], loaded=loaded, directory=after)
-        yield _case(vector, "load", reader, asked, expected)
+        expected = answer(load_result=fields["load_result"], loaded=loaded, directory=after)
+        yield make_case(vector, "load", reader, asked, expected)
         if "delete_expired_offset" in fields:
             expire = {**asked, "min_phy_offset": fields["delete_expired_offset"]}
             left = fields["directory_after_delete"] if reader == LOADER else sizes
-            expected = _answer(
+            expected = answer(
                 loaded=fields["loaded_after_delete"], directory={name: after[name] for name in left}
             )
-            yield _case(vector, "expire", reader, expire, expected)
+            yield make_case(vector, "expire", reader, expire, expected)
     for query in fields["queries"]:
         yield _query(vector, {**request, "writable": False}, query)
 
@@ -339,13 +294,13 @@ def _query(vector: Vector, request: dict[str, Any], query: dict[str, Any]) -> Ca
     if query.get("index_type") is not None:
         asked["index_type"] = query["index_type"]
         editions = _FROM_5_4
-    expected = _or_reject(query["result"], "phy_offsets")
+    expected = or_reject(query["result"], "phy_offsets")
     if "answer" in expected:
         for name in ("index_last_update_timestamp", "index_last_update_phyoffset"):
             expected["answer"][name] = query[name]
     request = {**request, **asked}
     detail = list(asked.values())
-    return _case(vector, "query", BROKER, request, expected, detail, editions=editions)
+    return make_case(vector, "query", BROKER, request, expected, detail, editions=editions)
 
 
 def _of_build(vector: Vector) -> Iterator[Case]:
@@ -358,15 +313,15 @@ def _of_build(vector: Vector) -> Iterator[Case]:
     if not has_tags:
         variants.append(("4.0", EDITIONS[:1], [_counting_puts(data) for data in files]))
     for detail, editions, expected in variants:
-        made = _answer(
+        made = answer(
             hex=[data.hex() for data in expected],
             index_msg_timestamp=fields["index_msg_timestamp"],
         )
-        yield _case(vector, "build", WRITER, request, made, detail, editions=editions)
+        yield make_case(vector, "build", WRITER, request, made, detail, editions=editions)
     names = {"names": len(files)}
     rules = ("IDX-NAM-1", "IDX-NAM-2")
     editions = _FROM_5_4 if has_tags else EDITIONS
-    yield _case(
+    yield make_case(
         vector, "build_names", WRITER, request, names, editions=editions, requirements=rules
     )
     stored = [
@@ -394,39 +349,39 @@ def _counting_puts(data: bytes) -> bytes:
 
 def _of_hashes(vector: Vector) -> Iterator[Case]:
     for each in vector.fields["hashes"]:
-        expected = _answer(key_hash=each["key_hash"])
-        yield _case(vector, "hash", None, {"key": each["key"]}, expected, _short(each["key"]))
+        expected = answer(key_hash=each["key_hash"])
+        yield make_case(vector, "hash", None, {"key": each["key"]}, expected, _short(each["key"]))
 
 
 def _of_names(vector: Vector) -> Iterator[Case]:
     for group, accepted in (("accepted", True), ("refused", False)):
         for name in vector.fields[group]:
-            expected = _answer(accepted=accepted)
-            yield _case(vector, "names", BROKER, {"name": name}, expected, _short(name))
+            expected = answer(accepted=accepted)
+            yield make_case(vector, "names", BROKER, {"name": name}, expected, _short(name))
 
 
 def _of_messages(vector: Vector) -> Iterator[Case]:
     for number, message in enumerate(vector.fields["messages"], 1):
         request = {k: v for k, v in message.items() if k != "index_keys"}
-        expected = _answer(index_keys=message["index_keys"])
-        yield _case(vector, "message_keys", WRITER, {"message": request}, expected, number)
+        expected = answer(index_keys=message["index_keys"])
+        yield make_case(vector, "message_keys", WRITER, {"message": request}, expected, number)
 
 
 def _of_properties(vector: Vector) -> Iterator[Case]:
     for number, each in enumerate(vector.fields["properties"], 1):
-        expected = _answer(properties=each["decoded"])
+        expected = answer(properties=each["decoded"])
         request = {"text": each["text"]}
-        yield _case(vector, "decode_properties", None, request, expected, number)
+        yield make_case(vector, "decode_properties", None, request, expected, number)
 
 
 def _of_checkpoint(vector: Vector) -> Iterator[Case]:
     fields = vector.fields
     data = vector.data or b""
     least = {name: fields[name] for name in ("min_timestamp", "min_timestamp_index")}
-    expected = _answer(fields=fields["fields"], **least)
-    yield _case(vector, "read_checkpoint", BROKER, {"hex": data.hex()}, expected)
+    expected = answer(fields=fields["fields"], **least)
+    yield make_case(vector, "read_checkpoint", BROKER, {"hex": data.hex()}, expected)
     request = {"hex": data.hex(), "fields": fields["fields"]}
-    yield _case(vector, "write_checkpoint", WRITER, request, _answer(hex=data.hex()))
+    yield make_case(vector, "write_checkpoint", WRITER, request, answer(hex=data.hex()))
 
 
 def _short(text: str) -> str:
@@ -443,4 +398,5 @@ _KINDS = {
     "messages": _of_messages,
     "properties": _of_properties,
     "checkpoint": _of_checkpoint,
+    **STORE_KINDS,
 }

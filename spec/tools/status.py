@@ -125,7 +125,7 @@ IMPLEMENTATIONS = [
     Implementation(
         "rocketmq-5.5.1",
         "`org.apache.rocketmq:rocketmq-store:5.5.1`",
-        lambda folder: rocketmq_command(folder, "5.5.1", "5.4"),
+        lambda folder: rocketmq_command(folder, "5.5.1", "5.5"),
     ),
     Implementation(
         "rocketmq-5.3.3",

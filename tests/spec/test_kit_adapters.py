@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 RMQINDEX = [sys.executable, str(status.ADAPTERS / "rmqindex_adapter.py")]
 # One in so many cases: all of them are in the status page.
 SAMPLE = 9
-VERSIONS = [("4.9.8", "4.7.1"), ("5.3.3", "4.7.1"), ("5.5.1", "5.4")]
+VERSIONS = [("4.9.8", "4.7.1"), ("5.3.3", "4.7.1"), ("5.5.1", "5.5")]
 
 
 @pytest.fixture(scope="module")

@@ -258,7 +258,7 @@ def build(request: dict[str, Any]) -> dict[str, Any]:
     """Build a file set from messages."""
     directory = oracle.Directory(request["hash_slot_num"], request["index_num"])
     for message in request["messages"]:
-        tags = message.get("tags") if request["edition"] == "5.4" else None
+        tags = message.get("tags") if request["edition"] in ("5.4", "5.5") else None
         names = ("topic", "unique_key", "keys", "sys_flag", "phy_offset", "store_timestamp")
         directory.build(*(message[name] for name in names), tags)
     for file in directory.files:
@@ -314,7 +314,7 @@ def hello(_: dict[str, Any]) -> dict[str, Any]:
         "name": "the specification's oracle",
         "version": "1",
         "classes": CLASSES,
-        "editions": ["4.0", "4.7.1", "5.4"],
+        "editions": ["4.0", "4.7.1", "5.4", "5.5"],
         "operations": [name for name in OPERATIONS if name != "hello"],
     }
 

@@ -271,7 +271,7 @@ def build(request: dict[str, Any]) -> dict[str, Any]:
         root = folder / "index"
         with IndexDirectory(root, layout_of(request), writable=True) as index:
             for message in request["messages"]:
-                tags = message.get("tags") if request["edition"] == "5.4" else None
+                tags = message.get("tags") if request["edition"] in ("5.4", "5.5") else None
                 index.build_index(*(message[name] for name in names), tags)
             index.flush()
             time = index.index_msg_timestamp

@@ -1,0 +1,164 @@
+"""Cases of the chapters beside the index: CommitLog, ConsumeQueue, checkpoint, message ids."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kit.case import BROKER, EDITIONS, LENIENT, LOADER, STRICT, WRITER, answer, make_case, or_reject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kit.archive import Vector
+    from kit.case import Case
+
+_BEFORE_5_5, _FROM_5_5 = EDITIONS[:-1], EDITIONS[-1:]
+
+
+def _of_log(vector: Vector) -> Iterator[Case]:
+    fields = vector.fields
+    file = {"name": fields["file_name"], "hex": (vector.data or b"").hex()}
+    request = {"file": file, "file_size": fields["file_size"]}
+    strict = fields["outcomes"][STRICT]
+    walked = answer(**{name: strict[name] for name in ("walk", "end", "crc_faults")})
+    yield make_case(vector, "walk_commitlog", STRICT, request, walked)
+    decoded = answer(records=fields["records"])
+    yield make_case(vector, "decode_commitlog", LENIENT, request, decoded)
+    for name, checks in fields["outcomes"][BROKER].items():
+        told = {
+            **request,
+            "check_crc": name != "checks_without_crc",
+            "check_property_crc": name == "checks_of_property_crc",
+        }
+        yield make_case(vector, "check_commitlog", BROKER, told, answer(checks=checks), name)
+
+
+def _of_recovery(vector: Vector) -> Iterator[Case]:
+    fields = vector.fields
+    files = {"files": fields["files"], "file_size": fields["file_size"]}
+    outcomes = fields["outcomes"]
+    if STRICT in outcomes and fields["files"]:
+        strict = dict(outcomes[STRICT])
+        is_rejected = strict.pop("scan") == "reject"
+        expected = {"reject": strict.get("error", {})} if is_rejected else answer(**strict)
+        yield make_case(vector, "scan_commitlog", STRICT, files, expected)
+    names = ("last_exit_ok", "check_crc", "min_timestamp", "queue_max_phy_offset")
+    told = {**files, **{name: fields[name] for name in names}}
+    yield make_case(vector, "recover_commitlog", LOADER, told, answer(**outcomes[BROKER]))
+
+
+def _of_property_bytes(vector: Vector) -> Iterator[Case]:
+    for each in vector.fields["cases"]:
+        request = {"hex": each["hex"]}
+        expected = answer(properties=each["decoded"])
+        yield make_case(vector, "decode_property_bytes", None, request, expected, each["hex"])
+
+
+def _of_inner_batches(vector: Vector) -> Iterator[Case]:
+    for each in vector.fields["cases"]:
+        for reader in (STRICT, BROKER):
+            expected = or_reject(each[reader], "messages")
+            request = {"hex": each["hex"]}
+            yield make_case(vector, "inner_messages", reader, request, expected, each["note"])
+
+
+def _of_bodies(vector: Vector) -> Iterator[Case]:
+    for number, each in enumerate(vector.fields["cases"], 1):
+        request = {"hex": each["stored"], "sys_flag": each["sys_flag"]}
+        body = "reject" if each["body"] is None else each["body"]
+        yield make_case(vector, "decompress_body", STRICT, request, or_reject(body, "hex"), number)
+
+
+def _of_queue(vector: Vector) -> Iterator[Case]:
+    fields = vector.fields
+    shape = {name: fields[name] for name in ("is_batch", "file_size")}
+    reader = fields["reader"]
+    if reader["files"]:
+        expected = answer(units=reader["units"], blank_units=reader["blank_units"])
+        request = {**shape, "files": reader["files"]}
+        for each in (STRICT, LENIENT):
+            yield make_case(vector, "decode_consumequeue", each, request, expected)
+    broker = fields["broker"]
+    steps = [{name: step[name] for name in ("do", "arguments")} for step in broker["steps"]]
+    request = {**shape, "files": fields["files"], "steps": steps}
+    yield make_case(vector, "change_consumequeue", LOADER, request, answer(**broker))
+
+
+def _of_dispatch(vector: Vector) -> Iterator[Case]:
+    fields = vector.fields
+    request = {
+        "file": {"name": fields["file_name"], "hex": (vector.data or b"").hex()},
+        **{name: fields[name] for name in ("batch_topics", "light_queues")},
+    }
+    for queue in fields["queues"]:
+        name = {part: queue[part] for part in ("topic", "queue_id")}
+        expected = answer(units=[unit[:4] for unit in queue["units"]])
+        detail = f"{queue['topic']}-{queue['queue_id']}"
+        told = {**request, **name}
+        yield make_case(vector, "build_consumequeue", WRITER, told, expected, detail)
+
+
+def _of_checkpoint_file(vector: Vector) -> Iterator[Case]:
+    fields = vector.fields
+    for name, outcome in fields["editions"].items():
+        editions = _FROM_5_5 if name in _FROM_5_5 else _BEFORE_5_5
+        request = {"before": fields["before"], "set": fields["set"]}
+        expected = answer(**outcome)
+        yield make_case(
+            vector, "change_checkpoint", WRITER, request, expected, name, editions=editions
+        )
+
+
+def _of_offset_ids(vector: Vector) -> Iterator[Case]:
+    for each in vector.fields["offset_ids"]:
+        request = {name: each[name] for name in ("address", "port", "phy_offset")}
+        expected = answer(message_id=each["id"])
+        yield make_case(vector, "make_offset_id", WRITER, request, expected, each["id"])
+
+
+def _of_ids_decoded(vector: Vector) -> Iterator[Case]:
+    for each in vector.fields["ids"]:
+        parts = each["broker"]
+        expected = {"reject": {}} if parts is None else answer(**parts)
+        request = {"message_id": each["id"]}
+        yield make_case(vector, "decode_offset_id", BROKER, request, expected, repr(each["id"]))
+
+
+def _of_unique_keys(vector: Vector) -> Iterator[Case]:
+    for each in vector.fields["unique_keys"]:
+        names = ("address", "pid", "class_loader_hash", "month_milliseconds", "counter")
+        expected = answer(**{name: each[name] for name in names})
+        request = {"unique_key": each["id"]}
+        yield make_case(vector, "decode_unique_key", STRICT, request, expected, each["id"])
+
+
+def _of_grpc_ids(vector: Vector) -> Iterator[Case]:
+    for each in vector.fields["grpc_ids"]:
+        expected = answer(**{name: each[name] for name in ("version", "mac", "pid", "sequence")})
+        request = {"unique_key": each["id"]}
+        yield make_case(vector, "decode_unique_key", STRICT, request, expected, each["id"])
+
+
+def _of_annex(_: Vector) -> Iterator[Case]:
+    """Annexes ask nothing of anyone."""
+    return iter(())
+
+
+#: What makes the cases of each kind of vector.
+STORE_KINDS: dict[str, Callable[[Vector], Iterator[Case]]] = {
+    "commitlog": _of_log,
+    "commitlog_recovery": _of_recovery,
+    "property_bytes": _of_property_bytes,
+    "inner_batches": _of_inner_batches,
+    "compressed_bodies": _of_bodies,
+    "consumequeue": _of_queue,
+    "dispatch": _of_dispatch,
+    "checkpoint_file": _of_checkpoint_file,
+    "offset_ids": _of_offset_ids,
+    "ids_decoded": _of_ids_decoded,
+    "unique_keys": _of_unique_keys,
+    "grpc_ids": _of_grpc_ids,
+    "tiered_index": _of_annex,
+    "dledger_entries": _of_annex,
+    "rocksdb_pairs": _of_annex,
+}
