@@ -15,9 +15,10 @@ def problem_of(expected: dict[str, Any], answer: dict[str, Any]) -> str | None:
     """Say what is wrong with an answer; None if nothing is.
 
     Args:
-        expected: One of ``answer`` (fields, which must be equal), ``reject`` (fields of the
-            rejection, which must be equal; those in ``said`` must be there), ``one_of`` (any of
-            several expectations), ``names`` (how many files, in names of 17 digits that rise).
+        expected: One of ``answer`` (fields, which must be equal), ``contains`` (likewise, but
+            objects in them may have further fields), ``reject`` (fields of the rejection, which
+            must be equal; those in ``said`` must be there), ``one_of`` (any of several
+            expectations), ``names`` (how many files, in names of 17 digits that rise).
         answer: What the program wrote.
     """
     if "one_of" in expected:
@@ -29,7 +30,10 @@ def problem_of(expected: dict[str, Any], answer: dict[str, Any]) -> str | None:
         return f"expected an answer, got the rejection {shown(answer['reject'])}"
     if "names" in expected:
         return _problem_of_names(expected["names"], answer.get("names"))
-    for name, value in expected["answer"].items():
+    if "contains" in expected:
+        answer = _parts_of(expected["contains"], answer)
+    wanted = expected.get("contains", expected.get("answer", {}))
+    for name, value in wanted.items():
         if not same(value, answer.get(name, _NOTHING)):
             return _difference(name, value, answer.get(name))
     return None
@@ -48,6 +52,15 @@ def shown(value: object) -> str:
     """Return a value as JSON, cut where it is long."""
     text = json.dumps(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}.. ({len(text)} characters)"
+
+
+def _parts_of(expected: Any, got: Any) -> Any:  # noqa: ANN401  (JSON)
+    """Leave out the fields that nothing is expected of."""
+    if isinstance(expected, dict) and isinstance(got, dict):
+        return {name: _parts_of(expected[name], got[name]) for name in expected if name in got}
+    if isinstance(expected, list) and isinstance(got, list) and len(expected) == len(got):
+        return [_parts_of(*pair) for pair in zip(expected, got, strict=True)]
+    return got
 
 
 def _problem_of_names(count: int, names: object) -> str | None:
@@ -78,6 +91,9 @@ def _difference(name: str, expected: object, got: object) -> str:
     if isinstance(expected, dict) and isinstance(got, dict) and expected.keys() == got.keys():
         key = next(key for key in expected if not same(expected[key], got[key]))
         return _difference(f"{name}.{key}", expected[key], got[key])
+    if isinstance(expected, dict) and isinstance(got, dict):
+        lacks, has = set(expected) - set(got), set(got) - set(expected)
+        return f"{name}: lacks the fields {sorted(lacks)}, and has {sorted(has)} that it must not"
     if isinstance(expected, list) and isinstance(got, list) and len(expected) == len(got):
         place = next(i for i, pair in enumerate(zip(expected, got, strict=True)) if not same(*pair))
         return _difference(f"{name}[{place}]", expected[place], got[place])

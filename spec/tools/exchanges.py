@@ -8,7 +8,7 @@ from typing import Any
 import spectext
 
 WRITER, MENDER, STRICT = "strict_writer", "mending_writer", "strict_reader"
-NEW = ["4.7.1", "5.4"]
+NEW = ["4.7.1", "5.4", "5.5"]
 ALL = ["4.0", *NEW]
 FILE_NAME = "20260101000000000"
 

@@ -22,6 +22,7 @@ from kit.judge import problem_of, same
 from kit.program import MAX_ANSWER_BYTES, Program, ProgramError
 from kit.report import as_data, as_junit, summary
 from kit.run import FAILED, PASSED, SKIPPED, hello, run_cases
+from rmqindex_store import STORE_OPERATIONS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,16 +90,21 @@ def run_kit(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_steps_of_the_text_pass_every_case(built: Path, tmp_path: Path) -> None:
-    """The oracle claims everything and fails nothing; each file of results says so."""
+def test_the_steps_of_the_text_pass_every_case(
+    built: Path, cases: list[Case], tmp_path: Path
+) -> None:
+    """The oracle claims all of the index and fails nothing; each file of results says so."""
     junit, data = tmp_path / "junit.xml", tmp_path / "results.json"
     done = run_kit("--vectors", built, "--junit", junit, "--json", data, "--", *ORACLE)
     assert done.returncode == 0, done.stdout + done.stderr
-    totals = json.loads(data.read_text())["totals"]
-    assert totals["failed"] == totals["skipped"] == 0
-    assert f"{totals['passed']} passed, 0 failed, 0 skipped" in done.stdout
+    results = json.loads(data.read_text())
+    totals = results["totals"]
+    assert totals["passed"] > 4000
+    others = {case.operation for case in cases} - set(oracle_adapter.OPERATIONS)
+    assert set(results["skips"]) == {f"operation {name} not claimed" for name in others}
+    assert f"{totals['passed']} passed, 0 failed, {totals['skipped']} skipped" in done.stdout
     suites = ET.parse(junit).getroot()
-    assert int(suites.get("tests", "")) == len(suites.findall(".//testcase")) == totals["passed"]
+    assert int(suites.get("tests", "")) == len(suites.findall(".//testcase")) == len(cases)
 
 
 def test_every_requirement_is_shown_by_a_case_or_cannot_be(cases: list[Case]) -> None:
@@ -118,7 +124,8 @@ def not_by_an_answer() -> list[dict[str, str]]:
 def test_every_class_and_every_vector_has_cases(archive: Archive, cases: list[Case]) -> None:
     """Nothing in the archive is left unasked."""
     assert {case.conformance_class for case in cases} == {*CLASSES, None}
-    assert {vector.name for vector in archive.vectors} <= {case.vector for case in cases}
+    told = {vector.name for vector in archive.vectors if vector.fields["requirements"]}
+    assert told <= {case.vector for case in cases}
     assert len({case.name for case in cases}) == len(cases)
 
 
@@ -300,6 +307,9 @@ def test_values_of_other_types_differ(one: object, other: object) -> None:
         ({"answer": {"a": None}}, {}, "a: expected null"),
         ({"answer": {"a": 1}}, {"reject": {}}, "expected an answer, got the rejection"),
         ({"reject": {}}, {"a": 1}, "expected a rejection"),
+        ({"contains": {"a": [{"b": 1}]}}, {"a": [{"b": 1, "c": 2}]}, None),
+        ({"contains": {"a": [{"b": 1}]}}, {"a": [{"c": 2}]}, "a[0]: lacks the fields ['b']"),
+        ({"contains": {"a": [{"b": 1}]}}, {"a": []}, "a: expected"),
         ({"reject": {"byte": 4}}, {"reject": {"byte": 5}}, "byte: expected 4, got 5"),
         ({"reject": {"said": ["found"]}}, {"reject": {}}, "does not say found"),
         ({"reject": {}}, {"reject": True}, "expected a rejection"),
@@ -380,17 +390,19 @@ def test_the_kit_runs_from_its_two_files_alone(built: Path, tmp_path: Path) -> N
     assert "0 failed" in done.stdout
 
 
-def test_the_exchanges_of_the_page_are_those_of_the_oracle() -> None:
+def test_the_exchanges_of_the_page_are_those_of_the_adapters() -> None:
     """Each request that the page shows gets the answer that the page shows."""
+    operations = {**STORE_OPERATIONS, **oracle_adapter.OPERATIONS}
     text = (spectext.SPEC / "conformance-kit.md").read_text(encoding="utf-8")
     shown = re.findall(r"^> (.*)\n< (.*)$", text, re.MULTILINE)
     asked = set()
     for request, answer in shown:
         told = json.loads(request)
         asked.add(told["op"])
-        given = oracle_adapter.OPERATIONS[told["op"]](told)
+        given = operations[told["op"]](told)
         assert {"id": told["id"], **given} == json.loads(answer)
-    assert asked == set(oracle_adapter.OPERATIONS)
+    # One of a whole log and one of a whole store would fill pages.
+    assert set(operations) - asked == {"scan_commitlog", "build_consumequeue"}
 
 
 def test_half_a_megabyte_is_no_huge_answer(few: list[Case]) -> None:

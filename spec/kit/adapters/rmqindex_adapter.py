@@ -22,6 +22,7 @@ from rmqindex import (
     StoreCheckpoint,
 )
 from rmqindex.store import is_index_name
+from rmqindex_store import STORE_OPERATIONS
 from serve import serve
 
 if TYPE_CHECKING:
@@ -354,6 +355,7 @@ OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "decode_properties": decode_properties,
     "read_checkpoint": read_checkpoint,
     "write_checkpoint": write_checkpoint,
+    **STORE_OPERATIONS,
 }
 
 if __name__ == "__main__":
