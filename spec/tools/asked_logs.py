@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ask_rocketmq import RocketMQ
 
 FILE_SIZE = 1024
+SMALL_FILES = {"mappedFileSizeCommitLog": FILE_SIZE, "mappedFileSizeConsumeQueue": 200}
 V4_CLIENT, V4_BROKER = "ac100309:43210", "0a000001:10911"
 V6_CLIENT = "20010db8000000000000000000000005:40000"
 V6_BROKER = "fd000000000000000000000000000007:10911"
@@ -359,6 +360,17 @@ def _property_crc_damaged(judge: RocketMQ, base: dict[str, Any]) -> dict[str, An
     }
 
 
+def _queues_of(judge: RocketMQ, base: dict[str, Any]) -> dict[str, bytes]:
+    """Return the ConsumeQueues that a broker makes of the log, by their paths in the store."""
+    root = judge.folder()
+    (root / "commitlog").mkdir()
+    for file in base["files"]:
+        (root / "commitlog" / file["name"]).write_bytes(bytes.fromhex(file["hex"]))
+    judge.ask("store", root=str(root), settings=SMALL_FILES, puts=[])
+    found = (path for path in (root / "consumequeue").rglob("*") if path.is_file())
+    return {str(path.relative_to(root)): path.read_bytes() for path in found}
+
+
 def _recovery(judge: RocketMQ, base: dict[str, Any]) -> list[dict[str, Any]]:
     """Return how far recovery believes a log, and what it leaves of the files."""
     files = {file["name"]: bytes.fromhex(file["hex"]) for file in base["files"]}
@@ -406,13 +418,19 @@ def _recovery(judge: RocketMQ, base: dict[str, Any]) -> list[dict[str, Any]]:
         "recovery_gap": ({n: files[n] for n in names if n != names[1]}, False, {}),
         "recovery_no_files": ({}, False, {}),
         "recovery_damage_before_the_checkpoint": (changed(first, body, b"?"), False, {}),
+        "recovery_damage_before_the_queues": (changed(first, body, b"?"), True, {}),
     }  # fmt: skip
     newest = max(record["store_timestamp"] for file in base["files"] for record in file["records"])
     checkpoints = {"recovery_damage_before_the_checkpoint": newest + 3000}
+    queues = _queues_of(judge, base)
     told = []
     for name, (contents, is_clean, settings) in cases.items():
         root = judge.folder()
         (root / "commitlog").mkdir()
+        has_queues = name == "recovery_damage_before_the_queues"
+        for path, data in queues.items() if has_queues else ():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_bytes(data)
         for file_name, data in contents.items():
             (root / "commitlog" / file_name).write_bytes(data)
         if not is_clean:
@@ -424,7 +442,7 @@ def _recovery(judge: RocketMQ, base: dict[str, Any]) -> list[dict[str, Any]]:
         answer = judge.ask(
             "store",
             root=str(root),
-            settings={"mappedFileSizeCommitLog": FILE_SIZE, **settings},
+            settings={**SMALL_FILES, **settings},
         )
         told.append(
             {
@@ -433,6 +451,8 @@ def _recovery(judge: RocketMQ, base: dict[str, Any]) -> list[dict[str, Any]]:
                 "last_exit_ok": is_clean,
                 "check_crc": settings.get("checkCRCOnRecover") != "false",
                 "min_timestamp": max(time - 3000, 0),
+                # The end of the last message that has a unit.
+                "queue_max_phy_offset": ends[-1] if has_queues else 0,
                 "files": before,
                 "load_result": answer["loaded"],
                 "max_offset": answer["max_offset"],

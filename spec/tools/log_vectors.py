@@ -83,6 +83,7 @@ RECOVERY = {
     "recovery_gap": ("LOG-RCV-1", ""),
     "recovery_no_files": ("LOG-RCV-1", ""),
     "recovery_damage_before_the_checkpoint": ("LOG-RCV-3", "LOG-ERR-4"),
+    "recovery_damage_before_the_queues": ("LOG-RCV-3", "LOG-ERR-4"),
 }
 # Records of version 1 or 2; the names of what a reader decodes.
 RECORD_FIELDS = (
@@ -195,7 +196,6 @@ def _write_recovery(out: Vectors) -> None:
             {
                 **head("commitlog_recovery", "log_worked_example, changed", RECOVERY[case["name"]]),
                 **asked,
-                "queue_max_phy_offset": 0,
                 "outcomes": {
                     "strict_reader": _read_strictly(case),
                     "broker_faithful_reader": broker,

@@ -141,6 +141,7 @@ def test_the_steps_of_recovery_end_a_log_where_rocketmq_ends_it(case: dict[str, 
         last_exit_ok=case["last_exit_ok"],
         check_crc=case["check_crc"],
         min_time=case["min_timestamp"],
+        queue_max=case["queue_max_phy_offset"],
     )
     assert end == case["max_offset"]
     assert case["files_after"] == sorted(name for name in loaded if int(name) <= end)
