@@ -99,6 +99,7 @@ def test_an_inner_batch_opens():
     assert second.property("KEYS") is None
 
 
+@pytest.mark.requirement("LOG-BAT-3")
 @pytest.mark.parametrize("sys_flag", [0, 0x40, 0x80])
 def test_other_records_hold_no_inner_messages(sys_flag):
     """Both bits must be set, as the client asks."""
