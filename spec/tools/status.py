@@ -205,8 +205,7 @@ def page() -> str:
     lines = [
         "# Implementation status",
         "",
-        f"What implementations did with version {version} of the vectors in the",
-        "[conformance kit](conformance-kit.md).",
+        f"Version {version} of the vectors, in the [kit](conformance-kit.md).",
         "`python spec/tools/status.py run` runs them and writes this page.",
         "",
         "| Implementation | Editions | Passed | Failed | Skipped | Requirements met |",
@@ -278,15 +277,20 @@ def _failures(name: str, ran: dict[str, Any]) -> list[str]:
         names = sorted({each for failure in failures for each in failure["requirements"]})
         count = f"{len(failures)} cases" if len(failures) > 1 else "1 case"
         lines += [
-            f"**{count}**: {says}",
+            f"**{count}**: {_by_sentence(says)}",
             f"Requirements: {', '.join(names)}.",
             "",
-            f"- To reproduce: {texts[says]['reproduce']}",
+            f"- To reproduce: {_by_sentence(texts[says]['reproduce'], indent='  ')}",
             f"- For example, `{failures[0]['case']}`:",
             f"  `{failures[0]['why'][:_SHOWN]}`",
             "",
         ]
     return lines
+
+
+def _by_sentence(text: str, indent: str = "") -> str:
+    """Put each sentence on a line of its own."""
+    return text.replace(". ", f".\n{indent}")
 
 
 def _by_requirement(runs: dict[Implementation, dict[str, Any]]) -> list[str]:
