@@ -23,11 +23,13 @@ NO_LOG = ("--commit-log", "none")
 
 def shell(*arguments, stdout=subprocess.PIPE, **environment):
     """Run a command as a process of its own."""
+    # Parallel tests set the width of the terminal that runs them.
+    inherited = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     return subprocess.run(
         [sys.executable, "-m", "rmqindex", *map(str, arguments)],
         stdout=stdout,
         stderr=subprocess.PIPE,
-        env={**os.environ, **environment},
+        env=inherited | environment,
         check=False,
         timeout=60,
     )

@@ -138,6 +138,7 @@ class TestRebuildQueues:
             "queue_count": 20,
             "unit_count": 406,
             "file_count": 20,
+            "unagreed": None,
             "gaps": [],
             "file_size": 2000,
             "batch_file_size": 13_800_000,

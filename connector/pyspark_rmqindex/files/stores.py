@@ -7,12 +7,14 @@ Offsets into the CommitLogs of two brokers are unrelated, so rows carry their st
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow.compute as pc
 
 from pyspark_rmqindex.options import AUTO
 from rmqindex import RmqIndexError
+from rmqindex.commitlog import PlannedLog
 from rmqindex.dledger_layout import DATA_FOLDER
 from rmqindex.fileset import expand, has_pattern
 from rmqindex.folders import (
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from pyspark_rmqindex.files.slices import FileSlice
     from rmqindex.storage import Location
 
 __all__ = [
@@ -44,6 +47,7 @@ __all__ = [
     "logs_of",
     "store_of",
     "store_of_log",
+    "with_logs",
 ]
 
 
@@ -224,3 +228,40 @@ def check_one_store(stores: Iterable[str | None]) -> str | None:
             "df.drop('store')"
         )
     return named[0] if named else None
+
+
+def with_logs(files: Sequence[FileSlice], commit_log: str) -> list[FileSlice]:
+    """Add to each file its CommitLog, with what a task recognises that log by.
+
+    Raises:
+        RmqIndexError: The CommitLog is missing, or of a kind that cannot be read.
+        ValueError: One log is given for several stores that have their own.
+    """
+    if commit_log != AUTO and files:
+        _check_one_log(files, absolute_log(files[0].name_path.storage.at(commit_log)))
+    logs: dict[Location, Location | None] = {}
+    for file_slice in files:
+        folder = file_slice.name_path.parent
+        if folder not in logs:
+            logs[folder] = find_log(file_slice.name_path, commit_log)
+    planned: dict[Location | None, PlannedLog | None] = {
+        log: None if log is None else PlannedLog.of(log) for log in dict.fromkeys(logs.values())
+    }
+    return [
+        replace(file_slice, commit_log=planned[logs[file_slice.name_path.parent]])
+        for file_slice in files
+    ]
+
+
+def _check_one_log(files: Sequence[FileSlice], log: Location) -> None:
+    """Raise if one log is given for several stores of which any has a log of its own."""
+    stores = {store_of(file_slice.name_path): file_slice.name_path for file_slice in files}
+    if len(stores) < 2:
+        return
+    for store, name_path in stores.items():
+        own = find_log(name_path, AUTO)
+        if own is not None and store != store_of_log(log):
+            raise ValueError(
+                f"option 'commitLog': expected 'auto' for several stores, by which each has its "
+                f"own, got {log}, but {store} has {own}"
+            )

@@ -13,7 +13,7 @@ from pyspark import TaskContext
 
 from pyspark_rmqindex.files.listing import list_slices, open_slice
 from pyspark_rmqindex.files.slices import as_planned
-from pyspark_rmqindex.files.stores import absolute_log, find_log, store_of, store_of_log
+from pyspark_rmqindex.files.stores import with_logs
 from pyspark_rmqindex.filters.batches import BatchBuilder, keep, merge
 from pyspark_rmqindex.filters.filters import (
     EVERYTHING,
@@ -25,7 +25,6 @@ from pyspark_rmqindex.filters.filters import (
 )
 from pyspark_rmqindex.filters.pruned import PrunedReader
 from pyspark_rmqindex.options import (
-    AUTO,
     EXECUTION_ID,
     LocalBound,
     planned_bound,
@@ -46,7 +45,6 @@ from pyspark_rmqindex.scan.pushdown import check_generation, locked_state
 from pyspark_rmqindex.scan.verification import Verifier, handle_unverified
 from pyspark_rmqindex.schema import EXTRA_MESSAGE_COLUMNS, KEY_COLUMNS, MATCH_COLUMN
 from rmqindex import index_key_hashes
-from rmqindex.commitlog import PlannedLog
 from rmqindex.keys import is_utf8
 from rmqindex.query import VERIFIED_COLUMNS, may_hold, pairs_kept
 from rmqindex.times import to_milliseconds
@@ -61,9 +59,8 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.files.slices import FileSlice
     from pyspark_rmqindex.options import ReadOptions
     from rmqindex import IndexFile
-    from rmqindex.storage import Location
 
-__all__ = ["IndexReader", "PushdownReader", "plan_files", "wanted_by", "with_logs"]
+__all__ = ["IndexReader", "PushdownReader", "plan_files", "wanted_by"]
 
 _PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 # Columns that an entry itself does not hold, or not exactly.
@@ -340,43 +337,6 @@ def _check_conf() -> None:
             f"{context.getLocalProperty(_PUSHDOWN_CONF)}; rows could be missing. Set it to true "
             "again, or make a fresh table()"
         )
-
-
-def with_logs(files: Sequence[FileSlice], commit_log: str) -> list[FileSlice]:
-    """Add to each file its CommitLog, with what a task recognises that log by.
-
-    Raises:
-        RmqIndexError: The CommitLog is missing, or of a kind that cannot be read.
-        ValueError: One log is given for several stores that have their own.
-    """
-    if commit_log != AUTO and files:
-        _check_one_log(files, absolute_log(files[0].name_path.storage.at(commit_log)))
-    logs: dict[Location, Location | None] = {}
-    for file_slice in files:
-        folder = file_slice.name_path.parent
-        if folder not in logs:
-            logs[folder] = find_log(file_slice.name_path, commit_log)
-    planned: dict[Location | None, PlannedLog | None] = {
-        log: None if log is None else PlannedLog.of(log) for log in dict.fromkeys(logs.values())
-    }
-    return [
-        replace(file_slice, commit_log=planned[logs[file_slice.name_path.parent]])
-        for file_slice in files
-    ]
-
-
-def _check_one_log(files: Sequence[FileSlice], log: Location) -> None:
-    """Raise if one log is given for several stores of which any has a log of its own."""
-    stores = {store_of(file_slice.name_path): file_slice.name_path for file_slice in files}
-    if len(stores) < 2:
-        return
-    for store, name_path in stores.items():
-        own = find_log(name_path, AUTO)
-        if own is not None and store != store_of_log(log):
-            raise ValueError(
-                f"option 'commitLog': expected 'auto' for several stores, by which each has its "
-                f"own, got {log}, but {store} has {own}"
-            )
 
 
 def _is_compared(query: Query, builder: BatchBuilder, options: ReadOptions) -> bool:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from rmqindex.explanation.broker import BrokerSearch, Window, explain_file
-from rmqindex.explanation.diagnosis import diagnose
-from rmqindex.explanation.evidence import Evidence
+from rmqindex.explanation.diagnosis import Evidence, diagnose
 from rmqindex.explanation.log_parts import (
     LogParts,
     choose_parts,

@@ -12,9 +12,8 @@ from tests.system.store_kinds import KINDS, bytes_of, copy_store, told, units_of
 
 from pyspark_rmqindex import lookup, table
 from pyspark_rmqindex.files.listing import list_files, list_slices
-from pyspark_rmqindex.files.stores import logs_of, store_of_log
+from pyspark_rmqindex.files.stores import logs_of, store_of_log, with_logs
 from pyspark_rmqindex.options import message_stream_options, read_options
-from pyspark_rmqindex.scan.reader import with_logs
 from pyspark_rmqindex.schema import message_schema
 from pyspark_rmqindex.source.index import DefaultSource
 from pyspark_rmqindex.source.messages import MessageSource
