@@ -3,7 +3,8 @@
 A reader, a cached path or a stream's offset may still hold the name of a removed file.
 New names always come after those present, so the present ones usually suffice; a commit that
 removes a name and leaves no later one, such as an overwrite without rows, keeps that name in a
-file.
+file. So does a commit without rows into a new directory, whose name is one that comes before all
+others: it tells the empty index from the folder of a disk that is not mounted.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ LAST_NAME = "last-name"
 #: The file's name while it is being written.
 NEXT_LAST_NAME = "last-name.next"
 _NAME = re.compile(r"[0-9]{17}")
+# What is kept where no name was ever used.
+_BEFORE_ALL = "0" * 17
 _MAX_BYTES = 64
 _WHAT = "the last name of an emptied index"
 _REMEDY = "remove it; new files may then take names that were used before"
@@ -63,7 +66,7 @@ def last_used(there: Sequence[str], recorded: Iterable[str], *, replaced: bool) 
 
 
 def keep_last_name(root: Path, present: Iterable[str], left: Iterable[str]) -> None:
-    """Keep the last name before a commit that removes it and adds none after it.
+    """Keep the last name before a commit that removes it, or has none, and adds none after it.
 
     Args:
         root: The staging root, locked.
@@ -72,6 +75,8 @@ def keep_last_name(root: Path, present: Iterable[str], left: Iterable[str]) -> N
     """
     before, after = greatest(present), greatest(left)
     kept = read_last_name(root)
+    if not left and not before:
+        before = _BEFORE_ALL
     if before is not None and before > max(after or "", kept or ""):
         write_own(root / NEXT_LAST_NAME, before.encode())
         (root / NEXT_LAST_NAME).replace(root / LAST_NAME)

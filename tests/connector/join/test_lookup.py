@@ -129,6 +129,7 @@ def test_several_paths_and_options_are_those_of_a_load(spark, store, tmp_path):
     several = lookup(one, [store, tmp_path / "none"], ignoreMissingFiles=True, storeColumn=True)
     assert [row["store"] for row in several.select("store").distinct().collect()] == [str(store)]
     (tmp_path / "index").mkdir()
+    (tmp_path / "checkpoint").touch()
     assert lookup(one, tmp_path / "index").count() == 0
     assert lookup(one, tmp_path / "index", how="left").select("phy_offset").collect()[0][0] is None
     plan = several._jdf.queryExecution().toString()

@@ -383,6 +383,7 @@ class TestPaths:
     def test_an_empty_log_has_no_messages(self, spark, tmp_path):
         """As a broker's before its first message."""
         (tmp_path / "commitlog").mkdir()
+        (tmp_path / "checkpoint").touch()
         assert load(spark, tmp_path).collect() == []
 
     def test_messages_that_come_after_the_plan_are_not_read(self, spark, tmp_path):

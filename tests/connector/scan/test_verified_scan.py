@@ -201,6 +201,7 @@ def test_the_log_is_not_read_where_nothing_depends_on_it(spark, tmp_path):
 def test_a_log_that_is_named_must_be_there(spark, store, tmp_path):
     """A new store's folder is a log without messages, a missing one is an error."""
     (tmp_path / "new" / "commitlog").mkdir(parents=True)
+    (tmp_path / "new" / "checkpoint").touch()
     empty = load(spark, store, commitLog=str(tmp_path / "new"))
     assert {row.match_state for row in empty.collect()} == {"beyond_end"}
     with pytest.raises(AnalysisException, match="missing: no such file"):

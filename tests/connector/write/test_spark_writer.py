@@ -638,7 +638,9 @@ class TestThroughSpark:
 
     @pytest.mark.parametrize("mode", ["append", "overwrite"])
     def test_an_empty_dataframe_writes_an_empty_index(self, spark, index, mode):
-        """It can be read, and has no rows."""
-        df = self.rows(spark, 0, 10).where("phy_offset < 0")
-        df.write.format("rmqindex").mode(mode).save(str(index))
+        """It can be read, and has no rows until it is given some."""
+        rows = self.rows(spark, 0, 10)
+        rows.where("phy_offset < 0").write.format("rmqindex").mode(mode).save(str(index))
         assert spark.read.format("rmqindex").load(str(index)).count() == 0
+        rows.write.format("rmqindex").mode("append").save(str(index))
+        assert spark.read.format("rmqindex").load(str(index)).count() == 10
