@@ -27,6 +27,7 @@ from pyspark_rmqindex.filters.pushed import (
     StringEndsWith,
     StringStartsWith,
 )
+from pyspark_rmqindex.filters.refusals import Calls
 from rmqindex.layout import INT32_MAX
 from rmqindex.times import microseconds_of, to_milliseconds
 
@@ -135,24 +136,15 @@ def column_of(filter_: Filter) -> str | None:
     return attribute[0].lower() if len(attribute) == 1 else None
 
 
-def _lookup_call(path: str | Sequence[str]) -> str:
-    """Return the call of ``lookup()`` to write where ``table()`` cannot bind the keys."""
-    return (
-        f"pyspark_rmqindex.lookup(keys, {path!r}), where keys is a DataFrame with columns topic "
-        "and key (topic='TopicTest' sets one topic, key='order_id' names another column, "
-        "how='semi' returns the rows of keys alone)"
-    )
-
-
 def filters_to_wanted(
-    filters: Iterable[Filter], *, keys: bool, path: str | Sequence[str] = "/data/store"
+    filters: Iterable[Filter], *, keys: bool, calls: Calls | None = None
 ) -> Wanted:
     """Turn the filters of one scan, which are ANDed, into what it must find.
 
     Args:
         filters: As Spark pushes them.
         keys: Whether ``topic`` and ``key`` are columns, which must then be bound.
-        path: The path of the relation, or its paths, for errors.
+        calls: Those that read the same relation, for errors.
 
     Returns:
         A superset of the wanted rows.
@@ -177,13 +169,10 @@ def filters_to_wanted(
     topics, bound_keys = bound["topic"], bound["key"]
     if topics is None or bound_keys is None:
         names = [name for name, values in bound.items() if values is None]
-        raise ValueError(_unbound(names, filters, path))
+        raise ValueError((calls or Calls()).for_unbound(names, _pushed_text(filters)))
     count = len(topics) * len(bound_keys)
     if count > MAX_PAIRS:
-        raise ValueError(
-            f"{count} pairs of topic and key: expected at most {MAX_PAIRS} in one query; for more, "
-            f"use {_lookup_call(path)}"
-        )
+        raise ValueError((calls or Calls()).for_too_many(count, MAX_PAIRS))
     return replace(wanted, pairs=frozenset(itertools.product(topics, bound_keys)))
 
 
@@ -215,29 +204,17 @@ def filter_text(filter_: Filter) -> str:
     return f"{column} {_OPERATORS.get(type(filter_), type(filter_).__name__)} {text}"
 
 
-_NESTED = "(SELECT * FROM messages WHERE topic = .. AND key = ..)"
 # Lists of values can be long.
 _SHOWN_CHARACTERS = 200
 
 
-def _unbound(names: Sequence[str], filters: Sequence[Filter], path: str | Sequence[str]) -> str:
+def _pushed_text(filters: Sequence[Filter]) -> str:
     pushed = " AND ".join(
         filter_text(filter_) for filter_ in filters if not isinstance(filter_, IsNotNull)
     )
     if len(pushed) > _SHOWN_CHARACTERS:
-        pushed = pushed[:_SHOWN_CHARACTERS] + " .."
-    return (
-        f"{' and '.join(names)} not bound: a query on table() must bind both topic and key with "
-        "=, <=> or IN, such as WHERE topic = 'TopicTest' AND key IN ('a', 'b'). Spark pushed down "
-        f"{pushed or 'nothing'}: it pushes no OR, LIKE, function, subquery or join. For a join, an "
-        f"IN subquery or OR, use {_lookup_call(path)}; for (topic = 'A' AND key = 'x') OR "
-        "(topic = 'B' AND key = 'y'), make keys by spark.createDataFrame([('A', 'x'), ('B', 'y')], "
-        "'topic STRING, key STRING'). For LIKE or a function of key, filter the messages "
-        "themselves, with spark.read.format('rmqcommitlog'). In a correlated subquery that "
-        "compares with the outer row by <, > or the like, bind topic and key one level deeper: "
-        f"FROM {_NESTED}. To scan all entries, use spark.read.format('rmqindex').load({path!r}), "
-        "or table(.., keys=False) to filter by key_hash, store_timestamp, phy_offset or position"
-    )
+        return pushed[:_SHOWN_CHARACTERS] + " .."
+    return pushed
 
 
 def _of(name: str, filters: Iterable[Filter]) -> list[Any]:

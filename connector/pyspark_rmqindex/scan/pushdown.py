@@ -30,6 +30,7 @@ from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
 from pyspark_rmqindex.filters.filters import MAX_PAIRS, Wanted
+from pyspark_rmqindex.filters.refusals import Calls
 from rmqindex import RmqIndexError
 from rmqindex.ownfiles import RecordKind, from_json, to_json
 
@@ -128,19 +129,20 @@ class RelationState:
         self.wanted = wanted
         self.generation = generation
 
-    def widen(self, wanted: Wanted) -> Wanted:
+    def widen(self, wanted: Wanted, calls: Calls | None = None) -> Wanted:
         """Return what this planning and all earlier ones want; saved if the planning succeeds.
+
+        Args:
+            wanted: What this planning wants.
+            calls: Those that read the same relation, for errors.
 
         Raises:
             ValueError: Too many pairs.
         """
         widened = wanted if self.wanted is None else self.wanted.widen(wanted)
         if widened.pairs is not None and len(widened.pairs) > MAX_PAIRS:
-            raise ValueError(
-                f"{len(widened.pairs)} pairs of topic and key were asked of this table(): expected "
-                f"at most {MAX_PAIRS} over all its queries; make a fresh table() for the next "
-                "ones, or look all keys up at once with pyspark_rmqindex.lookup(keys, path)"
-            )
+            calls = calls or Calls()
+            raise ValueError(calls.for_worn_out(len(widened.pairs), MAX_PAIRS))
         if widened.key_hashes is not None and len(widened.key_hashes) > MAX_PAIRS:
             # Reading everything is also correct, only slower.
             widened = replace(widened, pairs=None, key_hashes=None)

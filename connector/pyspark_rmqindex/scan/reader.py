@@ -24,6 +24,7 @@ from pyspark_rmqindex.filters.filters import (
     filters_to_wanted,
 )
 from pyspark_rmqindex.filters.pruned import PrunedReader
+from pyspark_rmqindex.filters.refusals import Calls
 from pyspark_rmqindex.options import (
     EXECUTION_ID,
     LocalBound,
@@ -265,13 +266,12 @@ class PushdownReader(IndexReader):
         """
         _check_built_in_filter(filters)
         paths = [str(path) for path in self._options.paths]
-        wanted = filters_to_wanted(
-            filters, keys=self._options.key_columns, path=paths[0] if len(paths) == 1 else paths
-        )
+        calls = Calls(paths[0] if len(paths) == 1 else paths, self._raw_options)
+        wanted = filters_to_wanted(filters, keys=self._options.key_columns, calls=calls)
         if self._state is None:
             raise ValueError("option 'pushdown': this relation has no record of its queries")
         with locked_state(self._state, self._arrival) as state:
-            partitions = self._plan(state.widen(wanted), filters)
+            partitions = self._plan(state.widen(wanted, calls), filters)
             # Even if there is nothing to read, a task must run to check its plan.
             self._planned = [
                 replace(file_slice, generation=state.generation)
@@ -304,8 +304,8 @@ class PushdownReader(IndexReader):
 
 _NO_FILTER = (
     "option 'pushdown': expected at least the filter position >= 1 on every query, so that Spark "
-    "plans each scan anew, got none; use pyspark_rmqindex.table(), which adds it, or leave the "
-    "option out"
+    "plans each scan anew, got none; use pyspark_rmqindex.table(), which adds it, or in SQL a "
+    "view: CREATE VIEW messages AS SELECT * FROM files WHERE position >= 1"
 )
 
 

@@ -30,6 +30,7 @@ from pyspark_rmqindex.filters.filters import (
     filter_text,
     filters_to_wanted,
 )
+from pyspark_rmqindex.filters.refusals import Calls
 from rmqindex.ownfiles import from_json, to_json
 
 TOPIC, KEY, HASH = ("topic",), ("key",), ("key_hash",)
@@ -288,9 +289,9 @@ def test_a_refusal_has_the_lookup_to_write():
     """With the path of the relation, for one query and for a list of keys that is too long."""
     call = r"pyspark_rmqindex\.lookup\(keys, '/data/b'\)"
     with pytest.raises(ValueError, match=call):
-        filters_to_wanted([T_1], keys=True, path="/data/b")
+        filters_to_wanted([T_1], keys=True, calls=Calls("/data/b"))
     many = In(KEY, [str(number) for number in range(MAX_PAIRS + 1)])
     with pytest.raises(ValueError, match=call):
-        filters_to_wanted([T_1, many], keys=True, path="/data/b")
+        filters_to_wanted([T_1, many], keys=True, calls=Calls("/data/b"))
     with pytest.raises(ValueError, match=r"lookup\(keys, \['/data/a', '/data/b'\]\)"):
-        filters_to_wanted([T_1], keys=True, path=["/data/a", "/data/b"])
+        filters_to_wanted([T_1], keys=True, calls=Calls(["/data/a", "/data/b"]))
