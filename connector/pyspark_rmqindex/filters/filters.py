@@ -11,6 +11,7 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from pyspark_rmqindex.filters.literals import DistantTime
 from pyspark_rmqindex.filters.pushed import (
     EqualNullSafe,
     EqualTo,
@@ -281,9 +282,12 @@ def _integer(value: object) -> _Around | None:
 
 
 def _around(value: object) -> _Around | None:
-    if not isinstance(value, dt.datetime) or value.tzinfo is None:
+    if isinstance(value, DistantTime):
+        micros = value.microseconds
+    elif isinstance(value, dt.datetime) and value.tzinfo is not None:
+        micros = microseconds_of(value)
+    else:
         return None
-    micros = microseconds_of(value)
     return _Around(to_milliseconds(micros, up=False), to_milliseconds(micros, up=True))
 
 

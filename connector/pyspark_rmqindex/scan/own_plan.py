@@ -57,6 +57,5 @@ class OwnPlanReader(IndexReader):
         return self._plan(self._wanted(), self._filters)
 
     def _wanted(self) -> Wanted:
-        paths = [str(path) for path in self._options.paths]
-        path = paths[0] if len(paths) == 1 else paths
-        return filters_to_wanted(self._filters, keys=self._options.key_columns, path=path)
+        keys = self._options.key_columns
+        return filters_to_wanted(self._filters, keys=keys, calls=self._calls)

@@ -162,6 +162,12 @@ class IndexReader(PrunedReader):
         self._schema = schema
         self._raw_options = raw_options
 
+    @property
+    def _calls(self) -> Calls:
+        """The calls that read the same, for errors."""
+        paths = [str(path) for path in self._options.paths]
+        return Calls(paths[0] if len(paths) == 1 else paths, self._raw_options)
+
     def partitions(self) -> Sequence[InputPartition]:
         """List the files and divide the work.
 
@@ -265,8 +271,7 @@ class PushdownReader(IndexReader):
                 was not made by ``table()``.
         """
         _check_built_in_filter(filters)
-        paths = [str(path) for path in self._options.paths]
-        calls = Calls(paths[0] if len(paths) == 1 else paths, self._raw_options)
+        calls = self._calls
         wanted = filters_to_wanted(filters, keys=self._options.key_columns, calls=calls)
         if self._state is None:
             raise ValueError("option 'pushdown': this relation has no record of its queries")

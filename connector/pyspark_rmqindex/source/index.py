@@ -100,6 +100,7 @@ class DefaultSource(DataSource):
         Raises:
             ValueError: An unknown option, a bad value, or a column that is not there.
         """
+        from pyspark_rmqindex.filters.literals import pass_distant_times
         from pyspark_rmqindex.options import read_options
         from pyspark_rmqindex.scan.reader import IndexReader, PushdownReader
         from pyspark_rmqindex.schema import (
@@ -111,6 +112,7 @@ class DefaultSource(DataSource):
         from pyspark_rmqindex.source.catalog import check_paths, check_pushdown, relation_options
         from pyspark_rmqindex.spark_version import check_pushdown_support, plans_each_scan
 
+        pass_distant_times()
         raw = relation_options(schema, self.options)
         options = read_options(raw)
         check_paths(options.paths)
@@ -124,10 +126,7 @@ class DefaultSource(DataSource):
         if not options.pushdown:
             return IndexReader(options, schema, raw)
         check_pushdown_support("option 'pushdown'")
-        from pyspark_rmqindex.filters.literals import explain_distant_times
-
         check_pushdown(schema, raw)
-        explain_distant_times()
         if plans_each_scan():
             from pyspark_rmqindex.scan.own_plan import OwnPlanReader
 

@@ -56,12 +56,14 @@ class MessageSource(DataSource):
         Raises:
             ValueError: An unknown option, a bad value, or a column that is not there.
         """
+        from pyspark_rmqindex.filters.literals import pass_distant_times
         from pyspark_rmqindex.messages.reader import MessageReader
         from pyspark_rmqindex.options import message_options
         from pyspark_rmqindex.scan.plan_log import report_plan
         from pyspark_rmqindex.schema import check_columns, check_selected, message_schema
         from pyspark_rmqindex.source.catalog import check_paths, relation_options
 
+        pass_distant_times()
         raw = relation_options(schema, self.options)
         options = message_options(raw)
         check_paths(options.paths)

@@ -46,11 +46,13 @@ class QueueSource(DataSource):
         Raises:
             ValueError: An unknown option, a bad value, or a column that is not there.
         """
+        from pyspark_rmqindex.filters.literals import pass_distant_times
         from pyspark_rmqindex.messages.queues import QueueReader
         from pyspark_rmqindex.options import queue_options
         from pyspark_rmqindex.schema import check_columns, check_selected, queue_schema
         from pyspark_rmqindex.source.catalog import check_paths, relation_options
 
+        pass_distant_times()
         options = queue_options(relation_options(schema, self.options))
         check_paths(options.paths)
         check_selected(schema, options.columns)
