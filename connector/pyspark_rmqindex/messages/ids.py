@@ -27,7 +27,8 @@ for _digits in (b"0123456789abcdef", b"0123456789ABCDEF"):
 _REMOTING, _GRPC = "remoting", "grpc"
 # Sizes of ids, bytes; that of a remoting client begins with the client's address, whose size
 # follows it here.
-_ADDRESS_SIZES = {16: 4, 28: 16}
+_IPV4 = 4
+_ADDRESS_SIZES = {16: _IPV4, 28: 16}
 _GRPC_SIZE = 17
 _GRPC_VERSION = 1
 _GRPC_EPOCH = 1_609_459_200  # 2021-01-01T00:00Z, seconds
@@ -62,7 +63,8 @@ def decode_uniq_keys(
         if not len(rows):
             continue
         kinds[rows] = 0
-        clients[rows] = _texts(ids[:, :address_size], _address)
+        addresses = ids[:, :address_size]
+        clients[rows] = _ipv4(addresses) if address_size == _IPV4 else _texts(addresses, _address)
         pids[rows] = _unsigned(ids, address_size, 2)
         within = _unsigned(ids, address_size + 6, 4)
         times, known = _nearest(within, store_timestamps[rows], zone)
@@ -116,6 +118,15 @@ def _texts(addresses: NDArray[np.uint8], text: Any) -> NDArray[np.object_]:  # n
     distinct, places = np.unique(addresses, axis=0, return_inverse=True)
     texts = np.array([text(row.tobytes()) for row in distinct], object)
     return texts[places.reshape(-1)]
+
+
+def _ipv4(addresses: NDArray[np.uint8]) -> NDArray[np.object_]:
+    """Return the text of each address, made of whole columns: each may be another one."""
+    numbers = np.ascontiguousarray(addresses).view(">u4").reshape(-1)
+    distinct, places = np.unique(numbers, return_inverse=True)
+    octets = [pa.array(distinct >> shift & 255).cast(pa.string()) for shift in (24, 16, 8, 0)]
+    texts = pc.binary_join_element_wise(*octets, ".").to_numpy(zero_copy_only=False)
+    return texts[places.reshape(-1)]  # type: ignore[no-any-return]
 
 
 def _address(address: bytes) -> str:
