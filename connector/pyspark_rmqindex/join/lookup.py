@@ -43,7 +43,8 @@ __all__ = ["lookup"]
 _MAX_ANSWER = 1 << 30
 
 _TIME_ZONE_CONF = "spark.sql.session.timeZone"
-# Options of a load that make no sense here, or that have a counterpart among the arguments.
+# Options of a load that make no sense here, or that have a counterpart among the arguments; and
+# these.
 _TAKEN = frozenset(
     {
         "audit",
@@ -60,6 +61,7 @@ _TAKEN = frozenset(
         "topic",
     }
 )
+_ARGUMENTS = ("how", "key", "strategy", "topic")
 # How much work justifies a shuffle, nanoseconds; what passing a row through Python costs; and the
 # fewest bytes that Spark's statistics count for a row.
 _WORTH_SHUFFLING = 2_000_000_000
@@ -188,7 +190,7 @@ def _read_options(
         given["path"] = os.fspath(path)
     else:
         given["paths"] = json.dumps([os.fspath(each) for each in path])
-    checked = read_options(given)
+    checked = read_options(given, without=_TAKEN, arguments=_ARGUMENTS)
     if not all(checked.paths) or not checked.paths:
         raise ValueError("path: expected at least one, got none")
     return checked

@@ -18,7 +18,7 @@ from pyspark_rmqindex.options.write import WriteOptions
 from rmqindex.times import TimeUnitError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from pyspark_rmqindex.options.kinds import Option, Scope
 
@@ -94,7 +94,13 @@ def scopes_of(option: Option) -> tuple[Scope, ...]:
 
 
 def parse_options(
-    options: type[T], raw: Mapping[str, str], scope: Scope, *, stream: Scope | None = None
+    options: type[T],
+    raw: Mapping[str, str],
+    scope: Scope,
+    *,
+    stream: Scope | None = None,
+    without: Collection[str] = (),
+    arguments: Sequence[str] = (),
 ) -> T:
     """Parse the options of one load, table, write or stream.
 
@@ -104,6 +110,8 @@ def parse_options(
         scope: The scope whose options are allowed.
         stream: That of a stream, if Spark has not yet said whether it wants one; an error names its
             options, too.
+        without: Options that an error does not list, in lower case: those that a function sets.
+        arguments: What it lists beside the options: the arguments of that function.
 
     Raises:
         ValueError: An unknown option, one of another scope, a bad value, or options that
@@ -114,7 +122,7 @@ def parse_options(
     texts: dict[str, str] = {}
     for name, text in raw.items():
         if name.lower() not in fields:
-            raise ValueError(_misplaced_error(name, scope, stream))
+            raise ValueError(_misplaced_error(name, scope, stream, without, arguments))
         texts[fields[name.lower()]] = text
     return options(**{field: _value(allowed[field], text) for field, text in texts.items()})
 
@@ -133,13 +141,21 @@ def _value(option: Option, text: str) -> object:
     return value
 
 
-def _misplaced_error(name: str, scope: Scope, stream: Scope | None) -> str:
+def _misplaced_error(
+    name: str,
+    scope: Scope,
+    stream: Scope | None,
+    without: Collection[str],
+    arguments: Sequence[str],
+) -> str:
     """Return the error for an option that a scope does not allow.
 
     Args:
         name: The option.
         scope: The scope.
         stream: That of a stream, if the options may be those of one.
+        without: As :func:`parse_options` takes it.
+        arguments: Likewise.
     """
     option = next((option for option in OPTIONS if option.name.lower() == name.lower()), None)
     foreign = advice_on(name, scope)
@@ -148,7 +164,7 @@ def _misplaced_error(name: str, scope: Scope, stream: Scope | None) -> str:
         return f"option {option.name!r}: {_reason(option, scope)}{advice}"
     if foreign is not None:
         return f"option {foreign[0]!r}: unknown here; {foreign[1]}"
-    listed = _listed(scope)
+    listed = sorted([*arguments, *(each for each in _listed(scope) if each.lower() not in without)])
     streamed = listed if stream is None else _listed(stream)
     lowered = {each.lower(): each for each in (*listed, *streamed)}
     close = difflib.get_close_matches(name.lower(), lowered, n=1)
@@ -181,6 +197,9 @@ def _reason(option: Option, scope: Scope) -> str:
     return _NOT_HERE[scope]
 
 
+_SET_BY_TABLE = frozenset({"path", "paths", "pushdown"})
+
+
 def wants_pushdown(raw: Mapping[str, str]) -> bool:
     """Return whether the options ask for pushdown, before any of them is checked."""
     return any(
@@ -188,9 +207,14 @@ def wants_pushdown(raw: Mapping[str, str]) -> bool:
     )
 
 
-def read_options(raw: Mapping[str, str]) -> ReadOptions:
+def read_options(
+    raw: Mapping[str, str], *, without: Collection[str] = (), arguments: Sequence[str] = ()
+) -> ReadOptions:
     """Parse the options of a load or a table of entries; see :func:`parse_options`."""
-    return parse_options(ReadOptions, raw, "table" if wants_pushdown(raw) else "read")
+    if not wants_pushdown(raw):
+        return parse_options(ReadOptions, raw, "read", without=without, arguments=arguments)
+    is_function = any(name.lower() == "relation" for name in raw)
+    return parse_options(ReadOptions, raw, "table", without=_SET_BY_TABLE if is_function else ())
 
 
 def message_options(raw: Mapping[str, str]) -> MessageOptions:

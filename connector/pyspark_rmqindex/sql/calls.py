@@ -28,7 +28,9 @@ from pyspark_rmqindex.files.stores import absolute_log, with_logs
 from pyspark_rmqindex.filters.filters import Range
 from pyspark_rmqindex.log_lines import log_warning
 from pyspark_rmqindex.options import AUTO, OPTIONS, option_text, read_options, scopes_of
+from pyspark_rmqindex.options.foreign import FOREIGN, options_named
 from pyspark_rmqindex.scan.lacking import lacking
+from pyspark_rmqindex.scan.reader import with_logs
 from pyspark_rmqindex.schema import entry_schema
 from rmqindex.times import (
     MILLISECOND,
@@ -94,6 +96,8 @@ _OPTIONS = tuple(
     for option in OPTIONS
     if "read" in scopes_of(option) and option.name not in _NOT_HERE
 )
+# Options that name a time, and the parameters for it.
+_BOUNDS = {"begintimestamp": "begin", "endtimestamp": "end"}
 _HOW = "how"
 _INNER, _LEFT = "inner", "left"
 
@@ -341,6 +345,13 @@ def _path_options(value: str | list[str]) -> dict[str, str]:
     return {"path": value} if isinstance(value, str) else {"paths": json.dumps(value)}
 
 
+def _bound_named(name: str) -> str | None:
+    """Return the time that an option of a load, or of another source, stands for."""
+    _, advice = FOREIGN.get(name.lower(), ("", {}))
+    options = {name.lower(), *map(str.lower, options_named(advice.get("entries", "")))}
+    return next((bound for option, bound in _BOUNDS.items() if option in options), None)
+
+
 def option_texts(
     named: Mapping[str, AnalyzeArgument], options: Sequence[str], function: str = _NAME
 ) -> dict[str, str]:
@@ -358,6 +369,9 @@ def option_texts(
     texts = {}
     for name, argument in named.items():
         if name not in known:
+            bound = _bound_named(name)
+            if bound is not None:
+                raise ValueError(f"{function}: argument {name!r}: unknown here; write {bound}")
             close = difflib.get_close_matches(name, [*known, *_PARAMETERS], n=1)
             hint = f"; did you mean {known.get(close[0], close[0])!r}" if close else ""
             raise ValueError(

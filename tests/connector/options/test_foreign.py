@@ -5,7 +5,9 @@ from __future__ import annotations
 from itertools import chain
 
 import pytest
+from pyspark.sql import DataFrame
 
+from pyspark_rmqindex import lookup
 from pyspark_rmqindex.options import (
     OPTIONS,
     WriteOptions,
@@ -190,3 +192,22 @@ def test_what_is_surely_a_stream_lists_no_option_of_loads_alone():
 def test_internals_are_unknown_wherever_they_are_not_taken(name):
     """No error says where an option that users never set would belong."""
     assert message_of(write_options, **{name: "1"}).startswith(f"option '{name}': unknown")
+
+
+def test_a_table_does_not_list_what_it_sets_itself():
+    """Its path and pushdown; a table of the catalog, which has no function, lists both."""
+    told = message_of(read_options, pushdown="true", relation="a", keyColumns="true", nonesuch="1")
+    listed = told.partition("Known here: ")[2].split(", ")
+    assert not {"path", "pushdown"} & set(listed)
+    told = message_of(read_options, pushdown="true", nonesuch="1")
+    assert {"path", "pushdown"} <= set(told.partition("Known here: ")[2].split(", "))
+
+
+def test_a_lookup_lists_its_arguments_and_no_option_of_keys():
+    """A misspelt argument arrives among the options."""
+    keys = object.__new__(DataFrame)
+    with pytest.raises(ValueError, match="'strateg': unknown; did you mean 'strategy'") as caught:
+        lookup(keys, "/data/store", strateg="scan")
+    listed = str(caught.value).partition("Known here: ")[2].split(", ")
+    assert {"how", "key", "strategy", "topic", "columns"} <= set(listed)
+    assert not {"audit", "keyHash", "keys", "pushdown", "path"} & set(listed)
