@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.api.registration import register
     from pyspark_rmqindex.api.table import last_plan, table
     from pyspark_rmqindex.join.lookup import lookup
+    from pyspark_rmqindex.join.summary import LookupSummary
     from pyspark_rmqindex.messages.plan import MessagePlan
     from pyspark_rmqindex.scan.plan_log import ScanPlan
     from pyspark_rmqindex.source.index import DefaultSource
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DefaultSource",
+    "LookupSummary",
     "MessagePlan",
     "ScanPlan",
     "last_plan",
@@ -36,6 +38,7 @@ __all__ = [
 
 _HOMES = {
     "DefaultSource": "source.index",
+    "LookupSummary": "join.summary",
     "MessagePlan": "messages.plan",
     "ScanPlan": "scan.plan_log",
     "last_plan": "api.table",

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from pyspark_rmqindex.api.connect_relations import loads_of
+from pyspark_rmqindex.join.summary import LookupSummary, summary_of
 from pyspark_rmqindex.options import option_text
 from pyspark_rmqindex.scan.plan_log import ScanPlan, plan_from_schema
 from pyspark_rmqindex.source.catalog import relation_options
@@ -118,16 +119,18 @@ def _texts_of(path: Path | Sequence[Path]) -> str | list[str]:
         raise TypeError(f"path: expected a path, or a list of paths, got {path!r}") from None
 
 
-def last_plan(df: DataFrame) -> ScanPlan | MessagePlan | None:
+def last_plan(df: DataFrame) -> ScanPlan | MessagePlan | LookupSummary | None:
     """Return the last plan for reading the files of a DataFrame, of entries or of messages.
+
+    For a DataFrame of ``lookup()``, it is what its tasks have done until now.
 
     EXPLAIN cannot show it: Spark filters again after every scan, so it lists nothing as pushed.
     If nothing was planned yet on that ``table()`` or ``load()``, this DataFrame is planned, but not
     run.
 
     Args:
-        df: A DataFrame over one ``table()`` or ``load()``; with Spark Connect, one on which a query
-            has run, and not one over SQL or a view.
+        df: A DataFrame over one ``table()``, ``load()`` or ``lookup()``; with Spark Connect, one over
+            a ``table()`` or ``load()`` on which a query has run, and not one over SQL or a view.
 
     Returns:
         The plan of the latest query on that ``table()`` or ``load()``; None if Spark planned
@@ -144,14 +147,18 @@ def last_plan(df: DataFrame) -> ScanPlan | MessagePlan | None:
     java_frame = getattr(df, "_jdf", None)
     if java_frame is None:
         return _plan_of_connect(df)
-    leaves = java_frame.queryExecution().analyzed().collectLeaves()
+    analyzed = java_frame.queryExecution().analyzed()
+    lookups = summary_of(analyzed)
+    if len(lookups) == 1:
+        return lookups[0]
+    leaves = analyzed.collectLeaves()
     relations = {}
     for place in range(leaves.size()):
         found = _relation(leaves.apply(place))
         if found is not None:
             name, options = found
             relations[name, tuple(sorted(options.items()))] = found
-    _check_one(len(relations))
+    _check_one(len(lookups) + len(relations))
     relation = next(iter(relations.values()))
     plan = _recorded_plan(df.sparkSession, *relation)
     if plan is None:
@@ -168,7 +175,9 @@ def last_plan(df: DataFrame) -> ScanPlan | MessagePlan | None:
 def _check_one(count: int) -> None:
     if count != 1:
         got = f"one over {count} of them" if count else "one that reads no store"
-        raise ValueError(f"last_plan: expected a DataFrame over one table() or load(), got {got}")
+        raise ValueError(
+            f"last_plan: expected a DataFrame over one table(), load() or lookup(), got {got}"
+        )
 
 
 def _plan_of_connect(df: DataFrame) -> ScanPlan | MessagePlan:

@@ -18,6 +18,7 @@ from pyspark_rmqindex.filters.filters import Range, Wanted
 from pyspark_rmqindex.job_names import named_jobs
 from pyspark_rmqindex.join.arguments import check_arguments, key_columns, keys_frame
 from pyspark_rmqindex.join.cost import STRATEGIES, Strategy, crossover, lookup_cost
+from pyspark_rmqindex.join.summary import LookupSummary, register_lookup
 from pyspark_rmqindex.join.task import HOWS, KEYS_ONLY, How, LookupTask
 from pyspark_rmqindex.log_lines import log_warning
 from pyspark_rmqindex.options import AUTO, option_text, planned_bound, read_options
@@ -155,6 +156,9 @@ def lookup(
     if times.is_empty:
         slices = []
     _log(slices, listing, strategy, checked)
+    entries = sum(each.limit - each.start for each in slices)
+    summary = LookupSummary(strategy, len(slices), listing.total, entries)
+    name, tally = register_lookup(keys.sparkSession, summary)
     task = LookupTask(
         slices=tuple(slices),
         options=checked,
@@ -163,7 +167,8 @@ def lookup(
         how=how,
         strategy=strategy,
         times=times,
-        name=f"rmqindex_lookup_{strategy}_in_{len(slices)}_files",
+        name=name,
+        tally=tally,
     )
     return _spread(keys, slices, listing).mapInArrow(task, schema)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyspark_rmqindex.files.listing import open_slice
 from pyspark_rmqindex.files.slices import as_planned
@@ -23,12 +24,13 @@ from pyspark_rmqindex.join.key_chunk import KeyChunk, KeyColumns, Limits
 from pyspark_rmqindex.scan.plan_log import log_plan
 from pyspark_rmqindex.scan.verification import Verifier, handle_unverified
 from pyspark_rmqindex.schema import MATCH_COLUMN
-from rmqindex.query import may_hold, pairs_kept
+from rmqindex.query import VERIFIED, may_hold, pairs_kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
+    from pyspark.accumulators import Accumulator
     from pyspark.sql.types import StructType
 
     from pyspark_rmqindex.files.slices import FileSlice
@@ -59,6 +61,7 @@ class LookupTask:
         times: Store times to keep, epoch milliseconds.
         limits: How much to hold at once.
         name: The name in Spark's plans.
+        tally: What the task adds its counts to; None with Spark Connect.
     """
 
     slices: tuple[FileSlice, ...]
@@ -70,6 +73,7 @@ class LookupTask:
     times: Range = EVERYTHING
     limits: Limits = field(default_factory=Limits)
     name: str = "rmqindex_lookup"
+    tally: Accumulator[Counter[str]] | None = None
 
     @property
     def __name__(self) -> str:
@@ -122,6 +126,7 @@ class _Answer:
         self._found = np.zeros(chunk.rows, np.bool_)
         self._found_hashes = np.zeros(len(self._index.wanted), np.bool_)
         self._searched: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
 
     def run(self) -> Iterator[pa.RecordBatch]:
         task = self._task
@@ -151,7 +156,9 @@ class _Answer:
             if file is None:
                 return
             self._searched["scanned" if by_scan else "probed"] += 1
+            self._counts["slots"] += 0 if by_scan else len(wanted)
             for hits in file.search(wanted, file_slice.limit, by_scan=by_scan):
+                self._counts["candidates"] += hits.num_rows
                 for entries in self._compare(file, file_slice, hits, verifier):
                     yield from self._pair(file_slice, entries)
 
@@ -174,6 +181,7 @@ class _Answer:
             return
         for part in keep(may_hold(hits, times.low, times.high), {}):
             for checked in verifier.check(file, file_slice, part):
+                self._counts["verified"] += _count(checked.column(MATCH_COLUMN), VERIFIED)
                 yield from keep(checked, ranges)
 
     def _pair(self, file_slice: FileSlice, entries: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -202,6 +210,7 @@ class _Answer:
                 found = self._of_keys(found, keys)
             found = handle_unverified(found, file_slice, self._options)
             if found.num_rows < len(rows):
+                self._counts["dropped"] += len(rows) - found.num_rows
                 pairs = found.column(_PAIR)
                 rows, keys = rows.take(pairs.to_numpy()), keys and keys.take(pairs)
         if how != "inner":
@@ -233,13 +242,23 @@ class _Answer:
                 yield keys
 
     def _log(self) -> None:
-        """Log how the files were searched."""
+        """Log how the files were searched, and report it to the driver."""
         searched = ", ".join(f"{count} {way}" for way, count in sorted(self._searched.items()))
+        counts = self._counts
         log_plan(
             f"looked {self._chunk.rows} keys up ({len(self._index.wanted)} distinct hashes): "
-            f"{searched or 'no files'}",
+            f"{searched or 'no files'}; {counts['candidates']} candidates, {counts['verified']} "
+            f"verified, {counts['dropped']} dropped",
             self._options.log_level,
         )
+        if self._task.tally is not None:
+            own = {"tasks": 1, "keys": self._chunk.rows, "hashes": len(self._index.wanted)}
+            ways = {way: self._searched[way] for way in ("probed", "scanned")}
+            self._task.tally.add(Counter(own | ways | counts))
+
+
+def _count(texts: pa.Array, text: str) -> int:
+    return int(pc.sum(pc.equal(texts, text)).as_py() or 0)
 
 
 def _beside(keys: pa.RecordBatch, schema: pa.Schema, columns: Sequence[pa.Array]) -> pa.RecordBatch:

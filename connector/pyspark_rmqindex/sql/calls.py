@@ -30,7 +30,6 @@ from pyspark_rmqindex.log_lines import log_warning
 from pyspark_rmqindex.options import AUTO, OPTIONS, option_text, read_options, scopes_of
 from pyspark_rmqindex.options.foreign import FOREIGN, options_named
 from pyspark_rmqindex.scan.lacking import lacking
-from pyspark_rmqindex.scan.reader import with_logs
 from pyspark_rmqindex.schema import entry_schema
 from rmqindex.times import (
     MILLISECOND,

@@ -431,11 +431,11 @@ def test_last_plan_needs_one_relation_of_ours(spark, store):
     """It says so where there is none, or two."""
     df = reader(spark).load(str(store))
     with pytest.raises(
-        ValueError, match=r"over one table\(\) or load\(\), got one that reads no store"
+        ValueError, match=r"over one table\(\), load\(\) or lookup\(\), got one that reads no store"
     ):
         last_plan(spark.range(1))
     other = reader(spark).load(str(store / "index"))
-    with pytest.raises(ValueError, match=r"over one table\(\) or load\(\), got one over 2 of them"):
+    with pytest.raises(ValueError, match=r"or lookup\(\), got one over 2 of them"):
         last_plan(df.union(other))
 
 

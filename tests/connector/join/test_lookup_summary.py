@@ -1,0 +1,43 @@
+"""What ``last_plan()`` tells of a lookup."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_rmqindex import LookupSummary, last_plan, lookup
+from pyspark_rmqindex.join.summary import register_lookup
+
+KEYS = [("TopicTest", "order-49"), ("TopicTest", "BB"), ("TopicTest", "absent")]
+
+
+class ConnectSession:
+    """A session without a JVM."""
+
+
+def test_spark_connect_has_no_tally():
+    """It has no accumulators; the name in its plans is the same."""
+    name, tally = register_lookup(ConnectSession(), LookupSummary("auto", 2, 5, 90))
+    assert (name, tally) == ("rmqindex_lookup_auto_in_2_files", None)
+
+
+def test_the_tasks_of_a_lookup_are_added_up(spark, store):
+    """Over all queries on its DataFrame, and over no other's."""
+    keys = spark.createDataFrame(KEYS, "topic STRING, key STRING").coalesce(1)
+    found = lookup(keys, store)
+    other = lookup(keys, store, commitLog="none")
+    assert (last_plan(found).keys, last_plan(found).candidates) == (0, 0)
+    rows = found.count()
+    summary = last_plan(found)
+    assert (summary.keys, summary.hashes, summary.files_kept, summary.files_total) == (3, 3, 5, 5)
+    assert summary.probed + summary.scanned == 5 * summary.tasks
+    assert (summary.entries, summary.strategy) == (959, "auto")
+    assert summary.candidates == rows + summary.dropped == summary.verified
+    assert summary.dropped > 0
+    assert last_plan(other).candidates == 0
+    assert other.count() == last_plan(other).candidates == summary.candidates
+    assert last_plan(other).verified == last_plan(other).dropped == 0
+    found.where("key = 'BB'").count()
+    assert last_plan(found).keys == 2 * summary.keys
+    assert f"{2 * summary.candidates} candidates" in str(last_plan(found))
+    with pytest.raises(ValueError, match="got one over 2 of them"):
+        last_plan(found.drop("match_state").unionAll(other))
