@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_DIST_CLASSPATH PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON
 unexport PYSPARK_SUBMIT_ARGS HADOOP_CONF_DIR HADOOP_HOME
 
-.PHONY: help demo test test-system lint format docs vectors bench differential broker fuzz faults cluster versions audit wheel release-check clean
+.PHONY: help demo test test-system lint format docs vectors bench differential random-sql broker fuzz faults cluster versions audit wheel release-check clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -72,6 +72,12 @@ bench: $(VENV)/.bench
 differential: $(VENV)/.dev
 	@.ci/check-maven
 	$(BIN)/python -m tests.system.differential $(DIFFERENTIAL)
+
+## make random-sql  5,000 random statements on classic and Connect sessions (an hour)
+random-sql: $(VENV)/.dev
+	@.ci/check-java
+	$(BIN)/python -m tests.system.random_sql --session classic $(RANDOM_SQL)
+	$(BIN)/python -m tests.system.random_sql --session connect $(RANDOM_SQL)
 
 ## make fuzz     fuzz the decoders, 20 seconds each target (seven minutes)
 fuzz: $(VENV)/.fuzz

@@ -129,8 +129,8 @@ def last_plan(df: DataFrame) -> ScanPlan | MessagePlan | LookupSummary | None:
     run.
 
     Args:
-        df: A DataFrame over one ``table()``, ``load()`` or ``lookup()``; with Spark Connect, one over
-            a ``table()`` or ``load()`` on which a query has run, and not one over SQL or a view.
+        df: A DataFrame over one ``table()``, ``load()`` or ``lookup()``; with Spark Connect, one
+            over a ``table()`` or ``load()`` on which a query has run, not over SQL or a view.
 
     Returns:
         The plan of the latest query on that ``table()`` or ``load()``; None if Spark planned

@@ -1,0 +1,53 @@
+"""The big run: ``python -m tests.system.random_sql --queries 2500 --session connect``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from random import SystemRandom
+from tempfile import TemporaryDirectory
+
+from .trial import classic_session, connect_session, run_trial
+
+_SESSIONS = {"classic": classic_session, "connect": connect_session}
+_MOST_SEEDS = 2**32
+_MESSAGES = 10
+_FAULTS_SHOWN = 10
+
+
+def main() -> int:
+    """Run statements; print the seed, the counts, the refusals and each difference.
+
+    Returns:
+        1 if an answer was wrong.
+    """
+    parser = argparse.ArgumentParser(prog="python -m tests.system.random_sql", description=__doc__)
+    parser.add_argument("--queries", type=int, default=2600, help="how many")
+    parser.add_argument("--session", choices=sorted(_SESSIONS), default="classic")
+    parser.add_argument("--seed", type=int, help="of all choices; by default a new one")
+    arguments = parser.parse_args()
+    seed = SystemRandom().randrange(_MOST_SEEDS) if arguments.seed is None else arguments.seed
+    print(f"seed {seed}, {arguments.session}", flush=True)
+    with TemporaryDirectory() as name:
+        spark = _SESSIONS[arguments.session](Path(name))
+        outcome = run_trial(spark, Path(name), arguments.queries, seed, told_every=50)
+        spark.stop()
+    for fault in outcome.faults[:_FAULTS_SHOWN]:
+        print(f"\n{fault}")
+    shapes = ", ".join(f"{count} {name}" for name, count in outcome.queries.most_common())
+    counts = f"{outcome.queries.total():,} queries in {outcome.statements:,} statements"
+    print(f"\n{counts}, {outcome.seconds:.0f} s: {shapes}")
+    print(
+        f"{outcome.answered:,} answered ({outcome.rows:,} rows; {outcome.empty:,} without any), "
+        f"{outcome.refusals.total():,} refused, {outcome.spark_errors.total():,} refused by Spark "
+        f"itself on both sides, {len(outcome.faults)} different"
+    )
+    for title, counts in (("refusals", outcome.refusals), ("Spark", outcome.spark_errors)):
+        for message, count in counts.most_common(_MESSAGES):
+            print(f"{title:9} {count:6,}  {message}")
+    return 1 if outcome.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
