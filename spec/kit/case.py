@@ -17,8 +17,9 @@ LOADER = "broker_faithful_loader"
 #: A strict writer that repairs the slots that a crash left before it goes on.
 MENDER = "mending_writer"
 CLASSES = (WRITER, MENDER, STRICT, LENIENT, BROKER, LOADER)
-#: Oldest first. Only what is written differs, and what a query for tags finds.
-EDITIONS = ("4.0", "4.7.1", "5.4", "5.5")
+#: Oldest first, as the text names them; 5.5 is 5.4 with the checkpoint's edition of that name.
+EDITIONS = ("4.0", "4.7.1", "5.0", "5.4", "5.5")
+FROM_4_7_1, FROM_5_0, FROM_5_4 = EDITIONS[1:], EDITIONS[2:], EDITIONS[3:]
 
 
 @dataclass(frozen=True)

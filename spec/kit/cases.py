@@ -11,6 +11,9 @@ from kit.case import (
     BROKER,
     CLASSES,
     EDITIONS,
+    FROM_4_7_1,
+    FROM_5_0,
+    FROM_5_4,
     LENIENT,
     LOADER,
     MENDER,
@@ -30,10 +33,8 @@ if TYPE_CHECKING:
 
     from kit.archive import Archive, Vector
 
-_FROM_4_7_1 = EDITIONS[1:]
-_FROM_5_4 = EDITIONS[2:]
-
 FILE_NAME = "20260101000000000"
+_NO_GEOMETRY = {"hash_slot_num": None, "index_num": None}
 _HEADER_SIZE = 40
 _HASH_SLOT_COUNT, _INDEX_COUNT = 32, 36
 
@@ -42,16 +43,16 @@ _READS = {"read", "scan", "lookup", "select"}
 _SETS = {"load", "query", "expire"}
 _AREAS: dict[str, set[str]] = {
     "LAY": {*_READS, *_SETS, "put", "build"},
-    "HDR": {*_READS, "put", "build", "time_match"},
+    "HDR": {*_READS, "put", "build", "create", "time_match"},
     "SLT": {*_READS, "put"},
     "ENT": {*_READS, "put"},
-    "HSH": {"hash", "message_keys", "put", "lookup", "select"},
+    "HSH": {"hash", "decode_text", "message_keys", "put", "lookup", "select"},
     "PUT": {*_READS, "put"},
     "SEL": {"select", "query"},
     "LKP": {"lookup"},
     "TMM": {"time_match", "lookup"},
     "NAM": {"names", "load", "build_names", "query"},
-    "LOD": {"load", "query", "select"},
+    "LOD": {"load", "total_size", "query", "select", "read_checkpoint"},
     "QRY": {"query"},
     "BLD": {"build", "message_keys", "decode_properties", "query"},
     "ROL": {"build", "put"},
@@ -62,6 +63,28 @@ _AREAS: dict[str, set[str]] = {
     "LIM": {*_READS, "put", "build"},
     "GEO": {"geometry", "read", "select", "query", "scan", "lookup"},
     "SEC": {"scan", "lookup", "select"},
+    "EDN": {"scan", "put", "create", "build"},
+}
+# The requirements that name an operation's steps.
+_STEPS: dict[str, set[str]] = {
+    "IDX-OPS-2": {"create"},
+    "IDX-OPS-3": {"read", "scan", "lookup"},
+    "IDX-OPS-4": {"put"},
+    "IDX-OPS-5": {"create"},
+    "IDX-OPS-6": {"scan"},
+    "IDX-OPS-7": {"select"},
+    "IDX-OPS-8": {"lookup"},
+    "IDX-OPS-9": {"time_match"},
+    "IDX-OPS-10": {"load"},
+    "IDX-OPS-11": {"query"},
+    "IDX-OPS-12": {"build"},
+    "IDX-OPS-13": {"build"},
+    "IDX-OPS-14": {"build"},
+    "IDX-OPS-15": {"load"},
+    "IDX-OPS-16": {"expire"},
+    "IDX-OPS-17": {"geometry"},
+    "IDX-EDN-1": {"put", "create", "build"},
+    "IDX-EDN-2": {"scan"},
 }
 _SUBJECTS = (
     (re.compile(r"\bbroker-faithful reader", re.IGNORECASE), {BROKER, LOADER}),
@@ -82,7 +105,8 @@ def shown_by(requirement: dict[str, Any], operation: str, conformance_class: str
         conformance_class: The class, or None for all.
     """
     chapter, area, _ = requirement["name"].split("-")
-    operations = _AREAS.get(area, {operation}) if chapter == "IDX" else {operation}
+    areas = _AREAS if chapter == "IDX" else {}
+    operations = _STEPS.get(requirement["name"]) or areas.get(area, {operation})
     subjects: set[str] = set()
     for pattern, classes in _SUBJECTS:
         if pattern.search(requirement["text"]):
@@ -170,7 +194,7 @@ def _of_file(vector: Vector) -> Iterator[Case]:
             vector, "time_match", BROKER, {**file, **asked}, expected, list(asked.values())
         )
     if vector.name.startswith("accept/"):
-        yield from _of_geometry(vector, file)
+        yield from _of_no_entries(vector, file)
 
 
 def _of_writer(vector: Vector, data: bytes) -> Iterator[Case]:
@@ -183,7 +207,7 @@ def _of_writer(vector: Vector, data: bytes) -> Iterator[Case]:
         "puts": puts,
     }
     made = answer(results=results, hex=data.hex())
-    yield make_case(vector, "put", WRITER, request, made, editions=_FROM_4_7_1)
+    yield make_case(vector, "put", WRITER, request, made, editions=FROM_4_7_1)
     if "resume_hex" not in writer:
         # Before 4.7.1 every put was counted.
         older = bytearray(data)
@@ -226,17 +250,12 @@ def _of_reader(vector: Vector, reader: str, file: dict[str, Any]) -> Iterator[Ca
         )
 
 
-def _of_geometry(vector: Vector, file: dict[str, Any]) -> Iterator[Case]:
+def _of_no_entries(vector: Vector, file: dict[str, Any]) -> Iterator[Case]:
     fields = vector.fields
-    unknown = {"file": file["file"]}
     if fields["header"]["index_count"] <= 1:
-        bare = {"hash_slot_num": None, "index_num": None, **unknown}
+        bare = {**_NO_GEOMETRY, "file": file["file"]}
         expected = _with_either_count({"header": fields["header"], "entries": []})
         yield make_case(vector, "read", STRICT, bare, expected, "in no geometry")
-        return
-    either = {"one_of": [answer(**_geometry(vector)), {"reject": {}}]}
-    proven = ("IDX-GEO-1", "IDX-GEO-2")
-    yield make_case(vector, "geometry", STRICT, unknown, either, requirements=proven)
 
 
 def _with_either_count(decoded: dict[str, Any]) -> dict[str, Any]:
@@ -284,8 +303,27 @@ def _of_load(vector: Vector) -> Iterator[Case]:
                 loaded=fields["loaded_after_delete"], directory={name: after[name] for name in left}
             )
             yield make_case(vector, "expire", reader, expire, expected)
+    if "total_size" in fields:
+        asked = {**request, "writable": False}
+        expected = answer(total_size=fields["total_size"])
+        yield make_case(vector, "total_size", BROKER, asked, expected, editions=FROM_5_0)
+    for entry in fields.get("entries", ()):
+        yield _of_entry(vector, entry)
     for query in fields["queries"]:
         yield _query(vector, {**request, "writable": False}, query)
+
+
+def _of_entry(vector: Vector, entry: dict[str, Any]) -> Case:
+    """Look up the hash of an entry in its file, which is sound."""
+    data, hashed = vector.files[entry["file"]], entry["key_hash"]
+    places = data[_HEADER_SIZE + 4 * vector.fields["hash_slot_num"] :]
+    (count,) = struct.unpack_from(">i", data, _INDEX_COUNT)
+    hashes = [struct.unpack_from(">i", places, 20 * position)[0] for position in range(count)]
+    found = [position for position in range(count - 1, 0, -1) if hashes[position] == hashed]
+    file = {"name": entry["file"], "hex": data.hex()}
+    request = {**_geometry(vector), "file": file, "key_hash": hashed}
+    expected = answer(positions=found)
+    return make_case(vector, "lookup", STRICT, request, expected, entry["file"])
 
 
 def _query(vector: Vector, request: dict[str, Any], query: dict[str, Any]) -> Case:
@@ -293,7 +331,7 @@ def _query(vector: Vector, request: dict[str, Any], query: dict[str, Any]) -> Ca
     editions: tuple[str, ...] = ()
     if query.get("index_type") is not None:
         asked["index_type"] = query["index_type"]
-        editions = _FROM_5_4
+        editions = FROM_5_4
     expected = or_reject(query["result"], "phy_offsets")
     if "answer" in expected:
         for name in ("index_last_update_timestamp", "index_last_update_phyoffset"):
@@ -309,7 +347,7 @@ def _of_build(vector: Vector) -> Iterator[Case]:
     has_tags = any("tags" in message for message in messages)
     files = [vector.files[name] for name in fields["files"]]
     request = {**_geometry(vector), "messages": messages}
-    variants = [("", _FROM_5_4 if has_tags else _FROM_4_7_1, files)]
+    variants = [("", FROM_5_4 if has_tags else FROM_4_7_1, files)]
     if not has_tags:
         variants.append(("4.0", EDITIONS[:1], [_counting_puts(data) for data in files]))
     for detail, editions, expected in variants:
@@ -320,7 +358,7 @@ def _of_build(vector: Vector) -> Iterator[Case]:
         yield make_case(vector, "build", WRITER, request, made, detail, editions=editions)
     names = {"names": len(files)}
     rules = ("IDX-NAM-1", "IDX-NAM-2")
-    editions = _FROM_5_4 if has_tags else EDITIONS
+    editions = FROM_5_4 if has_tags else EDITIONS
     yield make_case(
         vector, "build_names", WRITER, request, names, editions=editions, requirements=rules
     )
@@ -384,6 +422,56 @@ def _of_checkpoint(vector: Vector) -> Iterator[Case]:
     yield make_case(vector, "write_checkpoint", WRITER, request, answer(hex=data.hex()))
 
 
+def _of_editions(vector: Vector) -> Iterator[Case]:
+    fields = vector.fields
+    request = {**_geometry(vector), "messages": fields["messages"]}
+    for each in fields["editions"]:
+        editions, made = _editions_of(each["rocketmq"]), each["edition"]
+        expected = answer(hex=each["files"], index_msg_timestamp=each["index_msg_timestamp"])
+        yield make_case(vector, "build", WRITER, request, expected, made, editions=editions)
+        for number, data in enumerate(each["files"], 1):
+            (count,) = struct.unpack_from(">i", bytes.fromhex(data), _INDEX_COUNT)
+            file = {**_geometry(vector), "file": {"name": FILE_NAME, "hex": data}}
+            for reader in (STRICT, LENIENT):
+                expected = answer(positions=[*range(1, count)])
+                yield make_case(vector, "scan", reader, file, expected, f"{made} {number}")
+    for each in fields["files_without_entries"]:
+        editions = _editions_of(each["rocketmq"])
+        told = ("created", "closed")
+        seeded = {k: v for k, v in each.items() if k not in ("rocketmq", *told)}
+        expected = answer(**{name: each[name] for name in told})
+        yield make_case(vector, "create", WRITER, seeded, expected, editions[0], editions=editions)
+
+
+def _editions_of(versions: list[str]) -> tuple[str, ...]:
+    """Return the editions that versions of RocketMQ write, the checkpoint's as well."""
+
+    def numbers(version: str) -> list[int]:
+        return [int(number) for number in version.partition("-")[0].split(".")]
+
+    return tuple(
+        dict.fromkeys(
+            max((each for each in EDITIONS if numbers(each) <= numbers(version)), key=numbers)
+            for version in versions
+        )
+    )
+
+
+def _of_texts(vector: Vector) -> Iterator[Case]:
+    for each in vector.fields["texts"]:
+        expected = answer(text=each["text"], key_hash=each["key_hash"])
+        yield make_case(vector, "decode_text", None, {"hex": each["hex"]}, expected, each["hex"])
+
+
+def _of_geometries(vector: Vector) -> Iterator[Case]:
+    for each in vector.fields["geometries"]:
+        result = _NO_GEOMETRY if each["result"] == "no entries" else each["result"]
+        rejected: dict[str, Any] = {"reject": {}}
+        expected = rejected if result == "reject" else {"one_of": [answer(**result), rejected]}
+        request = {"file": {"name": FILE_NAME, "hex": each["hex"]}}
+        yield make_case(vector, "geometry", STRICT, request, expected, each["name"])
+
+
 def _short(text: str) -> str:
     shown = ascii(text)
     return shown if len(shown) <= 60 else f"{shown[:50]}..({len(text)})"
@@ -398,5 +486,8 @@ _KINDS = {
     "messages": _of_messages,
     "properties": _of_properties,
     "checkpoint": _of_checkpoint,
+    "editions": _of_editions,
+    "texts": _of_texts,
+    "geometries": _of_geometries,
     **STORE_KINDS,
 }

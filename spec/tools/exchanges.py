@@ -7,8 +7,10 @@ from typing import Any
 
 import spectext
 
-WRITER, MENDER, STRICT = "strict_writer", "mending_writer", "strict_reader"
-NEW = ["4.7.1", "5.4", "5.5"]
+WRITER, MENDER = "strict_writer", "mending_writer"
+STRICT, LENIENT = "strict_reader", "lenient_reader"
+LOADER = "broker_faithful_loader"
+NEW = ["4.7.1", "5.0", "5.4", "5.5"]
 ALL = ["4.0", *NEW]
 FILE_NAME = "20260101000000000"
 
@@ -36,6 +38,7 @@ def exchanges() -> dict[str, bytes]:
     """Return the files of exchanges, by their paths in the archive."""
     made = {"limits": _limits(), "checkpoint": _checkpoint(), "geometry": _geometry()}
     made |= {"crash": _crash(), "slots": _slots(), "positions": _positions()}
+    made |= {"surplus": _surplus(), "directories": _directories()}
     return {
         f"exchanges/{name}.json": (json.dumps({"cases": cases}, indent=1) + "\n").encode("ascii")
         for name, cases in made.items()
@@ -54,6 +57,41 @@ def _limits() -> list[dict[str, Any]]:
             **{"class": WRITER, "editions": ALL},
         )
         for slots, places in ((0, 5), (5, 0), (-1, 5), (5, -1), (1, 107_374_181))
+    ] + [*_one_place(), *_read_without_a_geometry()]
+
+
+def _one_place() -> list[dict[str, Any]]:
+    message = {"topic": "T", "unique_key": None, "keys": None, "sys_flag": 0}
+    message |= {"phy_offset": 0, "store_timestamp": 1_700_000_000_000}
+    return [
+        case(
+            "a set of files of one place",
+            "build",
+            {"hash_slot_num": 5, "index_num": 1, "messages": [message]},
+            {"reject": {}},
+            ["IDX-BLD-9"],
+            **{"class": WRITER, "editions": ALL},
+        )
+    ]
+
+
+def _read_without_a_geometry() -> list[dict[str, Any]]:
+    data = (spectext.VECTORS / "accept/worked_example.bin").read_bytes()
+    return [
+        case(
+            f"a {reader.replace('_', ' ')} of {slots} slots and {places} places",
+            "scan",
+            {
+                "hash_slot_num": slots,
+                "index_num": places,
+                "file": {"name": FILE_NAME, "hex": data.hex()},
+            },
+            {"reject": {}},
+            ["IDX-LIM-5"],
+            **{"class": reader},
+        )
+        for reader in (STRICT, LENIENT)
+        for slots, places in ((0, 5), (5, 0), (-1, 5), (1, 214_748_365))
     ]
 
 
@@ -75,6 +113,10 @@ def _checkpoint() -> list[dict[str, Any]]:
     after, fields = of(1_700_000_000_000, 1_700_000_000_500, 1_600_000_000_000, -1, 2, rest=sixth)
     young, young_fields = of(2999, 5000, 9, 0, 0)
     old, old_fields = of(1_700_000_000_000, 1_700_000_900_000, 1_600_000_000_000, 0, 0)
+    # It ends within the third field.
+    short = bytes.fromhex(old)[:20]
+    third = int.from_bytes(short[16:] + bytes(4), "big")
+    short_fields = {**old_fields, "index_msg_timestamp": third}
     return [
         case(
             "what stands behind the five fields is kept",
@@ -90,6 +132,20 @@ def _checkpoint() -> list[dict[str, Any]]:
             {"hex": young},
             {"answer": {"fields": young_fields, "min_timestamp": 0, "min_timestamp_index": 0}},
             ["IDX-CKP-3"],
+            **{"class": "broker_faithful_reader"},
+        ),
+        case(
+            "a short checkpoint reads as if zeros followed",
+            "read_checkpoint",
+            {"hex": short.hex()},
+            {
+                "answer": {
+                    "fields": short_fields,
+                    "min_timestamp": 1_699_999_997_000,
+                    "min_timestamp_index": short_fields["index_msg_timestamp"],
+                }
+            },
+            ["IDX-LOD-7"],
             **{"class": "broker_faithful_reader"},
         ),
         case(
@@ -187,6 +243,97 @@ def _positions() -> list[dict[str, Any]]:
                 **{"class": "broker_faithful_reader"},
             )
         )
+    return cases
+
+
+def _surplus() -> list[dict[str, Any]]:
+    """A file with bytes beyond its geometry, which a writer goes on with."""
+    vector = spectext.vectors()["accept/worked_example"]
+    whole = (spectext.VECTORS / "accept/worked_example.bin").read_bytes()
+    empty = bytes(len(whole))
+    puts = [{k: v for k, v in put.items() if k != "result"} for put in vector["writer"]["puts"]]
+    told = {name: vector[name] for name in ("hash_slot_num", "index_num")}
+    told |= {"resume_hex": (empty + b"\xa5" * 30).hex(), "puts": puts}
+    return [
+        case(
+            "bytes beyond the geometry stay as they are",
+            "put",
+            told,
+            {"answer": {"results": [True] * len(puts), "hex": (whole + b"\xa5" * 30).hex()}},
+            ["IDX-LAY-6"],
+            **{"class": WRITER, "editions": NEW},
+        )
+    ]
+
+
+def _directories() -> list[dict[str, Any]]:
+    """Directories as strict and lenient readers take them, and one that is not there."""
+    vector = spectext.vectors()["accept/worked_example"]
+    data = (spectext.VECTORS / "accept/worked_example.bin").read_bytes()
+    shape = {name: vector[name] for name in ("hash_slot_num", "index_num")}
+    hashed = vector["entries"][0]["key_hash"]
+    every = [each["position"] for each in vector["entries"] if each["key_hash"] == hashed][::-1]
+    # Of the geometry's places only the first two are whole: place 0 and entry 1.
+    cut = data[: 40 + 4 * vector["hash_slot_num"] + 40]
+    two = [("10", data), ("9", data), ("notes.txt", b"")]
+    cases = []
+    for name, contents, strict, lenient, requirement in (
+        (
+            "every file is asked, the newest first",
+            two,
+            [("9", every), ("10", every)],
+            [("9", every), ("10", every)],
+            "IDX-DIR-3",
+        ),
+        (
+            "a directory with the name of an IndexFile",
+            [*two, ("8", None)],
+            None,
+            [("9", every), ("10", every)],
+            "IDX-DIR-1",
+        ),
+        (
+            "a file that is cut",
+            [("10", data), ("9", cut)],
+            None,
+            [("9", [p for p in every if p == 1]), ("10", every)],
+            "IDX-DIR-1",
+        ),
+    ):
+        listed = [
+            {"name": each, "type": "directory"}
+            if content is None
+            else {"name": each, "type": "file", "hex": content.hex()}
+            for each, content in contents
+        ]
+        for reader, found in ((STRICT, strict), (LENIENT, lenient)):
+            answered = [
+                {"file": file, "positions": positions}
+                for file, positions in found or ()
+                if positions
+            ]
+            cases.append(
+                case(
+                    f"{name}, {reader.replace('_', ' ')}",
+                    "lookup_directory",
+                    {**shape, "directory": listed, "key_hash": hashed},
+                    {"reject": {}} if found is None else {"answer": {"found": answered}},
+                    [requirement if reader == STRICT else requirement.replace("-1", "-2")],
+                    **{"class": reader},
+                )
+            )
+    missing = {**shape, "directory": None, "writable": True}
+    missing |= {"last_exit_ok": True, "index_msg_timestamp": 0}
+    cases.append(
+        case(
+            "a directory that is missing",
+            "load",
+            missing,
+            {"answer": {"load_result": True, "loaded": []}},
+            ["IDX-LOD-5"],
+            **{"class": LOADER},
+        )
+    )
     return cases
 
 

@@ -68,7 +68,7 @@ def hello(_: dict[str, Any]) -> dict[str, Any]:
         "name": "Kaitai Struct",
         "version": version("kaitaistruct"),
         "classes": ["strict_reader"],
-        "editions": ["4.0", "4.7.1", "5.4", "5.5"],
+        "editions": ["4.0", "4.7.1", "5.0", "5.4", "5.5"],
         "operations": ["read"],
     }
 

@@ -34,11 +34,20 @@ CHECKPOINT_FIELDS = (
     "confirm_phy_offset",
 )
 MAX_FILE_SIZE = 2**31 - 1
+EDITIONS = ["4.0", "4.7.1", "5.0", "5.4", "5.5"]
+FLUSHED_WHEN_CLOSED = EDITIONS[2:]
+WITH_TAGS = EDITIONS[3:]
 
 
 def file_size(slots: int, places: int) -> int:
     """Return the size of a file of a geometry."""
     return 40 + 4 * slots + 20 * places
+
+
+def check_geometry(slots: int, places: int) -> None:
+    """Reject a geometry that no file has, IDX-LIM-1 and IDX-LIM-5."""
+    if slots < 1 or places < 1 or file_size(slots, places) > MAX_FILE_SIZE:
+        raise oracle.Rejected("geometry", 0)
 
 
 def reject(error: oracle.Rejected, name: str) -> dict[str, Any]:
@@ -51,6 +60,7 @@ def opened(request: dict[str, Any]) -> tuple[oracle.File, int]:
     """Return a request's file, zeros beyond its end, and the size that it has."""
     data = bytes.fromhex(request["file"]["hex"])
     slots, places = request["hash_slot_num"], request["index_num"]
+    check_geometry(slots, places)
     return oracle.File(slots, places, bytearray(data.ljust(file_size(slots, places), b"\0"))), len(
         data
     )
@@ -59,6 +69,12 @@ def opened(request: dict[str, Any]) -> tuple[oracle.File, int]:
 def hash_(request: dict[str, Any]) -> dict[str, Any]:
     """Hash a text."""
     return {"key_hash": oracle.key_hash(request["key"])}
+
+
+def decode_text(request: dict[str, Any]) -> dict[str, Any]:
+    """Decode bytes, and hash the text."""
+    text = oracle.decode_utf8(bytes.fromhex(request["hex"]))
+    return {"text": text, "key_hash": oracle.key_hash(text)}
 
 
 def mend(file: oracle.File) -> None:
@@ -72,8 +88,7 @@ def mend(file: oracle.File) -> None:
 def put(request: dict[str, Any]) -> dict[str, Any]:
     """Put into a new file, or go on with one."""
     slots, places = request["hash_slot_num"], request["index_num"]
-    if slots < 1 or places < 1 or file_size(slots, places) > MAX_FILE_SIZE:
-        return {"reject": {"field": "geometry"}}
+    check_geometry(slots, places)
     if "resume_hex" in request:
         file = oracle.File(slots, places, bytearray.fromhex(request["resume_hex"]))
         if request["class"] == "mending_writer":
@@ -95,6 +110,16 @@ def put(request: dict[str, Any]) -> dict[str, Any]:
         (counted,) = struct.unpack_from(">i", before, 32)
         struct.pack_into(">i", data, 32, counted + sum(results))
     return {"results": results, "hex": data.hex()}
+
+
+def create(request: dict[str, Any]) -> dict[str, Any]:
+    """Create a file, and close it; before edition 5.0 closing changed nothing."""
+    seed = request["prev_end_phy_offset"], request["prev_end_timestamp"]
+    file = oracle.File.create(request["hash_slot_num"], request["index_num"], *seed)
+    created = file.data.hex()
+    if request["edition"] in FLUSHED_WHEN_CLOSED:
+        file.flush()
+    return {"created": created, "closed": file.data.hex()}
 
 
 def read(request: dict[str, Any]) -> dict[str, Any]:
@@ -164,64 +189,33 @@ def time_match(request: dict[str, Any]) -> dict[str, Any]:
     return {"matched": mapped(request).is_time_matched(request["begin"], request["end"])}
 
 
-def agrees(data: bytes, slots: int, places: int) -> bool:
-    """Whether a geometry agrees with a file, by the five conditions of the limits chapter."""
-    file = oracle.File(slots, places, bytearray(data))
-    count = file.index_count
-    if count > places or any(file.data[file.entry_at(0) : file.entry_at(1)]):
-        return False
-    expected: dict[int, int] = {}
-    for position in range(count - 1, 0, -1):
-        hashed, _, diff, prev = file.entry(position)
-        if hashed < 0 or diff < 0 or prev >= position:
-            return False
-        slot = hashed % slots
-        if expected.get(slot, file.slot(slot)) != position:
-            return False
-        expected[slot] = prev
-    return True
-
-
 def geometry(request: dict[str, Any]) -> dict[str, Any]:
-    """Find the geometry, where only one agrees."""
-    data = bytes.fromhex(request["file"]["hex"])
-    found = [
-        (slots, (len(data) - 40 - 4 * slots) // 20)
-        for slots in range(1, (len(data) - 60) // 4 + 1)
-        if (len(data) - 40 - 4 * slots) % 20 == 0
-        and agrees(data, slots, (len(data) - 40 - 4 * slots) // 20)
-    ]
-    if len(found) != 1:
-        return {"reject": {"field": "geometry", "found": f"{len(found)} that agree"}}
-    return {"hash_slot_num": found[0][0], "index_num": found[0][1]}
+    """Find the geometry, where only one agrees; null where there are no entries."""
+    found = oracle.discover_geometry(bytes.fromhex(request["file"]["hex"])) or (None, None)
+    return {"hash_slot_num": found[0], "index_num": found[1]}
+
+
+def listed(request: dict[str, Any]) -> dict[str, bytes | None]:
+    """Return what is in a request's directory; directories are None."""
+    return {
+        each["name"]: None if each["type"] == "directory" else bytes.fromhex(each["hex"])
+        for each in request["directory"] or ()
+    }
 
 
 def loaded(request: dict[str, Any]) -> tuple[bool, list[str], oracle.Directory, dict[str, Any]]:
     """Load a directory: the result, the names, the files, and the sizes that are left."""
     slots, places = request["hash_slot_num"], request["index_num"]
-    size = file_size(slots, places)
-    listed = {each["name"]: each for each in request["directory"]}
-    sizes = {
-        name: None if each["type"] == "directory" else len(each["hex"]) // 2
-        for name, each in listed.items()
-    }
-    directory = oracle.Directory(slots, places)
-    names: list[str] = []
-    for name in sorted(filter(oracle.is_index_name, listed), key=oracle.code_units):
-        if listed[name]["type"] == "directory":
-            return False, names, directory, sizes
-        file = oracle.File(slots, places, bytearray.fromhex(listed[name]["hex"])[:size])
-        file.data.extend(bytes(size - len(file.data)))
-        late = file.header["end_timestamp"] > request["index_msg_timestamp"]
-        if not request["last_exit_ok"] and late:
-            if request["writable"]:
-                del sizes[name]
-            continue
-        if request["writable"]:
-            sizes[name] = max(sizes[name] or 0, size)
-        names.append(name)
-        directory.files.append(file)
-    return True, names, directory, sizes
+    time = request["index_msg_timestamp"]
+    directory = oracle.Directory(slots, places, index_msg_timestamp=time)
+    contents = listed(request)
+    result, names, left = directory.load(contents, last_exit_ok=request["last_exit_ok"])
+    sizes = {name: None if data is None else len(data) for name, data in contents.items()}
+    if request["writable"]:
+        size = file_size(slots, places)
+        sizes = {name: sizes[name] for name in left}
+        sizes |= {name: max(sizes[name] or 0, size) for name in names}
+    return result, names, directory, sizes
 
 
 def load(request: dict[str, Any]) -> dict[str, Any]:
@@ -242,25 +236,49 @@ def query(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def total_size(request: dict[str, Any]) -> dict[str, Any]:
+    """Load a directory and report the size of the index."""
+    _, names, _, _ = loaded(request)
+    return {"total_size": len(names) * file_size(request["hash_slot_num"], request["index_num"])}
+
+
+def lookup_directory(request: dict[str, Any]) -> dict[str, Any]:
+    """Find the entries of a hash in every file of a directory, the newest file first."""
+    found = []
+    contents = listed(request)
+    is_strict = request["class"] == "strict_reader"
+    for name in sorted(filter(oracle.is_index_name, contents), key=oracle.code_units):
+        data = contents[name]
+        if data is None:
+            if is_strict:
+                return {"reject": {"file": name, "field": "type"}}
+            continue
+        answer = lookup({**request, "file": {"name": name, "hex": data.hex()}})
+        found.insert(0, {"file": name, "positions": answer["positions"]})
+    return {"found": [each for each in found if each["positions"]]}
+
+
 def expire(request: dict[str, Any]) -> dict[str, Any]:
     """Load a directory and delete what is expired."""
     _, names, directory, sizes = loaded(request)
-    for name, file in list(zip(names, directory.files, strict=True))[:-1]:
-        if file.header["end_phy_offset"] >= request["min_phy_offset"]:
-            break
-        names.remove(name)
+    directory.delete_expired(request["min_phy_offset"])
+    kept = names[len(names) - len(directory.files) :]
+    for name in set(names) - set(kept):
         if request["writable"]:
             del sizes[name]
-    return {"loaded": names, "directory": sizes}
+    return {"loaded": kept, "directory": sizes}
 
 
 def build(request: dict[str, Any]) -> dict[str, Any]:
     """Build a file set from messages."""
     directory = oracle.Directory(request["hash_slot_num"], request["index_num"])
     for message in request["messages"]:
-        tags = message.get("tags") if request["edition"] in ("5.4", "5.5") else None
+        tags = message.get("tags") if request["edition"] in WITH_TAGS else None
         names = ("topic", "unique_key", "keys", "sys_flag", "phy_offset", "store_timestamp")
-        directory.build(*(message[name] for name in names), tags)
+        try:
+            directory.build(*(message[name] for name in names), tags)
+        except ValueError:
+            return {"reject": {"field": "index_num"}}
     for file in directory.files:
         file.flush()
         if request["edition"] == "4.0":
@@ -290,7 +308,7 @@ def decode_properties(request: dict[str, Any]) -> dict[str, Any]:
 
 def read_checkpoint(request: dict[str, Any]) -> dict[str, Any]:
     """Decode a checkpoint."""
-    values = CHECKPOINT.unpack_from(bytes.fromhex(request["hex"]))
+    values = CHECKPOINT.unpack_from(bytes.fromhex(request["hex"]).ljust(CHECKPOINT.size, b"\0"))
     fields = dict(zip(CHECKPOINT_FIELDS, values, strict=True))
     least = max(min(fields["physic_msg_timestamp"], fields["logics_msg_timestamp"]) - 3000, 0)
     return {
@@ -314,7 +332,7 @@ def hello(_: dict[str, Any]) -> dict[str, Any]:
         "name": "the specification's oracle",
         "version": "1",
         "classes": CLASSES,
-        "editions": ["4.0", "4.7.1", "5.4", "5.5"],
+        "editions": EDITIONS,
         "operations": [name for name in OPERATIONS if name != "hello"],
     }
 
@@ -337,6 +355,8 @@ def rejecting(handler: Handler) -> Handler:
 OPERATIONS: dict[str, Handler] = {
     "hello": hello,
     "hash": hash_,
+    "decode_text": decode_text,
+    "create": create,
     "put": put,
     "read": read,
     "scan": scan,
@@ -345,6 +365,8 @@ OPERATIONS: dict[str, Handler] = {
     "time_match": time_match,
     "geometry": geometry,
     "load": load,
+    "total_size": total_size,
+    "lookup_directory": lookup_directory,
     "query": query,
     "expire": expire,
     "build": build,

@@ -36,7 +36,7 @@ CLASSES = [
     "broker_faithful_reader",
     "broker_faithful_loader",
 ]
-EDITIONS = ["4.7.1", "5.4"]
+EDITIONS = ["5.0", "5.4"]
 COLUMNS = (
     "position",
     "key_hash",
@@ -122,6 +122,24 @@ def hash_(request: dict[str, Any]) -> dict[str, Any]:
     return {"key_hash": rmqindex.key_hash(request["key"])}
 
 
+def decode_text(request: dict[str, Any]) -> dict[str, Any]:
+    """Decode bytes as the value of a property is, and hash the text."""
+    name = "KEYS"
+    data = bytes.fromhex(request["hex"])
+    text = rmqindex.parse_properties(name.encode() + b"\1" + data + b"\2").get(name, "")
+    return {"text": text, "key_hash": rmqindex.key_hash(text)}
+
+
+def create(request: dict[str, Any]) -> dict[str, Any]:
+    """Create a file, and close it."""
+    seed = request["prev_end_phy_offset"], request["prev_end_timestamp"]
+    with scratch() as folder:
+        path = folder / FILE_NAME
+        with IndexFileWriter(path, layout_of(request), *seed):
+            created = path.read_bytes().hex()
+        return {"created": created, "closed": path.read_bytes().hex()}
+
+
 def put(request: dict[str, Any]) -> dict[str, Any]:
     """Put into a new file, or go on with one as a broker does."""
     try:
@@ -204,7 +222,7 @@ def time_match(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def geometry(request: dict[str, Any]) -> dict[str, Any]:
-    """Find the geometry."""
+    """Find the geometry; a file without entries is rejected, as it may be."""
     with scratch() as folder:
         try:
             found = Layout.infer(stored(request, folder))
@@ -213,17 +231,23 @@ def geometry(request: dict[str, Any]) -> dict[str, Any]:
     return {"hash_slot_num": found.hash_slot_num, "index_num": found.index_num}
 
 
+def fill(root: Path, directory: list[dict[str, Any]]) -> None:
+    """Make a directory of a request."""
+    root.mkdir()
+    for item in directory:
+        if item["type"] == "directory":
+            (root / item["name"]).mkdir()
+        else:
+            (root / item["name"]).write_bytes(bytes.fromhex(item["hex"]))
+
+
 @contextmanager
 def opened(request: dict[str, Any]) -> Iterator[tuple[IndexDirectory, Path]]:
     """Open a request's directory."""
     with scratch() as folder:
         root = folder / "index"
-        root.mkdir()
-        for item in request["directory"]:
-            if item["type"] == "directory":
-                (root / item["name"]).mkdir()
-            else:
-                (root / item["name"]).write_bytes(bytes.fromhex(item["hex"]))
+        if request["directory"] is not None:
+            fill(root, request["directory"])
         with IndexDirectory(
             root,
             layout_of(request),
@@ -250,12 +274,23 @@ def query(request: dict[str, Any]) -> dict[str, Any]:
     """Load a directory and search it."""
     asked = [request[name] for name in ("topic", "key", "max_num", "begin", "end")]
     with opened(request) as (index, _):
-        found = index.query_offset(*asked, request.get("index_type"))
+        try:
+            found = index.query_offset(*asked, request.get("index_type"))
+        except CorruptIndexError as error:
+            return rejection(error)
+        except ValueError as error:  # A negative max_num.
+            return {"reject": {"found": str(error)}}
     return {
         "phy_offsets": list(found.phy_offsets),
         "index_last_update_timestamp": found.index_last_update_timestamp,
         "index_last_update_phyoffset": found.index_last_update_phy_offset,
     }
+
+
+def total_size(request: dict[str, Any]) -> dict[str, Any]:
+    """Load a directory and report the size of the index."""
+    with opened(request) as (index, _):
+        return {"total_size": index.total_size}
 
 
 def expire(request: dict[str, Any]) -> dict[str, Any]:
@@ -338,6 +373,8 @@ def hello(_: dict[str, Any]) -> dict[str, Any]:
 OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "hello": hello,
     "hash": hash_,
+    "decode_text": decode_text,
+    "create": create,
     "put": put,
     "read": read,
     "scan": scan,
@@ -346,6 +383,7 @@ OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "time_match": time_match,
     "geometry": geometry,
     "load": load,
+    "total_size": total_size,
     "query": query,
     "expire": expire,
     "build": build,
