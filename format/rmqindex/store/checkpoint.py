@@ -104,17 +104,18 @@ class StoreCheckpoint:
             OSError: The file cannot be written.
         """
         target = Path(path)
-        mode, there = _MODE, b""
+        mode, beyond = _MODE, b""
         with contextlib.suppress(FileNotFoundError), open(target, "rb", opener=open_regular) as old:
             mode = os.fstat(old.fileno()).st_mode & 0o777
-            there = old.read(_FILE_SIZE)
+            old.seek(_FIELDS_END)
+            beyond = old.read()
         import tempfile  # noqa: PLC0415  (readers need none)
 
         descriptor, staged_name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                data = self.to_bytes()
-                file.write(data[:_FIELDS_END] + (there[_FIELDS_END:] or data[_FIELDS_END:]))
+                fields = self.to_bytes()[:_FIELDS_END]
+                file.write((fields + beyond).ljust(_FILE_SIZE, b"\0"))
                 file.flush()
                 os.fchmod(file.fileno(), mode)
                 os.fsync(file.fileno())

@@ -21,12 +21,14 @@ from rmqindex import (
     RmqIndexError,
     StoreCheckpoint,
 )
-from rmqindex.store import is_index_name
+from rmqindex.fileset import is_index_name, list_index_files
 from rmqindex_store import STORE_OPERATIONS
 from serve import serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from rmqindex.indexfile import Mode
 
 CLASSES = [
     "strict_writer",
@@ -72,8 +74,8 @@ def scratch() -> Iterator[Path]:
         yield Path(folder)
 
 
-def rejection(error: RmqIndexError) -> dict[str, Any]:
-    """Return a rejection with all that the error says."""
+def rejection(error: RmqIndexError | ValueError) -> dict[str, Any]:
+    """Return a rejection with all that the error says; arguments are refused as ValueError."""
     if not isinstance(error, CorruptIndexError):
         return {"reject": {"found": str(error)}}
     return {
@@ -108,12 +110,12 @@ def reading(
         "lenient_reader": {"mode": "DROPMALFORMED"},
         "broker_faithful_reader": {"mode": "DROPMALFORMED", "zero_extend": True},
     }[request["class"]]
-    layout = None if request.get("hash_slot_num") is None else layout_of(request)
     with scratch() as folder:
         try:
+            layout = None if request.get("hash_slot_num") is None else layout_of(request)
             with IndexFile(stored(request, folder), layout, **options) as file:
                 return answer(file)
-        except RmqIndexError as error:
+        except (RmqIndexError, ValueError) as error:
             return rejection(error)
 
 
@@ -145,7 +147,7 @@ def put(request: dict[str, Any]) -> dict[str, Any]:
     try:
         layout = layout_of(request)
     except ValueError as error:
-        return {"reject": {"found": str(error)}}
+        return rejection(error)
     results = []
     with scratch() as folder:
         path = folder / FILE_NAME
@@ -276,10 +278,8 @@ def query(request: dict[str, Any]) -> dict[str, Any]:
     with opened(request) as (index, _):
         try:
             found = index.query_offset(*asked, request.get("index_type"))
-        except CorruptIndexError as error:
+        except (CorruptIndexError, ValueError) as error:
             return rejection(error)
-        except ValueError as error:  # A negative max_num.
-            return {"reject": {"found": str(error)}}
     return {
         "phy_offsets": list(found.phy_offsets),
         "index_last_update_timestamp": found.index_last_update_timestamp,
@@ -291,6 +291,24 @@ def total_size(request: dict[str, Any]) -> dict[str, Any]:
     """Load a directory and report the size of the index."""
     with opened(request) as (index, _):
         return {"total_size": index.total_size}
+
+
+def lookup_directory(request: dict[str, Any]) -> dict[str, Any]:
+    """Find the entries of a hash in every file of a directory, the newest file first."""
+    mode: Mode = "FAILFAST" if request["class"] == "strict_reader" else "DROPMALFORMED"
+    found = []
+    with scratch() as folder:
+        root = folder / "index"
+        fill(root, request["directory"])
+        try:
+            for entry in reversed(list_index_files(root, mode)):
+                with IndexFile(entry.path, layout_of(request), mode=mode) as file:
+                    positions = file.lookup([request["key_hash"]])["position"].to_pylist()
+                    if positions:
+                        found.append({"file": file.name, "positions": positions})
+        except RmqIndexError as error:
+            return rejection(error)
+    return {"found": found}
 
 
 def expire(request: dict[str, Any]) -> dict[str, Any]:
@@ -308,7 +326,10 @@ def build(request: dict[str, Any]) -> dict[str, Any]:
         with IndexDirectory(root, layout_of(request), writable=True) as index:
             for message in request["messages"]:
                 tags = message.get("tags") if request["edition"] in ("5.4", "5.5") else None
-                index.build_index(*(message[name] for name in names), tags)
+                try:
+                    index.build_index(*(message[name] for name in names), tags)
+                except ValueError as error:
+                    return rejection(error)
             index.flush()
             time = index.index_msg_timestamp
         files = sorted(root.iterdir())
@@ -384,6 +405,7 @@ OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "geometry": geometry,
     "load": load,
     "total_size": total_size,
+    "lookup_directory": lookup_directory,
     "query": query,
     "expire": expire,
     "build": build,
