@@ -36,7 +36,7 @@ FILE_CASES: dict[str, tuple[str, list[str], list[str]]] = {
         ["IDX-HDR-2", "IDX-HDR-3", "IDX-PUT-4", "IDX-TMM-1", "IDX-TMM-2"],
         ["ERR-5", "ERR-8", "ERR-17"],
     ),
-    "early_termination": ("", ["IDX-SEL-3", "IDX-LKP-2"], ["ERR-13"]),
+    "early_termination": ("", ["IDX-SEL-3", "IDX-SEL-8", "IDX-LKP-2"], ["ERR-13"]),
     "early_termination_2": ("", ["IDX-SEL-3", "IDX-LKP-2"], ["ERR-13"]),
     "time_diff_overflow": ("", ["IDX-PUT-4", "IDX-ENT-5"], ["ERR-5"]),
     "sub_second": ("", ["IDX-PUT-4", "IDX-TIM-1", "IDX-TIM-2"], ["ERR-5"]),

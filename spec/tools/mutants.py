@@ -37,7 +37,7 @@ _HANG_LIMIT = 1.0
 
 #: Requirements that no answer can break, and why.
 NOT_BY_AN_ANSWER = {
-    "IDX-OPS-1": "the numbers of a request fit their types; how others are refused is a program's own",
+    "IDX-OPS-1": "every number of a request fits its type",
     "IDX-PUT-5": "the order of writes is over when a program answers; killed writers show it",
     "IDX-PUT-10": "it permits, and what it demands is over when a program answers",
     "IDX-LKP-4": "it needs a CommitLog, which no request carries",

@@ -130,7 +130,7 @@ IMPLEMENTATIONS = [
     Implementation(
         "rocketmq-5.3.3",
         "`org.apache.rocketmq:rocketmq-store:5.3.3`",
-        lambda folder: rocketmq_command(folder, "5.3.3", "4.7.1"),
+        lambda folder: rocketmq_command(folder, "5.3.3", "5.0"),
     ),
     Implementation(
         "rocketmq-4.9.8",

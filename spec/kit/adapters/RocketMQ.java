@@ -75,10 +75,13 @@ public final class RocketMQ {
         switch ((String) request.get("op")) {
             case "hello": return hello();
             case "hash": return hash(request);
+            case "decode_text": return decodeText(request);
+            case "create": return create(request);
             case "put": return put(request);
             case "select": return select(request);
             case "time_match": return timeMatch(request);
             case "load": return load(request);
+            case "total_size": return totalSize(request);
             case "query": return query(request);
             case "expire": return expire(request);
             case "build":
@@ -91,8 +94,8 @@ public final class RocketMQ {
     }
 
     private static Map<String, Object> hello() {
-        List<String> operations = new ArrayList<>(List.of("hash", "put", "select", "time_match",
-                "load", "query", "expire", "build", "build_names", "decode_properties",
+        List<String> operations = new ArrayList<>(List.of("hash", "decode_text", "create",
+                "put", "select", "time_match", "load", "total_size", "query", "expire", "build", "build_names", "decode_properties",
                 "read_checkpoint", "write_checkpoint"));
         Map<String, Object> answer = new LinkedHashMap<>();
         answer.put("protocol", 1L);
@@ -108,6 +111,27 @@ public final class RocketMQ {
     private static Map<String, Object> hash(Map<String, Object> request) throws Exception {
         Object file = unsafe().allocateInstance(type("store.index.IndexFile"));
         return one("key_hash", call(file, "indexKeyHashMethod", request.get("key")));
+    }
+
+    private static Map<String, Object> decodeText(Map<String, Object> request) throws Exception {
+        byte[] bytes = HexFormat.of().parseHex((String) request.get("hex"));
+        String text = new String(bytes, StandardCharsets.UTF_8);
+        Map<String, Object> answer = one("text", text);
+        request.put("key", text);
+        answer.putAll(hash(request));
+        return answer;
+    }
+
+    private static Map<String, Object> create(Map<String, Object> request) throws Exception {
+        Path path = scratch.resolve("20260101000000000");
+        Object file = file(path, request, number(request.get("prev_end_phy_offset")),
+                number(request.get("prev_end_timestamp")));
+        Map<String, Object> answer = one("created", hex(path));
+        if (method(file, "shutdown", 0) != null) {
+            call(file, "shutdown"); // Before 5.0.0 there was none.
+        }
+        answer.put("closed", hex(path));
+        return answer;
     }
 
     private static Map<String, Object> put(Map<String, Object> request) throws Exception {
@@ -164,6 +188,12 @@ public final class RocketMQ {
         return answer;
     }
 
+    private static Map<String, Object> totalSize(Map<String, Object> request) throws Exception {
+        Object service = service(request);
+        call(service, "load", request.get("last_exit_ok"));
+        return one("total_size", call(service, "getTotalSize"));
+    }
+
     private static Map<String, Object> query(Map<String, Object> request) throws Exception {
         Object service = service(request);
         call(service, "load", request.get("last_exit_ok"));
@@ -172,7 +202,15 @@ public final class RocketMQ {
         if (request.get("index_type") != null) {
             asked.add(request.get("index_type"));
         }
-        Object result = call(service, "queryOffset", asked.toArray());
+        Object result;
+        try {
+            result = call(service, "queryOffset", asked.toArray());
+        } catch (InvocationTargetException error) {
+            if (error.getCause() instanceof IllegalArgumentException) {
+                return one("reject", one("found", String.valueOf(error.getCause())));
+            }
+            throw error;
+        }
         Map<String, Object> answer = one("phy_offsets", call(result, "getPhyOffsets"));
         answer.put("index_last_update_timestamp", call(result, "getIndexLastUpdateTimestamp"));
         answer.put("index_last_update_phyoffset", call(result, "getIndexLastUpdatePhyoffset"));
@@ -310,8 +348,12 @@ public final class RocketMQ {
 
     private static Object service(Map<String, Object> request, Object checkpoint)
             throws Exception {
-        Path index = Files.createDirectories(scratch.resolve("index"));
-        for (Object each : (List<?>) request.get("directory")) {
+        Path index = scratch.resolve("index");
+        List<?> directory = (List<?>) request.get("directory");
+        if (directory != null) {
+            Files.createDirectories(index);
+        }
+        for (Object each : directory == null ? List.of() : directory) {
             Map<String, Object> item = object(each);
             Path path = index.resolve((String) item.get("name"));
             if ("directory".equals(item.get("type"))) {
@@ -356,10 +398,13 @@ public final class RocketMQ {
             loaded.add(Path.of((String) call(file, "getFileName")).getFileName().toString());
         }
         Map<String, Object> sizes = new LinkedHashMap<>();
-        try (Stream<Path> paths = Files.list(scratch.resolve("index"))) {
-            for (Path path : paths.toList()) {
-                sizes.put(path.getFileName().toString(),
-                        Files.isDirectory(path) ? null : Files.size(path));
+        Path index = scratch.resolve("index");
+        if (Files.isDirectory(index)) {
+            try (Stream<Path> paths = Files.list(index)) {
+                for (Path path : paths.toList()) {
+                    sizes.put(path.getFileName().toString(),
+                            Files.isDirectory(path) ? null : Files.size(path));
+                }
             }
         }
         Map<String, Object> answer = one("loaded", loaded);
