@@ -84,8 +84,7 @@ def test_the_public_names_are_these():
 
 def test_nothing_else_is_public():
     """Modules are private, so that names have one home."""
-    # A fresh interpreter: a program such as rmqindex.conformance is a name of the package once
-    # anything in this process has imported it.
+    # A fresh interpreter: a module is a name of the package once anything has imported it.
     code = "import rmqindex; print(*dir(rmqindex))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert set(shown.stdout.split()) - set(rmqindex.__all__) == set()
