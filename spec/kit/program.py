@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -149,13 +150,11 @@ class _Run:
 
     def _write(self) -> None:
         assert self._process.stdin is not None
-        try:
+        # A program that no longer reads: the reader sees the end of the output.
+        with contextlib.suppress(OSError, ValueError), self._process.stdin as told:
             while (line := self._requests.get()) is not None:
-                self._process.stdin.write(line)
-                self._process.stdin.flush()
-            self._process.stdin.close()
-        except (OSError, ValueError):
-            pass  # The reader sees the end of the output.
+                told.write(line)
+                told.flush()
 
     def _read(self) -> None:
         assert self._process.stdout is not None

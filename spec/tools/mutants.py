@@ -130,19 +130,24 @@ def handlers_of(mutant: Mutant) -> dict[str, Callable[[dict[str, Any]], dict[str
 def caught_by(mutant: Mutant, cases: list[Case]) -> list[str]:
     """Return the names of the cases that a mutant fails, of those that show its requirement."""
     shown = [case for case in cases if mutant.requirement in case.requirements]
-    if not mutant.hangs:
-        outcome = run_cases(InProcess(mutant), shown)
-    else:
-        number = [each for each in mutants() if each.requirement == mutant.requirement].index(
-            mutant
-        )
-        command = [sys.executable, __file__, "serve", mutant.requirement, str(number)]
-        program = Program(command, _HANG_LIMIT)
-        try:
-            outcome = run_cases(program, shown)
-        finally:
-            program.stop()
+    if mutant.hangs:
+        return _hang_of(mutant, shown)
+    outcome = run_cases(InProcess(mutant), shown)
     return [result.case.name for result in outcome.results if result.status == FAILED]
+
+
+def _hang_of(mutant: Mutant, cases: list[Case]) -> list[str]:
+    """Return the name of the first case on which a mutant hangs; each takes the whole limit."""
+    number = [each for each in mutants() if each.requirement == mutant.requirement].index(mutant)
+    command = [sys.executable, __file__, "serve", mutant.requirement, str(number)]
+    program = Program(command, _HANG_LIMIT)
+    try:
+        for case in cases:
+            if run_cases(program, [case]).totals.failed:
+                return [case.name]
+    finally:
+        program.stop()
+    return []
 
 
 def serve_mutant(requirement: str, number: int = 0) -> None:
