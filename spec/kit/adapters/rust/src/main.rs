@@ -253,6 +253,10 @@ fn put(request: &Value) -> Answer {
     if index_file_total_size(slots, places).is_some_and(|size| size > i32::MAX as usize) {
         return Ok(json!({"results": [], "hex": "", "note": "accepted; too large to send"}));
     }
+    let whole = index_file_total_size(slots, places).unwrap_or(usize::MAX);
+    if request["resume_hex"].as_str().is_some_and(|hex| hex.len() / 2 > whole) {
+        return Ok(json!({"unsupported": "the crate is given what is mapped, and no more"}));
+    }
     let made = match request["resume_hex"].as_str() {
         Some(hex) => File::load("", slots, places, hex),
         None => {
