@@ -89,3 +89,14 @@ def test_what_stands_behind_the_fields_is_kept(tmp_path):
     replace(StoreCheckpoint.load(path), index_msg_timestamp=7).save(path)
     assert path.read_bytes()[40:] == tail
     assert StoreCheckpoint.load(path).index_msg_timestamp == 7
+
+
+@pytest.mark.parametrize("size", [50, 4096, 4106])
+def test_the_bytes_behind_the_fields_stay_whatever_the_size(tmp_path, size):
+    """A shorter file gets the broker's 4,096 bytes, a longer one stays as long as it was."""
+    path = tmp_path / "checkpoint"
+    path.write_bytes(b"x" * size)
+    StoreCheckpoint(physic_msg_timestamp=5).save(path)
+    saved = path.read_bytes()
+    assert len(saved) == max(size, 4096)
+    assert saved[40:] == (b"x" * (size - 40)).ljust(4056, b"\0")
