@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,6 +54,18 @@ def test_every_guide_has_code_that_is_run() -> None:
         assert is_run or page.stem in PROGRAMS
 
 
-def test_the_vectors_run_as_their_readme_says() -> None:
-    """The command in the README of the vectors works from the top of the tree."""
-    assert run_page(ROOT / "spec" / "vectors" / "README.md", ROOT) == 1
+def test_the_vectors_run_as_their_readme_says(tmp_path: Path) -> None:
+    """The README's command runs all cases; only the one that the status page explains fails."""
+    readme = (ROOT / "spec" / "vectors" / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```bash\nmake vectors\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    # The test builds the archive elsewhere: make vectors would write what other tests read.
+    make = [sys.executable, ROOT / "spec" / "tools" / "make_archive.py", tmp_path]
+    subprocess.run(make, check=True, capture_output=True, timeout=60)
+    assert code.count("build/vectors") == code.count("python3 ") - 1 == 1
+    command = code.replace("build/vectors", str(tmp_path)).replace("python3", sys.executable)
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 1, done.stderr
+    assert re.search(r"\d{4} passed, 1 failed, \d+ skipped", done.stdout)
+    assert "reject/log_torn_record: decode_commitlog strict_reader" in done.stdout
