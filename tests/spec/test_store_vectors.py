@@ -42,7 +42,6 @@ def stored(name: str, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", of_kind("commitlog"))
-@pytest.mark.requirement("LOG-WLK-3", "LOG-CRC-1", "LOG-CRC-3", "LOG-BLK-1")
 def test_the_walk_over_a_log_goes_and_ends_as_the_steps_do(name: str, tmp_path: Path) -> None:
     """The sound records, the end with its fault, and the records with a wrong CRC."""
     expected = spectext.vectors()[name]["outcomes"]["strict_reader"]
