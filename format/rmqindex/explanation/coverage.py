@@ -189,7 +189,8 @@ class _Comparison:
         last = max(self.spans, key=lambda span: span.end)
         found = self._end(max(last.end, self.log.min_offset), last.end)
         if found is not None:
-            yield self._part("end", last.path, found, None, last.end, "--resume")
+            option = "--replace" if last.is_cut else "--resume"
+            yield self._part("end", last.path, found, None, last.end, option)
 
     def _part(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rmqindex.layout import INT64_MAX
+from rmqindex.layout import FIRST_POSITION, INT64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -35,6 +35,8 @@ __all__ = [
 # What a search of the gaps reads at most, bytes: seconds from a disk, or from an object store.
 _MAX_LOCAL = 8 << 30
 _MAX_REMOTE = 1 << 30
+# Of a cut file, the entries in which the message before the last one is looked for.
+_LAST_ENTRIES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +66,20 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class IndexSpan:
-    """The offsets of an IndexFile's first and last entries, bytes, by its header."""
+    """The offsets of an IndexFile's first and last entries, bytes.
+
+    Attributes:
+        path: The file.
+        begin: The first entry's offset, by the header.
+        end: The last entry's offset, by the header; of a file that is cut, the offset of the last
+            message that is sure to have all its entries.
+        is_cut: Whether the file ends before the last entry that its header counts.
+    """
 
     path: str
     begin: int
     end: int
+    is_cut: bool = False
 
 
 def spans_of(files: Iterable[PlannedFile], damaged: Iterable[str] = ()) -> list[IndexSpan]:
@@ -80,10 +91,30 @@ def spans_of(files: Iterable[PlannedFile], damaged: Iterable[str] = ()) -> list[
     """
     skipped = set(damaged)
     return [
-        IndexSpan(file.entry.path, file.header.begin_phy_offset, file.header.end_phy_offset)
+        _span_of(file)
         for file in files
         if file.error is None and not file.is_empty and file.entry.path not in skipped
     ]
+
+
+def _span_of(file: PlannedFile) -> IndexSpan:
+    header = file.header
+    is_cut = file.entry_count < header.entry_count
+    end = _last_whole_message(file) if is_cut else header.end_phy_offset
+    return IndexSpan(file.entry.path, header.begin_phy_offset, end, is_cut)
+
+
+def _last_whole_message(file: PlannedFile) -> int:
+    """Return the offset of the message before that of the last entry left.
+
+    A message has an entry for each key, of which the cut may have taken some.
+    """
+    start = max(FIRST_POSITION, file.stop - _LAST_ENTRIES)
+    with file.open() as opened:
+        batches = list(opened.scan(start, file.stop, ["phy_offset"]))
+    offsets: list[int] = [offset for batch in batches for offset in batch["phy_offset"].to_pylist()]
+    whole = [offset for offset in offsets if offset < max(offsets)]
+    return max([file.header.begin_phy_offset, *whole])
 
 
 def inner_gaps(spans: Iterable[IndexSpan], log: CommitLog) -> Iterator[Gap]:

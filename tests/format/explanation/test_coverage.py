@@ -42,11 +42,11 @@ def remove(store, *names):
         (store / "index" / name).unlink()
 
 
-def lacking(store):
+def lacking(store, mode="FAILFAST"):
     """Return what the index of a store lacks."""
     log_path = store if any(store.glob("dledger-*")) else store / "commitlog"
     with CommitLog(log_path) as log:
-        return uncovered(store, plan_index(store, None, "FAILFAST"), log)
+        return uncovered(store, plan_index(store, None, mode), log)
 
 
 def parts(store):
@@ -129,6 +129,23 @@ class TestLostFiles:
         """Each hole is told."""
         remove(store, NAMES[0], NAMES[2], NAMES[-1])
         assert [part.part for part in lacking(store)] == ["start", "middle", "end"]
+
+    @pytest.mark.parametrize(("place", "part"), [(2, "middle"), (-1, "end")])
+    def test_the_rest_of_a_file_that_is_cut(self, store, place, part):
+        """DROPMALFORMED reads what is left of it, and its header still counts all entries.
+
+        The message of the last entry left counts as lacking: the cut may have taken other entries.
+        """
+        path = store / "index" / NAMES[place]
+        path.write_bytes(path.read_bytes()[:2000])
+        (found,) = lacking(store, "DROPMALFORMED")
+        assert found.part == part
+        assert found.after < found.start
+        assert found.remedy == f"rmqindex rebuild {store} --replace"
+        with rmqindex.IndexFile(path, rmqindex.Layout(97, 200), mode="DROPMALFORMED") as file:
+            left = [o for batch in file.scan() for o in batch["phy_offset"].to_pylist()]
+        assert found.after == max(offset for offset in left if offset < left[-1])
+        assert found.start <= left[-1]
 
     @pytest.mark.parametrize("place", [0, 1, -1])
     def test_of_a_dledger_store(self, tmp_path, place):
