@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 
-__all__ = ["complain", "counted", "one_line", "visible", "write_line"]
+__all__ = ["complain", "counted", "in_flags", "one_line", "visible", "write_line"]
 
 # C0 but for tab and line feed, DEL, C1, and what turns the direction of text: with these a topic
 # or a name could set a terminal's title, move its cursor, or look like another one.
@@ -52,13 +52,13 @@ def write_line(text: str = "") -> None:
     sys.stdout.write(f"{text}\n")
 
 
-def _in_flags(message: str) -> str:
+def in_flags(message: str) -> str:
     """Return a message with the flags of the command line for the arguments that it names."""
     return _ARGUMENTS.sub(lambda match: _FLAGS[match[0]], message)
 
 
 def complain(message: str) -> None:
     """Write one line to standard error, whatever the message holds."""
-    line = _in_flags(" ".join(message.split()))
+    line = in_flags(" ".join(message.split()))
     sys.stderr.write(f"rmqindex: {visible(line)}\n")
     sys.stderr.flush()

@@ -39,7 +39,7 @@ __all__ = [
 __getattr__ = importer(
     __name__,
     {
-        "coverage": ("IndexSpan", "Uncovered", "uncovered", "uncovered_in"),
+        "coverage": ("Uncovered", "uncovered", "uncovered_in"),
         "explain": (
             "SEARCHES",
             "Search",

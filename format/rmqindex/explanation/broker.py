@@ -111,7 +111,14 @@ def explain_file(
     except FileChangedError:
         raise
     except RmqIndexError as error:
-        return FileExplanation(planned.entry.path, planned.entry.name, "damaged", str(error))
+        detail = _without_mode(error)
+        return FileExplanation(planned.entry.path, planned.entry.name, "damaged", detail)
+
+
+def _without_mode(error: RmqIndexError) -> str:
+    """Return what an error says, but for the hint at a mode, which an explanation does not take."""
+    what, _, hint = str(error).rpartition("; ")
+    return what if "mode=DROPMALFORMED" in hint else str(error)
 
 
 def _explain_open_file(

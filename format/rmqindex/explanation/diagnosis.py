@@ -217,7 +217,8 @@ class _Diagnosis:
                 )
         without = [file.reason for file in self.evidence.files if not file.hits]
         for code, count in Counter(without).items():
-            yield Reason(code, f"{EXPLAIN_REASONS[code]} {counted(count, 'file')}.")
+            remedy = self.commands.verify() if code == "damaged" else None
+            yield Reason(code, f"{EXPLAIN_REASONS[code]} {counted(count, 'file')}.", remedy)
 
     def reach(self) -> Iterator[Reason]:
         """Say how far index and log reach."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rmqindex.display.terminal import Styled, Table, print_table, print_text
+from rmqindex.display.text import in_flags
 
 if TYPE_CHECKING:
     from rmqindex.display.terminal import Console
@@ -23,7 +24,7 @@ def print_explanation(console: Console, explained: LookupExplanation, zone: Zone
     for head in ("File", "Reason", "Offset", f"Stored ({zone.name})", "What the file says"):
         table.add_column(head, right=head == "Offset")
     for file in explained.files:
-        table.add_row(file.name, _styled(file.reason), "", "", file.detail)
+        table.add_row(file.name, _styled(file.reason), "", "", in_flags(file.detail))
         for hit in file.hits[:_SHOWN_HITS]:
             table.add_row(
                 "",

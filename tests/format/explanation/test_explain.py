@@ -128,6 +128,16 @@ class TestFilesWithoutTheKey:
         newer, older = explain_lookup(directory, "T", "a", layout=LAYOUT).files
         assert (newer.reason, older.reason) == ("hit", "damaged")
 
+    def test_a_damaged_file_is_answered_with_a_command(self, index):
+        """An explanation takes no mode, so it names the audit, which says what to do."""
+        directory = index([("a", 0, START)], [("a", 9, START + 9)])
+        file = min(directory.iterdir())
+        file.write_bytes(file.read_bytes()[:-4])
+        explained = explain_lookup(directory, "T", "a")
+        assert "DROPMALFORMED" not in explained.files[1].detail
+        remedies = {reason.code: reason.remedy for reason in explained.reasons}
+        assert remedies["damaged"] == f"rmqindex verify {directory}"
+
     def test_a_path_that_is_not_there(self, tmp_path):
         """That is an error."""
         with pytest.raises(RmqIndexError, match="no such file"):
