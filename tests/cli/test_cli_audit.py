@@ -1,11 +1,13 @@
 """``rmqindex verify`` and ``rmqindex plot``."""
 
 import json
+import shutil
 import sys
 
 import pytest
 
 import rmqindex
+from recorded import STORE_KINDS
 
 STORE = rmqindex.sample_store()
 
@@ -106,6 +108,14 @@ class TestVerify:
         code, _, err = run("verify", store, "--since", "yesterday")
         assert code == 2
         assert "--since" in err
+
+    def test_the_remedy_names_a_dledger_store_without_an_index(self, run, tmp_path, monkeypatch):
+        """It has no commitlog/, and is to be typed all the same."""
+        shutil.copytree(STORE_KINDS / "dledger" / "store", tmp_path / "store")
+        shutil.rmtree(tmp_path / "store" / "index")
+        monkeypatch.chdir(tmp_path)
+        (finding,) = json.loads(run("verify", "store", "--json")[1])["findings"]
+        assert "`rmqindex rebuild store`" in finding["remedy"]
 
     def test_paths_are_as_they_were_given(self, run, store, monkeypatch):
         """Relative where the user's is, the checkpoint's and the log's too."""

@@ -33,8 +33,9 @@ from rmqindex.display.plot import IMAGE_TYPES, plot_counts
 from rmqindex.display.plot_data import count_index
 from rmqindex.display.terminal import progress_bar
 from rmqindex.display.text import counted, write_line
+from rmqindex.fileset.paths import lacks_index
 from rmqindex.fileset.planned_index import plan_index
-from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER
+from rmqindex.folders import INDEX_FOLDER
 from rmqindex.storage.location import Location
 from rmqindex.times import MILLISECOND, parse_duration
 
@@ -142,7 +143,7 @@ def _store_of(path: str) -> str:
     if local is None:
         return path
     folder = local if local.is_dir() else local.parent
-    if (folder / INDEX_FOLDER).is_dir() or (folder / COMMITLOG_FOLDER).is_dir():
+    if (folder / INDEX_FOLDER).is_dir() or lacks_index(folder):
         return str(folder)
     name = folder.absolute().name
     return os.path.normpath(folder / "..") if name == INDEX_FOLDER else "STORE"
