@@ -429,6 +429,14 @@ class TestOutput:
             assert text in hits
         assert "…" not in facts + hits
 
+    def test_a_terminal_of_60_columns_fits_what_a_relayout_did(self, tmp_path):
+        """Its sentences are broken between words, as those of a rebuild."""
+        shutil.copytree(STORE, tmp_path / "store")
+        shown = printed_at_a_terminal(
+            60, "relayout", tmp_path / "store", "--slots", 31, "--entries", 500
+        )
+        assert max(map(len, shown.splitlines())) <= 60
+
     def test_a_terminal_of_80_columns_has_no_longer_line(self):
         """The usual width shows whole lines."""
         shown = printed_at_a_terminal(80, "info", STORE, NO_COLOR="1", TERM="dumb")
@@ -588,6 +596,13 @@ class TestCommands:
             monkeypatch.setenv("COLUMNS", str(columns))
             _, out, _ = run(command, "--help")
             assert not [line for line in out.splitlines() if line.endswith("-")]
+
+    @pytest.mark.parametrize("command", COMMANDS)
+    def test_no_line_of_the_help_is_wider_than_80_columns(self, run, command, monkeypatch):
+        """Neither are the examples, which are never broken."""
+        monkeypatch.setenv("COLUMNS", "80")
+        _, out, _ = run(command, "--help")
+        assert max(map(len, out.splitlines())) <= 80
 
     def test_a_command_that_is_misspelt_is_suggested(self, run):
         """As its nearest name, where there is one."""

@@ -126,7 +126,7 @@ class ConsoleOutput:
             write_line(f"{result.directory}: complete, nothing new to export")
             return
         more = " more" if result.is_resumed else ""
-        write_line(
+        self._say(
             f"Exported {counted(result.row_count, f'{more} row'.strip())} to "
             f"{counted(len(result.files), f'{more} file'.strip())} in {result.directory}, "
             f"{size_text(result.size)}"
@@ -201,11 +201,11 @@ class ConsoleOutput:
             write_line(file.name)
         verb = "would go" if dry_run else "gone"
         size = sum(file.size for file in files)
-        write_line(f"{counted(len(files), 'file')} {verb}, {size} bytes; offsets before {before}")
+        self._say(f"{counted(len(files), 'file')} {verb}, {size} bytes; offsets before {before}")
 
     def relayout(self, path: str, result: RelayoutResult) -> None:
         """Write how many entries and files there are now."""
-        write_line(
+        self._say(
             f"Wrote {counted(result.entry_count, 'entry', 'entries')} into "
             f"{counted(len(result.files), 'file')} in place of {len(result.replaced)}; "
             f"{result.exact_times} with their exact times"

@@ -87,8 +87,8 @@ def _parse_columns(
 @command(
     "export",
     "rmqindex export store messages",
-    "rmqindex export store orders --topic Orders --begin 2023-11-14 --format jsonl",
-    "rmqindex export store sizes --columns topic,size,store_timestamp --format csv",
+    "rmqindex export store orders --topic Orders --begin 2023-11-14 --format csv",
+    "rmqindex export store sizes --columns topic,size --format jsonl",
     "rmqindex export store entries --entries",
     "rmqindex export broker-a/store broker-b/store messages",
     note="The same command again goes on where a run was stopped, or adds what is new.",

@@ -45,7 +45,7 @@ __all__ = ["cat"]
     "rmqindex cat store 0A00000100002A9F000000000001B5A1",
     "rmqindex cat store BE2A3B1D0F1E56FBFD39200400000560 --topic TopicTest",
     "rmqindex cat store 112033 --raw > body.bin",
-    "rmqindex cat broker-a/store broker-b/store BE2A3B1D0F1E56FBFD39200400000560 --csv",
+    "rmqindex cat 'brokers/*/store' BE2A3B1D0F1E56FBFD39200400000560 --csv",
     several=True,
     is_search=True,
 )
