@@ -61,6 +61,6 @@ def mark_kinds(config: pytest.Config, items: list[pytest.Item]) -> None:
         if item.get_closest_marker(kind) is None:
             item.add_marker(kind)
     config.stash[COLLECTED] = {
-        item.nodeid: [mark.name for mark in item.iter_markers() if mark.name in KINDS]
+        item.nodeid: sorted({mark.name for mark in item.iter_markers() if mark.name in KINDS})
         for item in items
     }

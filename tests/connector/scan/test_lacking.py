@@ -24,42 +24,44 @@ def store(tmp_path):
     return tmp_path / "store"
 
 
-def warnings(capsys, **options):
+def warnings(caplog, **options):
     """Return the warnings of the plan of a load."""
     given = {name: str(value) for name, value in options.items()}
     IndexReader(read_options(given), full_schema(keys=True, log=True), given).partitions()
-    return [line for line in capsys.readouterr().err.splitlines() if " WARNING " in line]
+    found = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    caplog.clear()
+    return found
 
 
-def test_a_lost_file_is_a_warning_of_each_plan(store, capsys):
+def test_a_lost_file_is_a_warning_of_each_plan(store, caplog):
     """With both ends and the command that mends it."""
-    (line,) = warnings(capsys, path=store, commitLog="auto", **KEY)
+    (line,) = warnings(caplog, path=store, commitLog="auto", **KEY)
     assert f"{NAMES[1]}: the oldest IndexFile begins at offset 26249, the CommitLog at 0" in line
     assert f"`rmqindex rebuild {store} --replace`" in line
 
 
-def test_an_index_without_files_is_one(store, capsys):
+def test_an_index_without_files_is_one(store, caplog):
     """It answers each lookup with nothing."""
     for name in NAMES[1:]:
         (store / "index" / name).unlink()
-    (line,) = warnings(capsys, path=store, commitLog="auto", **KEY)
+    (line,) = warnings(caplog, path=store, commitLog="auto", **KEY)
     assert "the index has no entries" in line
 
 
-def test_a_pattern_of_stores_is_looked_at_store_by_store(store, capsys):
+def test_a_pattern_of_stores_is_looked_at_store_by_store(store, caplog):
     """One of two is whole."""
     shutil.copytree(SAMPLE, store.parent / "whole")
-    (line,) = warnings(capsys, path=store.parent / "*", commitLog="auto", **KEY)
+    (line,) = warnings(caplog, path=store.parent / "*", commitLog="auto", **KEY)
     assert str(store) in line
 
 
 @pytest.mark.parametrize("options", [{"path": SAMPLE, "commitLog": "auto"}, {"path": None}])
-def test_whole_indexes_and_indexes_without_a_log_are_no_warning(store, capsys, options):
+def test_whole_indexes_and_indexes_without_a_log_are_no_warning(store, caplog, options):
     """There is nothing to say, or nothing to compare with."""
-    assert warnings(capsys, **{**options, "path": options["path"] or store}, **KEY) == []
+    assert warnings(caplog, **{**options, "path": options["path"] or store}, **KEY) == []
 
 
-def test_a_file_chosen_by_its_name_is_no_warning(store, capsys):
+def test_a_file_chosen_by_its_name_is_no_warning(store, caplog):
     """The user left the others out."""
     path = store / "index" / NAMES[2]
-    assert warnings(capsys, path=path, commitLog="auto", **KEY) == []
+    assert warnings(caplog, path=path, commitLog="auto", **KEY) == []
