@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 from rmqindex.rooms import importer
 
 if TYPE_CHECKING:
+    from rmqindex.logfile.agreed import UnagreedTail
     from rmqindex.logfile.files import several_logs
 
 __all__ = [
+    "UnagreedTail",
     "several_logs",
 ]
 
 __getattr__ = importer(
     __name__,
     {
+        "agreed": ("UnagreedTail",),
         "files": ("several_logs",),
     },
 )
