@@ -68,6 +68,14 @@ WRITTEN: dict[str, tuple[bool, list[Step]]] = {
     "queue_truncate_at_file": (False, [*puts(12), ["truncate", 2000]]),
     "queue_truncate_all": (False, [*puts(7), ["truncate", 0]]),
     "queue_truncate_blank_units": (False, [*puts(4, first=7), ["truncate", 1000]]),
+    "queue_put_after_truncate": (
+        False,
+        [*puts(4), ["truncate", 1400], ["put", 1300, 100, 5, 2], ["put", 1300, 101, 5, 2]],
+    ),
+    "queue_put_after_truncate_all": (
+        False,
+        [*puts(4), ["truncate", 500], ["put", 300, 200, 5, 0], ["put", 301, 200, 5, 0]],
+    ),
     "batch_queue_worked_example": (True, batches(5)),
     "batch_queue_repeated": (True, [*batches(2), *batches(2)]),
     "batch_queue_correct_min_offset": (
@@ -76,6 +84,14 @@ WRITTEN: dict[str, tuple[bool, list[Step]]] = {
     ),
     "batch_queue_truncate": (True, [*batches(5), ["truncate", 2000]]),
     "batch_queue_truncate_at_file": (True, [*batches(5), ["truncate", 2500]]),
+    "batch_queue_put_after_truncate": (
+        True,
+        [*batches(3), ["truncate", 1500], ["put", 1000, 500, 5, 1, 2], ["put", 1001, 500, 5, 1, 2]],
+    ),
+    "batch_queue_put_after_truncate_all": (
+        True,
+        [*batches(3), ["truncate", 700], ["put", 699, 500, 5, 0, 2], ["put", 700, 500, 5, 0, 2]],
+    ),
 }
 
 ZERO = bytes(UNIT)
@@ -109,6 +125,7 @@ def _damages(files: dict[str, bytes], *, is_batch: bool) -> dict[str, dict[str, 
         "queue_offsets_descend": _changed(files, names[1], UNIT, _unit(5, 200)),
         "queue_file_short": {**files, names[1]: files[names[1]][:-UNIT]},
         "queue_file_empty": {**files, names[1]: b""},
+        "queue_first_file_short": {**files, names[0]: files[names[0]][:-UNIT], names[1]: b""},
         "queue_first_file_missing": {names[1]: files[names[1]]},
         "queue_all_zero": {names[0]: bytes(FILE_SIZE)},
     }

@@ -134,6 +134,12 @@ def _outcomes(data: bytes, start: int, case: dict[str, Any]) -> dict[str, Any]:
         if fault:
             faults.append({"position": position, "field": fault})
     strict["crc_faults"] = faults
+    # As the only file of its log, LOG-WLK-2 and LOG-WLK-3.
+    try:
+        logs_oracle.read_log({f"{start:020}": data})
+        strict["scan"] = "accept"
+    except Rejected:
+        strict["scan"] = "reject"
     broker = {
         "checks": _checks(case["checks"]),
         "checks_without_crc": _checks(case["checks_without_crc"]),

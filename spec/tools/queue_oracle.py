@@ -127,6 +127,7 @@ class Queue:
 
     def truncate(self, phy_offset: int) -> None:
         """Truncate, steps 1 to 3."""
+        self.most_phy = phy_offset - 1 if self.is_batch else phy_offset
         while self.files:
             start = max(self.files)
             if self.read(start)["phy_offset"] >= phy_offset:
@@ -139,6 +140,8 @@ class Queue:
                 if not is_written(unit) or unit["phy_offset"] >= phy_offset:
                     break
                 self.end += self.unit
+            last = self.read(self.end - self.unit)
+            self.most_phy = last["phy_offset"] + (0 if self.is_batch else last["size"])
             break
         if not self.files:
             self.end = 0

@@ -22,6 +22,7 @@ from kit.judge import problem_of, same
 from kit.program import MAX_ANSWER_BYTES, Program, ProgramError
 from kit.report import as_data, as_junit, summary
 from kit.run import FAILED, PASSED, SKIPPED, hello, run_cases
+from oracle_store import ORACLE_STORE_OPERATIONS
 from rmqindex_store import STORE_OPERATIONS
 
 if TYPE_CHECKING:
@@ -392,7 +393,7 @@ def test_the_kit_runs_from_its_two_files_alone(built: Path, tmp_path: Path) -> N
 
 def test_the_exchanges_of_the_page_are_those_of_the_adapters() -> None:
     """Each request that the page shows gets the answer that the page shows."""
-    operations = {**STORE_OPERATIONS, **oracle_adapter.OPERATIONS}
+    operations = {**STORE_OPERATIONS, **ORACLE_STORE_OPERATIONS, **oracle_adapter.OPERATIONS}
     text = (spectext.SPEC / "conformance-kit.md").read_text(encoding="utf-8")
     shown = re.findall(r"^> (.*)\n< (.*)$", text, re.MULTILINE)
     asked = set()
@@ -401,8 +402,49 @@ def test_the_exchanges_of_the_page_are_those_of_the_adapters() -> None:
         asked.add(told["op"])
         given = operations[told["op"]](told)
         assert {"id": told["id"], **given} == json.loads(answer)
-    # One of a whole log and one of a whole store would fill pages.
-    assert set(operations) - asked == {"scan_commitlog", "build_consumequeue"}
+    assert set(operations) == asked
+
+
+def test_the_page_names_the_classes_that_each_operation_is_asked_of(cases: list[Case]) -> None:
+    """The table has every operation of the cases under the class that its requests name."""
+    told = {
+        (row["Class"].strip("`"), name)
+        for row in spectext.table("conformance-kit.md", "operation-classes")
+        for name in re.findall(r"`(\w+)`", row["Operations"])
+    }
+    assert told == {(case.conformance_class or "none", case.operation) for case in cases}
+
+
+def test_the_steps_of_the_text_pass_every_case_of_logs_and_queues(cases: list[Case]) -> None:
+    """The twins of the chapters on the CommitLog and the ConsumeQueue answer as expected."""
+    asked = [case for case in cases if case.operation in ORACLE_STORE_OPERATIONS]
+    problems = {
+        case.name: problem
+        for case in asked
+        if (
+            problem := problem_of(
+                case.expected, ORACLE_STORE_OPERATIONS[case.operation](case.request)
+            )
+        )
+    }
+    assert len(asked) > 300
+    assert not problems
+
+
+def test_a_failed_lookup_and_the_units_that_are_there_are_both_right(cases: list[Case]) -> None:
+    """Of a batch queue whose last file lost its units, and of no other queue (CQ-ERR-4)."""
+    asked = [case for case in cases if case.operation == "change_consumequeue"]
+    either = [case for case in asked if "one_of" in case.expected]
+    assert {case.vector for case in either} == {
+        f"accept/batch_queue_{name}"
+        for name in ("base_negative", "count_negative", "count_zero", "size_zero")
+    }
+    for case in either:
+        given = ORACLE_STORE_OPERATIONS[case.operation](case.request)
+        assert given["recovered"]["units"]
+        for units, is_right in ((given["recovered"]["units"], True), (None, True), ([], False)):
+            answer = {**given, "recovered": {**given["recovered"], "units": units}}
+            assert (problem_of(case.expected, answer) is None) == is_right
 
 
 def test_half_a_megabyte_is_no_huge_answer(few: list[Case]) -> None:

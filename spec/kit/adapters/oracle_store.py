@@ -1,0 +1,202 @@
+"""The steps of the chapters beside the index behind the protocol, as ``oracle_adapter.py`` is.
+
+``spec/tools/logs_oracle.py`` and ``queue_oracle.py`` hold the steps.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "tools"), str(Path(__file__).parent)]
+
+import logs_oracle  # noqa: E402
+import queue_oracle  # noqa: E402
+from oracle import Rejected  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Handler = Callable[[dict[str, Any]], dict[str, Any]]
+
+PREPARED, ROLLED_BACK, INNER_BATCH = 4, 12, 192
+
+
+def _data(request: dict[str, Any]) -> bytes:
+    return bytes.fromhex(request["file"]["hex"])
+
+
+def _walk(request: dict[str, Any]) -> logs_oracle.Walk:
+    return logs_oracle.walk(_data(request), int(request["file"]["name"]))
+
+
+def decode_commitlog(request: dict[str, Any]) -> dict[str, Any]:
+    """Decode the records of a file that is the only one of its log."""
+    logs_oracle.read_log({request["file"]["name"]: _data(request)})
+    records = []
+    for position, record in _walk(request).records:
+        pairs = logs_oracle.property_pairs(record.properties)
+        fields = {
+            "position": position,
+            **record.values,
+            "body": record.body.hex(),
+            "topic": logs_oracle.text_of(record.topic),
+            "properties": dict(pairs),
+            "all_properties": [list(pair) for pair in pairs],
+        }
+        records.append({name: fields[name] for name in request["fields"]})
+    return {"records": records}
+
+
+def walk_commitlog(request: dict[str, Any]) -> dict[str, Any]:
+    """Walk over a file."""
+    data, found = _data(request), _walk(request)
+    end: dict[str, Any] = {"kind": found.kind, "position": found.position}
+    if found.fault:
+        end["fault"] = {"field": found.fault.field, "byte": found.fault.byte}
+    crc_faults = [
+        {"position": position, "field": fault}
+        for position, record in found.records
+        if (fault := logs_oracle.crc_fault(record, data[position : position + record.size]))
+    ]
+    return {"walk": [position for position, _ in found.records], "end": end} | {
+        "crc_faults": crc_faults
+    }
+
+
+def check_commitlog(request: dict[str, Any]) -> dict[str, Any]:
+    """Check place after place, as a broker does."""
+    told = logs_oracle.check_all(
+        _data(request),
+        check_crc=request["check_crc"],
+        property_crc_alone=request["check_property_crc"],
+    )
+    return {"checks": [list(each) for each in told]}
+
+
+def _contents(request: dict[str, Any]) -> dict[str, bytes]:
+    return {file["name"]: bytes.fromhex(file["hex"]) for file in request["files"]}
+
+
+def scan_commitlog(request: dict[str, Any]) -> dict[str, Any]:
+    """End a log as a strict reader does."""
+    return {"max_offset": logs_oracle.read_log(_contents(request))}
+
+
+def _load(files: dict[str, bytes], file_size: int) -> tuple[bool, dict[str, bytes], list[str]]:
+    """Load files in order: the result, those before the first failure, and the names kept."""
+    loaded: dict[str, bytes] = {}
+    for name in sorted(files):
+        if not files[name] and name == max(files):
+            break
+        if len(files[name]) != file_size:
+            return False, loaded, sorted(files)
+        loaded[name] = files[name]
+    return True, loaded, sorted(loaded)
+
+
+def recover_commitlog(request: dict[str, Any]) -> dict[str, Any]:
+    """Load a log and end it as a broker does that starts."""
+    is_loaded, loaded, kept = _load(_contents(request), request["file_size"])
+    if is_loaded:
+        end = logs_oracle.recover_log(
+            loaded,
+            last_exit_ok=request["last_exit_ok"],
+            check_crc=request["check_crc"],
+            min_time=request["min_timestamp"],
+            queue_max=request["queue_max_phy_offset"],
+        )
+        kept = [name for name in kept if int(name) <= end]
+    else:
+        end = int(max(loaded)) + request["file_size"] if loaded else 0
+    return {"load_result": is_loaded, "max_offset": end, "files_after": kept}
+
+
+def change_consumequeue(request: dict[str, Any]) -> dict[str, Any]:
+    """Load a queue, recover it, and take steps."""
+    size, contents = request["file_size"], _contents(request)
+    is_loaded, loaded, kept = _load(contents, size)
+    files = {int(name): bytearray(data) for name, data in loaded.items()}
+    queue = queue_oracle.Queue(size, request["is_batch"], files)
+    if is_loaded:
+        queue.recover()
+    elif files:
+        queue.end = max(files) + size
+    steps = []
+
+    def told(**more: Any) -> dict[str, Any]:  # noqa: ANN401  (JSON)
+        return {"min_offset": queue.min_offset, "max_offset": queue.max_offset, **more}
+
+    def units() -> list[list[int]]:
+        # CQ-ERR-2: nothing is found where no file holds the least offset.
+        is_missing = queue.files and not queue.is_batch and queue.least < min(queue.files)
+        return [] if is_missing else queue.units()
+
+    recovered = told(units=units())
+    for number, step in enumerate(request["steps"], 1):
+        getattr(queue, step["do"])(*step["arguments"])
+        more = {"units": units()} if number == len(request["steps"]) else {}
+        steps.append({"do": step["do"], "arguments": step["arguments"], **told(**more)})
+    after = {f"{at:020}": bytes(data) for at, data in sorted(queue.files.items())}
+    if not is_loaded:
+        after = {name: contents[name] for name in kept}
+    written = [{"name": name, "hex": data.hex()} for name, data in after.items()]
+    return {"loaded": is_loaded, "recovered": recovered, "steps": steps, "files_after": written}
+
+
+def build_consumequeue(request: dict[str, Any]) -> dict[str, Any]:
+    """Give the units that a file of a log gives to one queue."""
+    start, asked = int(request["file"]["name"]), (request["topic"], request["queue_id"])
+    units = []
+    for position, record in _walk(request).records:
+        topic, flags = logs_oracle.text_of(record.topic), record.values["sys_flag"]
+        properties = dict(logs_oracle.property_pairs(record.properties))
+        if flags & ROLLED_BACK in (PREPARED, ROLLED_BACK):
+            continue
+        code = queue_oracle.tags_code(topic, properties, record.values["store_timestamp"])
+        offset = record.values["queue_offset"]
+        if topic in request["batch_topics"] and flags & INNER_BATCH == INNER_BATCH:
+            offset = int(properties["INNER_BASE"])
+        queues = [(topic, record.values["queue_id"], offset)]
+        if request["light_queues"]:
+            names = properties.get("INNER_MULTI_DISPATCH", "").split(",")
+            offsets = properties.get("INNER_MULTI_QUEUE_OFFSET", "").split(",")
+            queues += [
+                (name, 0 if name.startswith("%LMQ%") else record.values["queue_id"], int(each))
+                for name, each in zip(names, offsets, strict=False)
+                if len(names) == len(offsets) and name
+            ]
+        units += [
+            [each, start + position, record.size, code]
+            for name, number, each in queues
+            if (name, number) == asked
+        ]
+    return {"units": units}
+
+
+def rejecting(handler: Handler) -> Handler:
+    """Return a handler that answers with a rejection where the oracle rejects."""
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return handler(request)
+        except Rejected as error:
+            return {"reject": {"field": error.field, "byte": error.byte, "found": str(error)}}
+
+    return answer
+
+
+#: The operations of whole logs and queues.
+ORACLE_STORE_OPERATIONS: dict[str, Handler] = {
+    handler.__name__: rejecting(handler)
+    for handler in (
+        decode_commitlog,
+        walk_commitlog,
+        check_commitlog,
+        scan_commitlog,
+        recover_commitlog,
+        change_consumequeue,
+        build_consumequeue,
+    )
+}
