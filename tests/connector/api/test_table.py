@@ -340,8 +340,8 @@ def test_options_take_python_values(spark, store, truth):
         table(spark, store, pushdown=False)
     with pytest.raises(AnalysisException, match="option 'topic': not with pushdown"):
         table(spark, store, topic="TopicTest", key="k")
-    with pytest.raises(AnalysisException, match="option 'pth': unknown; did you mean 'path'"):
-        table(spark, store, pth=1)
+    with pytest.raises(AnalysisException, match="'timeZon': unknown; did you mean 'timeZone'"):
+        table(spark, store, timeZon="UTC")
 
 
 def test_pushdown_without_the_built_in_filter_is_refused(spark, store):
