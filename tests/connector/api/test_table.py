@@ -340,7 +340,7 @@ def test_options_take_python_values(spark, store, truth):
         table(spark, store, pushdown=False)
     with pytest.raises(AnalysisException, match="option 'topic': not with pushdown"):
         table(spark, store, topic="TopicTest", key="k")
-    with pytest.raises(AnalysisException, match="'timeZon': unknown; did you mean 'timeZone'"):
+    with pytest.raises(AnalysisException, match="'timezon': unknown; did you mean 'timeZone'"):
         table(spark, store, timeZon="UTC")
 
 
