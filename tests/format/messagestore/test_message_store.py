@@ -362,7 +362,8 @@ class TestDamage:
         lenient = MessageStore(tmp_path / "store", mode="DROPMALFORMED")
         whole = MessageStore(STORE).lookup("TopicTest", "order-49").to_pylist()
         sound = [row for row in whole if row["file"] != bad.name]
-        found = lenient.lookup("TopicTest", "order-49").to_pylist()
+        with pytest.warns(rmqindex.IncompleteIndexWarning, match="have no entries"):
+            found = lenient.lookup("TopicTest", "order-49").to_pylist()
         assert [row for row in found if row["file"] != bad.name] == sound
         assert all(row in whole for row in found)
         assert lenient.entries().read_all().num_rows < 959
