@@ -133,6 +133,15 @@ class LocalFrame:
         """What makes a DataFrame of numbers."""
         return self
 
+    def getTags(self):  # noqa: N802  (Spark's name)
+        """No job of it has a tag."""
+        return set()
+
+    def addTag(self, tag):  # noqa: N802  (Spark's name)
+        """Tag nothing: there are no jobs."""
+
+    removeTag = addTag  # noqa: N815  (Spark's name)
+
     def range(self, start, stop, _step, _parts):
         """Return numbers, one a partition."""
         ids = [pa.record_batch([pa.array([n])], names=["id"]) for n in range(start, stop)]
