@@ -39,7 +39,8 @@ BIG = Layout(1_000_000, 4_000_000)
 BEGIN = 1_700_000_000_000
 OFFSETS = range(40_000)
 CROWDED = 90_001
-QUICK = Storage(S3Settings(attempts=2, request_timeout=1.0, connect_timeout=1.0))
+QUICK = Storage(S3Settings(attempts=2))
+IMPATIENT = Storage(S3Settings(attempts=2, request_timeout=1.0, connect_timeout=1.0))
 
 
 @pytest.fixture(scope="module")
@@ -226,10 +227,9 @@ class TestFailures:
 
     def test_nothing_waits_for_ever(self, s3, big_file):
         """A server that says nothing is given up after the time that was set."""
-        with IndexFile(QUICK.at(big_file), BIG) as file:
-            s3.fail(2, "hang", "GET")
-            with pytest.raises(RmqIndexError, match="Timeout was reached"):
-                file.lookup([999_999])
+        s3.fail(9, "hang")
+        with pytest.raises(RmqIndexError, match="Timeout was reached"):
+            open_source(IMPATIENT.at(big_file))
 
     def test_a_server_that_is_not_there(self, monkeypatch):
         """The same for connections."""
