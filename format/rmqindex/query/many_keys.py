@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -73,44 +73,41 @@ def lookup_keys(
     found_of_key = np.zeros(len(keys), np.int64)
     verifier = EntryVerifier("properties")
     bounds = (INT64_MIN if begin is None else begin, INT64_MAX if end is None else end)
+    newest_first = [planned for planned in reversed(files) if not planned.is_empty]
+    names = pa.array([planned.entry.name for planned in newest_first], pa.string())
     tables = []
-    for planned in reversed(files):
-        if planned.is_empty:
-            continue
-        wanted = by_hash
-        if max_num is not None:
-            wanted = hashes[found_of_key < max_num]
-            if not len(wanted):
-                break
-        wanted = np.unique(wanted)
+    waiting: list[_Candidates] = []
+    for number, planned in enumerate(newest_first):
+        wanted = hashes if max_num is None else hashes[found_of_key < max_num]
+        if not len(wanted):
+            break
         with planned.open() as file:
-            entries = file.lookup(wanted, planned.stop)
-        row, key = _pairs(entries.column("key_hash").to_numpy(), by_hash, order)
-        parts = [
-            _judged(verifier, log, topic, keys, entries, row[part], key[part])
-            for part in (slice(at, at + _PORTION) for at in range(0, len(row), _PORTION))
-        ]
-        if not parts:
+            entries = file.lookup(np.unique(wanted), planned.stop)
+        waiting.append(_Candidates.of(number, entries, by_hash, order))
+        enough = _PORTION if max_num is None else min(_PORTION, max_num * len(wanted))
+        is_last = number == len(newest_first) - 1
+        if not is_last and sum(len(each.key) for each in waiting) < enough:
             continue
-        kept, states, times = (np.concatenate(each) for each in zip(*parts, strict=True))
+        found = _Candidates.joined(waiting)
+        waiting = []
+        kept, states, times = _judged(verifier, log, topic, keys, found)
         kept &= (times >= bounds[0]) & (times <= bounds[1])
-        positions = entries.column("position").to_numpy()[row]
-        newest_first = np.lexsort((key, -positions))
-        chosen = newest_first[kept[newest_first]]
+        answered = np.lexsort((found.key, -found.position, found.file))
+        chosen = answered[kept[answered]]
         if max_num is not None:
-            rank = found_of_key[key[chosen]] + _ranks(key[chosen])
+            rank = found_of_key[found.key[chosen]] + _ranks(found.key[chosen])
             chosen = chosen[rank < max_num]
-            found_of_key += np.bincount(key[chosen], minlength=len(keys))
+            found_of_key += np.bincount(found.key[chosen], minlength=len(keys))
         tables.append(
             pa.Table.from_arrays(
                 [
                     pa.repeat(topic, len(chosen)),
-                    keys.take(pa.array(key[chosen])),
-                    entries.column("phy_offset").take(pa.array(row[chosen])),
+                    keys.take(pa.array(found.key[chosen])),
+                    pa.array(found.phy_offset[chosen]),
                     pa.array(times[chosen]).cast(LOOKUP_SCHEMA.field("store_timestamp").type),
                     pa.array(MATCH_CODES).take(pa.array(states[chosen])),
-                    pa.repeat(planned.entry.name, len(chosen)),
-                    pa.array(positions[chosen]),
+                    names.take(pa.array(found.file[chosen])),
+                    pa.array(found.position[chosen]),
                 ],
                 schema=LOOKUP_SCHEMA,
             )
@@ -120,15 +117,45 @@ def lookup_keys(
     return pa.concat_tables(tables) if tables else LOOKUP_SCHEMA.empty_table()
 
 
-def _pairs(
-    found: NDArray[np.int32], by_hash: NDArray[np.int32], order: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return each entry with each key of its hash, as rows of both."""
-    first = np.searchsorted(by_hash, found, side="left")
-    count = np.searchsorted(by_hash, found, side="right") - first
-    row = np.repeat(np.arange(len(found)), count)
-    within = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-    return row, order[first[row] + within]
+class _Candidates(NamedTuple):
+    """Entries, each with each key that has its hash: arrays of equal length."""
+
+    file: NDArray[np.int64]
+    position: NDArray[np.int32]
+    key_hash: NDArray[np.int32]
+    phy_offset: NDArray[np.int64]
+    #: Of the entry, epoch milliseconds.
+    time: NDArray[np.int64]
+    #: The place of the key among those that are looked up.
+    key: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls,
+        number: int,
+        entries: pa.RecordBatch,
+        by_hash: NDArray[np.int32],
+        order: NDArray[np.int64],
+    ) -> _Candidates:
+        """Pair the entries of a file with the keys, whose hashes ``order`` sorts."""
+        found = entries.column("key_hash").to_numpy()
+        first = np.searchsorted(by_hash, found, side="left")
+        count = np.searchsorted(by_hash, found, side="right") - first
+        row = np.repeat(np.arange(len(found)), count)
+        within = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+        return cls(
+            np.full(len(row), number),
+            entries.column("position").to_numpy()[row],
+            found[row],
+            entries.column("phy_offset").to_numpy()[row],
+            entries.column("store_timestamp").to_numpy()[row],
+            order[first[row] + within],
+        )
+
+    @classmethod
+    def joined(cls, parts: list[_Candidates]) -> _Candidates:
+        """Return those of several files."""
+        return cls(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
 def _judged(
@@ -136,26 +163,24 @@ def _judged(
     log: CommitLog | None,
     topic: str,
     keys: pa.Array,
-    entries: pa.RecordBatch,
-    row: NDArray[np.int64],
-    key: NDArray[np.int64],
+    found: _Candidates,
 ) -> tuple[NDArray[np.bool_], NDArray[np.int8], NDArray[np.int64]]:
-    """Return of each pair whether it is kept, its state, and its time, epoch milliseconds."""
-    times = entries.column("store_timestamp").to_numpy()[row]
+    """Return of each candidate whether it is kept, its state, and its time, epoch milliseconds."""
+    kept = np.ones(len(found.key), np.bool_)
+    states = np.full(len(found.key), _NO_LOG, np.int8)
+    times = found.time.copy()
     if log is None:
-        return np.ones(len(row), np.bool_), np.full(len(row), _NO_LOG, np.int8), times
-    compared = verifier.compare(
-        log,
-        entries.column("key_hash").to_numpy()[row],
-        entries.column("phy_offset").to_numpy()[row],
-    )
-    has_message = compared.rows >= 0
-    kept = ~has_message | compared.belong_to(topic, keys.take(pa.array(key)))
-    if has_message.any():
-        stored = compared.messages.column("store_timestamp").to_numpy()
-        times = times.copy()
-        times[has_message] = stored[compared.rows[has_message]]
-    return kept, compared.states, times
+        return kept, states, times
+    for start in range(0, len(found.key), _PORTION):
+        part = slice(start, start + _PORTION)
+        compared = verifier.compare(log, found.key_hash[part], found.phy_offset[part])
+        states[part] = compared.states
+        has_message = compared.rows >= 0
+        kept[part] = ~has_message | compared.belong_to(topic, keys.take(pa.array(found.key[part])))
+        if has_message.any():
+            stored = compared.messages.column("store_timestamp").to_numpy()
+            times[part][has_message] = stored[compared.rows[has_message]]
+    return kept, states, times
 
 
 def _ranks(groups: NDArray[np.int64]) -> NDArray[np.int64]:
