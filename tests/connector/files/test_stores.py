@@ -243,6 +243,7 @@ class TestInSpark:
         with pytest.raises(AnalysisException, match="expected 'auto' for several stores"):
             frame.count()
 
+    @pytest.mark.system
     def test_what_was_read_of_one_store_is_written_back(self, spark, brokers, tmp_path):
         """And rows of two are refused, in one task or in several."""
         options = {"maxHashSlotNum": 97, "maxIndexNum": 200}

@@ -75,6 +75,7 @@ def test_a_wrong_name_is_an_error_at_once(spark, store, options, message):
         spark.read.format("rmqcommitlog").options(**options).load(str(store))
 
 
+@pytest.mark.system
 @pytest.mark.spark_streams
 def test_a_stream_of_messages_takes_them_too(spark, store, tmp_path):
     """Only these messages, of only these columns."""

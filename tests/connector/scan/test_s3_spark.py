@@ -188,6 +188,7 @@ class TestRequests:
 class TestWrites:
     """With Spark, the same files as locally; all else about writing needs no Spark."""
 
+    @pytest.mark.system
     def test_both_ways_to_write(self, spark, s3, tmp_path):
         """Append, continue and overwrite, in tasks of other processes."""
         s3.recover()

@@ -265,6 +265,7 @@ class TestScans:
         with pytest.raises(AnalysisException, match="created without a list of columns"):
             spark.sql(f"SELECT * FROM {scratch}").collect()
 
+    @pytest.mark.system
     def test_what_a_table_holds_can_be_written(self, spark, stores, scratch, tmp_path):
         """The options in its columns are no options of the write."""
         spark.sql(f"CREATE TABLE {scratch} USING rmqindex OPTIONS (path '{stores[0]}')")
@@ -406,6 +407,7 @@ def test_a_cached_reference_does_not_stand_for_another(spark, echoes):
     assert spark.read.option("path", "b").table(echoes).first()[0] == "b"
 
 
+@pytest.mark.system
 def test_one_with_on_a_table_keeps_its_options(spark, echoes):  # noqa: ARG001
     """So that the two tests above fail for the reason they name."""
     assert spark.sql("SELECT path FROM echo_a").first()[0] == "a"

@@ -32,7 +32,7 @@ def rows(frame):
     return sorted((tuple(row) for row in frame.collect()), key=str)
 
 
-@pytest.mark.parametrize("log", ["none", "auto"])
+@pytest.mark.parametrize("log", sampled(["none", "auto"], "auto"))
 def test_a_lookup_for_each_row_gives_what_table_gives(spark, sql, store, store_pairs, log):
     """Present and absent keys, colliding ones, and NULL."""
     chosen = random.Random(6)

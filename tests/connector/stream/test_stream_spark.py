@@ -76,6 +76,7 @@ def test_a_stream_takes_a_schema_and_filters_and_ends_where_nothing_is_new(spark
     assert sum(count for _, count in rows) == load.load(str(store)).count() > 0
 
 
+@pytest.mark.system
 def test_lost_entries_end_a_stream_with_an_error_that_names_them(spark, tmp_path):
     """The exception of the query carries the file, the position and what to do."""
     index = LiveIndex(tmp_path / "index", 5, 12)

@@ -228,6 +228,7 @@ class TestFailures:
             write_index(df, index)
         gone_soon(index)
 
+    @pytest.mark.system
     def test_rows_that_are_indexed_are_refused_or_skipped(self, spark, tmp_path):
         """The option ``onIndexed`` decides; either of two tasks may find such rows first."""
         index = tmp_path / "index"
