@@ -23,6 +23,9 @@ LINES = {
     "build": ("_format_lines", "build"),
     "lookup": ("_format_lines", "look_up"),
     "decode": ("_format_lines", "decode"),
+    "start-up": ("_shell_lines", "start_up"),
+    "rebuild": ("_rebuild_lines", "rebuild"),
+    "recovery": ("_rebuild_lines", "recovery"),
     "crossover": ("_join_lines", "crossover"),
     "scan": ("_spark_lines", "scan"),
     "scan-default": ("_spark_lines", "scan_default"),
@@ -35,6 +38,8 @@ LINES = {
     "memory": ("_spark_lines", "memory"),
     "messages": ("_message_lines", "messages"),
     "verified": ("_message_lines", "verified"),
+    "export": ("_message_lines", "export"),
+    "stream": ("_stream_lines", "micro_batch"),
 }
 
 

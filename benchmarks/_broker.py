@@ -6,13 +6,38 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-__all__ = ["VERSION", "start_broker"]
+__all__ = ["VERSION", "resolve_jars", "start_broker"]
 
 _HERE = Path(__file__).parent
 _SOURCE = _HERE / "java" / "Broker.java"
 _HEAP = "-Xmx4g"
 
 VERSION = "5.3.3"
+
+
+def resolve_jars(work: Path) -> Path:
+    """Return the folder of RocketMQ's jars, resolved once.
+
+    Args:
+        work: Where they are kept.
+
+    Raises:
+        subprocess.CalledProcessError: Maven failed.
+        FileNotFoundError: It is not installed.
+    """
+    jars = work / f"rocketmq-{VERSION}"
+    if not any(jars.glob("rocketmq-tools-*.jar")):
+        subprocess.run(
+            [
+                *("mvn", "-q", "-B", "-f", str(_HERE / "pom.xml")),
+                "dependency:copy-dependencies",
+                f"-Drocketmq.version={VERSION}",
+                "-DincludeScope=runtime",
+                f"-DoutputDirectory={jars.resolve()}",
+            ],
+            check=True,
+        )
+    return jars
 
 
 def start_broker(work: Path) -> Any:  # noqa: ANN401  (a Java class)
@@ -30,18 +55,7 @@ def start_broker(work: Path) -> Any:  # noqa: ANN401  (a Java class)
     """
     import jpype  # noqa: PLC0415  (only these lines of the table need it)
 
-    jars, classes = work / f"rocketmq-{VERSION}", work / "classes"
-    if not any(jars.glob("rocketmq-store-*.jar")):
-        subprocess.run(
-            [
-                *("mvn", "-q", "-B", "-f", str(_HERE / "pom.xml")),
-                "dependency:copy-dependencies",
-                f"-Drocketmq.version={VERSION}",
-                "-DincludeScope=runtime",
-                f"-DoutputDirectory={jars.resolve()}",
-            ],
-            check=True,
-        )
+    jars, classes = resolve_jars(work), work / "classes"
     classes.mkdir(parents=True, exist_ok=True)
     subprocess.run(
         ["javac", "-cp", f"{jars}/*", "-d", str(classes), str(_SOURCE)],

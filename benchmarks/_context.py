@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks._data import FILE_NAME, Sizes, make_file, make_keys, make_messages
+from benchmarks._log_data import make_store
 from rmqindex import Layout
 
 if TYPE_CHECKING:
@@ -78,6 +79,11 @@ class Context:
         absent = self.sizes.rows + np.arange(count - count // 2)
         make_keys(path, rng.permutation(np.concatenate([there, absent])).astype(np.uint64))
         return path
+
+    def store(self, size: int = 0) -> Path:
+        """Return a store with a log of messages of so many bytes, and its index."""
+        size = size or self.sizes.message_sizes[0]
+        return make_store(self.work / f"store-{size}", self.sizes.messages, size)
 
     @functools.cached_property
     def messages(self) -> Path:

@@ -55,6 +55,7 @@ class Sizes:
         in_list: Keys in one ``IN``.
         small_files: How many small files, at most and at least.
         messages: Records in a CommitLog.
+        message_sizes: The bytes of each record: those of most lines, and of a log of short ones.
         join_files: How many files the keys of joins are looked up in.
         join_keys: Keys of the large join.
         few_keys: Keys of the small join.
@@ -69,6 +70,7 @@ class Sizes:
     in_list: int = 1_000
     small_files: tuple[int, int] = (1_000, 10)
     messages: int = 1 << 20
+    message_sizes: tuple[int, int] = (1024, 200)
     join_files: int = 10
     join_keys: int = 10_000_000
     few_keys: int = 10_000

@@ -10,6 +10,7 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamArrowWriter,
     InputPartition,
     WriterCommitMessage,
 )
@@ -49,6 +50,10 @@ class Floor(DataSource):
         """Return the writer."""
         return CountingWriter()
 
+    def streamWriter(self, schema: StructType, overwrite: bool) -> CountingStreamWriter:  # noqa: ARG002, N802
+        """Return the writer of a stream."""
+        return CountingStreamWriter()
+
 
 class FloorReader(DataSourceReader):
     """Hands out one prebuilt batch again and again."""
@@ -86,6 +91,16 @@ class CountingWriter(DataSourceArrowWriter):
         """Count the rows of one task."""
         rows = sum(batch.num_rows for batch in iterator)
         assert rows >= 0
+        return WriterCommitMessage()
+
+
+class CountingStreamWriter(DataSourceStreamArrowWriter):
+    """Counts the rows of a micro-batch, and keeps none."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Count rows."""
+        for _ in iterator:
+            pass
         return WriterCommitMessage()
 
 

@@ -27,22 +27,21 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["MESSAGE_SIZE", "make_store"]
-
-MESSAGE_SIZE = 1024
+__all__ = ["make_store"]
 
 _BODY_START = BODY_LENGTH_OFFSET + 4
 _UNIQ_KEY, _KEYS, _END = b"UNIQ_KEY\x01", b"\x02KEYS\x01", b"\x02TAGS\x01TagA\x02"
 _CHUNK = 1 << 14
 
 
-def make_store(path: Path, messages: int) -> Path:
+def make_store(path: Path, messages: int, size: int) -> Path:
     """Make a store of messages with a unique key and a key each, and its index, if not there.
 
     Args:
         path: The store's root.
-        messages: How many records of ``MESSAGE_SIZE`` bytes the one CommitLog file has room for;
-            the last is the blank record that fills it.
+        messages: How many records the one CommitLog file has room for; the last is the blank record
+            that fills it.
+        size: The bytes of each record.
 
     Returns:
         The root.
@@ -50,28 +49,28 @@ def make_store(path: Path, messages: int) -> Path:
     if not path.exists():
         part = path.with_suffix(".part")
         (part / "commitlog").mkdir(parents=True, exist_ok=True)
-        _write_log(part / "commitlog" / f"{0:0{FILE_NAME_DIGITS}}", messages)
+        _write_log(part / "commitlog" / f"{0:0{FILE_NAME_DIGITS}}", messages, size)
         rebuild_index(part, part / "index", Layout(), replace=True)
         part.rename(path)
     return path
 
 
-def _write_log(path: Path, messages: int) -> None:
+def _write_log(path: Path, messages: int, size: int) -> None:
     properties = _UNIQ_KEY + bytes(KEY_LENGTH) + _KEYS + bytes(KEY_LENGTH) + _END
     tail = bytes([len(TOPIC)]) + TOPIC.encode() + len(properties).to_bytes(2, "big") + properties
-    body = b"x" * (MESSAGE_SIZE - _BODY_START - len(tail))
+    body = b"x" * (size - _BODY_START - len(tail))
     template = np.frombuffer(bytes(_BODY_START) + body + tail, np.uint8)
-    uniq_key = MESSAGE_SIZE - len(properties) + len(_UNIQ_KEY)
+    uniq_key = size - len(properties) + len(_UNIQ_KEY)
     keys = uniq_key + KEY_LENGTH + len(_KEYS)
     with path.open("wb") as file:
         for start in range(0, messages, _CHUNK):
             numbers = np.arange(start, min(start + _CHUNK, messages), dtype=np.uint64)
             rows = np.tile(template, (len(numbers), 1))
-            _put(rows, 0, np.full(len(numbers), MESSAGE_SIZE), 4)
+            _put(rows, 0, np.full(len(numbers), size), 4)
             _put(rows, MAGIC_CODE_OFFSET, np.full(len(numbers), MAGIC_CODE_V1), 4)
             _put(rows, BODY_CRC_OFFSET, np.full(len(numbers), zlib.crc32(body) & 0x7FFFFFFF), 4)
             _put(rows, QUEUE_OFFSET_OFFSET, numbers, 8)
-            _put(rows, PHYSICAL_OFFSET_OFFSET, numbers * np.uint64(MESSAGE_SIZE), 8)
+            _put(rows, PHYSICAL_OFFSET_OFFSET, numbers * np.uint64(size), 8)
             _put(rows, BORN_TIMESTAMP_OFFSET, timestamps(numbers), 8)
             _put(rows, STORE_TIMESTAMP_OFFSET, timestamps(numbers), 8)
             _put(rows, BODY_LENGTH_OFFSET, np.full(len(numbers), len(body)), 4)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import statistics
 from typing import TYPE_CHECKING
 
-from benchmarks._log_data import MESSAGE_SIZE, make_store
-from benchmarks._rounds import Comparison, Goal, interleaved, timed
+from benchmarks._rounds import Comparison, Goal, compared, interleaved, timed
+from rmqindex import CommitLog
+from rmqindex.export import DEFAULT_COLUMNS, export_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
     from benchmarks._context import Context
 
-__all__ = ["messages", "verified"]
+__all__ = ["export", "messages", "verified"]
 
 # What an index is built from.
 _REBUILD = (
@@ -29,9 +31,9 @@ _GOAL = Goal(0.3, unit="M/s a core")
 
 def messages(context: Context) -> Iterator[Comparison]:
     """Read the columns that a rebuild needs."""
-    store = make_store(context.work / "store", context.sizes.messages)
+    store = context.store()
     read = context.spark.read.format("rmqcommitlog").schema(_REBUILD).load(str(store))
-    size = context.sizes.messages * MESSAGE_SIZE / 2**30
+    size = context.sizes.messages * context.sizes.message_sizes[0] / 2**30
     yield _rate(
         context,
         read,
@@ -43,7 +45,7 @@ def messages(context: Context) -> Iterator[Comparison]:
 
 def verified(context: Context) -> Iterator[Comparison]:
     """Scan an index and compare every entry with its message."""
-    store = make_store(context.work / "store", context.sizes.messages)
+    store = context.store()
     read = context.spark.read.format("rmqindex").option("commitLog", "auto").load(str(store))
     entries = 2 * context.sizes.messages
     yield _rate(
@@ -53,6 +55,33 @@ def verified(context: Context) -> Iterator[Comparison]:
         [store / "commitlog", store / "index"],
         f"scan {entries:,} entries through Spark, each verified against its message",
     )
+
+
+def export(context: Context) -> Iterator[Comparison]:
+    """Write every message of a log to Parquet."""
+    store = context.store()
+    target = context.work / "exported"
+    columns = ", ".join(DEFAULT_COLUMNS)
+    rows = context.spark.read.format("rmqcommitlog").option("columns", columns).load(str(store))
+
+    def ours() -> float:
+        shutil.rmtree(target, ignore_errors=True)
+        with CommitLog(store) as log:
+            return timed(lambda: export_messages(log, target))()
+
+    def theirs() -> float:
+        return timed(lambda: rows.write.mode("overwrite").parquet(str(target)))()
+
+    against = "Spark's own write of the same rows, on two cores"
+    yield compared(
+        interleaved({"rmqindex": ours, against: theirs}, context.sizes.slow_rounds),
+        "rmqindex",
+        against,
+        work=f"export {context.sizes.messages:,} messages of 1 KiB to Parquet",
+        goal=Goal(1),
+        rows=context.sizes.messages,
+    )
+    shutil.rmtree(target)
 
 
 def _rate(

@@ -6,8 +6,16 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.store.CommitLog;
+import org.apache.rocketmq.store.DefaultMessageStore;
+import org.apache.rocketmq.store.DispatchRequest;
+import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.index.IndexFile;
 import org.apache.rocketmq.store.index.IndexHeader;
+import org.apache.rocketmq.store.index.IndexService;
+import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
 /**
  * Loops over RocketMQ's own IndexFile, so that a measurement crosses from Python to Java once.
@@ -78,6 +86,59 @@ public final class Broker {
         long start = System.nanoTime();
         long sum = sum(buffer, IndexHeader.INDEX_HEADER_SIZE + hashSlotNum * 4, count);
         return new long[] {System.nanoTime() - start, sum};
+    }
+
+    /** Index the messages of a CommitLog's file, as the broker's reput service does. */
+    public static long rebuild(String root, String log) throws Exception {
+        ByteBuffer buffer = map(log);
+        DefaultMessageStore store = store(root, buffer.capacity());
+        CommitLog commitLog = store.getCommitLog();
+        IndexService service = new IndexService(store);
+        long start = System.nanoTime();
+        while (true) {
+            DispatchRequest request = commitLog.checkMessageAndReturnSize(buffer, false, false);
+            if (!request.isSuccess()) {
+                throw new IllegalStateException("a record that is broken");
+            }
+            if (request.getMsgSize() == 0) {
+                break;
+            }
+            service.buildIndex(request);
+        }
+        long nanos = System.nanoTime() - start;
+        service.destroy();
+        return nanos;
+    }
+
+    /** Start a message store until it serves. */
+    public static long recover(String root, int fileSize) throws Exception {
+        long start = System.nanoTime();
+        DefaultMessageStore store = store(root, fileSize);
+        if (!store.load()) {
+            throw new IllegalStateException("the store does not load");
+        }
+        store.start();
+        while (store.dispatchBehindBytes() > 0) {
+            Thread.sleep(1);
+        }
+        long nanos = System.nanoTime() - start;
+        store.shutdown();
+        return nanos;
+    }
+
+    private static DefaultMessageStore store(String root, int fileSize) throws Exception {
+        MessageStoreConfig config = new MessageStoreConfig();
+        config.setStorePathRootDir(root);
+        config.setStorePathCommitLog(root + "/commitlog");
+        config.setMappedFileSizeCommitLog(fileSize);
+        config.setHaListenPort(0);
+        BrokerConfig broker = new BrokerConfig();
+        return new DefaultMessageStore(
+                config,
+                new BrokerStatsManager(broker.getBrokerClusterName(), true),
+                null,
+                broker,
+                new ConcurrentHashMap<>());
     }
 
     private static long sum(ByteBuffer buffer, int base, int count) {
