@@ -74,10 +74,12 @@ class _CommittedSource(LocalSource):
     def latest_index_count(self) -> int:
         # Read the journal before the header: a commit that ends in between has written its header.
         undo = unfinished_append(self.path)
-        if self.size < HEADER_SIZE:
-            return 0
-        count = super().latest_index_count()
+        count = self.stored_index_count()
         return count if undo is None else max(count, undo.record.index_count)
+
+    def stored_index_count(self) -> int:
+        """Return what the header has now, whoever wrote it."""
+        return 0 if self.size < HEADER_SIZE else super().latest_index_count()
 
 
 class _UndoneSource(IndexSource):
@@ -159,7 +161,7 @@ def _open_once(path: Path) -> IndexSource:
         now = unfinished_append(path)
         if undo is not None and now is not None and now.record == undo.record:
             return _UndoneSource(source, undo)
-        if undo is None and now is None and count <= source.latest_index_count():
+        if undo is None and now is None and count <= source.stored_index_count():
             return source
     except BaseException:
         source.close()

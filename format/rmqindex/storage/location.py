@@ -50,8 +50,9 @@ class Location(str):
     from one, such as by ``str()``, has lost its storage.
     """
 
-    __slots__ = ("_storage",)
+    __slots__ = ("_local", "_storage")
     _storage: Storage
+    _local: Path | None
 
     def __new__(cls, text: str, storage: Storage = _DEFAULT) -> Self:
         """Bind a text, as it is, to a storage."""
@@ -94,9 +95,12 @@ class Location(str):
         Raises:
             ValueError: A ``file:`` URI that names another host.
         """
-        if self._storage.filesystem is not None or self._is_uri:
-            return None
-        return _local_path(str(self))
+        try:
+            return self._local
+        except AttributeError:  # the first time
+            is_local = self._storage.filesystem is None and not self._is_uri
+            self._local = _local_path(str(self)) if is_local else None
+            return self._local
 
     @property
     def scheme(self) -> str:
