@@ -31,11 +31,12 @@ test: $(VENV)/.dev
 	$(BIN)/python -m pytest -m unit -n auto --dist worksteal
 	$(BIN)/python -m pytest -m spark -n 2 --dist loadfile
 
-## make test-system  run all other tests: brokers, killed writers, long ones (npm; Maven, a JDK)
+## make test-system  run all other tests in two processes: brokers, killed writers, long ones
+##               (npm; Maven, a JDK)
 test-system: $(VENV)/.dev
 	@.ci/check-java
 	@.ci/check-node
-	$(BIN)/python -m pytest -m system
+	$(BIN)/python -m pytest -m system -n 2 --dist loadfile
 
 ## make lint     check style (ruff), types (mypy, strict) and imports (import-linter)
 lint: $(VENV)/.dev

@@ -39,6 +39,7 @@ LINES = {
     "messages": ("_message_lines", "messages"),
     "verified": ("_message_lines", "verified"),
     "export": ("_message_lines", "export"),
+    "growth": ("_growth_lines", "growth"),
     "stream": ("_stream_lines", "micro_batch"),
 }
 

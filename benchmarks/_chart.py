@@ -11,11 +11,12 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
+    from benchmarks._growth_lines import Point
     from benchmarks._rounds import Comparison
 
     Line = tuple[int, float, Mapping[float, tuple[float, float]]]
 
-__all__ = ["draw", "draw_crossover"]
+__all__ = ["draw", "draw_crossover", "draw_growth"]
 
 # Legible on white and on black.
 _INK = "#7a828c"
@@ -92,6 +93,41 @@ def draw_crossover(path: Path, lines: Sequence[Line]) -> None:
         _dress(axes)
     panels[0][0].set_ylabel("milliseconds", color=_INK)
     panels[0][0].legend(frameon=False, labelcolor=_INK, fontsize=8)
+    figure.savefig(path, transparent=True, metadata={"Date": None})
+    plt.close(figure)
+
+
+def draw_growth(path: Path, points: Sequence[Point], rebuilds: Sequence[tuple[int, float]]) -> None:
+    """Draw the seconds of each kind of work over the number of entries.
+
+    Args:
+        path: The picture.
+        points: Of each index what it costs.
+        rebuilds: Of each log how many messages it has, and the seconds of a rebuild.
+    """
+    plt = _pyplot()
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
+    entries = [point.entries for point in points]
+    for name, label, color in (
+        ("query", "a key through table()", _GOAL),
+        ("lookup", "a key, MessageStore.lookup", _BAR),
+        ("plan", "list and prove the files", _SHORT),
+    ):
+        seconds = [getattr(point, name) for point in points]
+        left.plot(entries, seconds, color=color, marker="o", markersize=3, label=label)
+    scanned = [(point.entries, point.scan) for point in points if point.scan is not None]
+    right.plot(*zip(*scanned, strict=True), color=_BAR, marker="o", markersize=3, label="scan")
+    right.plot(
+        *zip(*rebuilds, strict=True), color=_SHORT, marker="o", markersize=3, label="rebuild"
+    )
+    for axes, what in ((left, "entries"), (right, "entries, or messages")):
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlabel(what, color=_INK)
+        axes.minorticks_off()
+        axes.legend(frameon=False, labelcolor=_INK, fontsize=8)
+        _dress(axes)
+    left.set_ylabel("seconds", color=_INK)
     figure.savefig(path, transparent=True, metadata={"Date": None})
     plt.close(figure)
 

@@ -56,6 +56,9 @@ class Sizes:
         small_files: How many small files, at most and at least.
         messages: Records in a CommitLog.
         message_sizes: The bytes of each record: those of most lines, and of a log of short ones.
+        growth_entries: Entries of indexes of one file, for the curves.
+        growth_files: Full files of indexes of several.
+        growth_messages: Records of the logs that are indexed anew.
         join_files: How many files the keys of joins are looked up in.
         join_keys: Keys of the large join.
         few_keys: Keys of the small join.
@@ -71,6 +74,9 @@ class Sizes:
     small_files: tuple[int, int] = (1_000, 10)
     messages: int = 1 << 20
     message_sizes: tuple[int, int] = (1024, 200)
+    growth_entries: tuple[int, ...] = (100_000, 1_000_000, 10_000_000)
+    growth_files: tuple[int, ...] = (1, 5, 50, 250, 1_300)
+    growth_messages: tuple[int, ...] = (100_000, 1_000_000, 10_000_000)
     join_files: int = 10
     join_keys: int = 10_000_000
     few_keys: int = 10_000
@@ -88,6 +94,9 @@ class Sizes:
             in_list=100,
             small_files=(50, 10),
             messages=1 << 14,
+            growth_entries=(1_000, 10_000),
+            growth_files=(1, 5),
+            growth_messages=(1_000, 10_000),
             join_keys=20_000,
             few_keys=1_000,
             rounds=3,
