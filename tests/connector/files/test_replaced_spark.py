@@ -9,6 +9,7 @@ from test_replaced_files import KEYS, LAYOUT, build, rewrite_in_place
 from pyspark_rmqindex import lookup, register, table
 from rmqindex import Layout
 from rmqindex.maintenance.relayout import relayout_index
+from streams import run_to_end
 
 # Each change is beside each reader without Spark, too: test_replaced_files.py.
 pytestmark = pytest.mark.system
@@ -76,16 +77,13 @@ def test_a_stream_that_finds_another_file_after_a_restart_names_it(spark, tmp_pa
     seen = []
 
     def run():
-        query = (
+        run_to_end(
             spark.readStream.format("rmqindex")
             .options(**GEOMETRY)
             .load(str(index))
             .writeStream.foreachBatch(lambda df, _: seen.append(df.count()))
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
         )
-        query.awaitTermination()
 
     run()
     run()

@@ -6,6 +6,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from pyspark_rmqindex import MessagePlan, last_plan, lookup, register, table
+from streams import run_to_end
 
 
 def test_messages_are_chosen_by_options_as_by_where(spark, store):
@@ -77,21 +78,14 @@ def test_a_wrong_name_is_an_error_at_once(spark, store, options, message):
 
 @pytest.mark.system
 @pytest.mark.spark_streams
-def test_a_stream_of_messages_takes_them_too(spark, store, tmp_path):
+def test_a_stream_of_messages_takes_them_too(spark, store):
     """Only these messages, of only these columns."""
     stream = (
         spark.readStream.format("rmqcommitlog")
         .options(columns="queue_id,topic", topic="TopicTest")
         .load(str(store))
     )
-    query = (
-        stream.writeStream.format("memory")
-        .queryName("chosen")
-        .option("checkpointLocation", str(tmp_path))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
+    run_to_end(stream.writeStream.format("memory").queryName("chosen"))
     every = spark.read.format("rmqcommitlog").load(str(store)).where("topic = 'TopicTest'")
     expected = every.select("queue_id", "topic").collect()
     assert sorted(spark.table("chosen").collect()) == sorted(expected)

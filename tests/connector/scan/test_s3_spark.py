@@ -20,6 +20,7 @@ from pyspark_rmqindex.options import (
 from recorded import MESSAGE_KINDS
 from rmqindex.storage.s3 import S3Settings
 from s3_server import ACCESS_KEY, BUCKET, SECRETS
+from streams import run_to_end
 
 GEOMETRY = {"maxHashSlotNum": "97", "maxIndexNum": "200"}
 
@@ -122,23 +123,19 @@ class TestReads:
 
     @pytest.mark.system
     @pytest.mark.spark_streams
-    def test_streams(self, spark, far, s3, s3_store, tmp_path):
+    def test_streams(self, spark, far, s3, s3_store):
         """Of entries and of messages, to their ends."""
         for name, options, expected in (
             ("rmqindex", far, 959),
             ("rmqcommitlog", s3.options, None),
         ):
-            query = (
+            run_to_end(
                 spark.readStream.format(name)
                 .options(**options)
                 .load(s3_store)
                 .writeStream.format("memory")
                 .queryName(f"far_{name}")
-                .option("checkpointLocation", str(tmp_path / name))
-                .trigger(availableNow=True)
-                .start()
             )
-            query.awaitTermination()
             counted = spark.table(f"far_{name}").count()
             assert counted == (
                 expected or spark.read.format(name).options(**options).load(s3_store).count()

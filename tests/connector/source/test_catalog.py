@@ -20,6 +20,7 @@ from pyspark_rmqindex.source.catalog import (
     stored_options,
     with_options,
 )
+from streams import run_to_end
 
 PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 KEY = "topic = 'TopicTest' AND key = 'order-49'"
@@ -283,7 +284,7 @@ class TestScans:
         """It reads the table's own store."""
         spark.sql(f"CREATE TABLE {scratch} USING rmqindex OPTIONS (path '{stores[1]}')")
         stream = spark.readStream.table(scratch).writeStream.format("memory")
-        stream.queryName("of_table").trigger(availableNow=True).start().awaitTermination()
+        run_to_end(stream.queryName("of_table"))
         expected = spark.read.format("rmqindex").load(str(stores[1])).count()
         assert spark.table("of_table").count() == expected
 

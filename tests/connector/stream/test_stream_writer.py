@@ -28,6 +28,7 @@ from rmqindex import IndexFile, IndexFileWriter, Layout, RmqIndexError
 from rmqindex.bulk.sorted_runs import CONTENT, RunSlice
 from rmqindex.transaction.journal import effective_listing, staging_root
 from rmqindex.transaction.owner import Owner
+from streams import run_to_end
 
 SCHEMA = (
     StructType()
@@ -423,17 +424,15 @@ def test_a_commitlog_streamed_into_an_index_is_the_broker_s_own(spark, store, tm
     index, checkpoint = tmp_path / "index", tmp_path / "checkpoint"
 
     def run():
-        query = (
+        query = run_to_end(
             spark.readStream.format("rmqcommitlog")
             .option("maxBytesPerTrigger", 20_000)
             .load(str(store))
             .writeStream.format("rmqindex")
             .option("checkpointLocation", str(checkpoint))
-            .options(maxHashSlotNum=97, maxIndexNum=200, timeZone="UTC")
-            .trigger(availableNow=True)
-            .start(str(index))
+            .options(maxHashSlotNum=97, maxIndexNum=200, timeZone="UTC"),
+            index,
         )
-        query.awaitTermination()
         return [progress["batchId"] for progress in query.recentProgress]
 
     def files():
