@@ -376,10 +376,15 @@ class CommitLog:
             ]
         if not self.files:
             states[wanted >= 0] = _BEYOND_END
-        taken = pa.array(places[rows], mask=places[rows] < 0)
-        table = pa.Table.from_batches(batches).combine_chunks().take(taken)
+        places = places[rows]
+        table = pa.Table.from_batches(batches).combine_chunks()
+        # Usually each offset is given once, in order, and has a record.
+        if not np.array_equal(places, np.arange(count)):
+            table = table.take(pa.array(places, mask=places < 0))
         arrays = [one_chunk(table.column(name), name) for name in schema.names]
-        state = pa.DictionaryArray.from_arrays(pa.array(states[rows]), pa.array(MATCH_STATES))
+        state = pa.DictionaryArray.from_arrays(
+            pa.array(states[rows]), pa.array(MATCH_STATES, pa.string())
+        )
         state_field = pa.field("state", _STATE_TYPE, nullable=False)
         fields = [state_field, *(field.with_nullable(True) for field in schema)]
         found = pa.RecordBatch.from_arrays([state, *arrays], schema=pa.schema(fields))
