@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         CorruptCommitLogError,
         CorruptIndexError,
         IncompleteIndexWarning,
+        IncompleteLogWarning,
         RmqIndexError,
     )
     from rmqindex.explanation import (
@@ -93,6 +94,7 @@ __all__ = [
     "HashSet",
     "HitExplanation",
     "IncompleteIndexWarning",
+    "IncompleteLogWarning",
     "IndexDirectory",
     "IndexFile",
     "IndexFileWriter",
@@ -161,6 +163,7 @@ _ROOMS = {
         "CorruptCommitLogError",
         "CorruptIndexError",
         "IncompleteIndexWarning",
+        "IncompleteLogWarning",
         "RmqIndexError",
     ),
     "explanation": (

@@ -6,6 +6,7 @@ RmqIndexError               a path, directory or geometry that cannot be used
 └── CorruptCommitLogError   bytes that break a rule of the CommitLog format
 
 IncompleteIndexWarning      an index that lacks entries of messages in its CommitLog
+IncompleteLogWarning        a CommitLog that lacks messages to which its store leads
 ```
 
 A bad argument is Python's own ``ValueError`` or ``TypeError``; these classes are for bad files.
@@ -18,6 +19,7 @@ __all__ = [
     "CorruptCommitLogError",
     "CorruptIndexError",
     "IncompleteIndexWarning",
+    "IncompleteLogWarning",
     "RmqIndexError",
 ]
 
@@ -99,3 +101,7 @@ class CorruptBodyError(CorruptCommitLogError):
 
 class IncompleteIndexWarning(UserWarning):
     """An index lacks entries of messages that its CommitLog has, so a lookup may miss some."""
+
+
+class IncompleteLogWarning(UserWarning):
+    """A CommitLog lacks messages to which its store leads, so an answer from it may, too."""

@@ -19,6 +19,8 @@ class MessagePlan:
         bytes: The size of the parts of these files to read; within them, bodies of messages that
             are not asked for are skipped.
         partitions: The number of tasks.
+        lacking: What the CommitLogs lack of the messages to which their stores lead; each is also
+            logged as a warning.
     """
 
     columns: tuple[str, ...]
@@ -27,6 +29,7 @@ class MessagePlan:
     files_total: int
     bytes: int
     partitions: int
+    lacking: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return the plan as one line."""

@@ -22,6 +22,7 @@ from pyspark_rmqindex.options import LocalBound, planned_bound, task_range, time
 from pyspark_rmqindex.schema import STORE_COLUMN, arrow_schema
 from rmqindex import CommitLog
 from rmqindex.commitlog import Selection, in_halves, marked_file, select_messages
+from rmqindex.explanation import missing_parts
 from rmqindex.times import zone_of
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ class MessageReader(PrunedReader):
         begin, end = planned_bound(options.begin, up=True), planned_bound(options.end, up=False)
         partitions: list[MessagePartition] = []
         kept, total, size = 0, 0, 0
+        lacking: list[str] = []
         for store, paths in logs_of(options.paths):
             with CommitLog(paths[0] if len(paths) == 1 else paths) as log:
                 tail = log.unagreed_tail(options.end_offset)
@@ -113,6 +115,10 @@ class MessageReader(PrunedReader):
                         f"{store}: this read includes {tail}. To rebuild an index, leave them out "
                         f"with the option endOffset={tail.offset}"
                     )
+                missing = missing_parts(
+                    log, paths, start=options.begin_offset, stop=options.end_offset
+                )
+                lacking += [part.text() for part in missing]
                 parts = list(self._parts(log, begin, end))
                 partitions += planned_partitions(
                     store, log, parts, (begin, end), options.max_partition_bytes
@@ -122,7 +128,17 @@ class MessageReader(PrunedReader):
                 size += sum(part.stop - part.start for part in parts)
         if self._report is not None:
             names, filters = tuple(self._schema.names), _filter_texts(options)
-            self._report(MessagePlan(names, filters, kept, total, size, len(partitions)))
+            self._report(
+                MessagePlan(
+                    names,
+                    filters,
+                    kept,
+                    total,
+                    size,
+                    len(partitions),
+                    tuple(dict.fromkeys(lacking)),
+                )
+            )
         return partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

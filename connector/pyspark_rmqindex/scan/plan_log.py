@@ -178,12 +178,12 @@ _PLAN = RecordKind(
 
 
 def log_plan(plan: Plan | str, level: str | None) -> None:
-    """Log a plan at the level INFO, and what an index lacks as warnings.
+    """Log a plan at the level INFO, and what an answer lacks as warnings.
 
     Args:
         plan: The plan to log.
         level: ``INFO`` or ``WARNING``; None for what :func:`write_line` asks instead.
     """
     write_line(logging.INFO, str(plan), level)
-    for text in plan.lacking if isinstance(plan, ScanPlan) else ():
+    for text in () if isinstance(plan, str) else plan.lacking:
         log_warning(text)

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.storage.location import PathLike
+    from rmqindex.storage.source import ByteSource
 
-__all__ = ["ConsumeQueue", "marked_queue_file", "read_units"]
+__all__ = ["ConsumeQueue", "last_offset", "marked_queue_file", "read_units"]
 
 # Units a batch holds at most.
 _BATCH_UNITS = 65_536
@@ -171,14 +172,38 @@ def marked_queue_file(file: QueueFile, *, is_batch: bool) -> QueueFile:
     """
     dtype = unit_dtype(is_batch=is_batch)
     with open_found(file.path, file.size, file.mark) as source:
-        written = source.size // dtype.itemsize
         if source.remote:
-            written = min(written, 1)  # to search for the last one takes many requests
+            # To search for the last one takes many requests.
+            written = min(source.size // dtype.itemsize, 1)
         else:
-            sizes = np.frombuffer(source.read(0, source.size), dtype, written)["size"]
-            # Units are written one after the other: the unwritten ones are behind the others.
-            written = bisect_left(range(written), True, key=lambda at: sizes[at] <= 0)
+            written = len(_searched(source, is_batch=is_batch))
         return replace(file, mark=FileMark.of(source, [(0, written * dtype.itemsize)]))
+
+
+def last_offset(file: QueueFile, *, is_batch: bool) -> int | None:
+    """Return the CommitLog offset of a local file's last unit; None without any, blanks included.
+
+    Args:
+        file: The file.
+        is_batch: Whether it is of a batch queue.
+
+    Raises:
+        RmqIndexError: The file is gone, or was changed since it was found; the storage failed.
+    """
+    with open_found(file.path, file.size, file.mark) as source:
+        units = _searched(source, is_batch=is_batch)[-1:]
+        units = units[_is_real(units)]
+        return int(units["phy_offset"][0]) if len(units) else None
+
+
+def _searched(source: ByteSource, *, is_batch: bool) -> NDArray[Any]:
+    """Return the written units of a local file, of which few are looked at."""
+    dtype = unit_dtype(is_batch=is_batch)
+    count = source.size // dtype.itemsize
+    units: NDArray[Any] = np.frombuffer(source.read(0, source.size), dtype, count)
+    sizes = units["size"]
+    # Units are written one after the other: the unwritten ones are behind the others.
+    return units[: bisect_left(range(count), True, key=lambda at: sizes[at] <= 0)]
 
 
 def _is_real(units: NDArray[Any]) -> NDArray[np.bool_]:

@@ -17,6 +17,7 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.log_parts import IndexSpan, inner_gaps, spans_of
 from rmqindex.explanation.place import Place
 from rmqindex.fileset.paths import index_entries, lacks_index, resolve
+from rmqindex.fileset.planned_index import plan_index
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.keys.messages import expand_messages
 from rmqindex.layout import INT64_MAX
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.explanation.log_parts import Gap
     from rmqindex.fileset.planned_index import PlannedFile
+    from rmqindex.indexfile.entries import Mode
+    from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.location import Location, PathLike
     from rmqindex.transaction.directories import FileEntry
 
@@ -126,16 +129,23 @@ def uncovered(
     return tuple(_Comparison(Place.of(path), spans_of(files), log, bool(files)).parts())
 
 
-def uncovered_in(directory: Location, log: CommitLog) -> tuple[Uncovered, ...]:
-    """As :func:`uncovered`, of an index directory, of whose files only the headers are read.
+def uncovered_in(
+    directory: Location, log: CommitLog, layout: Layout | None = None, mode: Mode = "FAILFAST"
+) -> tuple[Uncovered, ...]:
+    """As :func:`uncovered`, of an index directory, of whose files mostly the headers are read.
 
     Args:
         directory: The index directory.
         log: Its CommitLog.
+        layout: The geometry of every file; None to infer it.
+        mode: How the files are read: with ``DROPMALFORMED``, a file may be cut, or left out, which
+            its header does not show. Otherwise reading such a file raises.
 
     Raises:
         RmqIndexError: The directory or the log cannot be read.
     """
+    if mode == "DROPMALFORMED":
+        return uncovered(directory, plan_index(directory, layout, mode), log)
     if not log.files:
         return ()
     files = [entry for entry in index_entries(directory) if not entry.is_directory]

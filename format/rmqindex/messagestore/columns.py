@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from rmqindex.errors import IncompleteIndexWarning
+from rmqindex.errors import IncompleteIndexWarning, IncompleteLogWarning
 from rmqindex.export.columns import DEFAULT_COLUMNS, as_table
 from rmqindex.query.many_keys import LOOKUP_SCHEMA
 
@@ -19,9 +19,21 @@ if TYPE_CHECKING:
 
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.explanation.coverage import Uncovered
+    from rmqindex.explanation.missing import MissingPart
     from rmqindex.indexfile.entries import Mode
+    from rmqindex.inspection.usage import Usage
 
-__all__ = ["with_lacking", "with_messages"]
+__all__ = ["told_missing", "usage_table", "with_lacking", "with_messages"]
+
+_USAGE_TYPES = {
+    "topic": pa.string(),
+    "queue_id": pa.int32(),
+    "hour": pa.timestamp("ms", "UTC"),
+    "message_count": pa.int64(),
+    "size": pa.int64(),
+}
+# The groups that need a column; the others are in every table.
+_USAGE_GROUPS = {"topic": {"topic", "queue"}, "queue_id": {"queue"}, "hour": {"hour"}}
 
 # The most bytes of messages, as stored, that are read at a time.
 _MAX_BYTES = 64 * 1024 * 1024
@@ -65,3 +77,21 @@ def with_lacking(
     for text in texts:
         warnings.warn(text, IncompleteIndexWarning, stacklevel=3)
     return found.replace_schema_metadata({"uncovered": json.dumps(texts)}) if texts else found
+
+
+def told_missing(missing: Sequence[MissingPart]) -> dict[str, str] | None:
+    """Warn the caller's caller of what a log lacks; return it as the metadata of the answer."""
+    texts = [part.text() for part in missing]
+    for text in texts:
+        warnings.warn(text, IncompleteLogWarning, stacklevel=3)
+    return {"missing": json.dumps(texts)} if texts else None
+
+
+def usage_table(usage: Usage, groups: Sequence[str], metadata: dict[str, str] | None) -> pa.Table:
+    """Return the rows of a usage with the columns of the groups that were asked for."""
+    columns = {
+        name: pa.array([getattr(row, name) for row in usage.rows], kind)
+        for name, kind in _USAGE_TYPES.items()
+        if not _USAGE_GROUPS.get(name, set(groups)).isdisjoint(groups)
+    }
+    return pa.table(columns).replace_schema_metadata(metadata)

@@ -20,6 +20,7 @@ from rmqindex.display.text import counted
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.coverage import uncovered
 from rmqindex.explanation.explain import explain_lookup
+from rmqindex.explanation.missing import missing_beside
 from rmqindex.export.columns import DEFAULT_COLUMNS, as_table
 from rmqindex.export.entries import EntrySelection, entry_schema, entry_tables
 from rmqindex.fileset.paths import lacks_index, resolve
@@ -29,7 +30,12 @@ from rmqindex.inspection.usage import measure_usage
 from rmqindex.maintenance.rebuild import rebuild_index
 from rmqindex.markup import html_table
 from rmqindex.messagestore.arguments import key_array, queues_of, since_millis, texts_of, time_range
-from rmqindex.messagestore.columns import with_lacking, with_messages
+from rmqindex.messagestore.columns import (
+    told_missing,
+    usage_table,
+    with_lacking,
+    with_messages,
+)
 from rmqindex.messagestore.summary import FILE_COLUMNS, file_row, files_text, log_text
 from rmqindex.query.many_keys import lookup_keys
 from rmqindex.storage.filesystem import status_of
@@ -53,14 +59,6 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import PathLike
 
 __all__ = ["MessageStore"]
-
-_USAGE_TYPES = {
-    "topic": pa.string(),
-    "queue_id": pa.int32(),
-    "hour": pa.timestamp("ms", "UTC"),
-    "message_count": pa.int64(),
-    "size": pa.int64(),
-}
 
 
 class MessageStore:
@@ -206,7 +204,8 @@ class MessageStore:
 
         Returns:
             A reader, which reads the log once while it is consumed, in bounded memory. Bodies are
-            unpacked.
+            unpacked. Where files of the log are lost, by what its store leads to, an
+            ``IncompleteLogWarning`` says which, and ``missing`` in the metadata of the schema.
 
         Raises:
             ValueError: An unknown column, a wrong time, or a negative offset.
@@ -228,8 +227,10 @@ class MessageStore:
         )
         bodies = Unpacking(columns, decompress=True, strict=self._mode == "FAILFAST")
         schema = as_table(bodies.schema.empty_table()).schema
-        with self._needed_log():
-            pass  # what is missing is told now, not when the first row is read
+        with self._needed_log() as log:  # what is missing is told now, not at the first row
+            schema = schema.with_metadata(
+                told_missing(missing_beside(self._path, log, self._commit_log))
+            )
 
         def read() -> Iterator[pa.RecordBatch]:
             with self._needed_log() as log:
@@ -408,7 +409,8 @@ class MessageStore:
 
         Returns:
             Of ``topic``, ``queue_id`` and ``hour`` those asked for, ``message_count`` and ``size``
-            (bytes); hours in their order, else the largest first.
+            (bytes); hours in their order, else the largest first. Lost files of the log are told as
+            by :meth:`messages`.
 
         Raises:
             ValueError: Another ``by``, or a wrong time.
@@ -417,14 +419,9 @@ class MessageStore:
         groups = texts_of("by", by)
         first, last = time_range(begin, end, self._zone)
         with self._needed_log() as log:
+            missing = missing_beside(self._path, log, self._commit_log)
             usage = measure_usage(log, groups, Selection(begin=first, end=last), mode=self._mode)
-        shown = {"topic": {"topic", "queue"}, "queue_id": {"queue"}, "hour": {"hour"}}
-        columns = {
-            name: pa.array([getattr(row, name) for row in usage.rows], kind)
-            for name, kind in _USAGE_TYPES.items()
-            if name not in shown or not shown[name].isdisjoint(groups)
-        }
-        return pa.table(columns)
+        return usage_table(usage, groups, told_missing(missing))
 
     def plot(self, path: PathLike | None = None) -> Any:  # noqa: ANN401  (matplotlib's Figure)
         """Draw how many entries slots have, how full files are, and when entries were stored.

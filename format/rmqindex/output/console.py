@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
     from rmqindex.display.facts import FileFacts
-    from rmqindex.explanation import LookupExplanation, Uncovered
+    from rmqindex.explanation import LookupExplanation, MissingPart, Uncovered
     from rmqindex.export import ExportResult
     from rmqindex.inspection import Dump, FolderUsage, Item, Usage
     from rmqindex.maintenance.rebuild import RebuildResult
@@ -111,7 +111,14 @@ class ConsoleOutput:
                 complain(f"the CRC of the message at {row['phy_offset']} does not agree")
             print_message(console, row, self._zone)
 
-    def message_list(self, path: str, rows: Sequence[dict[str, Any]], *, whole: bool) -> None:
+    def message_list(
+        self,
+        path: str,
+        rows: Sequence[dict[str, Any]],
+        missing: Sequence[MissingPart],
+        *,
+        whole: bool,
+    ) -> None:
         """Write a table, or the whole messages one below the other."""
         if not rows:
             complain(f"{path}: no message matches")
@@ -120,7 +127,7 @@ class ConsoleOutput:
         else:
             print_message_list(make_console(), rows, self._zone)
 
-    def export(self, result: ExportResult) -> None:
+    def export(self, result: ExportResult, missing: Sequence[MissingPart]) -> None:
         """Write how much was written, and where it is."""
         if not result.files and result.is_resumed:
             write_line(f"{result.directory}: complete, nothing new to export")
@@ -138,6 +145,7 @@ class ConsoleOutput:
         by: Sequence[str],
         usage: Usage,
         folders: Sequence[FolderUsage],
+        missing: Sequence[MissingPart],
         limit: int | None,
     ) -> None:
         """Write a table of the groups and one of the folders."""
@@ -167,7 +175,9 @@ class ConsoleOutput:
         shown = None if since is None else f"{zone.format(since)} {zone.name}"
         print_findings(make_console(), findings, has_log=has_log, since=shown)
 
-    def rebuild(self, directory: Path, result: RebuildResult) -> None:
+    def rebuild(
+        self, directory: Path, result: RebuildResult, missing: Sequence[MissingPart]
+    ) -> None:
         """Write how much was indexed, and what was taken where nobody chose."""
         replaced = result.replaced_count
         in_place = f", in place of {counted(replaced, 'entry', 'entries')}" if replaced else ""
@@ -180,7 +190,9 @@ class ConsoleOutput:
             self._say(line)
         self._checkpoint(result.index_msg_timestamp)
 
-    def queue_rebuild(self, directory: Path, result: QueueRebuildResult) -> None:
+    def queue_rebuild(
+        self, directory: Path, result: QueueRebuildResult, missing: Sequence[MissingPart]
+    ) -> None:
         """Write how much was written, and a line for each gap."""
         self._say(
             f"Wrote {counted(result.unit_count, 'unit')} into "

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
     from rmqindex.display.facts import FileFacts
-    from rmqindex.explanation import LookupExplanation, Uncovered
+    from rmqindex.explanation import LookupExplanation, MissingPart, Uncovered
     from rmqindex.export import ExportResult
     from rmqindex.inspection import Dump, FolderUsage, Item, Usage
     from rmqindex.maintenance.rebuild import RebuildResult
@@ -102,14 +102,21 @@ class JsonOutput:
         documents = [message_document(row) for row in rows]
         self._write(documents[0] if len(documents) == 1 else {"messages": documents})
 
-    def message_list(self, path: str, rows: Sequence[dict[str, Any]], *, whole: bool) -> None:
+    def message_list(
+        self,
+        path: str,
+        rows: Sequence[dict[str, Any]],
+        missing: Sequence[MissingPart],
+        *,
+        whole: bool,
+    ) -> None:
         """Write a list of messages."""
         documents = [message_document(row) for row in rows] if whole else list(rows)
-        self._write({"path": path, "messages": documents})
+        self._write({"path": path, "messages": documents, **_lacking(missing)})
 
-    def export(self, result: ExportResult) -> None:
+    def export(self, result: ExportResult, missing: Sequence[MissingPart]) -> None:
         """Write the names of the files and the sums."""
-        self._write({**asdict(result), "directory": str(result.directory)})
+        self._write({**asdict(result), "directory": str(result.directory), **_lacking(missing)})
 
     def usage(
         self,
@@ -117,13 +124,20 @@ class JsonOutput:
         by: Sequence[str],
         usage: Usage,
         folders: Sequence[FolderUsage],
+        missing: Sequence[MissingPart],
         limit: int | None,
     ) -> None:
         """Write the groups, the sums and the folders."""
         document = asdict(usage)
         document["rows"] = document["rows"][:limit]
         self._write(
-            {"path": path, "by": by, **document, "folders": [asdict(each) for each in folders]}
+            {
+                "path": path,
+                "by": by,
+                **document,
+                "folders": [asdict(each) for each in folders],
+                **_lacking(missing),
+            }
         )
 
     def dump(self, dump: Dump, items: Iterable[Item]) -> None:
@@ -153,7 +167,9 @@ class JsonOutput:
         head = {"path": path, "commit_log": has_log, "since": since, "counts": totals}
         self._write({**head, "findings": findings})
 
-    def rebuild(self, directory: Path, result: RebuildResult) -> None:
+    def rebuild(
+        self, directory: Path, result: RebuildResult, missing: Sequence[MissingPart]
+    ) -> None:
         """Write the names of the files, the counts and the offsets."""
         self._write(
             {
@@ -173,10 +189,13 @@ class JsonOutput:
                 "replaced_count": result.replaced_count,
                 "unreadable": [path.name for path in result.unreadable],
                 "unagreed": None if result.unagreed is None else asdict(result.unagreed),
+                **_lacking(missing),
             }
         )
 
-    def queue_rebuild(self, directory: Path, result: QueueRebuildResult) -> None:
+    def queue_rebuild(
+        self, directory: Path, result: QueueRebuildResult, missing: Sequence[MissingPart]
+    ) -> None:
         """Write the counts and the gaps."""
         self._write(
             {
@@ -193,6 +212,7 @@ class JsonOutput:
                 "is_default_size": result.is_default_size,
                 "kept": [{"topic": topic, "queue_id": queue_id} for topic, queue_id in result.kept],
                 "unagreed": None if result.unagreed is None else asdict(result.unagreed),
+                **_lacking(missing),
             }
         )
 
@@ -224,3 +244,8 @@ class JsonOutput:
     def recovery(self, path: Path, *, index: bool, queues: bool) -> None:
         """Write both flags."""
         self._write({"path": str(path), "index": index, "queues": queues})
+
+
+def _lacking(missing: Sequence[MissingPart]) -> dict[str, object]:
+    """Return what a CommitLog lacks, as a part of a document."""
+    return {"missing": [asdict(part) for part in missing]}

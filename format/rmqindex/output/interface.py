@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
     from rmqindex.display.facts import FileFacts
-    from rmqindex.explanation import LookupExplanation, Uncovered
+    from rmqindex.explanation import LookupExplanation, MissingPart, Uncovered
     from rmqindex.export import ExportResult
     from rmqindex.inspection import Dump, FolderUsage, Item, Usage
     from rmqindex.maintenance.rebuild import RebuildResult
@@ -115,10 +115,21 @@ class Output(Protocol):
     def messages(self, rows: Sequence[dict[str, Any]]) -> None:
         """Write messages, each with its ``state``."""
 
-    def message_list(self, path: str, rows: Sequence[dict[str, Any]], *, whole: bool) -> None:
-        """Write messages, the newest first; ``whole`` if they have properties and bodies."""
+    def message_list(
+        self,
+        path: str,
+        rows: Sequence[dict[str, Any]],
+        missing: Sequence[MissingPart],
+        *,
+        whole: bool,
+    ) -> None:
+        """Write messages, the newest first; ``whole`` if they have properties and bodies.
 
-    def export(self, result: ExportResult) -> None:
+        Here and below, ``missing`` is what the CommitLog lacks, which an answer for people says on
+        standard error.
+        """
+
+    def export(self, result: ExportResult, missing: Sequence[MissingPart]) -> None:
         """Write what an export wrote."""
 
     def usage(
@@ -127,6 +138,7 @@ class Output(Protocol):
         by: Sequence[str],
         usage: Usage,
         folders: Sequence[FolderUsage],
+        missing: Sequence[MissingPart],
         limit: int | None,
     ) -> None:
         """Write the messages and bytes of each group, and what the folders of the store take."""
@@ -144,10 +156,14 @@ class Output(Protocol):
     ) -> None:
         """Write the findings of an audit, since epoch milliseconds if not of all times."""
 
-    def rebuild(self, directory: Path, result: RebuildResult) -> None:
+    def rebuild(
+        self, directory: Path, result: RebuildResult, missing: Sequence[MissingPart]
+    ) -> None:
         """Write what a rebuild of an index did."""
 
-    def queue_rebuild(self, directory: Path, result: QueueRebuildResult) -> None:
+    def queue_rebuild(
+        self, directory: Path, result: QueueRebuildResult, missing: Sequence[MissingPart]
+    ) -> None:
         """Write what a rebuild of ConsumeQueues did."""
 
     def expiry(self, path: str, before: int, files: Sequence[FileEntry], *, dry_run: bool) -> None:

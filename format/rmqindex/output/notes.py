@@ -7,24 +7,20 @@ from typing import TYPE_CHECKING
 from rmqindex.display.text import complain, counted, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from rmqindex.commitlog.log import CommitLog
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
+    from rmqindex.explanation import MissingPart
     from rmqindex.maintenance.rebuild import RebuildResult
     from rmqindex.maintenance.tags import TagChoice
 
-__all__ = ["complain_of_gaps", "queue_notes", "rebuild_notes"]
+__all__ = ["complain_of_missing", "queue_notes", "rebuild_notes"]
 
 
-def complain_of_gaps(log: CommitLog) -> None:
-    """Say on standard error which offsets lie in no file of a log, where files are missing."""
-    for start, stop in log.gaps:
-        complain(
-            f"{log.files[0].path.parent}: no file has the offsets from {start} to before {stop}. "
-            "Their messages are missing from what was read; restore the files from a replica or "
-            "a backup"
-        )
+def complain_of_missing(missing: Iterable[MissingPart], what: str = "the answer") -> None:
+    """Say on standard error what a log lacks, and what is made of it lacks too."""
+    for part in missing:
+        complain(part.text(what))
 
 
 def rebuild_notes(result: RebuildResult) -> Iterator[str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from rmqindex.display.facts import FileFacts
-    from rmqindex.explanation import LookupExplanation, Uncovered
+    from rmqindex.explanation import LookupExplanation, MissingPart, Uncovered
     from rmqindex.inspection import Dump, FolderUsage, Item, Usage
     from rmqindex.output.interface import Question, Shortfall
     from rmqindex.query.index_directory import QueryOffsetResult
@@ -132,7 +132,14 @@ class CsvOutput(JsonOutput):
         """Write a line for each finding."""
         self._write_rows(findings)
 
-    def message_list(self, path: str, rows: Sequence[dict[str, Any]], *, whole: bool) -> None:
+    def message_list(
+        self,
+        path: str,
+        rows: Sequence[dict[str, Any]],
+        missing: Sequence[MissingPart],
+        *,
+        whole: bool,
+    ) -> None:
         """Write a line for each message."""
         if whole:
             self.messages(rows)
@@ -145,6 +152,7 @@ class CsvOutput(JsonOutput):
         by: Sequence[str],
         usage: Usage,
         folders: Sequence[FolderUsage],
+        missing: Sequence[MissingPart],
         limit: int | None,
     ) -> None:
         """Write a line for each group."""

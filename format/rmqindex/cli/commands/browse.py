@@ -26,10 +26,11 @@ from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.selection import newest_messages
 from rmqindex.display.terminal import progress_bar
 from rmqindex.display.text import complain
+from rmqindex.explanation import missing_parts
 from rmqindex.inspection.dump import dump_file
 from rmqindex.inspection.usage import GROUPS, folder_usage, measure_usage
 from rmqindex.output.messages import COLUMNS
-from rmqindex.output.notes import complain_of_gaps
+from rmqindex.output.notes import complain_of_missing
 
 if TYPE_CHECKING:
     from rmqindex.errors import CorruptCommitLogError
@@ -78,7 +79,8 @@ def messages(
     selection = selection_of(zone, options)
     output = choose_output(as_json, zone)
     with CommitLog(store) as log, progress_bar("read") as report:
-        complain_of_gaps(log)
+        missing = missing_parts(log, store, start=selection.start, stop=selection.stop)
+        complain_of_missing(missing)
         table = newest_messages(
             log,
             selection,
@@ -91,7 +93,7 @@ def messages(
     rows: list[dict[str, Any]] = table.to_pylist()
     if body:
         rows = [{**row, "state": "record"} for row in rows]
-    output.message_list(store, rows, whole=body)
+    output.message_list(store, rows, missing, whole=body)
     if not rows:
         raise click.exceptions.Exit(NOT_FOUND)
 
@@ -137,11 +139,12 @@ def usage(
     selection = selection_of(zone, options)
     output = choose_output(as_json, zone)
     with CommitLog(store) as log, progress_bar("read") as report:
-        complain_of_gaps(log)
+        missing = missing_parts(log, store, start=selection.start, stop=selection.stop)
+        complain_of_missing(missing)
         found = measure_usage(
             log, by, selection, mode=mode, on_malformed=_complain_of, progress=report
         )
-    output.usage(store, by, found, folder_usage(store), limit)
+    output.usage(store, by, found, folder_usage(store), missing, limit)
 
 
 @command(

@@ -26,6 +26,7 @@ from rmqindex.commitlog.log import CommitLog
 from rmqindex.display.terminal import progress_bar
 from rmqindex.display.text import complain
 from rmqindex.errors import RmqIndexError
+from rmqindex.explanation import missing_parts
 from rmqindex.export import (
     DEFAULT_COLUMNS,
     FORMATS,
@@ -34,10 +35,11 @@ from rmqindex.export import (
     export_messages,
 )
 from rmqindex.fileset.planned_index import plan_index
-from rmqindex.output.notes import complain_of_gaps
+from rmqindex.output.notes import complain_of_missing
 from rmqindex.storage.location import Location
 
 if TYPE_CHECKING:
+    from rmqindex.explanation import MissingPart
     from rmqindex.export import ExportResult
     from rmqindex.indexfile.entries import Mode
     from rmqindex.output.interface import Zone
@@ -175,6 +177,7 @@ def export(
     selection = selection_of(zone, options)
     with progress_bar("export") as report:
         result: ExportResult
+        missing: tuple[MissingPart, ...] = ()
         if entries:
             for name, value in (
                 ("--topic", selection.topics),
@@ -199,7 +202,8 @@ def export(
             if key_hash is not None:
                 raise click.BadParameter("only with --entries", param_hint="--key-hash")
             with CommitLog(store) as log:
-                complain_of_gaps(log)
+                missing = missing_parts(log, store, start=selection.start, stop=selection.stop)
+                complain_of_missing(missing, "the export")
                 try:
                     result = export_messages(
                         log,
@@ -216,4 +220,4 @@ def export(
                 except ValueError as error:
                     text = str(error).removeprefix("columns: ")
                     raise click.BadParameter(text, param_hint="--columns") from error
-    output.export(result)
+    output.export(result, missing)

@@ -27,9 +27,10 @@ from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.rebuild import rebuild_consume_queues
 from rmqindex.display.terminal import progress_bar
 from rmqindex.display.text import complain
+from rmqindex.explanation import missing_parts
 from rmqindex.folders import BATCH_FOLDER, COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.maintenance.rebuild import rebuild_index
-from rmqindex.output.notes import complain_of_gaps
+from rmqindex.output.notes import complain_of_missing
 from rmqindex.queue_layout import DEFAULT_BATCH_FILE_SIZE, DEFAULT_DELAY_LEVELS, DEFAULT_FILE_SIZE
 from rmqindex.storage.location import Location
 from rmqindex.store.dledger import dledger_data
@@ -115,7 +116,8 @@ def rebuild(
     _require_out(store, out)
     interrupt = told_if_interrupted([target], "--resume continues what was begun")
     with interrupt, CommitLog(store) as log, progress_bar("rebuild") as report:
-        complain_of_gaps(log)
+        missing = missing_parts(log, store, start=from_offset, stop=to_offset)
+        complain_of_missing(missing, "the new index")
         begin = log.min_offset if from_offset is None else from_offset
         result = rebuild_index(
             log,
@@ -133,7 +135,7 @@ def rebuild(
             on_malformed=_complain_of,
             progress=lambda done, total: report(done - begin, total - begin),
         )
-    output.rebuild(target, result)
+    output.rebuild(target, result, missing)
 
 
 @command(
@@ -222,7 +224,8 @@ def rebuild_queues(
     queues = [root / name for name in (QUEUE_FOLDER, BATCH_FOLDER)]
     interrupt = told_if_interrupted(queues, f"'rmqindex recover {root}' undoes what was begun")
     with interrupt, CommitLog(store) as log, progress_bar("rebuild") as report:
-        complain_of_gaps(log)
+        missing = missing_parts(log, store, start=from_offset, stop=to_offset)
+        complain_of_missing(missing, "the new queues")
         begin = log.min_offset if from_offset is None else from_offset
         try:
             result = rebuild_consume_queues(
@@ -243,7 +246,7 @@ def rebuild_queues(
             )
         except ValueError as error:
             raise click.BadParameter(str(error)) from error
-    output.queue_rebuild(root, result)
+    output.queue_rebuild(root, result, missing)
 
 
 def _require_out(store: str, out: Path | None) -> None:

@@ -1,0 +1,275 @@
+"""What files of a CommitLog are missing, so that an answer from the log can say what it lacks.
+
+A broker writes to the CommitLog first, so an IndexFile or a ConsumeQueue that leads behind the
+log's end proves that the log had messages there. It deletes expired files of the log first, and
+within seconds the IndexFiles and the files of ConsumeQueues whose messages are all gone (RocketMQ:
+``DefaultMessageStore.CleanConsumeQueueService``).
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from rmqindex.commitlog.log import CommitLog
+from rmqindex.consumequeue.paths import find_queues
+from rmqindex.consumequeue.reader import last_offset
+from rmqindex.dledger_layout import DATA_FOLDER
+from rmqindex.errors import RmqIndexError
+from rmqindex.explanation.place import Place
+from rmqindex.fileset.paths import index_entries
+from rmqindex.folders import COMMITLOG_FOLDER, DLEDGER_PREFIX, INDEX_FOLDER
+from rmqindex.indexfile.committed import open_index_source, read_header
+from rmqindex.logfile.files import LogFile, several_logs
+from rmqindex.storage.location import Location
+from rmqindex.transaction.directories import entries_or_none
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from rmqindex.consumequeue.paths import FoundQueue, QueueFile
+    from rmqindex.explanation.place import LogArgument
+    from rmqindex.storage.location import PathLike
+
+    LogPath = PathLike | Sequence[PathLike | LogFile]
+
+__all__ = ["MissingPart", "missing_beside", "missing_parts"]
+
+
+@dataclass(frozen=True, slots=True)
+class MissingPart:
+    """A range of offsets that no file of a CommitLog has, though it had messages there.
+
+    Attributes:
+        part: ``start``: before the log's first file; ``middle``: between two; ``end``: behind the
+            log's end.
+        folder: The folder of the log's files.
+        start: The first offset that is missing, bytes; None for ``start``, where nothing tells.
+        stop: The offset behind the last one, bytes; None for ``end``, where nothing tells.
+        proof: The IndexFile, or the file of a ConsumeQueue, that leads there; the file of the log
+            behind the hole for ``middle``.
+        phy_offset: The offset of the message to which ``proof`` leads, bytes; None for ``middle``.
+    """
+
+    part: Literal["start", "middle", "end"]
+    folder: str
+    start: int | None
+    stop: int | None
+    proof: str
+    phy_offset: int | None
+
+    def text(self, what: str = "the answer") -> str:
+        """Return what comes of the log without these messages, and what to do about it."""
+        if self.part == "start":
+            return (
+                f"{self.folder}: the CommitLog begins at offset {self.stop}, but {self.proof} is "
+                f"of older messages alone, up to the one at {self.phy_offset}, and a broker "
+                "deletes such a file within seconds after the messages. If they have not expired, "
+                "the oldest files of the CommitLog are lost and their messages are missing from "
+                f"{what}; restore the files from a replica or a backup"
+            )
+        if self.part == "middle":
+            return (
+                f"{self.folder}: no file has the offsets from {self.start} to before {self.stop}. "
+                f"Their messages are missing from {what}; restore the files from a replica or a "
+                "backup"
+            )
+        end = f"ends at offset {self.start}" if self.start else "has no messages"
+        return (
+            f"{self.folder}: the CommitLog {end}, but {self.proof} leads to a message at "
+            f"{self.phy_offset}. Unless that file is another store's, the messages from offset "
+            f"{self.start} on are missing from {what}; restore the newest files of the CommitLog "
+            "from a replica or a backup"
+        )
+
+
+class _Proof(NamedTuple):
+    """A file that leads to a message."""
+
+    phy_offset: int
+    path: str
+
+
+def missing_parts(
+    log: CommitLog,
+    path: LogPath,
+    index: Location | None = None,
+    *,
+    start: int | None = None,
+    stop: int | None = None,
+) -> tuple[MissingPart, ...]:
+    """Return the parts of a log that are lost, in their order.
+
+    Of a remote store, the ConsumeQueues are not looked at: that takes a request for each.
+
+    Args:
+        log: The log.
+        path: What the user gave for it: nothing is said of files that were chosen by their names.
+        index: The directory of an index that goes with the log, if it is not beside it.
+        start: The first offset that is asked for, bytes; parts before it do not count.
+        stop: The offset from which on nothing is asked for, bytes; None for the log's end.
+
+    Raises:
+        RmqIndexError: The log cannot be read.
+    """
+    given = [path] if isinstance(path, (str, os.PathLike)) else path
+    logs = [
+        each
+        for one in given
+        if not isinstance(one, LogFile)
+        for each in several_logs(Location.of(one))
+    ]
+    roots = list(dict.fromkeys(root for each in logs for root in _roots_of(each)))
+    if not roots:
+        return ()
+    folder = str(log.files[-1].path.parent if log.files else roots[0].child(COMMITLOG_FOLDER))
+    indexes = [root.child(INDEX_FOLDER) for root in roots]
+    if index is not None and index not in indexes:
+        indexes.append(index)
+    first, last = _proofs(indexes, roots)
+    found: list[MissingPart] = []
+    if first is not None and log.files and first.phy_offset < log.min_offset:
+        found.append(
+            MissingPart("start", folder, None, log.min_offset, first.path, first.phy_offset)
+        )
+    behind = {file.start: file for file in log.files}
+    found += [
+        MissingPart("middle", folder, start, stop, str(behind[stop].path), None)
+        for start, stop in log.gaps
+    ]
+    end = None if last is None else _end_before(log, path, last.phy_offset)
+    if last is not None and end is not None:
+        found.append(MissingPart("end", folder, end, None, last.path, last.phy_offset))
+    return tuple(
+        part
+        for part in found
+        if (part.stop is None or start is None or part.stop > start)
+        and (part.start is None or stop is None or part.start < stop)
+    )
+
+
+def missing_beside(
+    path: PathLike,
+    log: CommitLog,
+    given: LogArgument,
+    *,
+    start: int | None = None,
+    stop: int | None = None,
+) -> tuple[MissingPart, ...]:
+    """As :func:`missing_parts`, of the log that goes with an index.
+
+    Args:
+        path: The path of the index, or of its store.
+        log: The log.
+        given: What the user gave for it, as :func:`rmqindex.verify` takes it.
+        start: As :func:`missing_parts` takes it.
+        stop: As :func:`missing_parts` takes it.
+
+    Raises:
+        RmqIndexError: The path or the log cannot be read.
+    """
+    place = Place.of(path)
+    if given is None or isinstance(given, CommitLog):
+        folders = list(dict.fromkeys(file.path.parent for file in log.files))
+        return missing_parts(log, folders, place.index, start=start, stop=stop)
+    where = place.store if given == "auto" else given
+    return missing_parts(log, where, place.index, start=start, stop=stop)
+
+
+def _roots_of(path: Location) -> Iterator[Location]:
+    """Yield the store root that a directory of a log is in, or is; none of a file."""
+    above = path.absolute.parent
+    if path.name == COMMITLOG_FOLDER:
+        yield above
+    elif path.name == DATA_FOLDER and above.name.startswith(DLEDGER_PREFIX):
+        yield above.parent
+    elif any(entry.is_directory for entry in entries_or_none(path)):
+        yield path
+
+
+def _proofs(
+    indexes: Sequence[Location], roots: Sequence[Location]
+) -> tuple[_Proof | None, _Proof | None]:
+    """Return the oldest file that a broker deletes with its messages, and the newest message."""
+    expiring: list[_Proof] = []
+    newest: list[_Proof] = []
+    for index in indexes:
+        _add_index(index, expiring, newest)
+    for root in roots:
+        if root.local is not None:
+            for queue in _queues_of(root):
+                _add_queue(queue, expiring, newest)
+    return min(expiring, default=None), max(newest, default=None)
+
+
+def _add_index(index: Location, expiring: list[_Proof], newest: list[_Proof]) -> None:
+    files = _index_files(index)
+    # A broker never deletes the last file.
+    for path in files[:1] if len(files) > 1 else ():
+        expiring += _index_proof(path)
+    for path in reversed(files):
+        proof = _index_proof(path)
+        newest += proof
+        if proof:
+            return
+
+
+def _index_files(index: Location) -> list[Location]:
+    with suppress(RmqIndexError):  # none
+        return [entry.path for entry in index_entries(index) if not entry.is_directory]
+    return []
+
+
+def _index_proof(path: Location) -> list[_Proof]:
+    """Return to which message the last entry of a file leads; nothing where it has none."""
+    with suppress(RmqIndexError), open_index_source(path) as source:
+        header = read_header(source)
+        if header.entry_count:
+            return [_Proof(header.end_phy_offset, str(path))]
+    return []
+
+
+def _queues_of(root: Location) -> list[FoundQueue]:
+    with suppress(RmqIndexError):  # none, or in RocksDB
+        return find_queues(root)
+    return []
+
+
+def _add_queue(queue: FoundQueue, expiring: list[_Proof], newest: list[_Proof]) -> None:
+    for file in queue.files[:1] if len(queue.files) > 1 else ():
+        expiring += _queue_proof(queue, file)
+    for file in reversed(queue.files):
+        proof = _queue_proof(queue, file)
+        newest += proof
+        if proof:
+            return
+
+
+def _queue_proof(queue: FoundQueue, file: QueueFile) -> list[_Proof]:
+    """Return to which message the last unit of a file leads; nothing where it has none."""
+    with suppress(RmqIndexError):  # a broker may delete it meanwhile
+        offset = last_offset(file, is_batch=queue.is_batch)
+        if offset is not None:
+            return [_Proof(offset, str(file.path))]
+    return []
+
+
+def _end_before(log: CommitLog, path: LogPath, phy_offset: int) -> int | None:
+    """Return where a log ends if a message lies behind that; None if it does not."""
+    offsets = np.array([phy_offset], np.int64)
+    if _state_of(log, offsets) != "beyond_end":
+        return None
+    # A broker may have begun another file since the log's were listed.
+    with CommitLog(path) as now:
+        return now.max_offset if _state_of(now, offsets) == "beyond_end" else None
+
+
+def _state_of(log: CommitLog, offsets: NDArray[np.int64]) -> str:
+    (state,) = log.read_at(offsets, ["size"])["state"].to_pylist()
+    return str(state)
