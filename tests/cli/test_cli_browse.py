@@ -342,3 +342,70 @@ class TestShell:
             check=True,
         )
         assert done.stdout == "plain,messages\n"
+
+
+class TestLostLogFiles:
+    """Answers from a log without its newest file."""
+
+    @pytest.fixture
+    def store(self, stores):
+        """A store without it."""
+        max((stores / "a" / "commitlog").iterdir()).unlink()
+        return stores / "a"
+
+    @pytest.mark.parametrize(
+        ("command", "what"),
+        [
+            (["messages"], "the answer"),
+            (["usage"], "the answer"),
+            (["export", "OUT"], "the export"),
+            (["rebuild", "--out", "OUT"], "the new index"),
+            (["rebuild-queues", "--out", "OUT"], "the new queues"),
+        ],
+        ids=lambda value: value[0] if isinstance(value, list) else "",
+    )
+    def test_say_so(self, run, store, tmp_path, command, what):
+        """On standard error, and in JSON."""
+        arguments = [tmp_path / "out" if each == "OUT" else each for each in command[1:]]
+        code, out, err = run(command[0], store, *arguments, "--json")
+        assert code == 0
+        assert f"{store / 'commitlog'}: the CommitLog ends at offset 65504, but " in err
+        assert f"the messages from offset 65504 on are missing from {what};" in err
+        (part,) = json.loads(out)["missing"]
+        assert (part["part"], part["start"], part["phy_offset"]) == ("end", 65504, 122928)
+
+    @pytest.mark.parametrize("command", [["messages"], ["usage"], ["export", "out"]])
+    def test_that_are_not_asked_for_do_not_count(self, run, store, tmp_path, command, monkeypatch):
+        """Nor in a store that has all of them."""
+        monkeypatch.chdir(tmp_path)
+        _, out, err = run(command[0], store, *command[1:], "--to", 60_000, "--json")
+        assert (json.loads(out)["missing"], err) == ([], "")
+
+
+class TestDamagedIndexFiles:
+    """Answers that leave out what cannot be read."""
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            ["info"],
+            ["scan"],
+            ["lookup", "TopicTest", "order-49", "--commit-log", "none"],
+            ["export", "out", "--entries"],
+            ["plot"],
+        ],
+        ids=lambda command: command[0],
+    )
+    @pytest.mark.parametrize(("size", "lacks"), [(2000, "86 of 163"), (40, "all 163"), (9, "all")])
+    def test_say_so(self, run, stores, tmp_path, command, size, lacks, monkeypatch):
+        """With what to type for what can be done about it."""
+        if command[0] == "plot":
+            pytest.importorskip("matplotlib")
+        monkeypatch.chdir(tmp_path)
+        path = max((stores / "a" / "index").iterdir())
+        path.write_bytes(path.read_bytes()[:size])
+        name, *arguments = command
+        code, _, err = run(name, stores / "a", *arguments, "--mode", "DROPMALFORMED")
+        assert code == 0
+        assert f"rmqindex: {path}: the answer lacks {lacks} entries" in err
+        assert f"`rmqindex verify {path}` says what to do" in err

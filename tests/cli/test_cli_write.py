@@ -144,6 +144,7 @@ class TestRebuildQueues:
             "batch_file_size": 13_800_000,
             "is_default_size": False,
             "kept": [],
+            "missing": [],
         }
         assert files_of(store / "consumequeue") == before
         assert not [path for path in store.iterdir() if path.name.startswith(".")]

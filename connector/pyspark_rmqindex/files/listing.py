@@ -18,6 +18,7 @@ from rmqindex.fileset import (
     is_hidden,
     is_index_name,
     is_other_kind,
+    lacking_text,
     list_index_files,
     matcher,
     open_in_store,
@@ -46,7 +47,8 @@ class Listing(NamedTuple):
         slices: One slice for each whole file with entries; in a directory, in the broker's order.
         total: How many files there are, with or without entries.
         is_remote: Whether any of them is not a local file.
-        lacking: What the indexes lack of their CommitLogs, where that was looked at.
+        lacking: What cannot be read of damaged files; and what the indexes lack of their
+            CommitLogs, where that was looked at.
     """
 
     slices: list[FileSlice]
@@ -91,15 +93,17 @@ def list_slices(options: ReadOptions, stores: frozenset[str] | None = None) -> L
         files = list_files(options)
         failure: RmqIndexError | None = None
         slices: list[FileSlice] = []
+        lacking: tuple[str, ...] = ()
         try:
-            slices = _read_headers(_in_stores(files, stores), options)
+            slices, lacking = _read_headers(_in_stores(files, stores), options)
         except RmqIndexError as error:
             failure = error
         if list_files(options) != files:
             raise UnsteadyError("files came or went") from failure
         if failure is not None:
             raise failure
-        return Listing(slices, len(files), any(file.path.local is None for file in files))
+        is_remote = any(file.path.local is None for file in files)
+        return Listing(slices, len(files), is_remote, lacking)
 
     return read_steady(", ".join(options.paths), read)
 
@@ -171,21 +175,26 @@ def _in_stores(files: list[FoundFile], stores: frozenset[str] | None) -> list[Fo
     return [file for file in files if stores is None or store_of(file.name_path) in stores]
 
 
-def _read_headers(files: list[FoundFile], options: ReadOptions) -> list[FileSlice]:
-    def read(file: FoundFile) -> FileSlice | None:
+def _read_headers(
+    files: list[FoundFile], options: ReadOptions
+) -> tuple[list[FileSlice], tuple[str, ...]]:
+    def read(file: FoundFile) -> tuple[FileSlice | None, str | None]:
         return _whole_file(file, options)
 
-    slices = map_files(read, files, (file.path for file in files))
-    return [file_slice for file_slice in slices if file_slice is not None]
+    found = map_files(read, files, (file.path for file in files))
+    slices = [file_slice for file_slice, _ in found if file_slice is not None]
+    return slices, tuple(lacking for _, lacking in found if lacking is not None)
 
 
-def _whole_file(file: FoundFile, options: ReadOptions) -> FileSlice | None:
+def _whole_file(file: FoundFile, options: ReadOptions) -> tuple[FileSlice | None, str | None]:
+    """Return what can be read of a file, and a sentence about the rest."""
     with open_in_store(file.path, options.layout, options.mode, file.name_path) as index_file:
         layout, fingerprint = index_file.layout, index_file.fingerprint()
-        begin_timestamp = index_file.header.begin_timestamp
+        begin_timestamp, left_out = index_file.header.begin_timestamp, index_file.left_out
+    lacking = None if left_out is None else lacking_text(file.name_path, left_out)
     if layout is None or fingerprint is None:
-        return None
-    return FileSlice(
+        return None, lacking
+    file_slice = FileSlice(
         path=file.path,
         name_path=file.name_path,
         hash_slot_num=layout.hash_slot_num,
@@ -196,6 +205,7 @@ def _whole_file(file: FoundFile, options: ReadOptions) -> FileSlice | None:
         start=FIRST_POSITION,
         stop=fingerprint.stop,
     )
+    return file_slice, lacking
 
 
 def list_files(options: ReadOptions) -> list[FoundFile]:

@@ -277,7 +277,7 @@ def _list(options: ReadOptions) -> Listing:
         return listing
     return listing._replace(
         slices=with_logs(listing.slices, options.commit_log),
-        lacking=lacking(listing.slices, options),
+        lacking=(*listing.lacking, *lacking(listing.slices, options)),
     )
 
 

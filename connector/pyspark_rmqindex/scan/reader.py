@@ -213,7 +213,7 @@ class IndexReader(PrunedReader):
     def _plan(self, wanted: Wanted, filters: Sequence[Filter]) -> list[IndexPartition]:
         """Make the partitions, and log the plan."""
         options = self._options
-        files, total, remote, _ = list_slices(options, wanted.stores)
+        files, total, remote, left_out = list_slices(options, wanted.stores)
         query, slices, partitions = plan_files(options, wanted, files, remote=remote)
         plan = ScanPlan(
             pairs=query.pairs,
@@ -223,7 +223,7 @@ class IndexReader(PrunedReader):
             files_total=total,
             entries=sum(file_slice.stop - file_slice.start for file_slice in slices),
             partitions=len(partitions),
-            lacking=lacking(files, options),
+            lacking=(*left_out, *lacking(files, options)),
         )
         report_plan(self._raw_options, options.log_level, plan)
         return partitions

@@ -228,8 +228,9 @@ def plan_files_of(options: ReadOptions, path: str | Sequence[str] | None = None)
     if path is not None:
         paths = (path,) if isinstance(path, str) else tuple(path)
         options = replace(options, path=None, path_list=paths)
-    slices = list_slices(options).slices
-    for text in lacking(slices, options):
+    listing = list_slices(options)
+    slices = listing.slices
+    for text in (*listing.lacking, *lacking(slices, options)):
         log_warning(text)
     return slices if options.commit_log is None else with_logs(slices, options.commit_log)
 

@@ -74,7 +74,7 @@ def count_index(
             first, last = int(times.min()), int(times.max())
             low = first if low is None else min(low, first)
             high = last if high is None else max(high, last)
-        lengths.append(np.bincount(per_slot).astype(np.int64))
+        lengths.append(np.bincount(per_slot, minlength=1).astype(np.int64))
         slot_nums.append(slot_num)
         counts.append(int(per_slot.sum()))
         if low is not None and high is not None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
+import pyarrow.fs as pafs
 
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.paths import find_queues
@@ -25,11 +26,11 @@ from rmqindex.fileset.paths import index_entries
 from rmqindex.folders import COMMITLOG_FOLDER, DLEDGER_PREFIX, INDEX_FOLDER
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.logfile.files import LogFile, several_logs
+from rmqindex.storage.filesystem import status_of
 from rmqindex.storage.location import Location
-from rmqindex.transaction.directories import entries_or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -119,16 +120,17 @@ def missing_parts(
         RmqIndexError: The log cannot be read.
     """
     given = [path] if isinstance(path, (str, os.PathLike)) else path
-    logs = [
+    folders = [
         each
         for one in given
         if not isinstance(one, LogFile)
         for each in several_logs(Location.of(one))
+        if status_of(each).kind == pafs.FileType.Directory
     ]
-    roots = list(dict.fromkeys(root for each in logs for root in _roots_of(each)))
-    if not roots:
+    if not folders:
         return ()
-    folder = str(log.files[-1].path.parent if log.files else roots[0].child(COMMITLOG_FOLDER))
+    roots = list(dict.fromkeys(map(_root_of, folders)))
+    folder = str(log.files[-1].path.parent if log.files else folders[0])
     indexes = [root.child(INDEX_FOLDER) for root in roots]
     if index is not None and index not in indexes:
         indexes.append(index)
@@ -182,15 +184,13 @@ def missing_beside(
     return missing_parts(log, where, place.index, start=start, stop=stop)
 
 
-def _roots_of(path: Location) -> Iterator[Location]:
-    """Yield the store root that a directory of a log is in, or is; none of a file."""
-    above = path.absolute.parent
-    if path.name == COMMITLOG_FOLDER:
-        yield above
-    elif path.name == DATA_FOLDER and above.name.startswith(DLEDGER_PREFIX):
-        yield above.parent
-    elif any(entry.is_directory for entry in entries_or_none(path)):
-        yield path
+def _root_of(folder: Location) -> Location:
+    """Return the store root that a directory of a log is in; else the directory, which may be."""
+    above = folder.absolute.parent
+    if folder.name == COMMITLOG_FOLDER:
+        return above
+    is_dledger = folder.name == DATA_FOLDER and above.name.startswith(DLEDGER_PREFIX)
+    return above.parent if is_dledger else folder
 
 
 def _proofs(

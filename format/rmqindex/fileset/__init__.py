@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         resolve,
     )
     from rmqindex.fileset.patterns import Hit, broker_order, expand, has_pattern, is_hidden, matcher
+    from rmqindex.fileset.planned_index import lacking_text
 
 __all__ = [
     "Hit",
@@ -29,6 +30,7 @@ __all__ = [
     "is_hidden",
     "is_index_name",
     "is_other_kind",
+    "lacking_text",
     "layout_beside",
     "list_index_files",
     "matcher",
@@ -62,6 +64,7 @@ __getattr__ = importer(
             "is_hidden",
             "matcher",
         ),
+        "planned_index": ("lacking_text",),
     },
 )
 

@@ -7,6 +7,7 @@ counted then are read, so an answer reflects one state, or is refused.
 from __future__ import annotations
 
 import contextlib
+import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import Location, PathLike
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["PlannedFile", "layout_of_fullest", "plan_index", "read_listed"]
+__all__ = ["PlannedFile", "lacking_text", "layout_of_fullest", "plan_index", "read_listed"]
 
 T = TypeVar("T")
 
@@ -50,6 +51,7 @@ class PlannedFile:
         fingerprint: Its fingerprint; None without entries.
         error: Why it cannot be used, which :meth:`open` raises; the preceding fields are then
             empty.
+        left_out: As :attr:`IndexFile.left_out`.
     """
 
     entry: FileEntry
@@ -60,6 +62,7 @@ class PlannedFile:
     entry_count: int = 0
     fingerprint: Fingerprint | None = None
     error: RmqIndexError | None = None
+    left_out: str | None = None
 
     @classmethod
     def of(
@@ -76,6 +79,7 @@ class PlannedFile:
                     file.header,
                     file.entry_count,
                     file.fingerprint(),
+                    left_out=file.left_out,
                 )
         except RmqIndexError as error:
             return cls(entry, name_path, mode, layout, error=error)
@@ -84,6 +88,11 @@ class PlannedFile:
     def is_empty(self) -> bool:
         """Whether the file is usable but has no entries."""
         return self.error is None and self.fingerprint is None
+
+    @property
+    def lacking(self) -> str | None:
+        """What an answer lacks of the file, as a sentence; None where it lacks nothing."""
+        return None if self.left_out is None else lacking_text(self.name_path, self.left_out)
 
     @property
     def stop(self) -> int:
@@ -212,6 +221,14 @@ def read_listed(
         return result
 
     return read_steady(where, read_once)
+
+
+def lacking_text(path: Location, left_out: str) -> str:
+    """Return what an answer lacks of a file, by its :attr:`IndexFile.left_out`, and what to do."""
+    return (
+        f"{path}: the answer lacks {left_out}. The file is cut or damaged; "
+        f"`{shlex.join(['rmqindex', 'verify', str(path)])}` says what to do"
+    )
 
 
 def layout_of_fullest(paths: Sequence[Location]) -> Layout | None:

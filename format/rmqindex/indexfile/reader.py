@@ -162,6 +162,18 @@ class IndexFile:
         """
         return self._entry_count
 
+    @property
+    def left_out(self) -> str | None:
+        """Which entries ``DROPMALFORMED`` leaves out as a whole, in words; None for none."""
+        if self._source.size < HEADER_SIZE:
+            return f"all entries: the file ends at byte {self._source.size}, in its header"
+        count, left = self.header.entry_count, self._entry_count
+        if left >= count:
+            return None
+        if not left:
+            return f"all {count} entries that the header counts"
+        return f"{count - left} of {count} entries that the header counts, behind position {left}"
+
     def drop_unproved(self) -> None:
         """Leave out the entries whose times the header does not prove.
 

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.explanation.coverage import Uncovered
     from rmqindex.explanation.missing import MissingPart
+    from rmqindex.fileset.planned_index import PlannedFile
     from rmqindex.indexfile.entries import Mode
     from rmqindex.inspection.usage import Usage
 
-__all__ = ["told_missing", "usage_table", "with_lacking", "with_messages"]
+__all__ = ["told_lacking", "told_missing", "usage_table", "with_messages"]
 
 _USAGE_TYPES = {
     "topic": pa.string(),
@@ -69,14 +70,15 @@ def with_messages(found: pa.Table, log: CommitLog, mode: Mode) -> pa.Table:
     return found
 
 
-def with_lacking(
-    found: pa.Table, lacking: Sequence[Uncovered], zone: tzinfo, zone_name: str
-) -> pa.Table:
-    """Warn the caller's caller of what an index lacks; return a table with it in the metadata."""
-    texts = [part.text(zone, zone_name) for part in lacking]
+def told_lacking(
+    files: Sequence[PlannedFile], lacking: Sequence[Uncovered], zone: tzinfo, zone_name: str
+) -> dict[str, str] | None:
+    """Warn the caller's caller of what an index lacks; return it as the metadata of the answer."""
+    texts = [planned.lacking for planned in files if planned.lacking is not None]
+    texts += [part.text(zone, zone_name) for part in lacking]
     for text in texts:
         warnings.warn(text, IncompleteIndexWarning, stacklevel=3)
-    return found.replace_schema_metadata({"uncovered": json.dumps(texts)}) if texts else found
+    return {"uncovered": json.dumps(texts)} if texts else None
 
 
 def told_missing(missing: Sequence[MissingPart]) -> dict[str, str] | None:

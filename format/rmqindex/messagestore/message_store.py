@@ -31,9 +31,9 @@ from rmqindex.maintenance.rebuild import rebuild_index
 from rmqindex.markup import html_table
 from rmqindex.messagestore.arguments import key_array, queues_of, since_millis, texts_of, time_range
 from rmqindex.messagestore.columns import (
+    told_lacking,
     told_missing,
     usage_table,
-    with_lacking,
     with_messages,
 )
 from rmqindex.messagestore.summary import FILE_COLUMNS, file_row, files_text, log_text
@@ -175,7 +175,8 @@ class MessageStore:
             found = lookup_keys(files, log, topic, wanted, begin=first, end=last, max_num=max_num)
             found = with_messages(found, log, self._mode) if log and message else found
             lacks = uncovered(self._path, files, log)
-        return with_lacking(found, lacks, self._zone, self._zone_name)
+        told = told_lacking(files, lacks, self._zone, self._zone_name)
+        return found.replace_schema_metadata(told) if told else found
 
     def messages(
         self,
@@ -271,13 +272,15 @@ class MessageStore:
         """
         selection = EntrySelection(*time_range(begin, end, self._zone), start, stop, key_hash)
         files = self._files()
+        schema = entry_schema()
+        schema = schema.with_metadata(told_lacking(files, (), self._zone, self._zone_name))
 
         def read() -> Iterator[pa.RecordBatch]:
             for planned in files:
                 for table, _ in entry_tables(planned, selection):
                     yield from table.to_batches()
 
-        return pa.RecordBatchReader.from_batches(entry_schema(), read())
+        return pa.RecordBatchReader.from_batches(schema, read())
 
     def explain(
         self,

@@ -11,10 +11,18 @@ if TYPE_CHECKING:
 
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
     from rmqindex.explanation import MissingPart
+    from rmqindex.fileset.planned_index import PlannedFile
     from rmqindex.maintenance.rebuild import RebuildResult
     from rmqindex.maintenance.tags import TagChoice
 
-__all__ = ["complain_of_missing", "queue_notes", "rebuild_notes"]
+__all__ = ["complain_of_lacking", "complain_of_missing", "queue_notes", "rebuild_notes"]
+
+
+def complain_of_lacking(files: Iterable[PlannedFile]) -> None:
+    """Say on standard error what of damaged IndexFiles an answer lacks."""
+    for planned in files:
+        if planned.lacking is not None:
+            complain(planned.lacking)
 
 
 def complain_of_missing(missing: Iterable[MissingPart], what: str = "the answer") -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +13,7 @@ import pytest
 from pyspark_rmqindex.messages.plan import MessagePlan
 from pyspark_rmqindex.messages.reader import MessageReader
 from pyspark_rmqindex.options import message_options
+from pyspark_rmqindex.scan.plan_log import log_plan
 from pyspark_rmqindex.schema import (
     MESSAGE_COLUMNS,
     check_selected,
@@ -100,3 +102,25 @@ def test_a_schema_and_other_columns_are_refused_together():
     with pytest.raises(ValueError, match="the schema has another column, 'topic'"):
         check_selected(FULL, ("tags",))
     check_selected(select_columns(["tags"], FULL, FULL), ("TAGS", "topic"))
+
+
+def test_a_plan_says_which_files_of_a_log_are_lost(tmp_path, caplog):
+    """As a warning, too; not where the options ask for nothing of them."""
+    store = tmp_path / "store"
+    shutil.copytree(sample_store(), store)
+    max((store / "commitlog").iterdir()).unlink()
+    _, plan = read(store)
+    (told,) = plan.lacking
+    assert "the CommitLog ends at offset 65504" in told
+    log_plan(plan, None)
+    assert [each.getMessage() for each in caplog.records if each.levelname == "WARNING"] == [told]
+    _, plan = read(store, endOffset="65504")
+    assert plan.lacking == ()
+    _, plan = read(store / "commitlog" / f"{0:020}")
+    assert plan.lacking == ()
+
+
+def test_the_plan_of_a_whole_log_lacks_nothing():
+    """Of the sample."""
+    _, plan = read(sample_store())
+    assert plan.lacking == ()

@@ -65,3 +65,25 @@ def test_a_file_chosen_by_its_name_is_no_warning(store, caplog):
     """The user left the others out."""
     path = store / "index" / NAMES[2]
     assert warnings(caplog, path=path, commitLog="auto", **KEY) == []
+
+
+def test_the_rest_of_a_file_that_is_cut_is_a_warning(store, caplog):
+    """DROPMALFORMED reads what is left; the file is named, and with a log the messages."""
+    cut = store / "index" / NAMES[2]
+    cut.write_bytes(cut.read_bytes()[:2000])
+    options = {"path": store / "index", "mode": "DROPMALFORMED"}
+    (line,) = warnings(caplog, **options, **KEY)
+    assert f"{cut}: the answer lacks 122 of 199 entries that the header counts" in line
+    assert f"`rmqindex verify {cut}` says what to do" in line
+    _, start, middle = warnings(caplog, **options, commitLog=store / "commitlog", **KEY)
+    assert "the oldest IndexFile begins at offset 26249" in start
+    assert "the one before it ends at 62185" in middle
+
+
+@pytest.mark.parametrize("size", [0, 39, 40, 300])
+def test_a_file_of_which_nothing_is_left_is_a_warning(store, caplog, size):
+    """It has no entries to read, and is no file without entries."""
+    cut = store / "index" / NAMES[-1]
+    cut.write_bytes(cut.read_bytes()[:size])
+    (line,) = warnings(caplog, path=store, mode="DROPMALFORMED", **KEY)
+    assert f"{cut}: the answer lacks all" in line

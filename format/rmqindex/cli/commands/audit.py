@@ -36,6 +36,7 @@ from rmqindex.display.text import counted, write_line
 from rmqindex.fileset.paths import lacks_index
 from rmqindex.fileset.planned_index import plan_index
 from rmqindex.folders import INDEX_FOLDER
+from rmqindex.output.notes import complain_of_lacking
 from rmqindex.storage.location import Location
 from rmqindex.times import MILLISECOND, parse_duration
 
@@ -191,6 +192,7 @@ def plot(
     if out.suffix.lower() not in IMAGE_TYPES:
         raise click.BadParameter(f"expected {', '.join(IMAGE_TYPES)}", param_hint="--out")
     files = plan_index(path, layout, mode)
+    complain_of_lacking(files)
     with progress_bar("read") as report:
         counts = count_index(files, report)
     title = f"{path}: {counted(sum(counts.entry_counts), 'entry', 'entries')} in " + counted(

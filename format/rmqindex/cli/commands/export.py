@@ -35,7 +35,7 @@ from rmqindex.export import (
     export_messages,
 )
 from rmqindex.fileset.planned_index import plan_index
-from rmqindex.output.notes import complain_of_missing
+from rmqindex.output.notes import complain_of_lacking, complain_of_missing
 from rmqindex.storage.location import Location
 
 if TYPE_CHECKING:
@@ -188,8 +188,10 @@ def export(
             ):
                 if value:
                     raise click.BadParameter("not together with --entries", param_hint=name)
+            files = plan_index(store, layout, mode)
+            complain_of_lacking(files)
             result = export_entries(
-                plan_index(store, layout, mode),
+                files,
                 directory,
                 EntrySelection(
                     selection.begin, selection.end, selection.start, selection.stop, key_hash

@@ -32,6 +32,7 @@ from rmqindex.fileset.planned_index import plan_index
 from rmqindex.layout import FIRST_POSITION, INT64_MAX, INT64_MIN
 from rmqindex.maintenance.intact_entries import salvage
 from rmqindex.output.interface import Shortfall
+from rmqindex.output.notes import complain_of_lacking
 from rmqindex.storage.location import Location
 from rmqindex.store.sample import write_sample_store
 
@@ -78,10 +79,12 @@ def info(
     """
     layout = layout_of(max_hash_slot_num, max_index_num)
     output = choose_output(as_json, zone)
-    facts = [describe(planned) for planned in plan_index(path, layout, mode)]
+    files = plan_index(path, layout, mode)
+    facts = [describe(planned) for planned in files]
     output.files(path, facts)
     if not facts and (advice := rebuild_advice(Location.of(path))):
         complain(f"{path}: {advice}")
+    complain_of_lacking(files)
     errors = [file.error for file in facts if file.error is not None]
     for error in errors:
         complain(error)
@@ -160,6 +163,8 @@ def scan(
         ranges["key_hash"] = (key_hash, key_hash)
     output = choose_output(as_json, zone)
     files = plan_index(path, layout, "DROPMALFORMED" if salvaged else mode)
+    if not salvaged:
+        complain_of_lacking(files)
     entries = _entries(files, ranges, shortfall, salvaged=salvaged)
     output.entries(islice(entries, limit), shortfall)
 

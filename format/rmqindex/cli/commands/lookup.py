@@ -37,6 +37,7 @@ from rmqindex.keys.messages import tag_key
 from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, INT64_MAX, INT64_MIN
 from rmqindex.output.interface import Question
 from rmqindex.output.messages import is_readable, read_messages
+from rmqindex.output.notes import complain_of_lacking
 from rmqindex.query.search import search
 from rmqindex.query.verification import KeyVerifier
 from rmqindex.storage.location import Location
@@ -162,6 +163,7 @@ def lookup(
                 others = None if hits else _at_other_times(question, files, log)
                 output.hits(question, hits, messages, others, lacking)
                 found |= bool(hits)
+        complain_of_lacking(files)
         for part in lacking:
             complain(part.text(zone.info, zone.name))
     if not found:

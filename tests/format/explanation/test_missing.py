@@ -1,0 +1,197 @@
+"""What files of a CommitLog are lost, which no answer from the log passes over in silence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+import rmqindex
+from commitlog_encoder import Log, Message, properties_text
+from recorded import BROKER_VERSIONS, MESSAGE_KINDS, STORE_KINDS
+from rmqindex import CommitLog, IncompleteLogWarning, MessageStore
+from rmqindex.explanation import missing, missing_parts
+
+SAMPLE = rmqindex.sample_store()
+HEALTHY = [
+    SAMPLE,
+    *(BROKER_VERSIONS / version / "store" for version in ("4.9.7", "5.3.3", "5.5.0")),
+    *(
+        STORE_KINDS / kind / "store"
+        for kind in ("plain", "dledger", "dledger_after_plain", "dledger_batches", "double_write")
+    ),
+]
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A copy of the sample store."""
+    shutil.copytree(SAMPLE, tmp_path / "store")
+    return tmp_path / "store"
+
+
+def log_files(store):
+    """Return the files of the log, oldest first."""
+    return sorted(path for path in store.glob("**/data/*") or () if path.is_file()) or sorted(
+        (store / "commitlog").iterdir()
+    )
+
+
+def lost(path, **within):
+    """Return what the log of a path lacks."""
+    with CommitLog(path) as log:
+        return missing_parts(log, path, **within)
+
+
+@pytest.mark.parametrize("path", HEALTHY, ids=lambda path: str(path.parent.name))
+def test_the_log_of_a_broker_lacks_nothing(path):
+    """Of every version and kind of store, by its index and its queues."""
+    assert lost(path) == ()
+
+
+class TestTheNewestFile:
+    """The index and the queues lead behind the log's end."""
+
+    def test_is_told_by_the_index(self, store):
+        """With the log's end, the file that proves it, and what to do."""
+        newest = max((store / "index").iterdir())
+        log_files(store)[-1].unlink()
+        (part,) = lost(store)
+        assert (part.part, part.start, part.stop, part.phy_offset) == ("end", 65504, None, 122928)
+        assert part.text("the export") == (
+            f"{store / 'commitlog'}: the CommitLog ends at offset 65504, but {newest} leads to a "
+            "message at 122928. Unless that file is another store's, the messages from offset "
+            "65504 on are missing from the export; restore the newest files of the CommitLog from "
+            "a replica or a backup"
+        )
+
+    def test_is_told_by_a_queue_without_an_index(self, store):
+        """Messages without keys are in no index at all."""
+        shutil.rmtree(store / "index")
+        log_files(store)[-1].unlink()
+        (part,) = lost(store)
+        assert (part.part, part.phy_offset) == ("end", 122928)
+        assert "consumequeue" in part.proof
+
+    @pytest.mark.parametrize("kind", ["dledger", "dledger_after_plain", "plain"])
+    def test_is_told_of_every_kind_of_store(self, tmp_path, kind):
+        """DLedger's offsets are those behind the head of the entry."""
+        store = shutil.copytree(STORE_KINDS / kind / "store", tmp_path / "store")
+        newest = log_files(store)[-1]
+        newest.write_bytes(newest.read_bytes()[:400])
+        (part,) = lost(store)
+        assert part.part == "end"
+        assert part.start < part.phy_offset
+
+    def test_may_be_cut_or_the_only_one(self, store):
+        """What is left of a cut one is read; without any, no message is."""
+        oldest, newest = log_files(store)
+        newest.write_bytes(newest.read_bytes()[:1000])
+        assert [(part.part, part.start) for part in lost(store)] == [("end", 66451)]
+        oldest.unlink()
+        newest.unlink()
+        (part,) = lost(store)
+        assert part.start == 0
+        assert "the CommitLog has no messages, but" in part.text()
+
+    def test_is_looked_for_again_before_it_is_missed(self, store, monkeypatch):
+        """A broker may have begun it, and indexed it, since the log's files were listed."""
+        newest = log_files(store)[-1]
+        content = newest.read_bytes()
+        newest.unlink()
+        add_index = missing._add_index
+
+        def broker_writes(*arguments):
+            newest.write_bytes(content)
+            add_index(*arguments)
+
+        monkeypatch.setattr(missing, "_add_index", broker_writes)
+        assert lost(store) == ()
+
+
+class TestOtherFiles:
+    """The oldest and those between."""
+
+    def test_the_oldest_may_have_expired(self, store):
+        """But the broker would have deleted the IndexFile of its messages moments later."""
+        log_files(store)[0].unlink()
+        (part,) = lost(store)
+        assert (part.part, part.start, part.stop) == ("start", None, 65536)
+        assert part.proof == str(min((store / "index").iterdir()))
+        assert "If they have not expired, the oldest files of the CommitLog are lost" in part.text()
+
+    def test_the_oldest_is_told_by_a_queue(self):
+        """A queue that begins with a file of expired messages alone."""
+        (part,) = lost(MESSAGE_KINDS / "store")
+        assert (part.part, "ExpiredTopic" in part.proof) == ("start", True)
+
+    def test_an_expired_file_goes_with_its_messages(self, store):
+        """What the broker deletes then proves nothing."""
+        log_files(store)[0].unlink()
+        for name in sorted((store / "index").iterdir())[:2]:
+            name.unlink()
+        assert lost(store) == ()
+
+    def test_one_between_is_a_hole(self, tmp_path):
+        """Nothing but the names is needed."""
+        log = Log(4096)
+        for number in range(60):
+            log.append(
+                Message(body=b"x" * 100, properties=properties_text([("KEYS", str(number))]))
+            )
+        log.write_to(tmp_path / "commitlog")
+        (tmp_path / "commitlog" / f"{4096:020}").unlink()
+        copied = shutil.copytree(tmp_path / "commitlog", tmp_path / "copied")
+        for path in (tmp_path, tmp_path / "commitlog", copied):
+            (part,) = lost(path)
+            assert (part.part, part.start, part.stop) == ("middle", 4096, 8192)
+
+
+class TestWhatDoesNotCount:
+    """Nothing is said of what was not asked for."""
+
+    def test_files_that_were_chosen_by_name(self, store):
+        """The user left the others out."""
+        assert lost(log_files(store)[0]) == ()
+
+    def test_a_range_of_offsets_before_it(self, store):
+        """The answer is whole."""
+        log_files(store)[-1].unlink()
+        assert lost(store, stop=60000) == ()
+        assert lost(store, stop=65505) != ()
+
+    def test_a_range_of_offsets_behind_it(self, store):
+        """Likewise."""
+        log_files(store)[0].unlink()
+        assert lost(store, start=65536) == ()
+        assert lost(store, start=65535) != ()
+
+
+class TestMessageStore:
+    """Answers in Python."""
+
+    def test_messages_and_usage_warn(self, store):
+        """And have it in their metadata."""
+        log_files(store)[-1].unlink()
+        opened = MessageStore(store)
+        with pytest.warns(IncompleteLogWarning, match="ends at offset 65504"):
+            reader = opened.messages()
+        (told,) = json.loads(reader.schema.metadata[b"missing"])
+        assert "leads to a message at 122928" in told
+        with pytest.warns(IncompleteLogWarning, match="ends at offset 65504"):
+            usage = opened.usage()
+        assert json.loads(usage.schema.metadata[b"missing"]) == [told]
+
+    def test_a_log_elsewhere_is_compared_with_the_index(self, store, tmp_path):
+        """However it is given."""
+        log_files(store)[-1].unlink()
+        elsewhere = (store / "commitlog").rename(tmp_path / "log")
+        for given in (elsewhere, CommitLog(elsewhere)):
+            with pytest.warns(IncompleteLogWarning, match="ends at offset 65504"):
+                MessageStore(store / "index", commit_log=given).usage()
+
+    def test_a_whole_log_has_no_warning(self):
+        """Nor anything in the metadata."""
+        assert MessageStore(SAMPLE).messages().schema.metadata in ({}, None)
+        assert MessageStore(SAMPLE).usage().schema.metadata in ({}, None)
