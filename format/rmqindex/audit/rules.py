@@ -76,7 +76,13 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "directory; a lost file comes back with `rmqindex rebuild STORE "
         "--replace`.",
     ),
-    AuditRule("header_size", "error", "The file is too short for a header.", _SALVAGE),
+    AuditRule(
+        "header_size",
+        "error",
+        "The file is too short for a header.",
+        "Stop the broker and run `rmqindex rebuild STORE --replace`; without a CommitLog, move the "
+        "file out of the directory, since nothing of it can be read.",
+    ),
     AuditRule(
         "geometry",
         "error",

@@ -19,11 +19,10 @@ import pyarrow.fs as pafs
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.paths import find_queues
 from rmqindex.consumequeue.reader import last_offset
-from rmqindex.dledger_layout import DATA_FOLDER
 from rmqindex.errors import RmqIndexError
-from rmqindex.explanation.place import Place
+from rmqindex.explanation.place import Place, root_of
 from rmqindex.fileset.paths import index_entries
-from rmqindex.folders import COMMITLOG_FOLDER, DLEDGER_PREFIX, INDEX_FOLDER
+from rmqindex.folders import INDEX_FOLDER
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.logfile.files import LogFile, several_logs
 from rmqindex.storage.filesystem import status_of
@@ -129,7 +128,7 @@ def missing_parts(
     ]
     if not folders:
         return ()
-    roots = list(dict.fromkeys(map(_root_of, folders)))
+    roots = list(dict.fromkeys(map(root_of, folders)))
     folder = str(log.files[-1].path.parent if log.files else folders[0])
     indexes = [root.child(INDEX_FOLDER) for root in roots]
     if index is not None and index not in indexes:
@@ -182,15 +181,6 @@ def missing_beside(
         return missing_parts(log, folders, place.index, start=start, stop=stop)
     where = place.store if given == "auto" else given
     return missing_parts(log, where, place.index, start=start, stop=stop)
-
-
-def _root_of(folder: Location) -> Location:
-    """Return the store root that a directory of a log is in; else the directory, which may be."""
-    above = folder.absolute.parent
-    if folder.name == COMMITLOG_FOLDER:
-        return above
-    is_dledger = folder.name == DATA_FOLDER and above.name.startswith(DLEDGER_PREFIX)
-    return above.parent if is_dledger else folder
 
 
 def _proofs(

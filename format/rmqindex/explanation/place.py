@@ -6,9 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rmqindex.commitlog.sibling import commit_log_of
+from rmqindex.dledger_layout import DATA_FOLDER
 from rmqindex.explanation.wording import Commands
 from rmqindex.fileset.paths import lacks_index, resolve
-from rmqindex.folders import INDEX_FOLDER, ROCKSDB_STORE_FOLDER
+from rmqindex.folders import (
+    COMMITLOG_FOLDER,
+    DLEDGER_PREFIX,
+    INDEX_FOLDER,
+    MULTI_PATH_SPLITTER,
+    ROCKSDB_STORE_FOLDER,
+)
 from rmqindex.storage.location import Location
 from rmqindex.store.contents import rocksdb_index
 from rmqindex.store.live_store import is_live
@@ -23,7 +30,22 @@ if TYPE_CHECKING:
 
     LogArgument = CommitLog | PathLike | Sequence[PathLike | LogFile] | None
 
-__all__ = ["LogArgument", "Place"]
+__all__ = ["LogArgument", "Place", "root_of"]
+
+
+def root_of(folder: Location) -> Location:
+    """Return the store root that a directory of a log is in; else the directory, which may be."""
+    above = folder.absolute.parent
+    if folder.name == COMMITLOG_FOLDER:
+        return above
+    is_dledger = folder.name == DATA_FOLDER and above.name.startswith(DLEDGER_PREFIX)
+    return above.parent if is_dledger else folder
+
+
+def _is_same(one: Location, other: Location) -> bool:
+    """Return whether two directories are one local directory, by whatever links."""
+    first, second = one.local, other.local
+    return first is not None and second is not None and first.resolve() == second.resolve()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +85,15 @@ class Place:
 
     def commands(self, log: CommitLog | None) -> Commands:
         """Return the command lines for this index and a log, which rebuild only on local disks."""
-        folder = log.files[0].path.parent if log is not None and log.files else None
-        local = None if folder is None else folder.local
-        store = self.store.local
-        if folder is None or local is None or store is None:
+        files = () if log is None else log.files
+        folders = list(dict.fromkeys(file.path.parent for file in files))
+        if not folders or any(each.local is None for each in (*folders, self.store)):
             return Commands(self.path, self.index, None, is_store=False)
-        is_store = local.resolve().is_relative_to(store.resolve())
-        return Commands(
-            self.path, self.index, self.store if is_store else folder, is_store=is_store
+        is_store = self.index.absolute.name == INDEX_FOLDER and all(
+            _is_same(root_of(folder), self.store) for folder in folders
         )
+        where = self.store if is_store else MULTI_PATH_SPLITTER.join(folders)
+        return Commands(self.path, self.index, where, is_store=is_store)
 
     @property
     def is_live(self) -> bool:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import tzinfo
 
-__all__ = ["Commands", "Times", "counted", "listed", "ranges"]
+__all__ = ["Commands", "Times", "command", "counted", "listed", "ranges"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The most offsets or ranges that a sentence lists.
@@ -66,26 +66,32 @@ class Commands:
         if self.log is None:
             return None
         out = () if self.is_store else ("--out", self.index)
-        return _command("rebuild", [self.log], [*out, *([option] if option else [])])
+        return command("rebuild", [self.log], [*out, *([option] if option else [])])
 
     def verify(self) -> str:
         """Return the command that checks the index."""
-        return _command("verify", [self.path])
+        return command("verify", [self.path], self.log_option)
+
+    @property
+    def log_option(self) -> tuple[str, ...]:
+        """The option that a command needs to find the CommitLog."""
+        return () if self.is_store or self.log is None else ("--commit-log", self.log)
 
     def lookup(self, topic: str, key: str, *options: str) -> str:
         """Return the command that looks a key up."""
-        return _command("lookup", [self.path, topic, key], options)
+        return command("lookup", [self.path, topic, key], [*options, *self.log_option])
 
     def cat(self, phy_offset: int) -> str | None:
         """Return the command that prints a message."""
-        return None if self.log is None else _command("cat", [self.log, str(phy_offset)])
+        return None if self.log is None else command("cat", [self.log, str(phy_offset)])
 
     def search_all(self, topic: str, key: str) -> str:
         """Return the command that searches the whole log for a key."""
-        return _command("explain", [self.path, topic, key], ["--search-log", "all"])
+        options = ["--search-log", "all", *self.log_option]
+        return command("explain", [self.path, topic, key], options)
 
 
-def _command(name: str, arguments: Sequence[str], options: Sequence[str] = ()) -> str:
+def command(name: str, arguments: Sequence[str], options: Sequence[str] = ()) -> str:
     """Return a command line; ``--`` keeps an argument that begins with a dash from being one."""
     dashes = ["--"] if any(argument.startswith("-") for argument in arguments) else []
     return shlex.join(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,16 +27,14 @@ from rmqindex.cli.options import (
     time_of,
     zone_option,
 )
+from rmqindex.cli.remedies import Remedies, as_given
 from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.display.plot import IMAGE_TYPES, plot_counts
 from rmqindex.display.plot_data import count_index
 from rmqindex.display.terminal import progress_bar
 from rmqindex.display.text import counted, write_line
-from rmqindex.fileset.paths import lacks_index
 from rmqindex.fileset.planned_index import plan_index
-from rmqindex.folders import INDEX_FOLDER
 from rmqindex.output.notes import complain_of_lacking
-from rmqindex.storage.location import Location
 from rmqindex.times import MILLISECOND, parse_duration
 
 if TYPE_CHECKING:
@@ -116,12 +113,11 @@ def verify(
         if log is not None:
             log.close()
     findings = pa.Table.from_batches(batches, FINDING_SCHEMA).to_pylist()
-    store = _store_of(path)
+    errors = (each["remedy"] for each in findings if each["severity"] == "error")
+    remedies = Remedies(path, log, commit_log, errors)
     for finding in findings:
-        finding["file"] = _as_given(finding["file"], path)
-        finding["remedy"] = (
-            finding["remedy"].replace("STORE", store).replace("FILE", finding["file"])
-        )
+        finding["file"] = as_given(finding["file"], path)
+        finding["remedy"] = remedies.text(finding["remedy"], finding["file"])
     output.audit(path, findings, has_log=log is not None, since=start)
     failing = SEVERITIES[: SEVERITIES.index(fail_on) + 1]
     if any(finding["severity"] in failing for finding in findings):
@@ -136,25 +132,6 @@ def _since(text: str | None, zone: Zone) -> int | None:
     if ago is None:
         return time_of(text, zone, "--since", up=True)
     return int((datetime.now(UTC) - ago).timestamp() * MILLISECOND)
-
-
-def _store_of(path: str) -> str:
-    """Return the store of a path, as it is to be typed; a word for it where there is none."""
-    local = Location.of(path).local
-    if local is None:
-        return path
-    folder = local if local.is_dir() else local.parent
-    if (folder / INDEX_FOLDER).is_dir() or lacks_index(folder):
-        return str(folder)
-    name = folder.absolute().name
-    return os.path.normpath(folder / "..") if name == INDEX_FOLDER else "STORE"
-
-
-def _as_given(file: str, path: str) -> str:
-    """Return a path relative to the working directory if the user's is, else absolute."""
-    if Location.of(file).local is None:
-        return file
-    return os.path.abspath(file) if os.path.isabs(path) else os.path.relpath(file)  # noqa: PTH100, PTH117
 
 
 @command(

@@ -1,0 +1,92 @@
+"""Turns what to do about a finding into lines that can be typed for the path that was given."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from rmqindex.explanation.place import Place
+from rmqindex.explanation.wording import command
+from rmqindex.folders import INDEX_FOLDER
+from rmqindex.storage.location import Location
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rmqindex.commitlog.log import CommitLog
+
+__all__ = ["Remedies", "as_given"]
+
+# In a rule's remedy: a command with what stands for the user's own store or file, or a call.
+_TYPED = re.compile(
+    r"`rmqindex (?P<name>[a-z-]+) (?P<what>STORE|FILE)(?P<options>[^`]*)`|cover_index\(STORE\)"
+)
+# The commands that look for the CommitLog beside the index unless they are told.
+_WITH_LOG = ("verify", "expire", "relayout")
+
+
+class Remedies:
+    """Writes the remedies of the findings of one path."""
+
+    def __init__(
+        self, path: str, log: CommitLog | None, given: str | None, remedies: Iterable[str]
+    ) -> None:
+        """Find out what the commands must be given.
+
+        Args:
+            path: The path of the index that the user gave.
+            log: The CommitLog that it was compared with, if any.
+            given: The option ``--commit-log``: a path, ``auto``, or None for none.
+            remedies: Those of all errors, by their rules.
+        """
+        # What has to be replaced cannot be continued, and one rebuild does for all.
+        self._replaces = any("--replace`" in remedy for remedy in remedies)
+        self._path = path
+        self._place = Place.of(path)
+        commands = self._place.commands(log)
+        named = given if given != "auto" else None
+        self._is_store = commands.is_store or (
+            named is None and self._place.index.absolute.name == INDEX_FOLDER
+        )
+        self._log = commands.log or named
+
+    def text(self, remedy: str, file: str) -> str:
+        """Return the remedy of a finding in a file."""
+
+        def typed(match: re.Match[str]) -> str:
+            if match["name"] is None:
+                return f"cover_index({self._shown(self._place.store)!r})"
+            options = shlex.split(match["options"])
+            if self._replaces and options == ["--resume"]:
+                options = ["--replace"]
+            if match["what"] == "FILE":
+                return f"`{command(match['name'], [file], options)}`"
+            return f"`{self._of_store(match['name'], options)}`"
+
+        return _TYPED.sub(typed, remedy)
+
+    def _of_store(self, name: str, options: list[str]) -> str:
+        place = self._place
+        if name == "rebuild" and place.store.local is None:
+            return command(name, [self._log or str(place.store)], ["--out", "DIR"])
+        if self._is_store:
+            return command(name, [self._shown(place.store)], options)
+        if name == "rebuild":
+            out = ["--out", self._shown(place.index)]
+            return command(name, [self._log or "COMMITLOG"], [*out, *options])
+        if name in _WITH_LOG and self._log is not None:
+            options = [*options, "--commit-log", self._log]
+        where = self._path if name == "verify" else self._shown(place.index)
+        return command(name, [where], options)
+
+    def _shown(self, location: Location) -> str:
+        return as_given(str(location), self._path)
+
+
+def as_given(file: str, path: str) -> str:
+    """Return a path relative to the working directory if the user's is, else absolute."""
+    if Location.of(file).local is None:
+        return file
+    return os.path.abspath(file) if os.path.isabs(path) else os.path.relpath(file)  # noqa: PTH100, PTH117

@@ -1,0 +1,197 @@
+"""What to do about a finding can be typed as it stands, wherever index and CommitLog lie."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+from typing import NamedTuple
+
+import pytest
+
+import rmqindex
+from recorded import STORE_KINDS
+
+SAMPLE = rmqindex.sample_store()
+
+
+class Layout(NamedTuple):
+    """Where a copy of a store has its index and its log, and how ``verify`` is called for it."""
+
+    index: str
+    log: str
+    arguments: tuple[str, ...]
+    folder: str = "."
+
+
+LAYOUTS = {
+    "store": Layout("store/index", "store/commitlog", ("store",)),
+    "index": Layout("store/index", "store/commitlog", (".",), "store/index"),
+    "apart": Layout("my index", "logs", ("my index", "--commit-log", "logs")),
+    "named index": Layout("a/index", "b/commitlog", ("a/index", "--commit-log", "b/commitlog")),
+    "old index": Layout(
+        "store/old", "store/commitlog", ("store/old", "--commit-log", "store/commitlog")
+    ),
+    "without a log": Layout("store/index", "store/commitlog", ("store", "--commit-log", "none")),
+}
+
+
+def remove(*places):
+    """Return what removes some IndexFiles."""
+
+    def damage(index, _log):
+        files = sorted(index.iterdir())
+        for place in places:
+            files[place].unlink()
+
+    return damage
+
+
+def overwrite(offset, data, place=1):
+    """Return what overwrites bytes of an IndexFile."""
+
+    def damage(index, _log):
+        with sorted(index.iterdir())[place].open("r+b") as file:
+            file.seek(offset)
+            file.write(data)
+
+    return damage
+
+
+def cut(size, place=1):
+    """Return what cuts an IndexFile."""
+    return lambda index, _log: os.truncate(sorted(index.iterdir())[place], size)
+
+
+def lose_log(place):
+    """Return what removes a file of the log."""
+    return lambda _index, log: sorted(log.iterdir())[place].unlink()
+
+
+def add_directory(index, _log):
+    """Make a directory with the name of an IndexFile."""
+    (index / "20991231000000000").mkdir()
+
+
+def write_beside(name, data):
+    """Return what writes a file beside the index."""
+    return lambda index, _log: (index.parent / name).write_bytes(data)
+
+
+DAMAGES = {
+    "oldest lost": remove(0),
+    "middle lost": remove(2),
+    "newest lost": remove(-1),
+    "all lost": remove(0, 1, 2, 3, 4),
+    "a slot": overwrite(40 + 4 * 85, bytes(4), 0),
+    "a header": overwrite(0, b"\x7f" * 40),
+    "zeros": overwrite(0, bytes(4000)),
+    "cut": cut(2000),
+    "cut header": cut(9),
+    "another geometry": lambda index, _: shutil.copyfile(
+        STORE_KINDS / "plain/store/index" / os.listdir(STORE_KINDS / "plain/store/index")[0],
+        index / "20261120182606804",
+    ),
+    "a directory": add_directory,
+    "another file": write_beside("index/readme", b"x"),
+    "checkpoint lost": lambda index, _: (index.parent / "checkpoint").unlink(missing_ok=True),
+    "checkpoint cut": write_beside("checkpoint", bytes(8)),
+    "checkpoint behind": write_beside("checkpoint", bytes(4096)),
+    "checkpoint ahead": write_beside("checkpoint", b"\x01" * 4096),
+    "abort": write_beside("abort", b"1"),
+    "log begins late": lose_log(0),
+    "log ends early": lose_log(-1),
+}
+
+
+@pytest.fixture
+def placed(tmp_path, monkeypatch):
+    """Return what makes a damaged copy of the sample, and goes where a user would type."""
+    count = 0
+
+    def place(layout, damage):
+        nonlocal count
+        count += 1
+        base = tmp_path / str(count)
+        index, log = base / layout.index, base / layout.log
+        shutil.copytree(SAMPLE / "index", index)
+        shutil.copytree(SAMPLE / "commitlog", log)
+        if layout.index == "store/index":
+            shutil.copyfile(SAMPLE / "checkpoint", index.parent / "checkpoint")
+        if damage == "another file":
+            (index / "readme").write_text("x")
+        elif damage is not None:
+            DAMAGES[damage](index, log)
+        monkeypatch.chdir(base / layout.folder)
+        return base
+
+    return place
+
+
+def typed(remedy):
+    """Return the commands of a remedy as a shell splits them."""
+    for text in re.findall(r"`rmqindex ([^`]*)`", remedy):
+        arguments = shlex.split(text)
+        if len(arguments) < 2:  # the name of a command, not a line to type
+            continue
+        if arguments[0] == "relayout":  # only the user knows the broker's numbers
+            arguments += ["--slots", "97", "--entries", "200"]
+        yield arguments
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_every_command_of_a_remedy_runs(run, placed, damage, layout):
+    """Each on a copy of its own; it is refused nowhere, and a rebuild leaves a sound index."""
+    placed(layout, damage)
+    code, out, err = run("verify", *layout.arguments, "--json")
+    if damage == "all lost" and layout.index != "store/index":
+        assert "is the disk mounted?" in err
+        return
+    assert code < 2, err
+    remedies = {finding["remedy"] for finding in json.loads(out)["findings"]}
+    commands = {tuple(arguments) for remedy in remedies for arguments in typed(remedy)}
+    for command in sorted(commands):
+        placed(layout, damage)
+        code, _, err = run(*command)
+        if damage == "abort" and command[0] in ("rebuild", "expire"):
+            assert "abort" in err
+            continue
+        assert code < 2, (command, err)
+        if command[0] == "rebuild" and "--replace" in command and "log" not in damage:
+            _, out, _ = run("verify", *layout.arguments, "--json")
+            assert json.loads(out)["counts"]["error"] == 0 or damage == "a directory"
+
+
+@pytest.mark.parametrize("layout", ["apart", "named index", "old index"])
+@pytest.mark.parametrize("damage", ["oldest lost", "newest lost"])
+def test_a_lookup_advises_what_mends_it(run, placed, damage, layout):
+    """The index that was asked, by the log that was named."""
+    where = LAYOUTS[layout]
+    placed(where, damage)
+    question = ["lookup", where.arguments[0], "TopicTest", "order-49", *where.arguments[1:]]
+    _, _, err = run(*question)
+    (command,) = typed(err)
+    assert run(*command)[0] == 0
+    code, _, err = run(*question)
+    assert (code, err) == (0, "")
+
+
+def test_an_index_without_a_log_names_what_is_to_be_given(run, placed):
+    """Nobody else knows where it is."""
+    placed(LAYOUTS["apart"], "oldest lost")
+    os.truncate(sorted(os.scandir("my index"), key=lambda entry: entry.name)[0].path, 2000)
+    _, out, _ = run("verify", "my index", "--json")
+    remedies = " ".join(finding["remedy"] for finding in json.loads(out)["findings"])
+    assert "`rmqindex rebuild COMMITLOG --out 'my index' --replace`" in remedies
+
+
+def test_a_name_in_capitals_stays(run, placed):
+    """STORE and FILE are replaced where they stand for something, not in a path."""
+    base = placed(LAYOUTS["store"], "oldest lost")
+    (base / "store").rename(base / "STORE FILE")
+    _, out, _ = run("verify", "STORE FILE", "--json")
+    remedies = " ".join(finding["remedy"] for finding in json.loads(out)["findings"])
+    assert "`rmqindex rebuild 'STORE FILE' --replace`" in remedies
