@@ -455,6 +455,26 @@ class TestOutput:
             lines = lines.replace(f"{STORE}", "store").splitlines()
             assert max(map(len, lines)) <= 60, arguments
 
+    @pytest.mark.parametrize("columns", [60, 80])
+    def test_notes_on_standard_error_are_wrapped(self, tmp_path, columns):
+        """Between words, with commands whole; in a pipe a note is one line."""
+        store = shutil.copytree(STORE, tmp_path / "store")
+        max((store / "index").iterdir()).unlink()
+        question = ("lookup", store, "TopicTest", "nobody")
+        _, piped = shell(*question).stderr.decode().splitlines()
+        parent, child = pty.openpty()
+        settings = {**os.environ, "COLUMNS": str(columns)}
+        command = [sys.executable, "-m", "rmqindex", *map(str, question)]
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=child, env=settings, check=False)
+        os.close(child)
+        with os.fdopen(parent, "rb", buffering=0) as screen:
+            lines = screen.read(65536).decode().splitlines()
+        notes = lines[max(n for n, line in enumerate(lines) if line.startswith("rmqindex:")) :]
+        assert " ".join(line.strip() for line in notes) == piped
+        whole = f"`rmqindex rebuild {store} --resume`"
+        assert any(whole in line for line in notes)
+        assert all(len(line) <= columns or str(store) in line for line in notes)
+
     def test_a_command_is_not_broken(self, capsys):
         """So that it can be copied."""
         console = Console(width=60, is_terminal=True)

@@ -409,3 +409,30 @@ class TestDamagedIndexFiles:
         assert code == 0
         assert f"rmqindex: {path}: the answer lacks {lacks} entries" in err
         assert f"`rmqindex verify {path}` says what to do" in err
+
+
+class TestSeveralStoresWithoutAnAnswer:
+    """One sentence names them; a heading stands above answers alone."""
+
+    @pytest.mark.parametrize(
+        ("command", "text"),
+        [
+            (["lookup", "PATH", "TopicTest", "nobody"], "no entry of TopicTest#nobody"),
+            (["messages", "PATH", "--topic", "nobody"], "no message matches"),
+            (["cat", "PATH", "5"], "no message 5: none starts at this byte; 'rmqindex messages' "),
+        ],
+        ids=["lookup", "messages", "cat"],
+    )
+    def test_all_of_them(self, run, stores, command, text):
+        """On standard error, and nothing else."""
+        code, out, err = run(*(stores if each == "PATH" else each for each in command))
+        assert (code, out, err.count("\n")) == (1, "", 1)
+        assert err.startswith(f"rmqindex: {stores / 'a'}, {stores / 'b'}: {text}")
+
+    def test_one_of_them(self, run, stores):
+        """The other has its heading and its answer."""
+        (stores / "b" / "commitlog" / f"{0:020}").unlink()
+        code, out, err = run("cat", stores, 0)
+        assert (code, out.startswith(f"{stores / 'a'}\n\ntopic")) == (0, True)
+        assert str(stores / "b") not in out
+        assert err.startswith(f"rmqindex: {stores / 'b'}: no message 0: it has expired")

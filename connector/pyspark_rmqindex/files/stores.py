@@ -175,7 +175,8 @@ def _root_of(directory: Location) -> Location:
     above = directory.parent
     if directory.name == DATA_FOLDER and above.name.startswith(DLEDGER_PREFIX):
         return above.parent
-    return above if directory.name in _FOLDERS else directory
+    is_inside = directory.name in _FOLDERS or directory.name.startswith(DLEDGER_PREFIX)
+    return above if is_inside else directory
 
 
 class StoreCheck:

@@ -86,7 +86,7 @@ def audit_missing(directory: str, log: CommitLog, findings: Findings, *, at_rest
         "index_missing" if is_late(seconds, at_rest=at_rest) else "index_behind",
         None,
         f"entries of the messages with keys from {first.phy_offset} to {log.max_offset}",
-        f"none, {seconds} s after the first of them was stored",
+        f"none; the last of them was stored {seconds} s after the first" if seconds else "none",
     )
 
 

@@ -352,8 +352,9 @@ class _Gap:
                 "index_ends_early" if is_late(seconds, at_rest=self._at_rest) else "index_behind",
                 None,
                 "no message with keys behind the last entry",
-                f"{self.behind} messages from {self._behind_from}, the oldest stored {seconds} s "
-                "before the last message of the CommitLog",
+                f"{self.behind} messages from {self._behind_from}, the oldest stored "
+                f"{f'{seconds} s' if seconds else 'less than a second'} before the last message "
+                "of the CommitLog",
             )
 
 

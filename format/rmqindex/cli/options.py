@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from rmqindex.cli.help import Argument, Command
-from rmqindex.cli.several import SeveralCommand, several_named
+from rmqindex.cli.several import SeveralCommand, complain_of_none, several_named
 from rmqindex.display.text import complain
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.output.documents import JsonOutput
@@ -214,7 +214,7 @@ def choose_output(as_json: bool, zone: Zone | None = None) -> Output:
         return JsonOutput(named)
     from rmqindex.output.console import ConsoleOutput  # noqa: PLC0415  (machines need no rich)
 
-    return ConsoleOutput(zone or _zone("UTC"))
+    return ConsoleOutput(zone or _zone("UTC"), complain_of_none)
 
 
 if TYPE_CHECKING:

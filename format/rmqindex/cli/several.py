@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
 from rmqindex.cli.help import Command
-from rmqindex.display.text import complain, write_line
+from rmqindex.display.text import complain
 from rmqindex.errors import RmqIndexError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["SeveralCommand", "several_named", "stores_of"]
+__all__ = ["SeveralCommand", "complain_of_none", "several_named", "stores_of"]
 
 # Where the context tells an output which of several stores it answers for.
 _NAMED = "rmqindex.named"
+# And where the stores without an answer are gathered, by what is said of them.
+_MISSED = "rmqindex.missed"
 _BAD = 2
 
 
@@ -49,19 +53,25 @@ class SeveralCommand(Command):
             super().invoke(ctx)
             return
         codes: list[int] = []
+        missed: dict[str, list[str]] = {}
+        ctx.meta[_MISSED] = missed
+        is_for_machines = ctx.params.get("as_json") or ctx.meta.get("rmqindex.csv")
+        output = _Headed(sys.stdout)
         for store in stores:
             ctx.params[name] = store
             ctx.meta[_NAMED] = {self._several_are: store}
-            codes.append(self._invoke_one(ctx, store, is_first=not codes))
+            if not is_for_machines:
+                output.head(store)
+            with contextlib.redirect_stdout(cast("TextIO", output)):
+                codes.append(self._invoke_one(ctx))
+        for text, paths in missed.items():
+            complain(f"{', '.join(paths)}: {text}")
         best = min if self._is_search and _BAD not in codes else max
         code = best(codes)
         if code:
             raise click.exceptions.Exit(code)
 
-    def _invoke_one(self, ctx: click.Context, store: str, *, is_first: bool) -> int:
-        is_for_machines = ctx.params.get("as_json") or ctx.params.get("raw")
-        if not is_for_machines and not ctx.meta.get("rmqindex.csv"):
-            write_line(f"{'' if is_first else chr(10)}{store}\n")
+    def _invoke_one(self, ctx: click.Context) -> int:
         try:
             super().invoke(ctx)
         except click.exceptions.Exit as ended:
@@ -70,6 +80,39 @@ class SeveralCommand(Command):
             complain(str(error))
             return _BAD
         return 0
+
+
+class _Headed:
+    """Standard output, on which a heading is written once something follows it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._heading = ""
+        self._is_first = True
+
+    def head(self, heading: str) -> None:
+        """Write a heading, with an empty line below, before what is written next."""
+        self._heading = f"{heading}\n\n"
+
+    def write(self, text: str) -> int:
+        """Write a text."""
+        if self._heading and text:
+            self._stream.write(self._heading if self._is_first else f"\n{self._heading}")
+            self._heading, self._is_first = "", False
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._stream, name)
+
+
+def complain_of_none(path: str, text: str) -> None:
+    """Say that a store has no answer; of several, once for all that have none."""
+    context = click.get_current_context(silent=True)
+    missed = None if context is None else context.meta.get(_MISSED)
+    if missed is None:
+        complain(f"{path}: {text}")
+    else:
+        missed.setdefault(text, []).append(path)
 
 
 def several_named() -> dict[str, str]:
@@ -118,13 +161,22 @@ def _stores_in(path: str) -> Iterator[str]:
 
 
 def _is_store(path: str) -> bool:
+    """Return whether a directory has a folder of a store; DLedger's own has one of such a name."""
     from rmqindex.folders import (  # noqa: PLC0415  (help needs none)
         COMMITLOG_FOLDER,
+        DLEDGER_PREFIX,
         INDEX_FOLDER,
         QUEUE_FOLDER,
     )
 
-    return any(
-        os.path.isdir(os.path.join(path, name))  # noqa: PTH112, PTH118
-        for name in (COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER)
-    )
+    if os.path.basename(os.path.abspath(path)).startswith(DLEDGER_PREFIX):  # noqa: PTH100, PTH119
+        return False
+    with os.scandir(path) as entries:
+        return any(
+            entry.is_dir()
+            and (
+                entry.name in (COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER)
+                or entry.name.startswith(DLEDGER_PREFIX)
+            )
+            for entry in entries
+        )

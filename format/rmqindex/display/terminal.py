@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TextIO, TypeAlias
 
+from rmqindex.display.folding import COMMAND, cell_width, folded
 from rmqindex.display.text import one_line, visible
 
 if TYPE_CHECKING:
@@ -19,9 +20,7 @@ __all__ = [
     "Styled",
     "Table",
     "broken",
-    "cell_width",
     "fits",
-    "folded",
     "make_console",
     "print_table",
     "print_text",
@@ -33,8 +32,6 @@ __all__ = [
 # No table is this wide.
 _UNBOUNDED = 10_000
 _GAP = "   "
-# How a line begins that is to be copied.
-_COMMAND = "    rmqindex "
 # A text column is not cut to less.
 _LEAST_WIDTH = 12
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
@@ -178,7 +175,7 @@ def print_text(console: Console, text: str) -> None:
     for line in visible(text).split("\n"):
         for part in folded(line, console.width) if console.is_terminal else [line]:
             # A command or a path is whole, so that it can be copied; a long key is not.
-            is_cut = console.is_terminal and "/" not in part and not part.startswith(_COMMAND)
+            is_cut = console.is_terminal and "/" not in part and not part.startswith(COMMAND)
             console.write(shortened(part, console.width) if is_cut else part)
 
 
@@ -198,15 +195,6 @@ def shortened(text: str, width: int) -> str:
     return head + mark + tail
 
 
-def cell_width(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len  # noqa: PLC0415  (most texts are ASCII)
-
-    return cell_len(text)
-
-
 def line_width(widths: Sequence[int]) -> int:
     """Return how wide the line of a table is."""
     return sum(widths) + len(_GAP) * (len(widths) - 1)
@@ -223,29 +211,6 @@ def broken(text: str, width: int) -> list[str]:
             lines.append(first)
             rest = rest[len(first) :]
         lines.append(rest)
-    return lines
-
-
-def folded(line: str, width: int, indent: str | None = None) -> list[str]:
-    """Return a line as several, broken between words; a word that is too long stays whole.
-
-    A command is one line, so that it can be copied.
-
-    Args:
-        line: The line.
-        width: How many columns a line may have.
-        indent: What those that follow begin with; by default the line's own indent.
-    """
-    if cell_width(line) <= width or line.startswith(_COMMAND):
-        return [line]
-    blank = line[: len(line) - len(line.lstrip())]
-    begin = blank if indent is None else indent
-    lines: list[str] = []
-    for word in line[len(blank) :].split(" "):
-        if lines and cell_width(f"{lines[-1]} {word}") <= width:
-            lines[-1] += f" {word}"
-        elif word or not lines:
-            lines.append((begin if lines else blank) + word)
     return lines
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+
+from rmqindex.display.folding import wrapped
 
 __all__ = ["complain", "counted", "in_flags", "one_line", "visible", "write_line"]
 
@@ -11,6 +14,8 @@ __all__ = ["complain", "counted", "in_flags", "one_line", "visible", "write_line
 # or a name could set a terminal's title, move its cursor, or look like another one.
 _COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
+# No terminal is narrower; one that says so does not know.
+_LEAST_WIDTH = 20
 # What messages of the codec advise to give, and what that is on the command line.
 _FLAGS = {
     "allow_live_store=True": "--allow-live-store",
@@ -58,7 +63,23 @@ def in_flags(message: str) -> str:
 
 
 def complain(message: str) -> None:
-    """Write one line to standard error, whatever the message holds."""
-    line = in_flags(" ".join(message.split()))
-    sys.stderr.write(f"rmqindex: {visible(line)}\n")
+    """Write one line to standard error, whatever the message holds; in a terminal, wrapped."""
+    line = f"rmqindex: {visible(in_flags(' '.join(message.split())))}"
+    width = _terminal_width()
+    lines = [line] if width is None else wrapped(line, width, "  ")
+    sys.stderr.write("\n".join(lines) + "\n")
     sys.stderr.flush()
+
+
+def _terminal_width() -> int | None:
+    """Return the columns of the terminal that shows standard error; None where none does."""
+    if not sys.stderr.isatty():
+        return None
+    try:
+        return max(int(os.environ["COLUMNS"]), _LEAST_WIDTH)
+    except (KeyError, ValueError):
+        pass
+    try:
+        return max(os.get_terminal_size(sys.stderr.fileno()).columns, _LEAST_WIDTH)
+    except (OSError, ValueError):
+        return None

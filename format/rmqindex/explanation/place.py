@@ -38,8 +38,9 @@ def root_of(folder: Location) -> Location:
     above = folder.absolute.parent
     if folder.name == COMMITLOG_FOLDER:
         return above
-    is_dledger = folder.name == DATA_FOLDER and above.name.startswith(DLEDGER_PREFIX)
-    return above.parent if is_dledger else folder
+    if folder.name == DATA_FOLDER and above.name.startswith(DLEDGER_PREFIX):
+        return above.parent
+    return above if folder.absolute.name.startswith(DLEDGER_PREFIX) else folder
 
 
 def _is_same(one: Location, other: Location) -> bool:

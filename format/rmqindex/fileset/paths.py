@@ -34,7 +34,7 @@ from rmqindex.store.surroundings import ensure_may_be_empty
 from rmqindex.transaction.directories import FileEntry, directory_entries, entries_or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Iterable
 
     from rmqindex.indexfile.entries import Mode
     from rmqindex.storage.location import PathLike
@@ -145,7 +145,7 @@ def lacks_index(path: PathLike, listed: Lister = directory_entries) -> bool:
     location = Location.of(path)
     entries = entries_or_none(location, listed)
     folders = {entry.name for entry in entries if entry.is_directory}
-    if INDEX_FOLDER in folders or folders.isdisjoint(STORE_FOLDERS):
+    if INDEX_FOLDER in folders or not _has_store_folder(folders):
         return False
     if any(is_index_name(entry.name) for entry in entries):
         return False
@@ -179,7 +179,7 @@ def _resolve_directory(
             ensure_may_be_empty(path, {INDEX_FOLDER: index}, entries, _EXPECTED)
         return index
     refuse_tiered_folder(path)
-    if any(name in folders for name in STORE_FOLDERS):
+    if _has_store_folder(folders):
         raise RmqIndexError(
             f"{path}: expected a store with a folder {INDEX_FOLDER}, found none"
             f"{f'. {how}' if (how := rebuild_advice(path)) else ''}"
@@ -199,6 +199,11 @@ def rebuild_advice(path: Location) -> str:
         return ""
     name = log.local.relative_to(path.local)
     return f"{name}/ is there: 'rmqindex rebuild {path}' makes the index from it"
+
+
+def _has_store_folder(folders: Iterable[str]) -> bool:
+    """Return whether a directory without an index is a store, by its folders."""
+    return any(name in STORE_FOLDERS or name.startswith(DLEDGER_PREFIX) for name in folders)
 
 
 def _refuse_rocksdb_index(path: Location, index: Location | None, folders: Container[str]) -> None:

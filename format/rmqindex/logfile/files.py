@@ -24,6 +24,7 @@ from rmqindex.record_layout import FILE_NAME_DIGITS, MAX_FILE_SIZE
 from rmqindex.storage.filesystem import status_of
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import FileMark, ensure_same, open_found
+from rmqindex.store.contents import refuse_other_log
 from rmqindex.store.dledger import dledger_data, entry_head_of
 from rmqindex.store.surroundings import ensure_may_be_empty
 from rmqindex.transaction.directories import FileEntry, directory_entries
@@ -70,9 +71,9 @@ def find_files(
     """Find the files of a log.
 
     Args:
-        path: A store root that has ``commitlog/``, a DLedger log or both, a directory of log
-            files, one such file, or several of them: a sequence, or one text with commas as
-            RocketMQ writes it.
+        path: A store root that has ``commitlog/``, a DLedger log or both, the folder
+            ``dledger-*`` of such a log, a directory of log files, one such file, or several of
+            them: a sequence, or one text with commas as RocketMQ writes it.
             Files found before are used without listing them again.
         filesystem: The file system of the paths; None to find it by their URIs.
 
@@ -140,14 +141,18 @@ def _files_of(location: Location) -> list[LogFile]:
                 f"{location}: expected a file named by {FILE_NAME_DIGITS} digits, got "
                 f"{location.name!r}"
             )
+        refuse_other_log(location, location.absolute.parent)
         return _log_files([FileEntry(location, location.name, size, identity=identity)])
     if kind != pafs.FileType.Directory:
         raise RmqIndexError(f"{location}: no such file or directory")
     entries = directory_entries(location)
     found = _log_entries(entries)
     if found:
+        refuse_other_log(location, location)
         return _log_files(found)
     folders = {entry.name: entry.path for entry in entries if entry.is_directory}
+    if location.absolute.name.startswith(DLEDGER_PREFIX) and DATA_FOLDER in folders:
+        return _files_of(folders[DATA_FOLDER])
     data = dledger_data(location, directory_entries)
     parts = [each for each in (folders.get(COMMITLOG_FOLDER), data) if each is not None]
     if parts:

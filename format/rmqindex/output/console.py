@@ -25,7 +25,7 @@ from rmqindex.output.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
@@ -46,9 +46,15 @@ __all__ = ["ConsoleOutput"]
 class ConsoleOutput:
     """Writes answers as tables; implements :class:`~rmqindex.output.interface.Output`."""
 
-    def __init__(self, zone: Zone) -> None:
-        """Show times in a zone."""
+    def __init__(self, zone: Zone, complain_of_none: Callable[[str, str], None]) -> None:
+        """Show times in a zone.
+
+        Args:
+            zone: The zone.
+            complain_of_none: Called with a path and what to say where it has no answer.
+        """
         self._zone = zone
+        self._complain_of_none = complain_of_none
 
     def heading(self, text: str, *, is_first: bool) -> None:
         """Write a line, with an empty one before the second and below."""
@@ -121,7 +127,7 @@ class ConsoleOutput:
     ) -> None:
         """Write a table, or the whole messages one below the other."""
         if not rows:
-            complain(f"{path}: no message matches")
+            self._complain_of_none(path, "no message matches")
         elif whole:
             self.messages(rows)
         else:
@@ -213,7 +219,9 @@ class ConsoleOutput:
             write_line(file.name)
         verb = "would go" if dry_run else "gone"
         size = sum(file.size for file in files)
-        self._say(f"{counted(len(files), 'file')} {verb}, {size} bytes; offsets before {before}")
+        self._say(
+            f"{counted(len(files), 'file')} {verb}, {size_text(size)}; offsets before {before}"
+        )
 
     def relayout(self, path: str, result: RelayoutResult) -> None:
         """Write how many entries and files there are now."""
@@ -234,7 +242,7 @@ class ConsoleOutput:
         window = self._zone.window(question.begin, question.end)
         others = "" if at_other_times is None else f"; {at_other_times} at other times"
         key = index_key(question.topic, question.key)
-        complain(f"{question.path}: no entry of {key}{window}{others}")
+        self._complain_of_none(question.path, f"no entry of {key}{window}{others}")
 
     def _say(self, sentence: str) -> None:
         print_text(make_console(), sentence)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from rmqindex.audit.rules import AUDIT_RULES, SEVERITIES
-from rmqindex.display.terminal import Table, fits, folded, print_table, print_text
+from rmqindex.display.folding import wrapped
+from rmqindex.display.terminal import Table, fits, print_table, print_text
 from rmqindex.display.text import counted, visible
 
 if TYPE_CHECKING:
@@ -20,9 +20,6 @@ __all__ = ["print_findings"]
 _COLOURS = {"error": "red", "warning": "yellow", "info": "dim"}
 _NOUNS = {"error": "error", "warning": "warning", "info": "remark"}
 _INDENT = 12
-_COMMAND = re.compile(r"`[^`]*`")
-# Keeps the spaces of a command from being broken at; no visible text has it.
-_GLUE = "\x00"
 
 
 def print_findings(
@@ -94,9 +91,8 @@ def _print_paragraph(console: Console, finding: dict[str, Any]) -> None:
 
 def _print_wrapped(console: Console, text: str, indent: str, before: str = "") -> None:
     """Print a text, broken between words where a terminal is narrower; a long name stays whole."""
-    kept = _COMMAND.sub(lambda command: command[0].replace(" ", _GLUE), visible(text))
-    lines = folded(kept, max(console.width, 2 * _INDENT), indent)
-    print_text(console, before + "\n".join(lines).replace(_GLUE, " "))
+    lines = wrapped(visible(text), max(console.width, 2 * _INDENT), indent)
+    print_text(console, before + "\n".join(lines))
 
 
 def _line(text: str) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rmqindex.display.folding import cell_width
 from rmqindex.display.sizes import size_text
-from rmqindex.display.terminal import Table, cell_width, print_table, print_text, shortened
+from rmqindex.display.terminal import Table, print_table, print_text, shortened
 from rmqindex.display.text import counted, one_line
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmqindex.display.terminal import broken, cell_width
+from rmqindex.display.folding import cell_width
+from rmqindex.display.terminal import broken
 from rmqindex.display.text import one_line, visible
 from rmqindex.record.bodies import inner_messages, is_inner_batch
 

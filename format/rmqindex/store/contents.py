@@ -11,12 +11,14 @@ RocketMQ: ``MessageRocksDBStorage``, ``ConsumeQueueRocksDBStorage``, ``DLedgerCo
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import (
     BATCH_FOLDER,
     COMMITLOG_FOLDER,
+    INDEX_FOLDER,
     QUEUE_FOLDER,
     ROCKSDB_QUEUE_FOLDER,
     ROCKSDB_STORE_FOLDER,
@@ -35,7 +37,7 @@ from rmqindex.storage.location import Location
 from rmqindex.storage.opening import open_source
 from rmqindex.store.dledger import begins_like_dledger, is_dledger_folder
 from rmqindex.store.live_store import ensure_not_live, store_roots
-from rmqindex.transaction.directories import entries_or_none
+from rmqindex.transaction.directories import entries_or_none, exists
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,6 +49,7 @@ __all__ = [
     "ensure_writable",
     "refuse_database",
     "refuse_other_file",
+    "refuse_other_log",
     "refuse_rocksdb_index",
     "refuse_rocksdb_queues",
     "refuse_target",
@@ -95,12 +98,7 @@ def refuse_other_file(given: Location, file: Location, folder: Location) -> None
         what, how = "ConsumeQueue", "rmqindex.ConsumeQueue or the format rmqconsumequeue"
         store = folder.parent.parent.parent
     elif is_dledger_folder(folder.parent) or begins_like_dledger(file):
-        dledger = folder.parent
-        raise RmqIndexError(
-            f"{given}: expected an IndexFile, an index directory or a store, got a file of DLedger "
-            f"({dledger}). For its store's index give {dledger.parent or '/'}; its CommitLog is "
-            "read by rmqindex.CommitLog, the format rmqcommitlog or rmqindex cat"
-        )
+        raise _dledger_error(given, folder.parent)
     elif folder.name == COMMITLOG_FOLDER or _begins_like_a_log(file):
         what, how = "CommitLog", "rmqindex.CommitLog, the format rmqcommitlog or rmqindex cat"
         store = folder.parent
@@ -110,6 +108,46 @@ def refuse_other_file(given: Location, file: Location, folder: Location) -> None
         f"{given}: expected an IndexFile, an index directory or a store, got a {what}. For its "
         f"store's index give {store or '/'}; a {what} is read by {how}"
     )
+
+
+def _dledger_error(given: Location, dledger: Location) -> RmqIndexError:
+    store = dledger.parent
+    if exists(store.child(INDEX_FOLDER)):
+        advice = f"For its store's index give {store or '/'}"
+    else:
+        advice = (
+            "There is no index beside it; "
+            f"'{shlex.join(['rmqindex', 'rebuild', dledger, '--out', 'DIR'])}' makes one of its "
+            "CommitLog"
+        )
+    return RmqIndexError(
+        f"{given}: expected an IndexFile, an index directory or a store, got a file of DLedger "
+        f"({dledger}). {advice}; its CommitLog is read by rmqindex.CommitLog, the format "
+        "rmqcommitlog, rmqindex messages and rmqindex cat"
+    )
+
+
+def refuse_other_log(given: Location, folder: Location) -> None:
+    """Refuse a directory that has files named as those of a CommitLog, and is another one.
+
+    Args:
+        given: The path that the user gave.
+        folder: The directory that it is, or that it is in.
+
+    Raises:
+        RmqIndexError: It is a queue of a ConsumeQueue, or DLedger's own index.
+    """
+    above = folder.absolute.parent
+    if above.parent.name in (QUEUE_FOLDER, BATCH_FOLDER):
+        raise RmqIndexError(
+            f"{given}: expected a CommitLog, got a ConsumeQueue. For the CommitLog give its store, "
+            f"{above.parent.parent or '/'}; a ConsumeQueue is read by rmqindex.ConsumeQueue, the "
+            "format rmqconsumequeue or rmqindex dump"
+        )
+    if folder.absolute.name == INDEX_FOLDER and is_dledger_folder(above):
+        raise RmqIndexError(
+            f"{given}: expected a CommitLog, got DLedger's own index of it. Give {above}"
+        )
 
 
 def _begins_like_a_log(file: Location) -> bool:

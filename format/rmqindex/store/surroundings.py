@@ -97,7 +97,11 @@ def empty_error(path: Location, entries: Sequence[FileEntry], expected: str) -> 
         entries: Its entries.
         expected: What it should be.
     """
-    folders = sorted(entry.path for entry in entries if entry.is_directory)
+    folders = sorted(
+        entry.path
+        for entry in entries
+        if entry.is_directory and not entry.name.startswith(DLEDGER_PREFIX)
+    )
     if not entries:
         got = "an empty directory; if it is where a disk belongs, is the disk mounted?"
     else:

@@ -189,3 +189,17 @@ def test_every_rule_says_what_to_do():
     remedies = {rule.name: rule.remedy for rule in rmqindex.AUDIT_RULES}
     for row in verify(SAMPLE, "auto").to_pylist():
         assert row["remedy"] == remedies[row["rule"]]
+
+
+def test_a_missing_index_says_over_what_time(store):
+    """Nothing where the messages were stored within a second."""
+    remove(store, *NAMES)
+    (row,) = (row for row in verify(store, "auto").to_pylist() if row["rule"] == "index_missing")
+    assert row["got"] == "none; the last of them was stored 22857 s after the first"
+    first, last = sorted((store / "commitlog").iterdir())
+    last.unlink()
+    with rmqindex.CommitLog(first) as log:
+        second = next(log.scan(columns=["phy_offset"]))["phy_offset"][1].as_py()
+    first.write_bytes(first.read_bytes()[:second])
+    (row,) = (row for row in verify(store, "auto").to_pylist() if row["rule"] == "index_missing")
+    assert row["got"] == "none"

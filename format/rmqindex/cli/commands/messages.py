@@ -17,10 +17,9 @@ from rmqindex.cli.options import (
     stored_body_option,
     zone_option,
 )
-from rmqindex.cli.several import several_named
+from rmqindex.cli.several import complain_of_none, several_named
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.paths import queue_topics
-from rmqindex.display.text import complain
 from rmqindex.errors import RmqIndexError
 from rmqindex.fileset.planned_index import plan_index
 from rmqindex.folders import INDEX_FOLDER
@@ -93,7 +92,7 @@ def cat(
         why = _why_not(found[0]["state"] if found else "", log)
     rows = [row for row in found if is_readable(row)]
     if not rows:
-        complain(f"{path}: no message {message}: {why}")
+        complain_of_none(path, f"no message {message}: {why}")
         raise click.exceptions.Exit(NOT_FOUND)
     if raw:
         _write_bodies(rows)
