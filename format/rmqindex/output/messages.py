@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rmqindex.display.terminal import Console
     from rmqindex.output.interface import Zone
 
-__all__ = ["COLUMNS", "is_readable", "message_document", "print_message", "read_messages"]
+__all__ = ["COLUMNS", "LISTED", "is_readable", "message_document", "print_message", "read_messages"]
 
 COLUMNS = (
     "topic",
@@ -41,6 +41,11 @@ COLUMNS = (
     "properties",
     "body",
 )
+#: The columns of a message in a list.
+LISTED = (
+    "phy_offset", "store_timestamp", "topic", "queue_id", "queue_offset", "tags", "keys",
+    "uniq_key", "size",
+)  # fmt: skip
 _TIMES = frozenset({"born_timestamp", "store_timestamp"})
 # Shown in other lines, or not worth one.
 _HIDDEN = frozenset({"properties", "body", "body_crc"})

@@ -5,31 +5,51 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
+from rmqindex.audit.rules import FINDING_SCHEMA
+from rmqindex.display.facts import FileFacts
+from rmqindex.indexfile.decoding import ENTRY_SCHEMA
+from rmqindex.inspection.items import Field
+from rmqindex.inspection.usage import UsageRow
 from rmqindex.output.documents import JsonOutput
-from rmqindex.output.messages import COLUMNS, message_document
+from rmqindex.output.messages import COLUMNS, LISTED, message_document
+from rmqindex.query.search import Hit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from rmqindex.display.facts import FileFacts
     from rmqindex.explanation import LookupExplanation, MissingPart, Uncovered
     from rmqindex.inspection import Dump, FolderUsage, Item, Usage
     from rmqindex.output.interface import Question, Shortfall
     from rmqindex.query.index_directory import QueryOffsetResult
-    from rmqindex.query.search import Hit
 
-__all__ = ["CsvOutput"]
+__all__ = ["CSV_COLUMNS", "CsvOutput"]
 
 _NAMES = "rmqindex.csv.names"
-# A body is in one of two columns; the columns of several stores are the same.
+# A body is in one of two columns.
 _MESSAGE = (*COLUMNS, "body_base64", "inner_messages")
-_EXPLAINED = (
-    "topic", "key", "kind", "file", "reason", "text", "position", "phy_offset", "store_timestamp",
-    "remedy", "other_topic", "phy_offsets",
-)  # fmt: skip
+_HIT = ("topic", "key", *(field.name for field in fields(Hit)))
+
+#: The columns of each command, whatever its answer; several stores have a first one, too.
+CSV_COLUMNS: dict[str, tuple[str, ...]] = {
+    "info": tuple(field.name for field in fields(FileFacts)),
+    "scan": ("file", *ENTRY_SCHEMA.names),
+    "lookup": _HIT,
+    "lookup --message": tuple(dict.fromkeys((*_HIT, *_MESSAGE))),
+    "lookup --broker": ("topic", "key", "phy_offset"),
+    "explain": (
+        "topic", "key", "kind", "file", "reason", "text", "position", "phy_offset",
+        "store_timestamp", "remedy", "other_topic", "phy_offsets",
+    ),
+    "cat": _MESSAGE,
+    "messages": LISTED,
+    "messages --body": _MESSAGE,
+    "usage": tuple(field.name for field in fields(UsageRow)),
+    "dump": ("item", *(field.name for field in fields(Field))),
+    "verify": (*FINDING_SCHEMA.names,),
+}  # fmt: skip
 
 
 class CsvOutput(JsonOutput):
@@ -50,11 +70,11 @@ class CsvOutput(JsonOutput):
 
     def files(self, path: str, facts: Sequence[FileFacts]) -> None:
         """Write a line for each file."""
-        self._write_rows([asdict(file) for file in facts])
+        self._write_rows([asdict(file) for file in facts], "info")
 
     def entries(self, rows: Iterable[dict[str, Any]], shortfall: Shortfall) -> None:
         """Write a line for each entry."""
-        self._write_rows(rows)
+        self._write_rows(rows, "scan")
 
     def hits(
         self,
@@ -70,7 +90,7 @@ class CsvOutput(JsonOutput):
         for row, message in zip(rows, messages or (), strict=False):
             if message is not None:
                 row.update(message_document(message))
-        self._write_rows(rows)
+        self._write_rows(rows, "lookup" if messages is None else "lookup --message")
 
     def broker_answer(
         self,
@@ -80,10 +100,11 @@ class CsvOutput(JsonOutput):
         uncovered: Sequence[Uncovered],
     ) -> None:
         """Write a line for each offset."""
-        self._write_rows(
+        rows = [
             {"topic": question.topic, "key": question.key, "phy_offset": offset}
             for offset in answer.phy_offsets
-        )
+        ]
+        self._write_rows(rows, "lookup --broker")
 
     def explanation(self, path: str, explained: LookupExplanation) -> None:
         """Write a line for each file, each of its entries, and each reason."""
@@ -115,11 +136,11 @@ class CsvOutput(JsonOutput):
             for reason in explained.reasons
         ]
         asked = {"topic": explained.topic, "key": explained.key}
-        self._write_rows([{**asked, **row} for row in rows], _EXPLAINED)
+        self._write_rows([{**asked, **row} for row in rows], "explain")
 
     def messages(self, rows: Sequence[dict[str, Any]]) -> None:
         """Write a line for each message."""
-        self._write_rows([message_document(row) for row in rows], _MESSAGE)
+        self._write_rows([message_document(row) for row in rows], "cat")
 
     def audit(
         self,
@@ -130,7 +151,7 @@ class CsvOutput(JsonOutput):
         since: int | None = None,
     ) -> None:
         """Write a line for each finding."""
-        self._write_rows(findings)
+        self._write_rows(findings, "verify")
 
     def message_list(
         self,
@@ -144,7 +165,7 @@ class CsvOutput(JsonOutput):
         if whole:
             self.messages(rows)
         else:
-            self._write_rows(rows)
+            self._write_rows(rows, "messages")
 
     def usage(
         self,
@@ -156,28 +177,16 @@ class CsvOutput(JsonOutput):
         limit: int | None,
     ) -> None:
         """Write a line for each group."""
-        self._write_rows([asdict(row) for row in usage.rows[:limit]])
+        self._write_rows([asdict(row) for row in usage.rows[:limit]], "usage")
 
     def dump(self, dump: Dump, items: Iterable[Item]) -> None:
         """Write a line for each field."""
-        self._write_rows(
-            {"item": item.name, **asdict(field)} for item in items for field in item.fields
-        )
+        rows = ({"item": item.name, **asdict(field)} for item in items for field in item.fields)
+        self._write_rows(rows, "dump")
 
-    def _write_rows(
-        self, rows: Iterable[dict[str, Any]], names: Sequence[str] | None = None
-    ) -> None:
-        """Write rows under names: by default those of all if in memory, else of the first."""
-        if names is None and isinstance(rows, (list, tuple)):
-            names = list(dict.fromkeys(name for row in rows for name in row))
-        elif names is None:
-            rows = iter(rows)
-            first = next(rows, {})
-            names = list(first)
-            rows = _chained(first, rows)
-        if not names:
-            return
-        names = [*self._named, *names]
+    def _write_rows(self, rows: Iterable[dict[str, Any]], command: str) -> None:
+        """Write rows under the names of a command, which are written once, also without rows."""
+        names = [*self._named, *CSV_COLUMNS[command]]
         writer = csv.DictWriter(sys.stdout, names, restval="", lineterminator="\n")
         if self._memory.get(_NAMES) != names:
             self._memory[_NAMES] = names
@@ -185,11 +194,6 @@ class CsvOutput(JsonOutput):
         for row in rows:
             named = {**self._named, **row}
             writer.writerow({name: _cell(value) for name, value in named.items()})
-
-
-def _chained(first: dict[str, Any], rest: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-    yield first
-    yield from rest
 
 
 def _cell(value: object) -> object:

@@ -29,7 +29,7 @@ from rmqindex.display.text import complain
 from rmqindex.explanation import missing_parts
 from rmqindex.inspection.dump import dump_file
 from rmqindex.inspection.usage import GROUPS, folder_usage, measure_usage
-from rmqindex.output.messages import COLUMNS
+from rmqindex.output.messages import COLUMNS, LISTED
 from rmqindex.output.notes import complain_of_missing
 
 if TYPE_CHECKING:
@@ -38,11 +38,6 @@ if TYPE_CHECKING:
     from rmqindex.output.interface import Zone
 
 __all__ = ["dump", "messages", "usage"]
-
-_LISTED = (
-    "phy_offset", "store_timestamp", "topic", "queue_id", "queue_offset", "tags", "keys",
-    "uniq_key", "size",
-)  # fmt: skip
 
 
 @command(
@@ -84,7 +79,7 @@ def messages(
         table = newest_messages(
             log,
             selection,
-            COLUMNS if body else _LISTED,
+            COLUMNS if body else LISTED,
             limit,
             mode=mode,
             on_malformed=_complain_of,

@@ -93,6 +93,8 @@ def cat(
     rows = [row for row in found if is_readable(row)]
     if not rows:
         complain_of_none(path, f"no message {message}: {why}")
+        if not (raw or as_json):
+            choose_output(as_json, zone).messages(rows)  # the names of a CSV
         raise click.exceptions.Exit(NOT_FOUND)
     if raw:
         _write_bodies(rows)

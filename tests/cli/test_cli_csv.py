@@ -1,0 +1,108 @@
+"""The columns of CSV are those of the command, whatever its rows are."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+import rmqindex
+from rmqindex.output.separated import CSV_COLUMNS
+
+SAMPLE = rmqindex.sample_store()
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "command-line.md"
+FILE = "index/20261120182605197"
+
+#: Of each kind of answer: arguments that give no row, where there are any, one or some, and many.
+ANSWERS = {
+    "info": [("info", "EMPTY"), ("info", f"STORE/{FILE}"), ("info", "STORE")],
+    "scan": [
+        ("scan", "STORE", "--from", 10**12),
+        ("scan", "STORE", "--limit", 1),
+        ("scan", "STORE", "--salvage"),
+    ],
+    "lookup": [
+        ("lookup", "STORE", "TopicTest", "nobody"),
+        ("lookup", "STORE", "TopicTest", "order-49"),
+        ("lookup", "STORE", "TopicTest", "nobody", "order-49", "BB"),
+        ("lookup", "STORE", "TopicTest", "order-49", "--commit-log", "none"),
+    ],
+    "lookup --message": [
+        ("lookup", "STORE", "TopicTest", "nobody", "--message"),
+        ("lookup", "STORE", "TopicTest", "order-49", "--message"),
+        ("lookup", "EXPIRED", "TopicTest", "order-49", "--message"),
+    ],
+    "lookup --broker": [
+        ("lookup", "STORE", "TopicTest", "nobody", "--broker"),
+        ("lookup", "STORE", "TopicTest", "order-49", "--broker"),
+    ],
+    "explain": [
+        ("explain", "STORE", "TopicTest", "nobody"),
+        ("explain", "STORE", "TopicTest", "order-49"),
+    ],
+    "cat": [("cat", "STORE", 5), ("cat", "STORE", 0)],
+    "messages": [
+        ("messages", "STORE", "--topic", "nobody"),
+        ("messages", "STORE", "--limit", 1),
+        ("messages", "STORE", "--limit", 999),
+    ],
+    "messages --body": [
+        ("messages", "STORE", "--topic", "nobody", "--body"),
+        ("messages", "STORE", "--limit", 999, "--body"),
+    ],
+    "usage": [
+        ("usage", "STORE", "--topic", "nobody"),
+        ("usage", "STORE"),
+        ("usage", "STORE", "--by", "hour"),
+        ("usage", "STORE", "--by", "queue", "--by", "hour"),
+    ],
+    "dump": [
+        ("dump", "STORE/checkpoint"),
+        ("dump", f"STORE/{FILE}"),
+        ("dump", "STORE/commitlog/00000000000000000000"),
+    ],
+    "verify": [("verify", "WHOLE"), ("verify", "STORE"), ("verify", "EXPIRED")],
+}
+
+
+@pytest.fixture
+def places(tmp_path):
+    """The sample; it without its first log file and first IndexFile; an index without files."""
+    store, expired = tmp_path / "store", tmp_path / "expired"
+    shutil.copytree(SAMPLE, store)
+    shutil.copytree(SAMPLE, expired)
+    min((expired / "commitlog").iterdir()).unlink()
+    (tmp_path / "empty" / "index").mkdir(parents=True)
+    (tmp_path / "empty" / "commitlog").mkdir()
+    names = {"STORE": "store", "EXPIRED": "expired", "EMPTY": "empty", "WHOLE": "empty"}
+    return {name: str(tmp_path / folder) for name, folder in names.items()}
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_the_names_depend_on_the_command_alone(run, places, kind):
+    """On none, one, several rows; each row has as many cells."""
+    for arguments in ANSWERS[kind]:
+        line = [re.sub("^[A-Z]{5,}", lambda name: places[name[0]], str(each)) for each in arguments]
+        code, out, err = run(*line, "--csv")
+        assert code < 2, err
+        names, *rows = csv.reader(io.StringIO(out))
+        assert tuple(names) == CSV_COLUMNS[kind], arguments
+        assert {len(row) for row in rows} <= {len(names)}
+
+
+def test_several_stores_have_a_first_column(run, places):
+    """Under one line of names."""
+    for kind in ("info", "usage"):
+        first, *rows = run(kind, places["STORE"], places["EXPIRED"], "--csv")[1].splitlines()
+        assert first.split(",") == ["store", *CSV_COLUMNS[kind]]
+        assert {row.split(",")[0] for row in rows} == {places["STORE"], places["EXPIRED"]}
+
+
+def test_the_page_has_each_column():
+    """In the order in which they are printed."""
+    table = re.findall(r"^\| `([a-z -]+)` \| (`.*`) \|$", PAGE.read_text(), re.MULTILINE)
+    assert {kind: tuple(re.findall("`([^`]+)`", names)) for kind, names in table} == CSV_COLUMNS
