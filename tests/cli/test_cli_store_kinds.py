@@ -341,6 +341,34 @@ class TestCommitLogs:
                 found = index.query_offset("TopicTest", key, 64, 0, 2**63 - 1).phy_offsets
                 assert sorted(found) == answer, key
 
+    def test_a_copied_folder_of_dledger_is_a_log(self, run, kept, tmp_path):
+        """Whatever wants an index says how to make one, in lines that can be typed."""
+        folder = shutil.copytree(kept("dledger") / "dledger-n0", tmp_path / "alone" / "dledger-n0")
+        for path in (folder, folder / "data", folder.parent):
+            code, out, _ = run("messages", path, "--limit", 999, "--csv")
+            assert (code, len(out.splitlines())) == (0, 121)
+        for path in (folder, folder / "index", folder / "data"):
+            for command in (["info"], ["verify"], ["lookup", "TopicTest", "item119"]):
+                code, _, err = run(command[0], path, *command[1:])
+                assert (code, "There is no index beside it" in err) == (2, True)
+        (line,) = re.findall("'rmqindex (.*) --out DIR'", err)
+        assert run(*line.split(), "--out", tmp_path / "made")[0] == 0
+        asked = ("lookup", tmp_path / "made", "TopicTest", "item119", "--commit-log", folder)
+        assert run(*asked)[0] == 0
+        code, _, err = run("info", folder.parent)
+        assert code == 2
+        assert f"'rmqindex rebuild {folder.parent}' makes the index from it" in err
+
+    @pytest.mark.parametrize("place", ["consumequeue/TopicTest/0", "dledger-n0/index"])
+    def test_files_of_other_kinds_with_such_names_are_no_log(self, run, kept, place):
+        """They would be one without messages."""
+        folder = kept("dledger") / place
+        for path in (folder, min(folder.iterdir())):
+            for command in (["messages", path], ["usage", path], ["rebuild", path, "--out", "x"]):
+                code, out, err = run(*command)
+                assert (code, out) == (2, "")
+                assert f"{path}: expected a CommitLog, got " in err
+
     def test_data_of_dledger_elsewhere_is_told_by_its_bytes(self, kept, tmp_path):
         """``storePathDLedgerCommitLog`` may name any folder, and the store says what is missing."""
         store = kept("dledger")
