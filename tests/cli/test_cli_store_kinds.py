@@ -3,6 +3,7 @@
 RocketMQ's own classes wrote the stores, and said what is in them; see ``tests/data/store_kinds``.
 """
 
+import re
 import shutil
 import struct
 
