@@ -253,13 +253,16 @@ def _queue_proof(queue: FoundQueue, file: QueueFile) -> list[_Proof]:
 def _end_before(log: CommitLog, path: LogPath, phy_offset: int) -> int | None:
     """Return where a log ends if a message lies behind that; None if it does not."""
     offsets = np.array([phy_offset], np.int64)
-    if _state_of(log, offsets) != "beyond_end":
+    if not _is_behind(log, offsets):
         return None
     # A broker may have begun another file since the log's were listed.
     with CommitLog(path) as now:
-        return now.max_offset if _state_of(now, offsets) == "beyond_end" else None
+        return now.max_offset if _is_behind(now, offsets) else None
 
 
-def _state_of(log: CommitLog, offsets: NDArray[np.int64]) -> str:
+def _is_behind(log: CommitLog, offsets: NDArray[np.int64]) -> bool:
+    """Return whether reading a log ends before an offset."""
+    if any(file.start <= offsets[0] for file in log.files[log.last_with_data() + 1 :]):
+        return True  # the file begins with zeros, whatever is behind them
     (state,) = log.read_at(offsets, ["size"])["state"].to_pylist()
-    return str(state)
+    return bool(state == "beyond_end")

@@ -95,6 +95,13 @@ class TestTheNewestFile:
         assert part.start == 0
         assert "the CommitLog has no messages, but" in part.text()
 
+    @pytest.mark.parametrize("size", [8, 4096])
+    def test_may_have_lost_its_first_page(self, store, size):
+        """A file that begins with zeros is read as an empty one, though messages follow."""
+        with log_files(store)[-1].open("r+b") as file:
+            file.write(bytes(size))
+        assert [(part.part, part.start) for part in lost(store)] == [("end", 65536)]
+
     def test_is_looked_for_again_before_it_is_missed(self, store, monkeypatch):
         """A broker may have begun it, and indexed it, since the log's files were listed."""
         newest = log_files(store)[-1]
