@@ -293,3 +293,22 @@ class TestExplain:
         code, out, _ = run("explain", STORE, "TopicTest", "nobody")
         assert code == 1
         assert "0 entries of hash" in out
+
+
+class TestCatInAnIncompleteStore:
+    """What the index or the log lacks may be why there is no message."""
+
+    def test_a_unique_key_of_a_lost_file(self, run, store):
+        """The message is in the log."""
+        (row,) = json.loads(run("messages", store, "--to", 1, "--json")[1])["messages"]
+        min((store / "index").iterdir()).unlink()
+        code, out, err = run("cat", store, row["uniq_key"], "--topic", row["topic"])
+        assert (code, out) == (1, "")
+        assert f"Stop the broker and run `rmqindex rebuild {store} --replace`" in err
+
+    def test_an_offset_in_a_lost_file_of_the_log(self, run, store):
+        """To which the index leads."""
+        max((store / "commitlog").iterdir()).unlink()
+        code, _, err = run("cat", store, 112_033)
+        assert code == 1
+        assert "the CommitLog ends at offset 65504, but " in err

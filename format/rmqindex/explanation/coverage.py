@@ -59,11 +59,13 @@ class Uncovered:
 
     Attributes:
         part: ``whole``: the index has no entries; ``start``: the part before its oldest entry;
-            ``middle``: between two files; ``end``: behind its newest entry.
+            ``middle``: between two files; ``end``: behind its newest entry; ``other``: what a
+            file of another log, or of a damaged one, should have, as far as that is known.
         file: The file in front of which, or behind which for ``end``, entries are missing; the
-            index directory for ``whole``.
+            index directory for ``whole``, the file itself for ``other``.
         start: The offset of the first message with keys, bytes; where none was found within the
-            bytes that are read for that, the offset from which on it is unknown.
+            bytes that are read for that, the offset from which on it is unknown; for ``other``,
+            where the file leads and no message starts.
         stop: The offset of the next entry, bytes; None where none follows.
         store_timestamp: When the message at ``start`` was stored, epoch milliseconds; None where
             none was found.
@@ -72,7 +74,7 @@ class Uncovered:
         remedy: The command that indexes the messages, or decides whether there are any.
     """
 
-    part: Literal["whole", "start", "middle", "end"]
+    part: Literal["whole", "start", "middle", "end", "other"]
     file: str
     start: int
     stop: int | None
@@ -88,6 +90,12 @@ class Uncovered:
 
     def text(self, zone: tzinfo = UTC, zone_name: str = "UTC") -> str:
         """Return what an answer lacks and what to do about it, with times of a zone."""
+        if self.part == "other":
+            return (
+                f"{self.file}: the file leads to offset {self.start}, where no message of the "
+                "CommitLog starts: the index is another CommitLog's, or one of them is damaged, so "
+                f"that lookups may miss messages; `{self.remedy}` checks it"
+            )
         what = {
             "whole": "the index has no entries",
             "start": f"the oldest IndexFile begins at offset {self.stop}, the CommitLog at "
@@ -188,6 +196,11 @@ class _Comparison:
                 option = "--replace" if self.has_files else None
                 yield self._part("whole", self.place.index, found, None, None, option)
             return
+        strangers, is_own = self._strangers()
+        if strangers and not is_own:
+            yield strangers[0]  # of another log, so that its offsets tell nothing of this one
+            return
+        yield from strangers
         file_of = {span.begin: span.path for span in reversed(self.spans)}
         for gap in self._wide(list(inner_gaps(self.spans, self.log))):
             found = self._first(gap)
@@ -202,9 +215,27 @@ class _Comparison:
             option = "--replace" if last.is_cut else "--resume"
             yield self._part("end", last.path, found, None, last.end, option)
 
+    def _strangers(self) -> tuple[list[Uncovered], bool]:
+        """Return the files of whose ends one has no message, and whether any other file fits."""
+        ends = [(span.path, offset) for span in self.spans for offset in (span.begin, span.end)]
+        offsets = np.array([offset for _, offset in ends], np.int64)
+        states = self.log.read_at(offsets, ["size"])["state"].to_pylist()
+        found: dict[str, int] = {}
+        for (path, offset), state in zip(ends, states, strict=True):
+            if state == "not_a_record":
+                found.setdefault(path, offset)
+        parts = [
+            self._part("other", path, _Found(offset, None), None, None, None)
+            for path, offset in found.items()
+        ]
+        return parts, any(
+            state == "record" and path not in found
+            for (path, _), state in zip(ends, states, strict=True)
+        )
+
     def _part(
         self,
-        part: Literal["whole", "start", "middle", "end"],
+        part: Literal["whole", "start", "middle", "end", "other"],
         file: Location | str,
         found: _Found,
         stop: int | None,

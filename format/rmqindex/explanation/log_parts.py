@@ -120,7 +120,8 @@ def _last_whole_message(file: PlannedFile) -> int:
 def inner_gaps(spans: Iterable[IndexSpan], log: CommitLog) -> Iterator[Gap]:
     """Yield the ranges of the log before and between the entries of files, in their order."""
     after: int | None = None
-    for span in spans:
+    # A file whose name puts it in the wrong place has its entries all the same.
+    for span in sorted(spans, key=lambda span: span.begin):
         if span.begin > (log.min_offset if after is None else after):
             start = log.min_offset if after is None else max(after, log.min_offset)
             if start < span.begin:

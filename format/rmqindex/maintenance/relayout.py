@@ -46,8 +46,8 @@ __all__ = ["RelayoutResult", "expire_index", "expired_files", "make_exact", "rel
 
 _RECORD = MATCH_STATES.index("record")
 _DAMAGED_HINT = (
-    "a damaged file cannot get another geometry without loss; 'rmqindex rebuild STORE --replace' "
-    "writes the index anew from the CommitLog"
+    "a damaged file cannot get another geometry without loss; `rmqindex verify` says how "
+    "to write the index anew from the CommitLog"
 )
 _COLUMNS = ("key_hash", "phy_offset", "store_timestamp")
 

@@ -238,3 +238,32 @@ class TestPython:
     def test_an_answer_of_a_whole_index_carries_nothing(self):
         """No warning, no metadata."""
         assert MessageStore(SAMPLE).lookup("TopicTest", "order-49").schema.metadata is None
+
+
+class TestFilesOfAnotherLog:
+    """Their offsets are those of other messages."""
+
+    def test_an_index_of_another_store_is_one(self, store):
+        """Said once, whatever the number of its files."""
+        shutil.rmtree(store / "index")
+        shutil.copytree(MESSAGE_KINDS / "store" / "index", store / "index")
+        (part,) = lacking(store)
+        assert (part.part, part.is_certain) == ("other", False)
+        assert part.text().endswith(
+            "where no message of the CommitLog starts: the index is another CommitLog's, or one of "
+            f"them is damaged, so that lookups may miss messages; `rmqindex verify {store}` checks "
+            "it"
+        )
+
+    def test_a_file_among_others_is_one(self, store):
+        """The others are compared with the log."""
+        victim = store / "index" / NAMES[1]
+        victim.write_bytes(min((MESSAGE_KINDS / "store" / "index").iterdir()).read_bytes())
+        found = lacking(store)
+        assert (found[0].part, found[0].file) == ("other", str(victim))
+        assert {part.part for part in found[1:]} == {"middle"}
+
+    def test_a_file_under_another_name_is_none(self, store):
+        """Its entries are found, wherever its name puts it."""
+        (store / "index" / NAMES[0]).rename(store / "index" / "99991120182605197")
+        assert lacking(store) == ()

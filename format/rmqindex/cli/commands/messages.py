@@ -20,11 +20,14 @@ from rmqindex.cli.options import (
 from rmqindex.cli.several import complain_of_none, several_named
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.paths import queue_topics
+from rmqindex.display.text import complain
 from rmqindex.errors import RmqIndexError
+from rmqindex.explanation import missing_parts, uncovered
 from rmqindex.fileset.planned_index import plan_index
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.output.messages import is_readable, read_messages
+from rmqindex.output.notes import complain_of_missing
 from rmqindex.query.verification import KeyVerifier
 from rmqindex.record.message_ids import decode_offset_msg_id
 from rmqindex.storage.location import Location
@@ -90,6 +93,10 @@ def cat(
         offsets = _offsets(path, message, topic, log)
         found = read_messages(log, offsets, as_stored=as_stored)
         why = _why_not(found[0]["state"] if found else "", log)
+        if not found:
+            _complain_of_index(path, log, zone)
+        elif not is_readable(found[0]):
+            complain_of_missing(missing_parts(log, path, start=offsets[0]))
     rows = [row for row in found if is_readable(row)]
     if not rows:
         complain_of_none(path, f"no message {message}: {why}")
@@ -113,6 +120,13 @@ def _why_not(state: str, log: CommitLog) -> str:
     if state == "not_a_record":
         return "none starts at this byte; 'rmqindex messages' shows where messages start"
     return "the index leads to no message with this unique key"
+
+
+def _complain_of_index(path: str, log: CommitLog, zone: Zone) -> None:
+    """Say what the index lacks, by which a unique key was not found."""
+    store = _indexed_store(Path(path))
+    for part in uncovered(store, plan_index(store, None, "FAILFAST"), log):
+        complain(part.text(zone.info, zone.name))
 
 
 def _write_bodies(rows: Sequence[dict[str, Any]]) -> None:
