@@ -166,17 +166,27 @@ def _order(row: UsageRow) -> tuple[int, int, str, int]:
     return (row.hour or 0, -row.size, row.topic or "", row.queue_id or 0)
 
 
-def folder_usage(store: PathLike) -> tuple[FolderUsage, ...]:
+def folder_usage(
+    store: PathLike, on_skipped: Callable[[str], None] | None = None
+) -> tuple[FolderUsage, ...]:
     """Return what the folders of a local store take, the largest on disk first; none if remote.
 
     Args:
         store: A store root.
+        on_skipped: Called with a sentence for each folder that cannot be listed.
     """
+
+    def skip(error: OSError) -> None:
+        # A broker may delete folders meanwhile.
+        if on_skipped is not None and not isinstance(error, FileNotFoundError):
+            why = f"{error.filename}: cannot be listed: {error.strerror}"
+            on_skipped(f"{why}; what it takes is not counted")
+
     root = Location.of(store).local
     if root is None or not root.is_dir():
         return ()
     found: dict[str, list[int]] = {}
-    for place, _, names in os.walk(root):
+    for place, _, names in os.walk(root, onerror=skip):
         folder = Path(place)
         parts = folder.relative_to(root).parts
         sums = found.setdefault(parts[0] if parts else ".", [0, 0, 0])

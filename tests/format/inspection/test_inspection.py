@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -78,6 +81,25 @@ class TestUsage:
         assert (folders["backup"].file_count, folders["backup"].size) == (1, 100_000)
         assert folders["index"].file_count == 5
         assert folder_usage("s3://bucket/store") == ()
+
+    def test_a_folder_that_cannot_be_listed_is_told(self, tmp_path, monkeypatch):
+        """What it takes is not in the sums; one that a broker has deleted meanwhile is nothing."""
+        shutil.copytree(STORE, tmp_path / "store")
+        scandir = os.scandir
+
+        def refusing(path):
+            for name, error in (("index", errno.EACCES), ("commitlog", errno.ENOENT)):
+                if Path(path).name == name:
+                    raise OSError(error, os.strerror(error), path)
+            return scandir(path)
+
+        monkeypatch.setattr(os, "scandir", refusing)
+        told = []
+        folder_usage(tmp_path / "store", told.append)
+        assert told == [
+            f"{tmp_path / 'store' / 'index'}: cannot be listed: Permission denied; what it takes "
+            "is not counted"
+        ]
 
 
 class TestDump:

@@ -139,7 +139,7 @@ def usage(
         found = measure_usage(
             log, by, selection, mode=mode, on_malformed=_complain_of, progress=report
         )
-    output.usage(store, by, found, folder_usage(store), missing, limit)
+    output.usage(store, by, found, folder_usage(store, complain), missing, limit)
 
 
 @command(
