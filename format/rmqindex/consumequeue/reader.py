@@ -5,6 +5,7 @@ RocketMQ: ``ConsumeQueue``, ``BatchConsumeQueue``.
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left
 from collections import deque
 from dataclasses import replace
@@ -19,11 +20,11 @@ from rmqindex.storage.opening import FileMark, ensure_same, open_found
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from rmqindex.storage.location import PathLike
-    from rmqindex.storage.source import ByteSource
 
 __all__ = ["ConsumeQueue", "last_offset", "marked_queue_file", "read_units"]
 
@@ -172,38 +173,43 @@ def marked_queue_file(file: QueueFile, *, is_batch: bool) -> QueueFile:
     """
     dtype = unit_dtype(is_batch=is_batch)
     with open_found(file.path, file.size, file.mark) as source:
+        written = source.size // dtype.itemsize
         if source.remote:
-            # To search for the last one takes many requests.
-            written = min(source.size // dtype.itemsize, 1)
+            written = min(written, 1)  # to search for the last one takes many requests
         else:
-            written = len(_searched(source, is_batch=is_batch))
+            sizes = np.frombuffer(source.read(0, source.size), dtype, written)["size"]
+            # Units are written one after the other: the unwritten ones are behind the others.
+            written = bisect_left(range(written), True, key=lambda at: sizes[at] <= 0)
         return replace(file, mark=FileMark.of(source, [(0, written * dtype.itemsize)]))
 
 
-def last_offset(file: QueueFile, *, is_batch: bool) -> int | None:
-    """Return the CommitLog offset of a local file's last unit; None without any, blanks included.
+def last_offset(path: Path, *, is_batch: bool) -> int | None:
+    """Return the CommitLog offset of a local file's last unit, reading few bytes.
 
     Args:
-        file: The file.
+        path: The file.
         is_batch: Whether it is of a batch queue.
 
+    Returns:
+        The offset, bytes; None without a unit, or if the last one is blank.
+
     Raises:
-        RmqIndexError: The file is gone, or was changed since it was found; the storage failed.
+        OSError: The file cannot be read.
     """
-    with open_found(file.path, file.size, file.mark) as source:
-        units = _searched(source, is_batch=is_batch)[-1:]
-        units = units[_is_real(units)]
-        return int(units["phy_offset"][0]) if len(units) else None
-
-
-def _searched(source: ByteSource, *, is_batch: bool) -> NDArray[Any]:
-    """Return the written units of a local file, of which few are looked at."""
     dtype = unit_dtype(is_batch=is_batch)
-    count = source.size // dtype.itemsize
-    units: NDArray[Any] = np.frombuffer(source.read(0, source.size), dtype, count)
-    sizes = units["size"]
-    # Units are written one after the other: the unwritten ones are behind the others.
-    return units[: bisect_left(range(count), True, key=lambda at: sizes[at] <= 0)]
+    with path.open("rb", buffering=0) as file:
+
+        def unit(number: int) -> Any:  # noqa: ANN401  (a structured scalar)
+            data = os.pread(file.fileno(), dtype.itemsize, number * dtype.itemsize)
+            return np.frombuffer(data.ljust(dtype.itemsize, b"\0"), dtype)[0]
+
+        count = os.fstat(file.fileno()).st_size // dtype.itemsize
+        # Units are written one after the other: the unwritten ones are behind the others.
+        written = bisect_left(range(count), True, key=lambda number: unit(number)["size"] <= 0)
+        last = unit(written - 1) if written else None
+    if last is None or (last["phy_offset"] == 0 and last["size"] == BLANK_SIZE):
+        return None
+    return int(last["phy_offset"])
 
 
 def _is_real(units: NDArray[Any]) -> NDArray[np.bool_]:

@@ -9,6 +9,7 @@ within seconds the IndexFiles and the files of ConsumeQueues whose messages are 
 from __future__ import annotations
 
 import os
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -17,29 +18,31 @@ import numpy as np
 import pyarrow.fs as pafs
 
 from rmqindex.commitlog.log import CommitLog
-from rmqindex.consumequeue.paths import find_queues
 from rmqindex.consumequeue.reader import last_offset
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.place import Place, root_of
 from rmqindex.fileset.paths import index_entries
-from rmqindex.folders import INDEX_FOLDER
+from rmqindex.folders import BATCH_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.logfile.files import LogFile, several_logs
+from rmqindex.queue_layout import FILE_NAME_DIGITS
 from rmqindex.storage.filesystem import status_of
 from rmqindex.storage.location import Location
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from rmqindex.consumequeue.paths import FoundQueue, QueueFile
     from rmqindex.explanation.place import LogArgument
     from rmqindex.storage.location import PathLike
 
     LogPath = PathLike | Sequence[PathLike | LogFile]
 
 __all__ = ["MissingPart", "missing_beside", "missing_parts"]
+
+_QUEUE_FILE = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,8 @@ def missing_parts(
 ) -> tuple[MissingPart, ...]:
     """Return the parts of a log that are lost, in their order.
 
-    Of a remote store, the ConsumeQueues are not looked at: that takes a request for each.
+    The ConsumeQueues are looked at where no IndexFile has entries, and not those of a remote store:
+    that takes a request for each.
 
     Args:
         log: The log.
@@ -191,10 +195,11 @@ def _proofs(
     newest: list[_Proof] = []
     for index in indexes:
         _add_index(index, expiring, newest)
-    for root in roots:
+    # Nearly every message has a key, and a store may have thousands of queues.
+    for root in () if newest else roots:
         if root.local is not None:
-            for queue in _queues_of(root):
-                _add_queue(queue, expiring, newest)
+            for files, is_batch in _queues_of(root.local):
+                _add_queue(files, expiring, newest, is_batch=is_batch)
     return min(expiring, default=None), max(newest, default=None)
 
 
@@ -225,28 +230,40 @@ def _index_proof(path: Location) -> list[_Proof]:
     return []
 
 
-def _queues_of(root: Location) -> list[FoundQueue]:
-    with suppress(RmqIndexError):  # none, or in RocksDB
-        return find_queues(root)
+def _queues_of(root: Path) -> Iterator[tuple[list[Path], bool]]:
+    """Yield the files of each queue of a store, oldest first, and whether it is a batch queue."""
+    for name in (QUEUE_FOLDER, BATCH_FOLDER):
+        for topic in _names_in(root / name):
+            for queue in _names_in(root / name / topic):
+                folder = root / name / topic / queue
+                files = [each for each in _names_in(folder) if _QUEUE_FILE.fullmatch(each)]
+                yield [folder / each for each in sorted(files)], name == BATCH_FOLDER
+
+
+def _names_in(folder: Path) -> list[str]:
+    with suppress(OSError):  # none, or a broker deletes it meanwhile
+        return os.listdir(folder)  # noqa: PTH208  (of thousands)
     return []
 
 
-def _add_queue(queue: FoundQueue, expiring: list[_Proof], newest: list[_Proof]) -> None:
-    for file in queue.files[:1] if len(queue.files) > 1 else ():
-        expiring += _queue_proof(queue, file)
-    for file in reversed(queue.files):
-        proof = _queue_proof(queue, file)
+def _add_queue(
+    files: list[Path], expiring: list[_Proof], newest: list[_Proof], *, is_batch: bool
+) -> None:
+    for path in files[:1] if len(files) > 1 else ():
+        expiring += _queue_proof(path, is_batch=is_batch)
+    for path in reversed(files):
+        proof = _queue_proof(path, is_batch=is_batch)
         newest += proof
         if proof:
             return
 
 
-def _queue_proof(queue: FoundQueue, file: QueueFile) -> list[_Proof]:
+def _queue_proof(path: Path, *, is_batch: bool) -> list[_Proof]:
     """Return to which message the last unit of a file leads; nothing where it has none."""
-    with suppress(RmqIndexError):  # a broker may delete it meanwhile
-        offset = last_offset(file, is_batch=queue.is_batch)
+    with suppress(OSError):  # a broker may delete it meanwhile
+        offset = last_offset(path, is_batch=is_batch)
         if offset is not None:
-            return [_Proof(offset, str(file.path))]
+            return [_Proof(offset, str(path))]
     return []
 
 

@@ -45,9 +45,12 @@ def lost(path, **within):
 
 
 @pytest.mark.parametrize("path", HEALTHY, ids=lambda path: str(path.parent.name))
-def test_the_log_of_a_broker_lacks_nothing(path):
-    """Of every version and kind of store, by its index and its queues."""
+def test_the_log_of_a_broker_lacks_nothing(path, tmp_path):
+    """Of every version and kind of store, by its index, and by its queues."""
     assert lost(path) == ()
+    store = shutil.copytree(path, tmp_path / "store")
+    shutil.rmtree(store / "index")
+    assert lost(store) == ()
 
 
 class TestTheNewestFile:
@@ -128,9 +131,11 @@ class TestOtherFiles:
         assert part.proof == str(min((store / "index").iterdir()))
         assert "If they have not expired, the oldest files of the CommitLog are lost" in part.text()
 
-    def test_the_oldest_is_told_by_a_queue(self):
-        """A queue that begins with a file of expired messages alone."""
-        (part,) = lost(MESSAGE_KINDS / "store")
+    def test_the_oldest_is_told_by_a_queue(self, tmp_path):
+        """One that begins with a file of expired messages alone, where there is no index."""
+        store = shutil.copytree(MESSAGE_KINDS / "store", tmp_path / "store")
+        shutil.rmtree(store / "index")
+        (part,) = lost(store)
         assert (part.part, "ExpiredTopic" in part.proof) == ("start", True)
 
     def test_an_expired_file_goes_with_its_messages(self, store):
