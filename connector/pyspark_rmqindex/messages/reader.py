@@ -21,8 +21,8 @@ from pyspark_rmqindex.messages.plan import MessagePlan
 from pyspark_rmqindex.options import LocalBound, planned_bound, task_range, time_texts
 from pyspark_rmqindex.schema import STORE_COLUMN, arrow_schema
 from rmqindex import CommitLog
+from rmqindex.audit import missing_parts
 from rmqindex.commitlog import Selection, in_halves, marked_file, select_messages
-from rmqindex.explanation import missing_parts
 from rmqindex.times import zone_of
 
 if TYPE_CHECKING:

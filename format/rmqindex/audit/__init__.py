@@ -1,4 +1,4 @@
-"""The audit of an index: its rules, and the findings of violations."""
+"""The audit of an index: its rules, and the findings of violations; and lost files of its log."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rmqindex.rooms import importer
 
 if TYPE_CHECKING:
+    from rmqindex.audit.missing import MissingPart, missing_parts
     from rmqindex.audit.plan import AuditUnit, StoreUnit, plan_audit, run_audit, verify
     from rmqindex.audit.rules import AUDIT_RULES, FINDING_SCHEMA, AuditRule
 
@@ -15,7 +16,9 @@ __all__ = [
     "FINDING_SCHEMA",
     "AuditRule",
     "AuditUnit",
+    "MissingPart",
     "StoreUnit",
+    "missing_parts",
     "plan_audit",
     "run_audit",
     "verify",
@@ -24,6 +27,7 @@ __all__ = [
 __getattr__ = importer(
     __name__,
     {
+        "missing": ("MissingPart", "missing_parts"),
         "plan": (
             "AuditUnit",
             "StoreUnit",

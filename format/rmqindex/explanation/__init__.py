@@ -9,7 +9,6 @@ from rmqindex.rooms import importer
 if TYPE_CHECKING:
     from rmqindex.explanation.coverage import Uncovered, uncovered, uncovered_in
     from rmqindex.explanation.explain import SEARCHES, Search, explain_lookup
-    from rmqindex.explanation.missing import MissingPart, missing_parts
     from rmqindex.explanation.reasons import EXPLAIN_REASONS, Reason
     from rmqindex.explanation.result import (
         FileExplanation,
@@ -28,13 +27,11 @@ __all__ = [
     "IndexReach",
     "LogReach",
     "LookupExplanation",
-    "MissingPart",
     "OtherTopic",
     "Reason",
     "Search",
     "Uncovered",
     "explain_lookup",
-    "missing_parts",
     "uncovered",
     "uncovered_in",
 ]
@@ -48,7 +45,6 @@ __getattr__ = importer(
             "Search",
             "explain_lookup",
         ),
-        "missing": ("MissingPart", "missing_parts"),
         "reasons": (
             "EXPLAIN_REASONS",
             "Reason",

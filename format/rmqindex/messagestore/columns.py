@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import tzinfo
 
+    from rmqindex.audit.missing import MissingPart
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.explanation.coverage import Uncovered
-    from rmqindex.explanation.missing import MissingPart
     from rmqindex.fileset.planned_index import PlannedFile
     from rmqindex.indexfile.entries import Mode
     from rmqindex.inspection.usage import Usage

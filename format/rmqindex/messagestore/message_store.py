@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from rmqindex.audit.missing import missing_beside
 from rmqindex.audit.plan import verify
 from rmqindex.commitlog.bodies import Unpacking
 from rmqindex.commitlog.selection import Selection, select_messages
@@ -20,7 +21,6 @@ from rmqindex.display.text import counted
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.coverage import uncovered
 from rmqindex.explanation.explain import explain_lookup
-from rmqindex.explanation.missing import missing_beside
 from rmqindex.export.columns import DEFAULT_COLUMNS, as_table
 from rmqindex.export.entries import EntrySelection, entry_schema, entry_tables
 from rmqindex.fileset.paths import lacks_index, resolve

@@ -9,8 +9,8 @@ from rmqindex.display.text import complain, counted, visible
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from rmqindex.audit import MissingPart
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
-    from rmqindex.explanation import MissingPart
     from rmqindex.fileset.planned_index import PlannedFile
     from rmqindex.maintenance.rebuild import RebuildResult
     from rmqindex.maintenance.tags import TagChoice

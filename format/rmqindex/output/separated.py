@@ -20,7 +20,8 @@ from rmqindex.query.search import Hit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from rmqindex.explanation import LookupExplanation, MissingPart, Uncovered
+    from rmqindex.audit import MissingPart
+    from rmqindex.explanation import LookupExplanation, Uncovered
     from rmqindex.inspection import Dump, FolderUsage, Item, Usage
     from rmqindex.output.interface import Question, Shortfall
     from rmqindex.query.index_directory import QueryOffsetResult

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rmqindex.audit import missing_parts
 from rmqindex.cli.options import (
     BAD,
     NOT_FOUND,
@@ -26,7 +27,6 @@ from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.selection import newest_messages
 from rmqindex.display.terminal import progress_bar
 from rmqindex.display.text import complain
-from rmqindex.explanation import missing_parts
 from rmqindex.inspection.dump import dump_file
 from rmqindex.inspection.usage import GROUPS, folder_usage, measure_usage
 from rmqindex.output.messages import COLUMNS, LISTED

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import click
 
+from rmqindex.audit import missing_parts
 from rmqindex.cli.options import (
     argument,
     choose_output,
@@ -26,7 +27,6 @@ from rmqindex.commitlog.log import CommitLog
 from rmqindex.display.terminal import progress_bar
 from rmqindex.display.text import complain
 from rmqindex.errors import RmqIndexError
-from rmqindex.explanation import missing_parts
 from rmqindex.export import (
     DEFAULT_COLUMNS,
     FORMATS,
@@ -39,7 +39,7 @@ from rmqindex.output.notes import complain_of_lacking, complain_of_missing
 from rmqindex.storage.location import Location
 
 if TYPE_CHECKING:
-    from rmqindex.explanation import MissingPart
+    from rmqindex.audit import MissingPart
     from rmqindex.export import ExportResult
     from rmqindex.indexfile.entries import Mode
     from rmqindex.output.interface import Zone

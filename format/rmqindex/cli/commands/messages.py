@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rmqindex.audit import missing_parts
 from rmqindex.cli.options import (
     NOT_FOUND,
     argument,
@@ -22,7 +23,7 @@ from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.paths import queue_topics
 from rmqindex.display.text import complain
 from rmqindex.errors import RmqIndexError
-from rmqindex.explanation import missing_parts, uncovered
+from rmqindex.explanation import uncovered
 from rmqindex.fileset.planned_index import plan_index
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.keys.hashing import index_key, key_hash

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rmqindex.audit import missing_parts
 from rmqindex.cli.options import (
     PATH,
     allow_live_option,
@@ -27,7 +28,6 @@ from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.rebuild import rebuild_consume_queues
 from rmqindex.display.terminal import progress_bar
 from rmqindex.display.text import complain
-from rmqindex.explanation import missing_parts
 from rmqindex.folders import BATCH_FOLDER, COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.maintenance.rebuild import rebuild_index
 from rmqindex.output.notes import complain_of_missing

@@ -11,7 +11,7 @@ import rmqindex
 from commitlog_encoder import Log, Message, properties_text
 from recorded import BROKER_VERSIONS, MESSAGE_KINDS, STORE_KINDS
 from rmqindex import CommitLog, IncompleteLogWarning, MessageStore
-from rmqindex.explanation import missing, missing_parts
+from rmqindex.audit import missing, missing_parts
 
 SAMPLE = rmqindex.sample_store()
 HEALTHY = [
