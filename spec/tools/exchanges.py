@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from typing import Any
 
 import spectext
@@ -37,7 +38,7 @@ def case(
 def exchanges() -> dict[str, bytes]:
     """Return the files of exchanges, by their paths in the archive."""
     made = {"limits": _limits(), "checkpoint": _checkpoint(), "geometry": _geometry()}
-    made |= {"crash": _crash(), "slots": _slots(), "positions": _positions()}
+    made |= {"crash": [*_crash(), *_full()], "slots": _slots(), "positions": _positions()}
     made |= {"surplus": _surplus(), "directories": _directories()}
     return {
         f"exchanges/{name}.json": (json.dumps({"cases": cases}, indent=1) + "\n").encode("ascii")
@@ -57,7 +58,7 @@ def _limits() -> list[dict[str, Any]]:
             **{"class": WRITER, "editions": ALL},
         )
         for slots, places in ((0, 5), (5, 0), (-1, 5), (5, -1), (1, 107_374_181))
-    ] + [*_one_place(), *_read_without_a_geometry()]
+    ] + [*_one_place(), *_read_without_a_geometry(), *_named_geometries()]
 
 
 def _one_place() -> list[dict[str, Any]]:
@@ -95,6 +96,39 @@ def _read_without_a_geometry() -> list[dict[str, Any]]:
     ]
 
 
+def _named_geometries() -> list[dict[str, Any]]:
+    """What a rejection of a geometry or of an argument names."""
+    data = (spectext.VECTORS / "accept/worked_example.bin").read_bytes()
+    file = {"file": {"name": FILE_NAME, "hex": data.hex()}}
+    shape = {"hash_slot_num": 5, "index_num": 5}
+    told = [
+        (
+            f"{slots} slots and {places} places",
+            "scan",
+            {"hash_slot_num": slots, "index_num": places},
+            field,
+        )
+        for slots, places, field in (
+            (0, 0, "hash_slot_num"),
+            (5, 0, "index_num"),
+            (1, 107_374_181, "file_size"),
+        )
+    ]
+    told.append(("a negative hash", "lookup", {**shape, "key_hash": -1}, "key_hash"))
+    return [
+        case(
+            f"{name} asked of a {reader.replace('_', ' ')}, the error",
+            operation,
+            {**asked, **file},
+            {"reject": {"field": field, "said": ["found"]}},
+            ["IDX-CON-2", "IDX-LIM-5" if operation == "scan" else "IDX-OPS-1"],
+            **{"class": reader},
+        )
+        for reader in (STRICT, LENIENT)
+        for name, operation, asked, field in told
+    ]
+
+
 def _checkpoint() -> list[dict[str, Any]]:
     names = (
         "physic_msg_timestamp",
@@ -124,6 +158,14 @@ def _checkpoint() -> list[dict[str, Any]]:
             {"hex": before, "fields": fields},
             {"answer": {"hex": after}},
             ["IDX-CKP-4", "IDX-CKP-1"],
+            **{"class": WRITER},
+        ),
+        case(
+            "a short checkpoint is extended",
+            "write_checkpoint",
+            {"hex": before[:96], "fields": fields},
+            {"answer": {"hex": (after[:80] + before[80:96]).ljust(8192, "0")}},
+            ["CHK-FIL-1", "IDX-CKP-1"],
             **{"class": WRITER},
         ),
         case(
@@ -337,18 +379,95 @@ def _directories() -> list[dict[str, Any]]:
     return cases
 
 
+def _full() -> list[dict[str, Any]]:
+    """Puts that are refused: a count beyond the geometry is kept, and no slot has to be mended."""
+    vector = spectext.vectors()["accept/exactly_full"]
+    whole = (spectext.VECTORS / "accept/exactly_full.bin").read_bytes()
+    shape = {name: vector[name] for name in ("hash_slot_num", "index_num")}
+    put = {"key": "T#a", "phy_offset": 5, "store_timestamp": 1_700_000_000_000}
+    slot = next(number for number, value in enumerate(vector["slots"]) if value)
+    at = 40 + 4 * slot
+    broken = whole[:at] + (77).to_bytes(4, "big") + whole[at + 4 :]
+    beyond = whole[:36] + (vector["index_num"] + 1).to_bytes(4, "big") + whole[40:]
+
+    def made(data: bytes) -> dict[str, Any]:
+        return {"answer": {"results": [False], "hex": data.hex()}}
+
+    return [
+        case(
+            name,
+            "put",
+            {**shape, "resume_hex": data.hex(), "puts": [put]},
+            expected,
+            requirements,
+            **{"class": writer, "editions": editions},
+        )
+        for name, writer, data, expected, requirements, editions in (
+            (
+                "a count beyond the geometry is kept",
+                WRITER, beyond, made(beyond), ["IDX-PUT-1", "IDX-OPS-4"], ALL,
+            ),
+            (
+                "a full file is not mended by a put, or was when it was opened",
+                MENDER, broken, {"one_of": [made(broken), made(whole)]}, ["IDX-PUT-9"], NEW,
+            ),
+        )
+    ]  # fmt: skip
+
+
 def _crash() -> list[dict[str, Any]]:
     vector = spectext.vectors()["accept/put_on_broken_slot"]
     puts = [{k: v for k, v in put.items() if k != "result"} for put in vector["writer"]["puts"]]
     whole = (spectext.VECTORS / "accept/exactly_full.bin").read_bytes()
     told = {name: vector[name] for name in ("hash_slot_num", "index_num")}
     told |= {"resume_hex": vector["writer"]["resume_hex"], "puts": puts}
+    # The slot that named entry 77 becomes -1.
+    negative = bytearray.fromhex(vector["writer"]["resume_hex"])
+    at = negative.index((77).to_bytes(4, "big"), 40)
+    negative[at : at + 4] = (-1).to_bytes(4, "big", signed=True)
+    same = {"answer": {"results": [True], "hex": whole.hex()}}
     return [
         case(
-            "a slot beyond index_count is mended before the put",
+            f"a slot {name} is mended before the put",
             "put",
-            told,
-            {"answer": {"results": [True], "hex": whole.hex()}},
+            {**told, "resume_hex": bytes(data).hex()},
+            same,
+            ["IDX-PUT-9"],
+            **{"class": MENDER, "editions": NEW},
+        )
+        for name, data in (
+            ("beyond index_count", bytes.fromhex(vector["writer"]["resume_hex"])),
+            ("below 0", negative),
+        )
+    ] + _mended_past_broken_entries()
+
+
+def _mended_past_broken_entries() -> list[dict[str, Any]]:
+    """Of two slots, slot 1 is broken; entry 2 is of it and broken, and entry 3 is of no slot."""
+    time = (1_700_000_000_000).to_bytes(8, "big")
+
+    def entry(key_hash: int, offset: int, time_diff: int, prev: int) -> bytes:
+        return struct.pack(">iqii", key_hash, offset, time_diff, prev)
+
+    old = [entry(97, 1, 0, 0), entry(99, 2, -1, 1), entry(-101, 3, 0, 2)]
+
+    def file(count: int, end: int, slot: int, *new: bytes) -> bytes:
+        header = time * 2 + struct.pack(">qqii", 1, end, 1, count)
+        places = b"".join([bytes(20), *old, *new])
+        return header + struct.pack(">ii", 0, slot) + places.ljust(6 * 20, b"\0")
+
+    put = {"key": "a", "phy_offset": 9, "store_timestamp": 1_700_000_000_000}
+    return [
+        case(
+            "a slot is mended to a broken entry, and not to one with a negative hash",
+            "put",
+            {
+                "hash_slot_num": 2,
+                "index_num": 6,
+                "resume_hex": file(4, 3, 77).hex(),
+                "puts": [put],
+            },
+            {"answer": {"results": [True], "hex": file(5, 9, 4, entry(97, 9, 0, 2)).hex()}},
             ["IDX-PUT-9"],
             **{"class": MENDER, "editions": NEW},
         )

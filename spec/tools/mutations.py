@@ -41,6 +41,7 @@ _UNFINISHED_PUT = [
     (END_PHY_OFFSET, I64, 235218248958),
 ]
 _LOST_ENTRY = [(ENTRY[4] + field, I32, 0) for field in range(0, 20, 4)]
+_SHORT_CHAIN = ["IDX-LKP-1", "IDX-LKP-3", "IDX-OPS-8"]
 _LOOP = [(ENTRY[1] + PREV_POSITION, I32, 4)]
 
 
@@ -143,6 +144,21 @@ LEGAL = [
         ["ERR-12"],
     ),
     Mutation(
+        "torn_put_of_a_repeated_key",
+        "the slot names entry 7, which never reached the disk; a scan finds six, the newest first",
+        [
+            (INDEX_COUNT, I32, 7),
+            (END_TIMESTAMP, I64, 1700000005005),
+            (END_PHY_OFFSET, I64, 5500),
+            *((40 + 4 * 8 + 20 * 7 + field, I32, 0) for field in range(0, 20, 4)),
+        ],
+        ["IDX-SLT-4", "IDX-LKP-1", "IDX-LKP-3"],
+        ["ERR-12"],
+        ask("TopicTest#CcAM69wo7M9HgV"),
+        base="identical_keys",
+        geometry=(8, 20),
+    ),
+    Mutation(
         "phantom_entry",
         "slot 0 names entry 2, which was never written and reads as hash 0, offset 0",
         [(SLOT[0], I32, 2)],
@@ -206,6 +222,30 @@ BROKEN = [
         [(SLOT[4], I32, 5)],
         ["IDX-SLT-3", "IDX-SLT-4", "IDX-SEL-6"],
         ["ERR-16"],
+    ),
+    Mutation(
+        "slot_emptied",
+        "slot 4 is 0, though entries 1 and 4 are of it: only a scan finds them",
+        [(SLOT[4], I32, 0)],
+        ["IDX-SLT-2", *_SHORT_CHAIN],
+        ["ERR-3"],
+    ),
+    Mutation(
+        "chain_cut_short",
+        "entry 4 links to nothing, though entry 1 is of its slot: only a scan finds entry 1",
+        [(ENTRY[4] + PREV_POSITION, I32, 0)],
+        _SHORT_CHAIN,
+        ["ERR-3"],
+    ),
+    Mutation(
+        "chain_passes_over",
+        "entry 4 links to entry 1 and passes over entries 2 and 3: only a scan finds these",
+        [(40 + 4 * 8 + 20 * 4 + PREV_POSITION, I32, 1)],
+        _SHORT_CHAIN,
+        ["ERR-3"],
+        ask("TopicTest#CcAM69wo7M9HgV"),
+        base="identical_keys",
+        geometry=(8, 20),
     ),
     Mutation(
         "entry_of_other_slot",

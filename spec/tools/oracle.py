@@ -30,12 +30,12 @@ class Rejected(Exception):
 
     Attributes:
         field: What is wrong, by the spec's name.
-        byte: Where it stands.
+        byte: Where it stands; None for what is in no file.
     """
 
-    def __init__(self, name: str, byte: int) -> None:
+    def __init__(self, name: str, byte: int | None = None) -> None:
         """Remember the field and its place."""
-        super().__init__(f"{name} at byte {byte}")
+        super().__init__(name if byte is None else f"{name} at byte {byte}")
         self.field = name
         self.byte = byte
 
@@ -132,8 +132,10 @@ class File:
         """The size of the geometry."""
         return 40 + 4 * self.hash_slot_num + 20 * self.index_num
 
-    def put(self, key: str, phy_offset: int, store_timestamp: int) -> bool:
-        """Put, steps 1 to 12."""
+    def put(
+        self, key: str, phy_offset: int, store_timestamp: int, *, counts_puts: bool = False
+    ) -> bool:
+        """Put, steps 1 to 12; every put counts in edition 4.0."""
         header, count = self.header, self.index_count
         if count >= self.index_num:
             return False
@@ -149,7 +151,7 @@ class File:
         SLOT.pack_into(self.data, self.slot_at(slot), count)
         if count <= 1:
             self.set(begin_phy_offset=phy_offset, begin_timestamp=store_timestamp)
-        if prev == 0:
+        if prev == 0 or counts_puts:
             self.set(hash_slot_count=wrap(header["hash_slot_count"] + 1, 32))
         self.set(index_count=count + 1)
         self.set(end_phy_offset=phy_offset, end_timestamp=store_timestamp)
@@ -165,10 +167,10 @@ class File:
             return
         seen: dict[int, int] = {}
         while len(found) < max_num:
-            if seen.get(position) == len(found):
-                raise Rejected("prev_position", self.entry_at(position) + 16)
-            seen[position] = len(found)
             at = wrap(wrap(40 + 4 * self.hash_slot_num, 32) + wrap(position * 20, 32), 32)
+            if seen.get(position) == len(found):
+                raise Rejected("prev_position", at + 16)
+            seen[position] = len(found)
             if at < 0 or at + 20 > self.size:
                 return
             read, offset, diff, prev = ENTRY.unpack_from(self.data, at)
@@ -227,8 +229,13 @@ class File:
                 raise Rejected(*fault)
         return positions
 
+    def lookup_leniently(self, hashed: int, size: int) -> list[int]:
+        """A sound lookup by a lenient reader, steps 1 and 9."""
+        sound = self.scan(strict=False, size=size) if size >= 40 else []
+        return [position for position in reversed(sound) if self.entry(position)[0] == hashed]
+
     def lookup_strictly(self, hashed: int) -> list[int]:
-        """A sound lookup by a strict reader, steps 1 to 10."""
+        """A sound lookup by a strict reader, steps 1 to 9."""
         slot = hashed % self.hash_slot_num
         count = self.index_count
         if count <= 1:
@@ -263,6 +270,7 @@ class Directory:
     index_num: int
     files: list[File] = field(default_factory=list)
     index_msg_timestamp: int = 0
+    counts_puts: bool = False
 
     def last(self) -> File:
         """Take the last file; if it is full, roll over, steps 1 to 4."""
@@ -295,7 +303,8 @@ class Directory:
         if phy_offset < file.header["end_phy_offset"]:
             return
         for key in message_keys(topic, unique_key, keys, sys_flag, tags):
-            while not self.last().put(key, phy_offset, store_timestamp):
+            counts = {"counts_puts": self.counts_puts}
+            while not self.last().put(key, phy_offset, store_timestamp, **counts):
                 pass
 
     def query(

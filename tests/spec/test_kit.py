@@ -400,8 +400,13 @@ def test_the_exchanges_of_the_page_are_those_of_the_adapters() -> None:
     for request, answer in shown:
         told = json.loads(request)
         asked.add(told["op"])
+        expected = json.loads(answer)
+        if told["op"] == "write_checkpoint":  # The page shows the beginning of both.
+            told, expected = (
+                {**each, "hex": each["hex"].ljust(8192, "0")} for each in (told, expected)
+            )
         given = operations[told["op"]](told)
-        assert {"id": told["id"], **given} == json.loads(answer)
+        assert {"id": told["id"], **given} == expected
     assert set(operations) == asked
 
 

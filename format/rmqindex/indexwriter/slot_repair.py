@@ -30,7 +30,8 @@ def stale_slots(appender: EntryAppender) -> NDArray[np.int64]:
 def repair_slots(appender: EntryAppender, numbers: NDArray[np.int64]) -> None:
     """Point stale slots at their newest counted entry; the next flush writes them.
 
-    The counted entries' hashes determine it, whatever became of the uncounted ones.
+    The counted entries' hashes determine it, whatever became of the uncounted ones; a negative
+    hash, which only damage leaves, is of no slot.
 
     Args:
         appender: A file to which nothing was appended since it was opened.
@@ -45,6 +46,6 @@ def repair_slots(appender: EntryAppender, numbers: NDArray[np.int64]) -> None:
     for first_position, entries in appender.counted_entries():
         hashes = entries["key_hash"].astype(np.int32)
         of_entries = slot_numbers(hashes, appender.layout.hash_slot_num)
-        places = np.flatnonzero(is_stale[of_entries])
+        places = np.flatnonzero(is_stale[of_entries] & (hashes >= 0))
         slots[of_entries[places]] = (first_position + places).astype(np.int32)
     appender.mark_slots_changed(numbers)

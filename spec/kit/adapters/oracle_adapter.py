@@ -25,7 +25,7 @@ CLASSES = [
     "broker_faithful_reader",
     "broker_faithful_loader",
 ]
-CHECKPOINT = struct.Struct(">5q")
+CHECKPOINT, CHECKPOINT_SIZE = struct.Struct(">5q"), 4096
 CHECKPOINT_FIELDS = (
     "physic_msg_timestamp",
     "logics_msg_timestamp",
@@ -47,7 +47,8 @@ def file_size(slots: int, places: int) -> int:
 def check_geometry(slots: int, places: int) -> None:
     """Reject a geometry that no file has, IDX-LIM-1 and IDX-LIM-5."""
     if slots < 1 or places < 1 or file_size(slots, places) > MAX_FILE_SIZE:
-        raise oracle.Rejected("geometry", 0)
+        named = {"hash_slot_num": slots, "index_num": places}
+        raise oracle.Rejected(next((name for name in named if named[name] < 1), "file_size"))
 
 
 def reject(error: oracle.Rejected, name: str) -> dict[str, Any]:
@@ -79,9 +80,10 @@ def decode_text(request: dict[str, Any]) -> dict[str, Any]:
 
 def mend(file: oracle.File) -> None:
     """Point slots that name what is not committed at the newest committed entry, IDX-PUT-9."""
-    newest = {file.entry(p)[0] % file.hash_slot_num: p for p in range(1, file.index_count)}
+    hashes = {position: file.entry(position)[0] for position in range(1, file.index_count)}
+    newest = {each % file.hash_slot_num: p for p, each in hashes.items() if each >= 0}
     for slot in range(file.hash_slot_num):
-        if file.slot(slot) >= file.index_count:
+        if not 0 <= file.slot(slot) < file.index_count:
             oracle.SLOT.pack_into(file.data, file.slot_at(slot), newest.get(slot, 0))
 
 
@@ -91,7 +93,7 @@ def put(request: dict[str, Any]) -> dict[str, Any]:
     check_geometry(slots, places)
     if "resume_hex" in request:
         file = oracle.File(slots, places, bytearray.fromhex(request["resume_hex"]))
-        if request["class"] == "mending_writer":
+        if request["class"] == "mending_writer" and not file.is_full():
             mend(file)
     else:
         seed = request["prev_end_phy_offset"], request["prev_end_timestamp"]
@@ -102,13 +104,10 @@ def put(request: dict[str, Any]) -> dict[str, Any]:
             file.flush()
             file = oracle.File(slots, places, bytearray(file.data))
         else:
-            results.append(file.put(each["key"], each["phy_offset"], each["store_timestamp"]))
+            asked = (each[name] for name in ("key", "phy_offset", "store_timestamp"))
+            results.append(file.put(*asked, counts_puts=request["edition"] == "4.0"))
     file.flush()
     data = file.data
-    if request["edition"] == "4.0":
-        before = bytes.fromhex(request.get("resume_hex", "")) or bytes(40)
-        (counted,) = struct.unpack_from(">i", before, 32)
-        struct.pack_into(">i", data, 32, counted + sum(results))
     return {"results": results, "hex": data.hex()}
 
 
@@ -128,12 +127,14 @@ def read(request: dict[str, Any]) -> dict[str, Any]:
     if request["hash_slot_num"] is None:
         header = dict(zip(oracle.HEADER_FIELDS, oracle.HEADER.unpack_from(data), strict=True))
         if header["index_count"] > 1:
-            return {"reject": {"field": "geometry"}}
+            raise oracle.Rejected("hash_slot_num")
         return {"header": header, "slots": [], "entries": []}
     file, size = opened(request)
     strict = request["class"] == "strict_reader"
     if strict:
         file.open_strictly(size)
+    if size < oracle.HEADER.size:
+        return {"header": dict.fromkeys(oracle.HEADER_FIELDS, 0), "slots": [], "entries": []}
     positions = file.scan(strict=strict, size=size)
     names = ("key_hash", "phy_offset", "time_diff", "prev_position")
     entries = [
@@ -162,11 +163,12 @@ def lookup(request: dict[str, Any]) -> dict[str, Any]:
     """Find the entries of a hash."""
     file, size = opened(request)
     hashed = request["key_hash"]
+    if hashed < 0:
+        raise oracle.Rejected("key_hash")
     if request["class"] == "strict_reader":
         file.open_strictly(size)
         return {"positions": file.lookup_strictly(hashed)}
-    sound = file.scan(strict=False, size=size) if size >= 40 else []
-    return {"positions": [p for p in reversed(sound) if file.entry(p)[0] == hashed]}
+    return {"positions": file.lookup_leniently(hashed, size)}
 
 
 def mapped(request: dict[str, Any]) -> oracle.File:
@@ -251,7 +253,7 @@ def lookup_directory(request: dict[str, Any]) -> dict[str, Any]:
         data = contents[name]
         if data is None:
             if is_strict:
-                return {"reject": {"file": name, "field": "type"}}
+                return {"reject": {"file": name, "expected": "a file", "found": "a directory"}}
             continue
         answer = lookup({**request, "file": {"name": name, "hex": data.hex()}})
         found.insert(0, {"file": name, "positions": answer["positions"]})
@@ -271,7 +273,8 @@ def expire(request: dict[str, Any]) -> dict[str, Any]:
 
 def build(request: dict[str, Any]) -> dict[str, Any]:
     """Build a file set from messages."""
-    directory = oracle.Directory(request["hash_slot_num"], request["index_num"])
+    shape = request["hash_slot_num"], request["index_num"]
+    directory = oracle.Directory(*shape, counts_puts=request["edition"] == "4.0")
     for message in request["messages"]:
         tags = message.get("tags") if request["edition"] in WITH_TAGS else None
         names = ("topic", "unique_key", "keys", "sys_flag", "phy_offset", "store_timestamp")
@@ -281,8 +284,6 @@ def build(request: dict[str, Any]) -> dict[str, Any]:
             return {"reject": {"field": "index_num"}}
     for file in directory.files:
         file.flush()
-        if request["edition"] == "4.0":
-            struct.pack_into(">i", file.data, 32, file.index_count - 1)
     return {
         "names": [f"{20260101000000000 + number}" for number in range(len(directory.files))],
         "hex": [file.data.hex() for file in directory.files],
@@ -320,7 +321,7 @@ def read_checkpoint(request: dict[str, Any]) -> dict[str, Any]:
 
 def write_checkpoint(request: dict[str, Any]) -> dict[str, Any]:
     """Replace the fields of a checkpoint."""
-    data = bytearray.fromhex(request["hex"])
+    data = bytearray.fromhex(request["hex"]).ljust(CHECKPOINT_SIZE, b"\0")
     CHECKPOINT.pack_into(data, 0, *(request["fields"][name] for name in CHECKPOINT_FIELDS))
     return {"hex": data.hex()}
 

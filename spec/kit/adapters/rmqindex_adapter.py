@@ -17,6 +17,7 @@ from rmqindex import (
     IndexDirectory,
     IndexFile,
     IndexFileWriter,
+    IndexHeader,
     Layout,
     RmqIndexError,
     StoreCheckpoint,
@@ -63,6 +64,13 @@ CHECKPOINT = (
     "master_flushed_offset",
     "confirm_phy_offset",
 )
+# What the text of a ValueError begins with, and what the specification calls it.
+ARGUMENTS = {
+    "hash_slot_num": "hash_slot_num",
+    "index_num": "index_num",
+    "file size": "file_size",
+    "hashes": "key_hash",
+}
 HEADER_SIZE = 40
 FILE_NAME = "20260101000000000"
 
@@ -77,7 +85,8 @@ def scratch() -> Iterator[Path]:
 def rejection(error: RmqIndexError | ValueError) -> dict[str, Any]:
     """Return a rejection with all that the error says; arguments are refused as ValueError."""
     if not isinstance(error, CorruptIndexError):
-        return {"reject": {"found": str(error)}}
+        named = ARGUMENTS.get(str(error).partition(":")[0])
+        return {"reject": {"field": named, "found": str(error)}}
     return {
         "reject": {
             "file": Path(error.path).name,
@@ -154,6 +163,8 @@ def put(request: dict[str, Any]) -> dict[str, Any]:
         if "resume_hex" in request:
             path.write_bytes(bytes.fromhex(request["resume_hex"]))
         if "resume_hex" in request and request["class"] == "strict_writer":
+            if IndexHeader.from_bytes(path.read_bytes()).index_count >= layout.index_num:
+                return {"unsupported": "a full file, behind which IndexDirectory begins another"}
             # The broker keeps a broken slot; IndexFileWriter repairs it first.
             with IndexDirectory(folder, layout, writable=True) as index:
                 for each in request["puts"]:
