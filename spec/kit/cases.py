@@ -111,8 +111,12 @@ def shown_by(requirement: dict[str, Any], operation: str, conformance_class: str
     for pattern, classes in _SUBJECTS:
         if pattern.search(requirement["text"]):
             subjects |= classes
-    if operation == "expire":
-        subjects = set()  # Deletion is the broker's, whose reader keeps the list of files.
+    if operation in ("expire", "change_checkpoint"):
+        # Deletion is the broker's, whose reader keeps the list of files; a checkpoint that is
+        # changed is read before.
+        subjects = set()
+    if operation == "change_consumequeue" and WRITER in subjects:
+        subjects.add(LOADER)  # It puts.
     return operation in operations and (
         not subjects or conformance_class is None or conformance_class in subjects
     )

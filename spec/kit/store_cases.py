@@ -41,6 +41,14 @@ _UNIT_PARTS = {
 }
 
 
+# The directory that a queue's files are in, and what it says of their units.
+_FOLDER = "TopicTest/2"
+_INNER_BATCH = 192
+_TEN_DAYS = 864_000_000
+_OF_FOLDER = {"topic": "TopicTest", "queue_id": 2}
+_FOLDER_PARTS = ("topic", "queue_id")
+
+
 def _some(item: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: item[name] for name in names if name in item}
 
@@ -62,6 +70,9 @@ def _of_log(vector: Vector) -> Iterator[Case]:
         is_rejected = strict["scan"] == "reject"
         expected = {"reject": {}} if is_rejected else _contains(records=parts)
         yield make_case(vector, "decode_commitlog", STRICT, told, expected, detail)
+    found = [{"position": each} for each in fields["outcomes"][LENIENT]["positions"]]
+    told = {**request, "fields": ["position"]}
+    yield make_case(vector, "decode_commitlog", LENIENT, told, _contains(records=found))
     for name, checks in fields["outcomes"][BROKER].items():
         told = {
             **request,
@@ -69,6 +80,12 @@ def _of_log(vector: Vector) -> Iterator[Case]:
             "check_property_crc": name == "checks_of_property_crc",
         }
         yield make_case(vector, "check_commitlog", BROKER, told, answer(checks=checks), name)
+
+
+def _of_written_log(vector: Vector) -> Iterator[Case]:
+    fields = vector.fields
+    request = {name: fields[name] for name in ("file_size", "property_crc", "messages")}
+    yield make_case(vector, "write_commitlog", WRITER, request, answer(files=fields["files"]))
 
 
 def _of_recovery(vector: Vector) -> Iterator[Case]:
@@ -96,7 +113,7 @@ def _of_inner_batches(vector: Vector) -> Iterator[Case]:
     for each in vector.fields["cases"]:
         for reader in (STRICT, BROKER):
             expected = or_reject(each[reader], "messages")
-            request = {"hex": each["hex"]}
+            request = {"hex": each["hex"], "sys_flag": _INNER_BATCH}
             yield make_case(vector, "inner_messages", reader, request, expected, each["note"])
 
 
@@ -113,10 +130,12 @@ def _of_queue(vector: Vector) -> Iterator[Case]:
     reader = fields["reader"]
     if reader["files"]:
         blanks = reader["blank_units"]
-        for detail, names in _UNIT_PARTS.items() if fields["is_batch"] else [("", _UNIT)]:
-            units = [_some(unit, names) for unit in reader["units"]]
+        parts = _UNIT_PARTS if fields["is_batch"] else {"": _UNIT, "of the folder": _FOLDER_PARTS}
+        for detail, names in parts.items():
+            units = [_some({**unit, **_OF_FOLDER}, names) for unit in reader["units"]]
             expected = _contains(units=units, blank_units=blanks)
             request = {**shape, "files": reader["files"], "fields": list(names)}
+            request |= {"folder": _FOLDER}
             for each in (STRICT, LENIENT):
                 yield make_case(vector, "decode_consumequeue", each, request, expected, detail)
     broker = fields["broker"]
@@ -180,6 +199,15 @@ def _of_unique_keys(vector: Vector) -> Iterator[Case]:
         expected = answer(**{name: each[name] for name in names})
         request = {"unique_key": each["id"]}
         yield make_case(vector, "decode_unique_key", STRICT, request, expected, each["id"])
+        for detail, near in (
+            ("without a time", None),
+            ("at its time", each["created_after"]),
+            ("ten days later", each["created_after"] + _TEN_DAYS),
+        ):
+            request = {"unique_key": each["id"], "near": near}
+            expected = answer(timestamp=None if near is None else each["timestamp"])
+            name = f"{each['id']} {detail}"
+            yield make_case(vector, "decode_unique_key", STRICT, request, expected, name)
 
 
 def _of_grpc_ids(vector: Vector) -> Iterator[Case]:
@@ -198,6 +226,7 @@ def _of_annex(_: Vector) -> Iterator[Case]:
 STORE_KINDS: dict[str, Callable[[Vector], Iterator[Case]]] = {
     "commitlog": _of_log,
     "commitlog_recovery": _of_recovery,
+    "written_log": _of_written_log,
     "property_bytes": _of_property_bytes,
     "inner_batches": _of_inner_batches,
     "compressed_bodies": _of_bodies,

@@ -7,6 +7,7 @@ import struct
 from typing import Any
 
 import spectext
+from store_exchanges import case, store_exchanges
 
 WRITER, MENDER = "strict_writer", "mending_writer"
 STRICT, LENIENT = "strict_reader", "lenient_reader"
@@ -16,30 +17,11 @@ ALL = ["4.0", *NEW]
 FILE_NAME = "20260101000000000"
 
 
-def case(
-    name: str,
-    operation: str,
-    told: dict[str, Any],
-    expected: dict[str, Any],
-    requirements: list[str],
-    **more: Any,  # noqa: ANN401  (JSON)
-) -> dict[str, Any]:
-    """Return a case as it stands in the archive."""
-    return {
-        "name": name,
-        "op": operation,
-        "request": told,
-        "expected": expected,
-        "requirements": requirements,
-        **more,
-    }
-
-
 def exchanges() -> dict[str, bytes]:
     """Return the files of exchanges, by their paths in the archive."""
     made = {"limits": _limits(), "checkpoint": _checkpoint(), "geometry": _geometry()}
     made |= {"crash": [*_crash(), *_full()], "slots": _slots(), "positions": _positions()}
-    made |= {"surplus": _surplus(), "directories": _directories()}
+    made |= {"surplus": _surplus(), "directories": _directories(), "store": store_exchanges()}
     return {
         f"exchanges/{name}.json": (json.dumps({"cases": cases}, indent=1) + "\n").encode("ascii")
         for name, cases in made.items()

@@ -146,7 +146,12 @@ def _outcomes(data: bytes, start: int, case: dict[str, Any]) -> dict[str, Any]:
     }
     if "checks_of_property_crc" in case:
         broker["checks_of_property_crc"] = _checks(case["checks_of_property_crc"])
-    return {"strict_reader": strict, "broker_faithful_reader": broker}
+    lenient = [position for position, _ in logs_oracle.read_leniently(data, start)]
+    return {
+        "strict_reader": strict,
+        "lenient_reader": {"positions": lenient},
+        "broker_faithful_reader": broker,
+    }
 
 
 def _write_log(out: Vectors, name: str, note: str, case: dict[str, Any], file_size: int) -> None:
@@ -156,11 +161,14 @@ def _write_log(out: Vectors, name: str, note: str, case: dict[str, Any], file_si
     walk = logs_oracle.walk(data, start)
     outcomes = _outcomes(data, start, case)
     accepts = not (walk.fault or outcomes["strict_reader"]["crc_faults"])
+    shown, errata = LOGS[base]
+    if outcomes["strict_reader"]["scan"] == "reject":
+        shown += " LOG-WLK-3 LOG-WLK-4"
     out.write(
         "accept" if accepts else "reject",
         name,
         {
-            **head("commitlog", note, LOGS[base]),
+            **head("commitlog", note, (shown, errata)),
             "file_name": f"{start:020}",
             "file_size": file_size,
             "records": [decoded(*each) for each in walk.records],
@@ -184,6 +192,74 @@ def _write_logs(out: Vectors) -> None:
         _write_log(out, case["name"], note, {**case, "name": case["file_name"]}, case["file_size"])
 
 
+WRITTEN = {
+    "log_worked_example": "LOG-FIL-1 LOG-FIL-2 LOG-REC-1 LOG-REC-4 LOG-REC-5 LOG-CRC-1 LOG-PRP-1",
+    "log_version_2": "LOG-REC-3 LOG-REC-7",
+    "log_hosts": "LOG-REC-2 LOG-SYS-2",
+    "log_fields": "LOG-REC-4 LOG-CRC-1",
+    "log_transactions": "LOG-REC-4",
+    "log_batch": "LOG-BAT-1 LOG-BAT-2",
+    "log_property_crc": "LOG-CRC-3",
+    "log_exact_fit": "LOG-BLK-1 LOG-REC-4 LOG-FIL-1",
+    "log_utf8_topic": "LOG-REC-7 LOG-PRP-1",
+}
+_PUT_FIELDS = (
+    "topic", "queue_id", "flag", "sys_flag", "born_timestamp", "born_host", "store_host",
+    "reconsume_times", "prepared_transaction_offset", "body",
+)  # fmt: skip
+
+
+def _pairs(properties: dict[str, str]) -> list[list[str]]:
+    return [list(pair) for pair in sorted(properties.items())]
+
+
+def _write_written(out: Vectors) -> None:
+    """Write the messages that RocketMQ was given, and the files that it made of them."""
+    for case in load_asked("logs"):
+        if case["name"] not in WRITTEN:
+            continue
+        records = [record for file in case["files"] for record in file["records"]]
+        messages, at = [], 0
+        for put in case["puts"]:
+            first = records[at]
+            message = {"flag": 0, "sys_flag": 0, "reconsume_times": 0}
+            message |= {"prepared_transaction_offset": 0}
+            message |= {name: put[name] for name in _PUT_FIELDS if name in put}
+            message |= {name: first[name] for name in ("queue_offset", "store_timestamp")}
+            message["properties"] = _pairs(put["properties"])
+            if "batch" in put:
+                message["batch"] = [
+                    {"flag": part["flag"], "body": part["body"]}
+                    | {"properties_text": _text(part["properties"])}
+                    for part in put["batch"]
+                ]
+            messages.append(message)
+            at += len(put.get("batch", [0]))
+        files = [{name: file[name] for name in ("name", "hex")} for file in case["files"]]
+        has_property_crc = case["name"] == "log_property_crc"
+        made = logs_oracle.write_log(
+            messages, case["file_size"], has_property_crc=has_property_crc
+        )
+        assert {file["name"]: file["hex"] for file in files} == {
+            name: data.hex() for name, data in made.items()
+        }
+        out.write(
+            "accept",
+            case["name"].replace("log_", "written_"),
+            {
+                **head("written_log", "messages, and the log", (WRITTEN[case["name"]], "")),
+                "file_size": case["file_size"],
+                "property_crc": has_property_crc,
+                "messages": messages,
+                "files": files,
+            },
+        )
+
+
+def _text(properties: dict[str, str]) -> str:
+    return "".join(f"{name}\x01{value}\x02" for name, value in sorted(properties.items()))
+
+
 def _read_strictly(case: dict[str, Any]) -> dict[str, Any]:
     files = {file["name"]: bytes.fromhex(file["hex"]) for file in case["files"]}
     try:
@@ -196,14 +272,17 @@ def _write_recovery(out: Vectors) -> None:
     for case in load_asked("recovery"):
         broker = {name: case[name] for name in ("load_result", "max_offset", "files_after")}
         asked = {name: value for name, value in case.items() if name not in {"name", *broker}}
+        strict = _read_strictly(case)
+        shown, errata = RECOVERY[case["name"]]
+        shown += " LOG-WLK-2" if strict["scan"] == "accept" else " LOG-WLK-3"
         out.write(
             "accept",
             case["name"],
             {
-                **head("commitlog_recovery", "log_worked_example, changed", RECOVERY[case["name"]]),
+                **head("commitlog_recovery", "log_worked_example, changed", (shown, errata)),
                 **asked,
                 "outcomes": {
-                    "strict_reader": _read_strictly(case),
+                    "strict_reader": strict,
                     "broker_faithful_reader": broker,
                 },
             },
@@ -284,6 +363,7 @@ def _write_bodies(out: Vectors) -> None:
 def write_logs(out: Vectors) -> None:
     """Write all of them."""
     _write_logs(out)
+    _write_written(out)
     _write_recovery(out)
     _write_properties(out)
     _write_inner(out)

@@ -10,12 +10,16 @@ import re
 import struct
 import zlib
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
+
+import pyarrow as pa
 
 from oracle import Rejected, wrap
 
 V1, V2, BLANK = -626843481, -626843477, -875286124
-MIN_RECORD = 91
+MIN_RECORD, CRC_RESERVED = 91, 20
+MOST_SHORT, MOST_PROPERTIES = 127, 32767
 
 
 def int_at(data: bytes, at: int, size: int) -> int:
@@ -81,7 +85,12 @@ def decode_record(data: bytes, at: int = 0) -> Record:
 
 
 def encode_record(
-    message: dict[str, Any], phy_offset: int, queue_offset: int, store_timestamp: int
+    message: dict[str, Any],
+    phy_offset: int,
+    queue_offset: int,
+    store_timestamp: int,
+    *,
+    has_property_crc: bool = False,
 ) -> bytes:
     """Encode a message as the tables of the text say; hosts are address and port."""
     hosts = []
@@ -98,6 +107,13 @@ def encode_record(
         text = "".join(f"{name}\x01{value}\x02" for name, value in pairs)
     is_long = len(message["topic"].encode("utf-16-be")) // 2 > 127
     properties = text.encode()
+    if has_property_crc:
+        properties += b"" if properties.endswith(b"\2") or not properties else b"\2"
+        properties += bytes(CRC_RESERVED)
+    if not is_long and len(topic) > MOST_SHORT:
+        raise Rejected("topic")
+    if len(properties) > MOST_PROPERTIES:
+        raise Rejected("properties")
     parts = [
         struct.pack(
             ">iiiqqiq", crc32(body), message["queue_id"], message.get("flag", 0), queue_offset,
@@ -117,7 +133,42 @@ def encode_record(
         properties,
     ]  # fmt: skip
     data = b"".join(parts)
-    return struct.pack(">ii", len(data) + 8, V2 if is_long else V1) + data
+    data = struct.pack(">ii", len(data) + 8, V2 if is_long else V1) + data
+    if has_property_crc:
+        covered = data[:-CRC_RESERVED]
+        data = covered + b"__CRC32#\1" + f"{crc32(covered):010}"[::-1].encode() + b"\2"
+    return data
+
+
+def write_log(
+    messages: list[dict[str, Any]], file_size: int, *, has_property_crc: bool
+) -> dict[str, bytes]:
+    """Write messages, batches among them, into the files of a new log."""
+    files, at = [bytearray(file_size)], 0
+    for message in messages:
+        pairs = "".join(f"{name}\x01{value}\x02" for name, value in message["properties"])
+        for number, part in enumerate(message.get("batch") or [{}]):
+            text = pairs
+            if part:
+                own = part["properties_text"]
+                text = own + ("\x02" if own and not own.endswith("\x02") else "") + pairs
+
+            def encoded(
+                place: int,
+                told: dict[str, Any] = {**message, **part, "properties_text": text},  # noqa: B006
+                queue_offset: int = message["queue_offset"] + number,
+            ) -> bytes:
+                how = {"has_property_crc": has_property_crc}
+                return encode_record(told, place, queue_offset, told["store_timestamp"], **how)
+
+            record = encoded((len(files) - 1) * file_size + at)
+            count = len(files)
+            after = append(files, file_size, record, at)
+            if len(files) > count:
+                record = encoded(count * file_size)
+                append(files[-1:], file_size, record, 0)
+            at = after
+    return {f"{number * file_size:020}": bytes(file) for number, file in enumerate(files)}
 
 
 def append(files: list[bytearray], file_size: int, record: bytes, at: int) -> int:
@@ -252,10 +303,9 @@ class Walk:
     fault: Rejected | None = None
 
 
-def walk(data: bytes, start: int) -> Walk:
-    """Walk, steps 1 to 6."""
+def walk(data: bytes, start: int, at: int = 0) -> Walk:
+    """Walk, steps 1 to 6, from byte 0 or from another that is known to begin a record."""
     records: list[tuple[int, Record]] = []
-    at = 0
     while True:
         left = len(data) - at
         if left <= 0:
@@ -288,17 +338,35 @@ def read_log(files: dict[str, bytes]) -> int:
         if name != with_data[-1]:
             if found.kind not in ("blank", "full"):
                 raise found.fault or Rejected("total_size", found.position)
-        elif found.fault:
-            newest = found.records[-1][1].values["store_timestamp"] if found.records else None
-            for at in range(found.position + 1, len(data)):
-                try:
-                    record = sound(data, at, start + at)
-                except Rejected:
-                    continue
-                is_newer = newest is None or record.values["store_timestamp"] >= newest
-                if is_newer and not crc_fault(record, data[at : at + record.size]):
-                    raise found.fault
+        elif found.fault and _next_record(data, start, found) is not None:
+            raise found.fault
     return end
+
+
+def _next_record(data: bytes, start: int, found: Walk) -> int | None:
+    """The place behind a fault of the last file where its records go on (LOG-WLK-3)."""
+    newest = found.records[-1][1].values["store_timestamp"] if found.records else None
+    for at in range(found.position + 1, len(data)):
+        try:
+            record = sound(data, at, start + at)
+        except Rejected:
+            continue
+        is_newer = newest is None or record.values["store_timestamp"] >= newest
+        if is_newer and not crc_fault(record, data[at : at + record.size]):
+            return at
+    return None
+
+
+def read_leniently(data: bytes, start: int) -> list[tuple[int, Record]]:
+    """Return the records that a lenient reader gives of the only file of a log (LOG-WLK-4)."""
+    records: list[tuple[int, Record]] = []
+    at: int | None = 0
+    while at is not None:
+        found = walk(data, start, at)
+        found.records[:0] = records
+        records = found.records
+        at = _next_record(data, start, found) if found.fault else None
+    return records
 
 
 def text_of(data: bytes) -> str:
@@ -363,8 +431,8 @@ def _is_before(data: bytes, min_time: int) -> bool:
     return 0 != int_at(data, at, 8) <= min_time
 
 
-def inner_messages(body: bytes) -> list[tuple[int, bytes, bytes]]:
-    """Inner messages, steps 1 to 5; raises Rejected with the place of the message."""
+def inner_messages(body: bytes, *, is_broker: bool = False) -> list[tuple[int, bytes, bytes]]:
+    """Inner messages, steps 1 to 5, or without step 4; raises Rejected with the place."""
     told, at = [], 0
     while at < len(body):
         start = at
@@ -379,10 +447,68 @@ def inner_messages(body: bytes) -> list[tuple[int, bytes, bytes]]:
         if more < 0 or stop + 2 + more > len(body):
             raise Rejected("properties_length", stop)
         at = stop + 2 + more
-        if at - start != total:
+        if at - start != total and not is_broker:
             raise Rejected("total_size", start)
         told.append((flag, body[start + 20 : stop], body[stop + 2 : at]))
     return told
+
+
+CODECS = {0: "zlib", 1: "lz4", 2: "zstd", 3: "zlib"}
+
+
+def decompress(body: bytes, sys_flag: int) -> bytes:
+    """Bodies: as sent."""
+    if not sys_flag & 1:
+        return body
+    codec = CODECS.get(sys_flag >> 8 & 7)
+    try:
+        if codec == "zlib":
+            return zlib.decompress(body)
+        if codec is not None:
+            return bytes(pa.CompressedInputStream(pa.BufferReader(body), codec).read())
+    except (zlib.error, OSError) as error:
+        raise Rejected("body") from error
+    raise Rejected("sys_flag")
+
+
+def decode_offset_id(text: str) -> tuple[bytes, int, int]:
+    """Read an offset id as a broker does; raises Rejected for another text."""
+    if not re.fullmatch(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}", text):
+        raise Rejected("message_id")
+    data = bytes.fromhex(text)
+    port, offset = struct.unpack(">iq", data[-12:])
+    if not 0 <= port <= 65535:
+        raise Rejected("port")
+    return data[:-12], port, offset
+
+
+def decode_unique_key(text: str, near: int | None = None) -> dict[str, Any]:
+    """Read a unique key; with a time near its making, in UTC, also the time."""
+    if re.fullmatch(r"01[0-9A-Fa-f]{32}", text):
+        data = bytes.fromhex(text)
+        _, mac, pid, _, sequence = struct.unpack(">B6sHII", data)
+        return {"version": 1, "mac": mac.hex(), "pid": pid, "sequence": sequence}
+    if not re.fullmatch(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}", text):
+        raise Rejected("unique_key")
+    data = bytes.fromhex(text)
+    pid, loader, milliseconds, counter = struct.unpack(">HiIH", data[-12:])
+    return {
+        "address": data[:-12].hex(),
+        "pid": pid,
+        "class_loader_hash": loader,
+        "month_milliseconds": milliseconds,
+        "counter": counter,
+        "timestamp": None if near is None else nearest_time(milliseconds, near),
+    }
+
+
+def nearest_time(month_milliseconds: int, near: int) -> int:
+    """The time in the month that brings it nearest to another; months begin in UTC."""
+    day = datetime.fromtimestamp(near / 1000, UTC)
+    months = [12 * day.year + day.month - 1 + step for step in (-1, 0, 1)]
+    starts = [datetime(each // 12, each % 12 + 1, 1, tzinfo=UTC) for each in months]
+    times = [round(start.timestamp() * 1000) + month_milliseconds for start in starts]
+    return min(times, key=lambda time: abs(time - near))
 
 
 def offset_id(address: bytes, port: int, phy_offset: int) -> str:

@@ -32,7 +32,14 @@ if TYPE_CHECKING:
     from kit.cases import Case
 
 TABLE = HERE / "mutants.txt"
-ORACLE, ADAPTER = HERE / "oracle.py", ADAPTERS / "oracle_adapter.py"
+#: The steps of the text as programs, in the order in which they import each other.
+SOURCES = {
+    "oracle": HERE / "oracle.py",
+    "logs_oracle": HERE / "logs_oracle.py",
+    "queue_oracle": HERE / "queue_oracle.py",
+    "oracle_store": ADAPTERS / "oracle_store.py",
+    "oracle_adapter": ADAPTERS / "oracle_adapter.py",
+}
 _HANG_LIMIT = 1.0
 
 #: Requirements that no answer can break, and why.
@@ -50,11 +57,11 @@ NOT_BY_AN_ANSWER = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change of the oracle or its adapter.
+    """One change of the oracles or their adapters.
 
     Attributes:
         requirement: What it breaks.
-        old: The text that is changed; it stands in one of the two files, once.
+        old: The text that is changed; it stands in one of the files, once.
         new: What stands there instead.
         hangs: Whether it never answers, so that it has to be run as a program of its own.
     """
@@ -64,17 +71,17 @@ class Mutant:
     new: str
     hangs: bool = False
 
-    def sources(self) -> dict[Path, str]:
-        """Return the changed sources of the oracle and of its adapter.
+    def sources(self) -> dict[str, str]:
+        """Return the sources by the names of their modules, one of them changed.
 
         Raises:
             ValueError: The text does not stand in them exactly once.
         """
-        texts = {path: path.read_text(encoding="utf-8") for path in (ORACLE, ADAPTER)}
+        texts = {name: path.read_text(encoding="utf-8") for name, path in SOURCES.items()}
         count = sum(text.count(self.old) for text in texts.values())
         if count != 1:
             raise ValueError(f"{self.requirement}: expected once, found {count} times: {self.old}")
-        return {path: text.replace(self.old, self.new) for path, text in texts.items()}
+        return {name: text.replace(self.old, self.new) for name, text in texts.items()}
 
 
 def mutants() -> list[Mutant]:
@@ -107,23 +114,22 @@ class InProcess:
 def handlers_of(mutant: Mutant) -> dict[str, Callable[[dict[str, Any]], dict[str, Any]]]:
     """Return the operations of a mutant."""
     sources = mutant.sources()
-    before = sys.modules.get("oracle")
+    before = {name: sys.modules.pop(name, None) for name in SOURCES}
     modules = {}
     try:
-        for path, name in ((ORACLE, "oracle"), (ADAPTER, "mutated_adapter")):
+        for name, path in SOURCES.items():
             module = types.ModuleType(name)
             module.__file__ = str(path)
-            sys.modules[name] = module
-            exec(compile(sources[path], str(path), "exec"), module.__dict__)  # noqa: S102  (ours)
-            modules[name] = module
+            modules[name] = sys.modules[name] = module
+            exec(compile(sources[name], str(path), "exec"), module.__dict__)  # noqa: S102  (ours)
     finally:
-        sys.modules.pop("mutated_adapter", None)
-        if before is None:
-            sys.modules.pop("oracle", None)
-        else:
-            sys.modules["oracle"] = before
+        for name, module in before.items():
+            if module is None:
+                sys.modules.pop(name, None)
+            else:
+                sys.modules[name] = module
     operations: dict[str, Callable[[dict[str, Any]], dict[str, Any]]]
-    operations = modules["mutated_adapter"].OPERATIONS
+    operations = modules["oracle_adapter"].OPERATIONS
     return operations
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
+from typing import Any
 
 from logs_oracle import int_at
 from oracle import hash_code
@@ -30,6 +31,24 @@ def is_written(unit: dict[str, int]) -> bool:
     if unit["phy_offset"] < 0 or unit["size"] <= 0:
         return False
     return "batch_size" not in unit or (unit["msg_base_offset"] >= 0 and unit["batch_size"] > 0)
+
+
+def read_units(files: list[dict[str, str]], *, is_batch: bool) -> dict[str, Any]:
+    """Return what a reader gives of files: the units of each up to the first place without one."""
+    size = BATCH_UNIT if is_batch else UNIT
+    units, blanks = [], 0
+    for file in sorted(files, key=lambda each: each["name"]):
+        data = bytes.fromhex(file["hex"])
+        for at in range(0, len(data) - size + 1, size):
+            unit = decode_unit(data, at, is_batch=is_batch)
+            if not is_written(unit):
+                break
+            if not is_batch and (unit["phy_offset"], unit["size"]) == (0, BLANK_UNIT_SIZE):
+                blanks += 1
+                continue
+            offset = unit.get("msg_base_offset", (int(file["name"]) + at) // size)
+            units.append({"queue_offset": offset, **unit})
+    return {"units": units, "blank_units": blanks}
 
 
 @dataclass

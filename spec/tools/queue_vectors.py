@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from vectorlib import Vectors
 
 QUEUES: dict[str, tuple[str, str]] = {
-    "queue_worked_example": ("CQ-FIL-1 CQ-FIL-2 CQ-UNT-1 CQ-UNT-2 CQ-PUT-1", ""),
+    "queue_worked_example": ("CQ-FIL-1 CQ-FIL-2 CQ-FIL-3 CQ-UNT-1 CQ-UNT-2 CQ-PUT-1", ""),
     "queue_one_unit": ("CQ-UNT-2 CQ-PUT-1", ""),
     "queue_blank_units": ("CQ-UNT-3 CQ-PUT-2 CQ-FIL-1", ""),
     "queue_starts_at_file": ("CQ-PUT-2 CQ-FIL-1", ""),
@@ -45,7 +45,7 @@ QUEUES: dict[str, tuple[str, str]] = {
     "queue_size_negative": ("CQ-UNT-2 CQ-RCV-1", ""),
     "queue_phy_offset_negative": ("CQ-UNT-2 CQ-RCV-1", ""),
     "queue_unit_torn": ("CQ-UNT-2 CQ-RCV-1", "CQ-ERR-3"),
-    "queue_zero_unit_in_the_first_file": ("CQ-RCV-1 CQ-RCV-2", ""),
+    "queue_zero_unit_in_the_first_file": ("CQ-UNT-2 CQ-RCV-1 CQ-RCV-2", ""),
     "queue_blank_unit_inside": ("CQ-UNT-3", ""),
     "queue_offsets_descend": ("CQ-RCV-3", "CQ-ERR-3"),
     "queue_file_short": ("CQ-RCV-4", ""),
@@ -69,7 +69,7 @@ CHECKPOINTS = {
     "checkpoint_index_least": ("CHK-MIN-1", ""),
     "checkpoint_zero_bytes": ("CHK-FIL-1 CHK-FIL-2", ""),
     "checkpoint_short": ("CHK-FIL-2", ""),
-    "checkpoint_bytes_beyond": ("CHK-FIL-2 CHK-FLD-2 CHK-WRT-1", ""),
+    "checkpoint_bytes_beyond": ("CHK-FIL-1 CHK-FIL-2 CHK-FLD-2 CHK-WRT-1", ""),
 }
 FIELDS = {
     "PhysicMsgTimestamp": "physic_msg_timestamp",
@@ -81,24 +81,6 @@ FIELDS = {
 }
 GRPC_CLIENT = "rocketmq-client-java 5.0.7"
 BEFORE_5_5, SINCE_5_5 = "5.3.3", "5.5.1"
-
-
-def read_units(files: list[dict[str, str]], *, is_batch: bool) -> dict[str, Any]:
-    """Return what a reader gives of files: the units of each up to the first place without one."""
-    size = queue_oracle.BATCH_UNIT if is_batch else queue_oracle.UNIT
-    units, blanks = [], 0
-    for file in sorted(files, key=lambda each: each["name"]):
-        data = bytes.fromhex(file["hex"])
-        for at in range(0, len(data) - size + 1, size):
-            unit = queue_oracle.decode_unit(data, at, is_batch=is_batch)
-            if not queue_oracle.is_written(unit):
-                break
-            if not is_batch and (unit["phy_offset"], unit["size"]) == (0, 2**31 - 1):
-                blanks += 1
-                continue
-            offset = unit.get("msg_base_offset", (int(file["name"]) + at) // size)
-            units.append({"queue_offset": offset, **unit})
-    return {"units": units, "blank_units": blanks}
 
 
 def _write_queues(out: Vectors) -> None:
@@ -121,7 +103,7 @@ def _write_queues(out: Vectors) -> None:
                     "is_batch": case["is_batch"],
                     "file_size": case["file_size"],
                     "files": case["files"],
-                    "reader": {"files": read, **read_units(read, is_batch=case["is_batch"])},
+                    "reader": {"files": read, **queue_oracle.read_units(read, is_batch=case["is_batch"])},
                     "broker": {
                         "loaded": first.pop("loaded"),
                         "recovered": first,
@@ -235,7 +217,7 @@ def _write_ids(out: Vectors) -> None:
     shown = ("MID-UKY-1 MID-UKY-2 MID-UKY-3", "MID-ERR-1")
     unique_keys = [
         {"id": text, "created_after": before, "created_before": after, "zone": "UTC"}
-        | _unique_key(text)
+        | _unique_key(text, before, after)
         for text, before, after in told["created"]
     ]
     out.write(
@@ -309,9 +291,12 @@ def _write_stopped_checkpoint(out: Vectors) -> None:
     )
 
 
-def _unique_key(text: str) -> dict[str, Any]:
+def _unique_key(text: str, before: int, after: int) -> dict[str, Any]:
     data = bytes.fromhex(text)
+    timestamp = logs_oracle.nearest_time(int.from_bytes(data[-6:-2], "big"), before)
+    assert before <= timestamp <= after
     return {
+        "timestamp": timestamp,
         "address": data[:-12].hex(),
         "pid": int.from_bytes(data[-12:-10], "big"),
         "class_loader_hash": int.from_bytes(data[-10:-6], "big", signed=True),

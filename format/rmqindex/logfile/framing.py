@@ -29,7 +29,7 @@ from rmqindex.dledger_layout import (
     TERM_OFFSET,
 )
 from rmqindex.record.records import Fault, check_record, gather, store_timestamp_of
-from rmqindex.record_layout import BLANK_MAGIC_CODE, SIZE_WIDTH
+from rmqindex.record_layout import BLANK_MAGIC_CODE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,10 +102,6 @@ class Frames:
     def check(self, read: Read, position: int, size: int) -> int | Fault:
         """Return the size of the frame at a place with its record, or what is wrong with it."""
         return check_record(read, position, size, self._start + position)
-
-    def claimed(self, read: Read, position: int) -> int:
-        """Return the size that a frame claims, sound or not."""
-        return int.from_bytes(bytes(read(position, SIZE_WIDTH)), "big", signed=True)
 
     def goes_on_at(self, read: Read, position: int) -> bool:
         """Return whether the sound frame at a place is no older than the last one read."""
@@ -211,10 +207,6 @@ class DLedgerFrames(Frames):
         if checked != head[-1]:
             return Fault("body_size", BODY_SIZE_OFFSET, f"{checked}, its record", head[-1])
         return int(head[1])
-
-    def claimed(self, read: Read, position: int) -> int:
-        """Return the size that an entry claims, sound or not."""
-        return super().claimed(read, position + SIZE_OFFSET)
 
     def goes_on_at(self, read: Read, position: int) -> bool:
         """Return whether the sound entry at a place is a later one than the last one read."""

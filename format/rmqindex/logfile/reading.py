@@ -19,7 +19,6 @@ from rmqindex.logfile.walk import (
     walk,
 )
 from rmqindex.record.records import Fault
-from rmqindex.record_layout import MIN_RECORD_SIZE
 from rmqindex.storage.opening import ensure_same
 
 if TYPE_CHECKING:
@@ -151,16 +150,8 @@ class Reading:
         self, source: ByteSource, file: LogFile, at: int, frames: Frames | None
     ) -> int | None:
         """Return where the frames continue behind a place without one, if anywhere."""
-        left = file.size - at
-        if left >= MIN_RECORD_SIZE:
-            claimed = frames_of(file).claimed(source.read, at)
-            if (
-                0 < claimed < left
-                and is_record(source, file, at + claimed + file.entry_head, crc=True) is not None
-                and (frames is None or frames.goes_on_at(source.read, at + claimed))
-            ):
-                return at + claimed
-        return find_record(source, file, at + 1, file.size, frames=frames)
+        behind = at + file.entry_head + 1  # the record of a broken frame is not to be given
+        return find_record(source, file, behind, file.size, frames=frames)
 
     def _report_malformed(self, file: LogFile, at: int, fault: Fault) -> None:
         error = CorruptCommitLogError(

@@ -15,6 +15,7 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "tools"), str(Path(__file__).parent)]
 
 import oracle  # noqa: E402
+from oracle_store import ORACLE_STORE_OPERATIONS  # noqa: E402
 from serve import serve  # noqa: E402
 
 CLASSES = [
@@ -377,6 +378,7 @@ OPERATIONS: dict[str, Handler] = {
     "decode_properties": decode_properties,
     "read_checkpoint": read_checkpoint,
     "write_checkpoint": write_checkpoint,
+    **ORACLE_STORE_OPERATIONS,
 }
 OPERATIONS = {name: rejecting(handler) for name, handler in OPERATIONS.items()}
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import struct
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,16 @@ if TYPE_CHECKING:
 
     Handler = Callable[[dict[str, Any]], dict[str, Any]]
 
+CHECKPOINT_FIELDS = (
+    "physic_msg_timestamp",
+    "logics_msg_timestamp",
+    "index_msg_timestamp",
+    "master_flushed_offset",
+    "confirm_phy_offset",
+    "logics_physical_offset",
+)
+CHECKPOINT_SIZE, HEAD = 4096, 64
+WITH_SIXTH_FIELD = ("5.5",)
 PREPARED, ROLLED_BACK, INNER_BATCH = 4, 12, 192
 
 
@@ -33,9 +44,13 @@ def _walk(request: dict[str, Any]) -> logs_oracle.Walk:
 
 def decode_commitlog(request: dict[str, Any]) -> dict[str, Any]:
     """Decode the records of a file that is the only one of its log."""
-    logs_oracle.read_log({request["file"]["name"]: _data(request)})
+    if request["class"] == "lenient_reader":
+        found = logs_oracle.read_leniently(_data(request), int(request["file"]["name"]))
+    else:
+        logs_oracle.read_log({request["file"]["name"]: _data(request)})
+        found = _walk(request).records
     records = []
-    for position, record in _walk(request).records:
+    for position, record in found:
         pairs = logs_oracle.property_pairs(record.properties)
         fields = {
             "position": position,
@@ -175,6 +190,90 @@ def build_consumequeue(request: dict[str, Any]) -> dict[str, Any]:
     return {"units": units}
 
 
+def write_commitlog(request: dict[str, Any]) -> dict[str, Any]:
+    """Write messages into a new log."""
+    files = logs_oracle.write_log(
+        request["messages"], request["file_size"], has_property_crc=request["property_crc"]
+    )
+    return {"files": [{"name": name, "hex": data.hex()} for name, data in files.items()]}
+
+
+def decode_property_bytes(request: dict[str, Any]) -> dict[str, Any]:
+    """Decode the properties of a message."""
+    return {"properties": dict(logs_oracle.property_pairs(bytes.fromhex(request["hex"])))}
+
+
+def inner_messages(request: dict[str, Any]) -> dict[str, Any]:
+    """Take the messages out of the body of a batch."""
+    if request["sys_flag"] & INNER_BATCH != INNER_BATCH:
+        return {"messages": []}
+    is_broker = request["class"] == "broker_faithful_reader"
+    data = logs_oracle.decompress(bytes.fromhex(request["hex"]), request["sys_flag"])
+    found = logs_oracle.inner_messages(data, is_broker=is_broker)
+    messages = [
+        {
+            "flag": flag,
+            "body": body.hex(),
+            "properties": dict(logs_oracle.property_pairs(properties)),
+        }
+        for flag, body, properties in found
+    ]
+    return {"messages": messages}
+
+
+def decompress_body(request: dict[str, Any]) -> dict[str, Any]:
+    """Decompress a body as its flags say."""
+    body = logs_oracle.decompress(bytes.fromhex(request["hex"]), request["sys_flag"])
+    return {"hex": body.hex()}
+
+
+def decode_consumequeue(request: dict[str, Any]) -> dict[str, Any]:
+    """Decode the units of a queue."""
+    found = queue_oracle.read_units(request["files"], is_batch=request["is_batch"])
+    topic, _, queue_id = request["folder"].rpartition("/")
+    of_folder = {"topic": topic, "queue_id": int(queue_id)}
+    units = [
+        {name: ({**unit, **of_folder})[name] for name in request["fields"]}
+        for unit in found["units"]
+    ]
+    return {"units": units, "blank_units": found["blank_units"]}
+
+
+def change_checkpoint(request: dict[str, Any]) -> dict[str, Any]:
+    """Read a checkpoint or begin one, change fields, and write it."""
+    before = request["before"] or {"hex": "", "size": 0}
+    size = max(before["size"], CHECKPOINT_SIZE)
+    data = bytearray.fromhex(before["hex"])[: before["size"]].ljust(HEAD, b"\0")
+    names = CHECKPOINT_FIELDS[: 6 if request["edition"] in WITH_SIXTH_FIELD else 5]
+    for name, value in request["set"].items():
+        if name in names:
+            struct.pack_into(">q", data, 8 * names.index(name), value)
+    fields = dict(zip(names, struct.unpack_from(f">{len(names)}q", data), strict=True))
+    least = logs_oracle.min_timestamp(
+        fields["physic_msg_timestamp"], fields["logics_msg_timestamp"]
+    )
+    fields["min_timestamp"] = least
+    fields["min_timestamp_index"] = min(least, fields["index_msg_timestamp"])
+    return {"fields": fields, "after": {"hex": data[:HEAD].hex(), "size": size}}
+
+
+def make_offset_id(request: dict[str, Any]) -> dict[str, Any]:
+    """Write an offset id."""
+    address = bytes.fromhex(request["address"])
+    return {"message_id": logs_oracle.offset_id(address, request["port"], request["phy_offset"])}
+
+
+def decode_offset_id(request: dict[str, Any]) -> dict[str, Any]:
+    """Read an offset id."""
+    address, port, offset = logs_oracle.decode_offset_id(request["message_id"])
+    return {"address": address.hex(), "port": port, "phy_offset": offset}
+
+
+def decode_unique_key(request: dict[str, Any]) -> dict[str, Any]:
+    """Read a unique key of either kind of client."""
+    return logs_oracle.decode_unique_key(request["unique_key"], request.get("near"))
+
+
 def rejecting(handler: Handler) -> Handler:
     """Return a handler that answers with a rejection where the oracle rejects."""
 
@@ -198,5 +297,14 @@ ORACLE_STORE_OPERATIONS: dict[str, Handler] = {
         recover_commitlog,
         change_consumequeue,
         build_consumequeue,
+        write_commitlog,
+        decode_property_bytes,
+        inner_messages,
+        decompress_body,
+        decode_consumequeue,
+        change_checkpoint,
+        make_offset_id,
+        decode_offset_id,
+        decode_unique_key,
     )
 }

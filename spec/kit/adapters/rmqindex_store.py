@@ -29,8 +29,6 @@ RECORD = {
     "topic": "topic",
 }
 UNIT = ("queue_offset", "phy_offset", "size", "tags_code")
-# The system flags of a batch whose messages are in its body.
-INNER_BATCH = 1 << 7 | 1 << 6
 HEAD = 64
 
 
@@ -52,7 +50,8 @@ def decode_commitlog(request: dict[str, Any]) -> dict[str, Any]:
     start = int(request["file"]["name"])
     records = []
     with folder_of("commitlog", [request["file"]]) as folder, CommitLog(folder) as log:
-        for batch in log.scan(decompress_body=False):
+        mode = "DROPMALFORMED" if request["class"] == "lenient_reader" else "FAILFAST"
+        for batch in log.scan(decompress_body=False, mode=mode):
             for row in batch.to_pylist():
                 store_host = rmqindex.decode_offset_msg_id(row["msg_id"])
                 assert store_host is not None
@@ -85,7 +84,7 @@ def inner_messages(request: dict[str, Any]) -> dict[str, Any]:
     """Take the messages out of the body of a batch."""
     if request["class"] != "strict_reader":
         return {"unsupported": "batches as the broker takes them"}
-    found = rmqindex.inner_messages(bytes.fromhex(request["hex"]), INNER_BATCH)
+    found = rmqindex.inner_messages(bytes.fromhex(request["hex"]), request["sys_flag"])
     messages = [
         {"flag": each.flag, "body": each.body.hex(), "properties": dict(each.properties)}
         for each in found
@@ -101,14 +100,19 @@ def decompress_body(request: dict[str, Any]) -> dict[str, Any]:
 
 def decode_consumequeue(request: dict[str, Any]) -> dict[str, Any]:
     """Decode the units of a queue."""
-    if not set(request["fields"]) <= set(UNIT):
+    if not set(request["fields"]) <= {*UNIT, "topic", "queue_id"}:
         return {"unsupported": "a public name for these fields"}
     kind = "batchconsumequeue" if request["is_batch"] else "consumequeue"
-    with folder_of(f"{kind}/TopicTest/2", request["files"]) as folder:
+    with folder_of(f"{kind}/{request['folder']}", request["files"]) as folder:
         queues = ConsumeQueue.find(folder)
-        rows = [row for queue in queues for batch in queue.scan() for row in batch.to_pylist()]
+        rows = [
+            {**row, "topic": queue.topic, "queue_id": queue.queue_id}
+            for queue in queues
+            for batch in queue.scan()
+            for row in batch.to_pylist()
+        ]
         every = sum(len(batch) for queue in queues for batch in queue.scan(blanks=True))
-    units = [{name: row[name] for name in UNIT} for row in rows]
+    units = [{name: row[name] for name in request["fields"]} for row in rows]
     return {"units": units, "blank_units": every - len(rows)}
 
 
@@ -168,11 +172,13 @@ def decode_offset_id(request: dict[str, Any]) -> dict[str, Any]:
 
 def decode_unique_key(request: dict[str, Any]) -> dict[str, Any]:
     """Read a unique key of either kind of client."""
-    found = rmqindex.decode_uniq_key(request["unique_key"])
+    found = rmqindex.decode_uniq_key(request["unique_key"], near=request.get("near"))
     if found is None:
         return {"reject": {"found": request["unique_key"]}}
     names = ("pid", "class_loader_hash", "month_milliseconds", "counter", "version", "sequence")
     parts = {name: getattr(found, name) for name in names if hasattr(found, name)}
+    if isinstance(found, rmqindex.RemotingMessageId):
+        parts["timestamp"] = found.timestamp
     parts |= {
         name: getattr(found, name).hex() for name in ("address", "mac") if hasattr(found, name)
     }
