@@ -237,9 +237,7 @@ def _write_written(out: Vectors) -> None:
             at += len(put.get("batch", [0]))
         files = [{name: file[name] for name in ("name", "hex")} for file in case["files"]]
         has_property_crc = case["name"] == "log_property_crc"
-        made = logs_oracle.write_log(
-            messages, case["file_size"], has_property_crc=has_property_crc
-        )
+        made = logs_oracle.write_log(messages, case["file_size"], has_property_crc=has_property_crc)
         assert {file["name"]: file["hex"] for file in files} == {
             name: data.hex() for name, data in made.items()
         }

@@ -103,7 +103,10 @@ def _write_queues(out: Vectors) -> None:
                     "is_batch": case["is_batch"],
                     "file_size": case["file_size"],
                     "files": case["files"],
-                    "reader": {"files": read, **queue_oracle.read_units(read, is_batch=case["is_batch"])},
+                    "reader": {
+                        "files": read,
+                        **queue_oracle.read_units(read, is_batch=case["is_batch"]),
+                    },
                     "broker": {
                         "loaded": first.pop("loaded"),
                         "recovered": first,

@@ -85,7 +85,7 @@ def _written() -> list[dict[str, Any]]:
 
 
 def _ends() -> list[dict[str, Any]]:
-    """A fault in the last file, and behind it a record that is older or newer than the one before."""
+    """A fault in the last file, and behind it a record that is older or newer than that before."""
     cases = []
     for name, time in (("older", TIME - 1), ("as old", TIME), ("newer", TIME + 1)):
         first = logs_oracle.encode_record(_told(), 0, 0, TIME)

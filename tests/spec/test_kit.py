@@ -428,7 +428,10 @@ def test_the_steps_of_the_text_pass_every_case_of_logs_and_queues(cases: list[Ca
         for case in asked
         if (
             problem := problem_of(
-                case.expected, ORACLE_STORE_OPERATIONS[case.operation](case.request)
+                case.expected,
+                ORACLE_STORE_OPERATIONS[case.operation](
+                    {**case.request, "edition": (*case.editions, "")[0]}
+                ),
             )
         )
     }
