@@ -151,7 +151,7 @@ def write_log(
             text = pairs
             if part:
                 own = part["properties_text"]
-                text = own + ("\x02" if own and not own.endswith("\x02") else "") + pairs
+                text = own + ("\x02" if own and pairs and own[-1] != "\x02" else "") + pairs
 
             def encoded(
                 place: int,

@@ -54,11 +54,30 @@ def store_exchanges() -> list[dict[str, Any]]:
 def _written() -> list[dict[str, Any]]:
     """Messages that no record can hold, and a batch whose properties end without 02."""
     shape = {"file_size": 1 << 16, "property_crc": False}
-    part = {"flag": 1, "body": b"part".hex(), "properties_text": "KEYS\x01b"}
-    batch = {**MESSAGE, "batch": [part]}
-    joined = {**MESSAGE, "flag": 1, "body": part["body"]}
-    joined["properties"] = [["KEYS", "b"], ["KEYS", "a"]]
-    (record,) = logs_oracle.write_log([joined], FILE_SIZE, has_property_crc=False).values()
+    batches = []
+    for name, own, others in (
+        ("are kept apart", "KEYS\x01b", MESSAGE["properties"]),
+        ("stay without a last 02 where the batch has none", "KEYS\x01b", []),
+        ("are those of the batch where the message has none", "", MESSAGE["properties"]),
+    ):
+        part = {"flag": 1, "body": b"part".hex(), "properties_text": own}
+        pairs = "".join(f"{key}\x01{value}\x02" for key, value in others)
+        joined = {**MESSAGE, "flag": 1, "body": part["body"]}
+        joined["properties_text"] = f"{own}\x02{pairs}" if own and pairs else own + pairs
+        record = logs_oracle.encode_record(joined, 0, 0, TIME).ljust(FILE_SIZE, b"\0")
+        told = {"file_size": FILE_SIZE, "property_crc": False}
+        told["messages"] = [{**MESSAGE, "properties": others, "batch": [part]}]
+        made = {"answer": {"files": [{"name": f"{0:020}", "hex": record.hex()}]}}
+        batches.append(
+            case(
+                f"properties of a message and of its batch {name}",
+                "write_commitlog",
+                told,
+                made,
+                ["LOG-BAT-2"],
+                **{"class": WRITER},
+            )
+        )
     return [
         case(
             name,
@@ -72,16 +91,7 @@ def _written() -> list[dict[str, Any]]:
             ("43 characters of 129 bytes for a topic", {"topic": "\u4e2d" * 43}, "LOG-REC-7"),
             ("32768 bytes of properties", {"properties": [["K", "v" * 32765]]}, "LOG-PRP-1"),
         )
-    ] + [
-        case(
-            "properties of a message and of its batch are kept apart",
-            "write_commitlog",
-            {"file_size": FILE_SIZE, "property_crc": False, "messages": [batch]},
-            {"answer": {"files": [{"name": f"{0:020}", "hex": record.hex()}]}},
-            ["LOG-BAT-2"],
-            **{"class": WRITER},
-        )
-    ]
+    ] + batches
 
 
 def _ends() -> list[dict[str, Any]]:
