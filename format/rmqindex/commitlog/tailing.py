@@ -287,16 +287,17 @@ class _Following:
     ) -> int | None:
         """Return where the records continue behind a place without one, if anywhere."""
         at = end.position
+        behind = at + file.entry_head + 1  # the record of a broken frame is not to be given
         if is_last:
             if end.kind is EndKind.ZERO:
                 return None
-            resume = find_record(source, file, at + 1, at + _REACH, frames=frames)
+            resume = find_record(source, file, behind, at + _REACH, frames=frames)
             if resume is None:
                 return None  # a torn tail, which a broker may still be writing
             if not isinstance(frames.check(source.read, at, file.size), Fault):
                 return at  # a broker was writing it during the walk
         else:
-            resume = find_record(source, file, at + 1, file.size)
+            resume = find_record(source, file, behind, file.size)
         if not self._drop:
             fault = end.fault
             raise CorruptCommitLogError(

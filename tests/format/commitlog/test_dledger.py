@@ -254,6 +254,18 @@ class TestDamage:
         assert found == wanted
         assert [fault.byte for fault in faults] == [at + byte]
 
+    def test_an_entry_with_a_damaged_index_is_passed_over_by_who_follows_the_log(self, data):
+        """Its record is whole, and still not counted."""
+        file = min(data.iterdir())
+        at, _ = entries(file)[30]
+        with_head(file, at, index=99)
+        wanted = [message[0] for message in told("dledger")["messages"]]
+        wanted.remove(at + HEAD.size)
+        with CommitLog(data) as log:
+            progress = follow(log, 0, max_records=40, mode="DROPMALFORMED")
+        assert progress.last is not None
+        assert progress.last.phy_offset == wanted[39]
+
     def test_a_damaged_record_is_named_with_its_byte(self, data):
         """Not with that of its entry."""
         file = min(data.iterdir())
