@@ -427,6 +427,18 @@ class TestCrashes:
         IndexFileWriter(path, LAYOUT).close()
         assert path.read_bytes() == sound
 
+    def test_an_entry_with_a_negative_hash_is_the_newest_of_no_slot(self, path):
+        """A broken slot names the newest entry that can be of it."""
+        layout = Layout(1, 9)
+        with IndexFileWriter(path, layout) as writer:
+            put_all(writer, [(97, 1, 1000), (98, 2, 2000), (99, 3, 3000)])
+        broken = bytearray(path.read_bytes())
+        broken[layout.entry_offset(3)] |= 0x80
+        broken[layout.slot_offset(0)] = 0x7F
+        path.write_bytes(broken)
+        IndexFileWriter(path, layout).close()
+        assert np.frombuffer(path.read_bytes(), ">i4", 1, layout.slot_offset(0)) == 2
+
     def test_reading_the_slots_of_a_resumed_file_writes_none(self, path):
         """Without anything to repair or put, resuming changes nothing, holes included."""
         layout = Layout(100_000, 1000)
