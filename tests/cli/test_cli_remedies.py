@@ -143,7 +143,7 @@ def typed(remedy):
         yield arguments
 
 
-@pytest.mark.parametrize("layout", sampled(LAYOUTS, "store", "apart"))
+@pytest.mark.parametrize("layout", sampled(LAYOUTS, "store"))
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_every_command_of_a_remedy_runs(run, placed, damage, layout):
     """Each on a copy of its own; it is refused nowhere, and a rebuild leaves a sound index."""

@@ -54,6 +54,7 @@ def test_every_guide_has_code_that_is_run() -> None:
         assert is_run or page.stem in PROGRAMS
 
 
+@pytest.mark.system
 def test_the_vectors_run_as_their_readme_says(tmp_path: Path) -> None:
     """The README's command runs all cases, and none fails."""
     readme = (ROOT / "spec" / "vectors" / "README.md").read_text(encoding="utf-8")

@@ -20,6 +20,7 @@ from commitlog_encoder import (
     properties_text,
 )
 from examples import examples
+from kinds import sampled
 from rmqindex import COMMITLOG_SCHEMA, CommitLog, CorruptCommitLogError, LogFile, RmqIndexError
 from rmqindex.logfile import walk
 from rmqindex.record_layout import PROPERTY_CRC32
@@ -561,7 +562,7 @@ class TestDamage:
             len(simple(1).encode(0)),
         ]
 
-    @pytest.mark.parametrize("remote", [False, True])
+    @pytest.mark.parametrize("remote", sampled([False, True], False))
     @settings(max_examples=examples(150))
     @given(
         changes=st.lists(st.tuples(st.integers(0, 3 * 1024 - 1), st.integers(0, 255)), max_size=4)

@@ -458,7 +458,7 @@ def state_of(directory):
 @pytest.mark.parametrize(
     ("function", "new"),
     [
-        (commit, {NAME: 29}),
+        pytest.param(commit, {NAME: 29}, marks=pytest.mark.system),
         (commit_new_file_as_well, {NAME: 29, "20250102030405678": 4}),
     ],
     ids=["append", "append and a new file"],
