@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["rebuild", "recovery"]
 
 _NANOS = 1e9
-_QUEUES = "consumequeue"
 
 
 def rebuild(context: Context) -> Iterator[Comparison]:
@@ -71,7 +70,7 @@ def recovery(context: Context) -> Iterator[Comparison]:
 
         def make() -> None:
             rebuild_index(root, root / "index", Layout())
-            rebuild_consume_queues(root, root / _QUEUES)
+            rebuild_consume_queues(root, root)
 
         return timed(make)()
 
