@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from pyspark_rmqindex.options import AUTO
 from rmqindex import RmqIndexError
 from rmqindex.commitlog import PlannedLog
-from rmqindex.dledger_layout import DATA_FOLDER
 from rmqindex.fileset import expand, has_pattern
 from rmqindex.folders import (
     COMMITLOG_FOLDER,
@@ -27,7 +26,7 @@ from rmqindex.folders import (
 from rmqindex.keys import bytes_at, not_utf8
 from rmqindex.logfile import several_logs
 from rmqindex.record_layout import FILE_NAME_DIGITS
-from rmqindex.store import dledger_data
+from rmqindex.store import dledger_data, root_of
 from rmqindex.transaction import entries_or_none, exists
 
 if TYPE_CHECKING:
@@ -79,7 +78,6 @@ def find_log(file_path: Location, commit_log: str) -> Location | None:
     return found if exists(found) else None
 
 
-_FOLDERS = frozenset({INDEX_FOLDER, COMMITLOG_FOLDER})
 _LOG_FILE = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
 # Folders of a store root (MessageStoreConfig); a directory with any of them is taken for one.
 _ROOT_FOLDERS = STORE_FOLDERS | {INDEX_FOLDER}
@@ -99,7 +97,7 @@ def store_of(file_path: Location) -> str:
         ``dledger-*/data``, the store that this is in; else the file's directory itself.
         The query of a URI is kept, so that the store can be loaded by this name.
     """
-    return str(_root_of(file_path.parent))
+    return str(root_of(file_path.parent))
 
 
 class StoreLog(NamedTuple):
@@ -144,7 +142,7 @@ def store_of_log(path: Location) -> str:
             a URI; of several separated by commas, the first one counts.
     """
     first = several_logs(path)[0]
-    return str(_root_of(first.parent if _LOG_FILE.fullmatch(first.name) else first))
+    return str(root_of(first.parent if _LOG_FILE.fullmatch(first.name) else first))
 
 
 def _log_paths(path: Location) -> Iterator[Location]:
@@ -169,14 +167,6 @@ def _may_hold_log(path: Location) -> bool:
         else _LOG_FILE.fullmatch(entry.name)
         for entry in entries_or_none(path)
     )
-
-
-def _root_of(directory: Location) -> Location:
-    above = directory.parent
-    if directory.name == DATA_FOLDER and above.name.startswith(DLEDGER_PREFIX):
-        return above.parent
-    is_inside = directory.name in _FOLDERS or directory.name.startswith(DLEDGER_PREFIX)
-    return above if is_inside else directory
 
 
 class StoreCheck:

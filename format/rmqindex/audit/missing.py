@@ -20,7 +20,7 @@ import pyarrow.fs as pafs
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.reader import last_offset
 from rmqindex.errors import RmqIndexError
-from rmqindex.explanation.place import Place, root_of
+from rmqindex.explanation.place import Place
 from rmqindex.fileset.paths import index_entries
 from rmqindex.folders import BATCH_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.indexfile.committed import open_index_source, read_header
@@ -28,6 +28,7 @@ from rmqindex.logfile.files import LogFile, several_logs
 from rmqindex.queue_layout import FILE_NAME_DIGITS
 from rmqindex.storage.filesystem import status_of
 from rmqindex.storage.location import Location
+from rmqindex.store.roots import root_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rmqindex.commitlog.sibling import commit_log_of
-from rmqindex.dledger_layout import DATA_FOLDER
 from rmqindex.explanation.wording import Commands
 from rmqindex.fileset.paths import lacks_index, resolve
 from rmqindex.folders import (
-    COMMITLOG_FOLDER,
-    DLEDGER_PREFIX,
     INDEX_FOLDER,
     MULTI_PATH_SPLITTER,
     ROCKSDB_STORE_FOLDER,
@@ -19,6 +16,7 @@ from rmqindex.folders import (
 from rmqindex.storage.location import Location
 from rmqindex.store.contents import rocksdb_index
 from rmqindex.store.live_store import is_live
+from rmqindex.store.roots import root_of
 from rmqindex.transaction.directories import entries_or_none, exists
 
 if TYPE_CHECKING:
@@ -30,17 +28,7 @@ if TYPE_CHECKING:
 
     LogArgument = CommitLog | PathLike | Sequence[PathLike | LogFile] | None
 
-__all__ = ["LogArgument", "Place", "root_of"]
-
-
-def root_of(folder: Location) -> Location:
-    """Return the store root that a directory of a log is in; else the directory, which may be."""
-    above = folder.absolute.parent
-    if folder.name == COMMITLOG_FOLDER:
-        return above
-    if folder.name == DATA_FOLDER and above.name.startswith(DLEDGER_PREFIX):
-        return above.parent
-    return above if folder.absolute.name.startswith(DLEDGER_PREFIX) else folder
+__all__ = ["LogArgument", "Place"]
 
 
 def _is_same(one: Location, other: Location) -> bool:

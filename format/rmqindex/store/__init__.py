@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rmqindex.store.contents import refuse_rocksdb_index, refuse_target
     from rmqindex.store.dledger import dledger_data
     from rmqindex.store.live_store import is_live
+    from rmqindex.store.roots import root_of
     from rmqindex.store.sample import sample_store
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "is_live",
     "refuse_rocksdb_index",
     "refuse_target",
+    "root_of",
     "sample_store",
 ]
 
@@ -32,6 +34,7 @@ __getattr__ = importer(
         ),
         "dledger": ("dledger_data",),
         "live_store": ("is_live",),
+        "roots": ("root_of",),
         "sample": ("sample_store",),
     },
 )
