@@ -31,7 +31,12 @@ from rmqindex.store.contents import (
 )
 from rmqindex.store.dledger import dledger_data
 from rmqindex.store.surroundings import ensure_may_be_empty
-from rmqindex.transaction.directories import FileEntry, directory_entries, entries_or_none
+from rmqindex.transaction.directories import (
+    FileEntry,
+    directory_entries,
+    entries_or_none,
+    kind_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
@@ -120,7 +125,7 @@ def resolve(
             the empty one of a disk that is not mounted.
     """
     location = Location.of(path)
-    kind = status_of(location).kind
+    kind = kind_of(location)
     if kind == pafs.FileType.File:
         refuse_other_file(location, location, location.parent)
         return ResolvedPath(location, is_file=True)

@@ -10,6 +10,7 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.fileset.paths import list_index_files
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.layout import HEADER_SIZE
+from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
     from rmqindex.header import IndexHeader
@@ -40,7 +41,7 @@ class Snapshot:
         Raises:
             RmqIndexError: A file cannot be read.
         """
-        files = list_index_files(directory) if os.path.exists(directory) else []  # noqa: PTH110
+        files = list_index_files(directory) if exists(directory) else []
         headers, identities = [], []
         for entry in files:
             with open_index_source(entry.path) as source:

@@ -25,6 +25,7 @@ from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.store.checkpoint import CHECKPOINT_NAME
 from rmqindex.store.contents import ensure_writable
 from rmqindex.times import zone_of
+from rmqindex.transaction.jobs import recover
 from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
 
@@ -231,6 +232,7 @@ def expire_index(path: PathLike, offset: int, *, allow_live_store: bool = False)
     directory = _local_directory(path)
     ensure_writable(directory, allow_live_store=allow_live_store)
     if not expired_files(path, offset):
+        recover(directory)  # a run that died after its commit has left nothing else to do
         return []
     staging = LocalStaging.create(directory, Owner.current())
     committer = Committer(staging, directory, allow_live_store=allow_live_store)

@@ -10,6 +10,7 @@ from rmqindex.fileset.paths import resolve
 from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER
 from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import CHECKPOINT_NAME
+from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +28,7 @@ def index_directory(path: PathLike, *, writable: bool) -> Path | Location:
         local = Location.of(path).local
         if local is None:
             raise ValueError(f"{path}: only a local index directory can be written")
-        if not local.exists():
+        if not exists(local):
             return local
         is_root = (local / COMMITLOG_FOLDER).is_dir() or (local / CHECKPOINT_NAME).is_file()
         if is_root and not (local / INDEX_FOLDER).exists():

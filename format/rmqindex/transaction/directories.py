@@ -14,7 +14,7 @@ from rmqindex.storage.filesystem import open_filesystem, status_of, unreadable
 from rmqindex.storage.identity import FileIdentity
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import UnsteadyError, read_steady
-from rmqindex.transaction.journal import effective_listing
+from rmqindex.transaction.journal import effective_listing, is_uncommitted
 from rmqindex.transaction.object_staging import committed_listing
 
 if TYPE_CHECKING:
@@ -25,7 +25,14 @@ if TYPE_CHECKING:
     #: Lists a directory, as :func:`directory_entries` does.
     Lister = Callable[[PathLike], list["FileEntry"]]
 
-__all__ = ["FileEntry", "directory_entries", "entries_or_none", "exists", "list_once"]
+__all__ = [
+    "FileEntry",
+    "directory_entries",
+    "entries_or_none",
+    "exists",
+    "kind_of",
+    "list_once",
+]
 
 _NO_DIRECTORY = (FileNotFoundError, NotADirectoryError, PermissionError)
 
@@ -53,9 +60,23 @@ def exists(path: PathLike) -> bool:
     """Return whether a file or a directory is at a local path or URI.
 
     Raises:
-        RmqIndexError: The storage failed.
+        RmqIndexError: The storage failed, or a journal is damaged.
     """
-    return bool(status_of(Location.of(path)).kind != pafs.FileType.NotFound)
+    return bool(kind_of(Location.of(path)) != pafs.FileType.NotFound)
+
+
+def kind_of(location: Location) -> pafs.FileType:
+    """Return what is at a location, as the last finished commit left it.
+
+    A local directory that an unfinished commit made is not there: what lists it finds none, too.
+
+    Raises:
+        RmqIndexError: The storage failed, or a journal is damaged.
+    """
+    kind, local = status_of(location).kind, location.local
+    if kind == pafs.FileType.Directory and local is not None and is_uncommitted(local):
+        return pafs.FileType.NotFound
+    return kind
 
 
 def directory_entries(directory: PathLike) -> list[FileEntry]:

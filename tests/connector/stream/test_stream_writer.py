@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import multiprocessing
 import os
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
+from killing import fork_server, kill_before, lives
 from pyspark_rmqindex.stream import writer as writer_module
 from pyspark_rmqindex.stream.commit import (
     StreamBatch,
@@ -248,8 +247,7 @@ class TestOnce:
     def test_two_runs_of_one_batch_at_once_add_it_once(self, directory):
         """A commit that outlived its application, and the retry that does not know of it."""
         run_batch(directory, "a", 0, range(5))
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["pyspark_rmqindex.stream.writer"])
+        context = fork_server()
         processes = [
             context.Process(target=run_batch, args=(directory, "a", 1, range(5, 60)))
             for _ in range(2)
@@ -363,31 +361,9 @@ class TestErrors:
 
 def run_and_die(directory, fatal):
     """Run the second batch in this process, which is killed before its n-th step."""
-    calls = itertools.count(1)
-
-    def deadly(function):
-        def call(*arguments, **options):
-            if next(calls) == fatal:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return function(*arguments, **options)
-
-        return call
-
-    for name in ("replace", "rename", "link", "unlink", "rmdir", "mkdir", "ftruncate", "pwrite"):
-        setattr(os, name, deadly(getattr(os, name)))
+    kill_before(fatal)
     writer_module._INLINE_ROWS = 0
     run_batch(directory, "a", 1, range(15, 28))
-
-
-def in_process(function, *arguments):
-    """Run a function in a process of its own; return whether it lived to its end."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pytest", "pyspark_rmqindex.stream.writer"])
-    process = context.Process(target=function, args=arguments)
-    process.start()
-    process.join(timeout=120)
-    assert process.exitcode in (0, -signal.SIGKILL)
-    return process.exitcode == 0
 
 
 @pytest.mark.system
@@ -397,7 +373,7 @@ def test_a_batch_killed_at_any_step_is_there_once_after_its_second_run(tmp_path)
     for fatal in itertools.count(1):
         directory = tmp_path / str(fatal) / "index"
         run_batch(directory, "a", 0, range(15))
-        finished = in_process(run_and_die, directory, fatal)
+        finished = lives(run_and_die, directory, fatal)
         state = offsets_in(directory)
         assert state in (list(range(15)), list(range(28))), f"killed before step {fatal}"
         outcomes.append(len(state) == 28)
@@ -449,6 +425,7 @@ def test_a_commitlog_streamed_into_an_index_is_the_broker_s_own(spark, store, tm
     assert files() == broker
 
 
+@pytest.mark.system
 def test_a_stream_of_another_source_is_written_by_pyspark_4_1_too(spark, tmp_path):
     """Only streams that are read from this package need a later one."""
     geometry = {"maxHashSlotNum": "97", "maxIndexNum": "200", "timeZone": "UTC"}

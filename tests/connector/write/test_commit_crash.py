@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -15,8 +12,11 @@ import pytest
 from pyspark.sql.types import IntegerType, LongType, StructType
 from tests.system.faults.families import family_of, kill
 
+from killing import kill_before, lives
 from pyspark_rmqindex.write.writer import IndexWriter
-from rmqindex import IndexFile, Layout
+from rmqindex import IndexFile, Layout, RmqIndexError
+from rmqindex.fileset import resolve
+from rmqindex.transaction import exists
 from rmqindex.transaction.journal import effective_listing
 
 pytestmark = pytest.mark.system
@@ -31,7 +31,6 @@ LAYOUT = Layout(7, 11)
 GEOMETRY = {"maxHashSlotNum": "7", "maxIndexNum": "11"}
 OLD = list(range(15))
 ADDED = list(range(15, 40))
-STEPS = ("replace", "rename", "link", "unlink", "rmdir", "mkdir", "ftruncate", "pwrite", "open")
 
 
 def write(directory, offsets, *, overwrite=False):
@@ -61,30 +60,32 @@ def seen(directory):
 
 def write_and_die(directory, overwrite, fatal):
     """Run the second job in this process, which is killed before its n-th step."""
-    calls = itertools.count(1)
-
-    def deadly(function):
-        def call(*arguments, **options):
-            if next(calls) == fatal:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return function(*arguments, **options)
-
-        return call
-
-    for name in STEPS:
-        setattr(os, name, deadly(getattr(os, name)))
+    kill_before(fatal)
     write(directory, ADDED, overwrite=overwrite)
 
 
-def in_process(function, *arguments):
-    """Run a function in a process of its own; return whether it lived to its end."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pytest", "pyspark_rmqindex.write.writer"])
-    process = context.Process(target=function, args=arguments)
-    process.start()
-    process.join(timeout=120)
-    assert process.exitcode in (0, -signal.SIGKILL)
-    return process.exitcode == 0
+def test_a_first_job_killed_at_any_step_leaves_no_index_or_a_whole_one(tmp_path):
+    """The directory that a dead commit made is not there: to readers, and to the next write."""
+    outcomes = []
+    for fatal in itertools.count(1):
+        directory = tmp_path / str(fatal) / "index"
+        finished = lives(write_and_die, directory, False, fatal)
+        is_there = exists(directory)
+        if is_there:
+            assert seen(directory) == ADDED, f"killed before step {fatal}"
+        else:
+            with pytest.raises(RmqIndexError, match=f"{directory}: no such file or directory"):
+                resolve(directory)
+        outcomes.append(is_there)
+        write(directory, ADDED)
+        assert seen(directory) == ADDED
+        assert [path.name for path in directory.parent.iterdir()] == ["index"]
+        if finished:
+            break
+    assert outcomes == sorted(outcomes), "once the index is there it stays"
+    assert not outcomes[0]
+    assert outcomes[-1]
+    assert len(outcomes) > 20
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -95,7 +96,7 @@ def test_a_job_killed_at_any_step_leaves_the_old_rows_or_the_new_ones(tmp_path, 
     for fatal in itertools.count(1):
         directory = tmp_path / str(fatal) / "index"
         write(directory, OLD)
-        finished = in_process(write_and_die, directory, overwrite, fatal)
+        finished = lives(write_and_die, directory, overwrite, fatal)
         state = seen(directory)
         assert state in (OLD, new), f"killed before step {fatal}"
         outcomes.append(state == new)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import multiprocessing
 import os
 import signal
 import threading
@@ -17,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import examples
+from killing import kill_before, lives
 from rmqindex import (
     CorruptIndexError,
     IndexDirectory,
@@ -394,22 +394,6 @@ class TestLedger:
             seen(directory)
 
 
-def kill_before(fatal):
-    """Have this process killed just before its n-th call that changes the file system."""
-    calls = itertools.count(1)
-
-    def deadly(function):
-        def call(*arguments, **options):
-            if next(calls) == fatal:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return function(*arguments, **options)
-
-        return call
-
-    for name in ("replace", "rename", "link", "unlink", "rmdir", "mkdir", "ftruncate", "pwrite"):
-        setattr(os, name, deadly(getattr(os, name)))
-
-
 def run_killed(function, directory, fatal):
     """Run a commit in this process, which dies before its n-th step."""
     kill_before(fatal)
@@ -430,19 +414,6 @@ def run_without_commit_point(directory):
 
     LocalStaging._apply = die
     commit(directory, ADDED)
-
-
-def in_process(function, *arguments):
-    """Run a function in a process of its own; return whether it lived to its end."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        ["pytest", "rmqindex.indexwriter.append_in_place", "rmqindex.transaction.local_staging"]
-    )
-    process = context.Process(target=function, args=arguments)
-    process.start()
-    process.join(timeout=60)
-    assert process.exitcode in (0, -signal.SIGKILL)
-    return process.exitcode == 0
 
 
 def state_of(directory):
@@ -469,7 +440,7 @@ def test_a_process_killed_at_any_step_leaves_the_old_state_or_the_new_one(tmp_pa
     for fatal in itertools.count(1):
         path = write_file(tmp_path / str(fatal) / "index" / NAME, entries_of(20))
         old = path.read_bytes()
-        finished = in_process(run_killed, function, path.parent, fatal)
+        finished = lives(run_killed, function, path.parent, fatal)
         state = state_of(path.parent)
         assert state in ({NAME: 20}, new), f"killed before step {fatal}"
         outcomes.append(state == new)
@@ -491,15 +462,16 @@ def test_a_process_killed_at_any_step_leaves_the_old_state_or_the_new_one(tmp_pa
     assert len(outcomes) > 6
 
 
+@pytest.mark.system
 def test_a_recovery_killed_at_any_step_is_finished_by_the_next(tmp_path):
     """Undoing a dead append may itself die, and still ends in the old bytes."""
     for fatal in itertools.count(1):
         path = write_file(tmp_path / str(fatal) / "index" / NAME, entries_of(20))
         old = path.read_bytes()
-        assert not in_process(run_without_commit_point, path.parent)
+        assert not lives(run_without_commit_point, path.parent)
         assert path.read_bytes() != old
         assert state_of(path.parent) == {NAME: 20}
-        finished = in_process(run_killed_recovery, path.parent, fatal)
+        finished = lives(run_killed_recovery, path.parent, fatal)
         assert state_of(path.parent) == {NAME: 20}
         LocalStaging.create(path.parent, Owner.current()).discard()
         assert path.read_bytes() == old
@@ -511,7 +483,7 @@ def test_a_recovery_killed_at_any_step_is_finished_by_the_next(tmp_path):
 
 def test_a_directory_that_was_removed_is_no_hindrance_to_the_next_write(directory):
     """An unfinished append to a file that is gone is forgotten."""
-    assert not in_process(run_without_commit_point, directory)
+    assert not lives(run_without_commit_point, directory)
     (directory / NAME).unlink()
     LocalStaging.create(directory, Owner.current()).discard()
     assert [Path(path).name for path in directory.parent.iterdir()] == ["index"]

@@ -24,6 +24,7 @@ from rmqindex import (
     relayout_index,
     sample_store,
 )
+from rmqindex.maintenance.relayout import expire_index
 from rmqindex.transaction.journal import effective_listing, staging_root
 from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
@@ -41,6 +42,13 @@ def die(self, new, removed):
     os.kill(os.getpid(), signal.SIGKILL)
 apply, LocalStaging._apply = LocalStaging._apply, die
 relayout_index(sys.argv[1], Layout(50, 120))
+"""
+EXPIRE_AND_DIE = """
+import os, signal, sys
+from rmqindex.maintenance.relayout import expire_index
+from rmqindex.transaction.local_staging import LocalStaging
+LocalStaging.discard = lambda self: os.kill(os.getpid(), signal.SIGKILL)
+expire_index(sys.argv[1], 60000)
 """
 APPEND_AND_DIE = """
 import os, pathlib, signal, sys
@@ -138,6 +146,15 @@ class TestAfterADeath:
         relayout_index(store, OTHER, commit_log="auto")
         relayout_index(store, LAYOUT, commit_log="auto")
         assert content(store / "index") == content(STORE / "index")
+
+    def test_an_expiry_with_nothing_left_to_delete_clears_up_after_a_dead_one(self, store):
+        """The first had deleted the files, and died before it removed its own."""
+        killed(EXPIRE_AND_DIE, store)
+        left = content(store / "index")
+        assert staging_root(store / "index").exists()
+        assert expire_index(store, 60_000) == []
+        assert content(store / "index") == left
+        assert not staging_root(store / "index").exists()
 
     def test_a_resumed_rebuild_first_undoes_a_dead_commit(self, store):
         """Entries of the dead commit are not gone on behind."""

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import itertools
 import json
-import multiprocessing
 import os
 import shutil
 import signal
@@ -18,10 +17,14 @@ from pathlib import Path
 
 import pytest
 
+from killing import before_each_step, fork_server, kill_before, lives
 from rmqindex import RmqIndexError
+from rmqindex.fileset.paths import resolve
+from rmqindex.fileset.snapshot import Snapshot
 from rmqindex.ownfiles.disk import copy_sparse
 from rmqindex.storage import opening
 from rmqindex.transaction import lock
+from rmqindex.transaction.directories import exists
 from rmqindex.transaction.jobs import recover
 from rmqindex.transaction.journal import effective_listing, staging_root
 from rmqindex.transaction.local_staging import LocalStaging
@@ -73,12 +76,12 @@ def stage(staging, changes):
     return staged
 
 
-def run_job(directory):
+def run_job(directory, removed=REMOVED):
     """Take the directory from OLD to NEW."""
     staging = LocalStaging.create(directory, Owner.current())
     staged = stage(staging, CHANGES)
     with staging.exclusive():
-        staging.commit(staged, REMOVED)
+        staging.commit(staged, removed)
     staging.discard()
 
 
@@ -382,9 +385,21 @@ class TestListing:
         os.utime(directory, (ahead, ahead))
         assert seen(directory) == OLD
 
+    def test_a_directory_that_a_dead_commit_made_is_not_there(self, tmp_path):
+        """Whether it is asked for, listed, or written to next."""
+        directory = tmp_path / "index"
+        assert not lives(run_job_without_commit_point, directory, [])
+        assert directory.exists()
+        assert not exists(directory)
+        with pytest.raises(RmqIndexError, match="no such file or directory"):
+            resolve(directory)
+        assert Snapshot.of(directory).names == []
+        assert recover(directory)
+        assert not directory.exists()
+
     def test_old_files_that_are_gone_are_an_error_by_name(self, directory):
         """Without what a dead commit set aside, readers and writers refuse its old state."""
-        assert not in_process(run_job_without_commit_point, directory)
+        assert not lives(run_job_without_commit_point, directory)
         (saved,) = staging_root(directory).glob("job-*/old/300")
         assert seen(directory) == OLD
         saved.unlink()
@@ -439,42 +454,13 @@ class TestSparseCopies:
         assert (tmp_path / "target").stat().st_mode == source.stat().st_mode
 
 
-# Not fsync: a killed process loses nothing that it wrote.
-STEPS = ("replace", "rename", "link", "unlink", "rmdir", "mkdir", "ftruncate", "open")
-
-
-def before_each_step(act):
-    """Call a function before each call of this process that changes files, with its number."""
-    calls = itertools.count(1)
-
-    def heard(function):
-        def call(*arguments, **options):
-            act(next(calls))
-            return function(*arguments, **options)
-
-        return call
-
-    for name in STEPS:
-        setattr(os, name, heard(getattr(os, name)))
-
-
-def kill_before(fatal):
-    """Have this process killed just before its n-th call that changes the file system."""
-
-    def die(number):
-        if number == fatal:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    before_each_step(die)
-
-
 def run_killed_job(directory, fatal):
     """Run the job in this process, which dies before its n-th step."""
     kill_before(fatal)
     run_job(directory)
 
 
-def run_job_without_commit_point(directory):
+def run_job_without_commit_point(directory, removed=REMOVED):
     """Run the job in this process, which dies when nothing but the commit point is missing."""
     apply = LocalStaging._apply
 
@@ -483,7 +469,7 @@ def run_job_without_commit_point(directory):
         os.kill(os.getpid(), signal.SIGKILL)
 
     LocalStaging._apply = apply_and_die
-    run_job(directory)
+    run_job(directory, removed)
 
 
 def run_killed_recovery(directory, fatal):
@@ -492,23 +478,12 @@ def run_killed_recovery(directory, fatal):
     LocalStaging.create(directory, Owner.current())
 
 
-def in_process(function, *arguments):
-    """Run a function in a process of its own; return whether it lived to its end."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pytest", "rmqindex.transaction.local_staging"])
-    process = context.Process(target=function, args=arguments)
-    process.start()
-    process.join(timeout=60)
-    assert process.exitcode in (0, -signal.SIGKILL)
-    return process.exitcode == 0
-
-
 def test_a_process_killed_at_any_step_leaves_the_old_state_or_the_new_one(tmp_path):
     """Kill a job before each of its steps: readers, the retry and the clean-up all find order."""
     outcomes = []
     for fatal in itertools.count(1):
         directory = make_directory(tmp_path / str(fatal))
-        finished = in_process(run_killed_job, directory, fatal)
+        finished = lives(run_killed_job, directory, fatal)
         state = seen(directory)
         assert state in (OLD, NEW), f"killed before step {fatal}"
         outcomes.append(state == NEW)
@@ -548,7 +523,7 @@ def is_stopped(process):
 
 def test_a_reader_beside_a_stopped_writer_has_the_old_state_or_the_new_one(directory):
     """However long a writer stops, and before whichever step: never fewer files, and no wait."""
-    context = multiprocessing.get_context("forkserver")
+    context = fork_server()
     process = context.Process(target=run_stopping_job, args=(directory,))
     process.start()
     outcomes = []
@@ -572,10 +547,10 @@ def test_a_recovery_killed_at_any_step_is_finished_by_the_next(tmp_path):
     """Undoing a dead commit may itself die, and still ends in the old state."""
     for fatal in itertools.count(1):
         directory = make_directory(tmp_path / str(fatal))
-        assert not in_process(run_job_without_commit_point, directory)
+        assert not lives(run_job_without_commit_point, directory)
         assert on_disk(directory) == NEW
         assert seen(directory) == OLD
-        finished = in_process(run_killed_recovery, directory, fatal)
+        finished = lives(run_killed_recovery, directory, fatal)
         assert seen(directory) == OLD
         LocalStaging.create(directory, Owner.current()).discard()
         assert seen(directory) == on_disk(directory) == OLD

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from rmqindex import IndexFile, Layout, verify
-from rmqindex.transaction import effective_listing, staging_root
+from rmqindex.transaction import effective_listing, exists, staging_root
 
 SMALL = Layout(31, 90)
 LAYOUT = Layout(97, 200)
@@ -20,7 +20,7 @@ def seen(directory):
     Returns:
         One tuple a file, its size and its rows; names are not compared.
     """
-    if not directory.exists():
+    if not exists(directory):
         return ()
     found = []
     for _, path in sorted(effective_listing(directory).items()):
@@ -43,7 +43,7 @@ def rows_of(state):
 
 def errors_in(directory):
     """Return what the audit calls errors."""
-    if not directory.exists() or not effective_listing(directory):
+    if not exists(directory) or not effective_listing(directory):
         return []
     findings = verify(directory).to_pylist()
     return [finding for finding in findings if finding["severity"] == "error"]
