@@ -410,6 +410,17 @@ class TestDamagedIndexFiles:
         assert f"rmqindex: {path}: the answer lacks {lacks} entries" in err
         assert f"`rmqindex verify {path}` says what to do" in err
 
+    def test_json_of_a_lookup_says_so_too(self, run, stores):
+        """A program that reads standard output alone is told what no lookup can find."""
+        path = max((stores / "a" / "index").iterdir())
+        path.write_bytes(path.read_bytes()[:2000])
+        asked = ["lookup", stores / "a", "TopicTest", "order-49", "--commit-log", "none", "--json"]
+        code, out, err = run(*asked, "--mode", "DROPMALFORMED")
+        (sentence,) = json.loads(out)["lacking"]
+        assert code == 0
+        assert sentence.startswith(f"{path}: the answer lacks 86 of 163 entries")
+        assert sentence in err
+
 
 class TestSeveralStoresWithoutAnAnswer:
     """One sentence names them; a heading stands above answers alone."""

@@ -79,6 +79,7 @@ class ConsoleOutput:
         messages: Sequence[dict[str, Any] | None] | None,
         at_other_times: int | None,
         uncovered: Sequence[Uncovered],
+        lacking: Sequence[str],
     ) -> None:
         """Write a table of the hits, then the messages that the log still has."""
         if not hits:

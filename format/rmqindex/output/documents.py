@@ -63,6 +63,7 @@ class JsonOutput:
         messages: Sequence[dict[str, Any] | None] | None,
         at_other_times: int | None,
         uncovered: Sequence[Uncovered],
+        lacking: Sequence[str],
     ) -> None:
         """Write the question and its hits, with ``message`` if messages were asked for."""
         documents = [asdict(hit) for hit in hits]
@@ -74,6 +75,7 @@ class JsonOutput:
                 "hits": documents,
                 "at_other_times": at_other_times,
                 "uncovered": [asdict(part) for part in uncovered],
+                "lacking": list(lacking),
             }
         )
 

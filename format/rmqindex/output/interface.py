@@ -94,11 +94,13 @@ class Output(Protocol):
         messages: Sequence[dict[str, Any] | None] | None,
         at_other_times: int | None,
         uncovered: Sequence[Uncovered],
+        lacking: Sequence[str],
     ) -> None:
         """Write the entries that a lookup found, and their messages if they were asked for.
 
         Where it found none in a range of times, ``at_other_times`` says how many lie outside.
-        ``uncovered`` is what the index lacks, which an answer for people says on standard error.
+        ``uncovered`` is what the index lacks, and ``lacking`` what was left out of damaged files;
+        an answer for people says both on standard error.
         """
 
     def broker_answer(

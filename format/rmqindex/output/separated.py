@@ -84,6 +84,7 @@ class CsvOutput(JsonOutput):
         messages: Sequence[dict[str, Any] | None] | None,
         at_other_times: int | None,
         uncovered: Sequence[Uncovered],
+        lacking: Sequence[str],
     ) -> None:
         """Write a line for each hit, with its message's columns if they were asked for."""
         asked = {"topic": question.topic, "key": question.key}

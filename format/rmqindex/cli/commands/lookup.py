@@ -148,12 +148,13 @@ def lookup(
         elif with_message:
             raise click.BadParameter("needs a CommitLog, found none", param_hint="--message")
         files = plan_index(path, layout, mode)
-        lacking = uncovered(path, files, log)
+        gaps = uncovered(path, files, log)
+        lacking = [file.lacking for file in files if file.lacking is not None]
         for number, question in enumerate(questions):
             if broker:
                 answer = _ask_as_the_broker(question, layout)
                 others = None if answer.phy_offsets else _at_other_times(question, files, None)
-                output.broker_answer(question, answer, others, lacking)
+                output.broker_answer(question, answer, others, gaps)
                 found |= bool(answer.phy_offsets)
             else:
                 hits = _search(question, files, log)
@@ -161,10 +162,10 @@ def lookup(
                 if hits and len(questions) > 1:
                     output.heading(index_key(question.topic, question.key), is_first=not number)
                 others = None if hits else _at_other_times(question, files, log)
-                output.hits(question, hits, messages, others, lacking)
+                output.hits(question, hits, messages, others, gaps, lacking)
                 found |= bool(hits)
         complain_of_lacking(files)
-        for part in lacking:
+        for part in gaps:
             complain(part.text(zone.info, zone.name))
     if not found:
         raise click.exceptions.Exit(NOT_FOUND)
