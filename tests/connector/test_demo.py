@@ -1,8 +1,11 @@
 """The main job shows what it does."""
 
+import pytest
+
 from pyspark_rmqindex.demo import run_steps
 
 
+@pytest.mark.system
 def test_each_step_prints_what_it_gave(spark, tmp_path, capsys):
     """A scan, a lookup, a write and a read back, each with its rows."""
     try:

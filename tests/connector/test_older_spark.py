@@ -119,6 +119,7 @@ def test_only_what_is_lacking_is_skipped(text, reason):
     assert found is None if reason is None else found is not None and found in text
 
 
+@pytest.mark.system
 def test_every_way_without_pushdown_works(spark, tmp_path):
     """A load with options, ``lookup()``, messages, queues, an audit and a write, on any PySpark."""
     store = str(sample_store())

@@ -91,6 +91,7 @@ def run_kit(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.system
 def test_the_steps_of_the_text_pass_every_case(
     built: Path, cases: list[Case], tmp_path: Path
 ) -> None:

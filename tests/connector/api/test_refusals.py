@@ -97,6 +97,7 @@ def test_too_many_keys_have_a_line_that_works(spark, store, names):
     assert f"pyspark_rmqindex.lookup(keys, '{store}')" in lines
 
 
+@pytest.mark.system
 def test_the_lines_repeat_the_options_of_the_table(spark, store, names):
     """But none that holds a secret, and none of this package's own."""
     given = {"commitLog": "none", "maxHashSlotNum": 97, "maxIndexNum": 200}

@@ -156,6 +156,7 @@ LATERAL = (
 )
 
 
+@pytest.mark.system
 def test_a_lateral_comparison_needs_the_keys_one_level_deeper(spark, store):
     """Spark pushes nothing of a level that compares with the outer row; the refusal says so."""
     v = view_of(table(spark, store))
@@ -169,6 +170,7 @@ def test_a_lateral_comparison_needs_the_keys_one_level_deeper(spark, store):
     assert [tuple(row) for row in spark.sql(deeper).collect()] == expected
 
 
+@pytest.mark.system
 def test_turning_the_conf_off_is_right_or_refused(spark, store, truth):
     """Between planning and running, and between two queries."""
     t = table(spark, store)
@@ -226,6 +228,7 @@ def test_threads_with_a_table_each_are_right(spark, store, truth):
         assert result == [True] * 6
 
 
+@pytest.mark.system
 def test_threads_that_share_a_table_are_right_or_refused(spark, store, truth):
     """Plannings that overlap wait for each other."""
     t = table(spark, store)
@@ -238,6 +241,7 @@ def test_threads_that_share_a_table_are_right_or_refused(spark, store, truth):
         assert isinstance(result, Exception) or result == [True] * 4
 
 
+@pytest.mark.system
 def test_actions_of_every_kind_see_the_conf(spark, store, truth):
     """What runs as a DataFrame works; what runs as a plain RDD is refused."""
     expected = len(truth["one key"])
@@ -257,6 +261,7 @@ def test_actions_of_every_kind_see_the_conf(spark, store, truth):
         t.where(C).foreach(print)
 
 
+@pytest.mark.system
 def test_times_follow_the_session_zone_of_the_query(spark, store):
     """The same text means another hour in another zone."""
     t = table(spark, store)
@@ -353,6 +358,7 @@ def test_pushdown_without_the_built_in_filter_is_refused(spark, store):
             frame.count()
 
 
+@pytest.mark.system
 def test_the_sql_recipe_resolves_anew_for_each_statement(spark, store, truth):
     """One catalog table with the path and pushdown, and one view with the built-in filter."""
     table(spark, store)

@@ -215,6 +215,7 @@ class TestInSpark:
         assert counts["a"] == ENTRIES_A
         assert counts["b"] == load(spark, f"{brokers}/b/store/index").count()
 
+    @pytest.mark.system
     def test_where_store_opens_the_files_of_that_store_only(self, spark, brokers):
         """With the other conditions, and for every query by itself."""
         frame = pyspark_rmqindex.table(

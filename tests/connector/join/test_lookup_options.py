@@ -28,6 +28,7 @@ def hashed(entries, topic, *keys):
     return [entry for entry in entries if entry.key_hash in hashes]
 
 
+@pytest.mark.system
 def test_one_key_is_looked_up_in_every_file(spark, store, store_entries):
     """The columns topic and key carry what was asked for."""
     rows = load(spark, store, topic="TopicTest", key="order-49").collect()

@@ -317,6 +317,7 @@ class TestTable:
         with pytest.raises(AnalysisException, match="'commitLog': not without the columns"):
             table(spark, store, keys=False, commitLog="auto")
 
+    @pytest.mark.system
     def test_a_lookup_is_what_a_scan_and_a_filter_give(self, spark, store, store_pairs):
         """For every key of the store, in one query each way."""
         scanned = spark.read.format("rmqindex").option("commitLog", "auto").load(str(store))
@@ -363,6 +364,7 @@ class TestMessageBeside:
         assert row.body
         assert (row.key, row.match_state) == ("uk2_0_0", "verified")
 
+    @pytest.mark.system
     def test_bodies_come_as_they_were_sent(self, spark):
         """Or as they are stored, if that is asked for; the text is of the one that was sent."""
         data = json.loads((MESSAGE_KINDS / "store_messages.json").read_text())["messages"]
@@ -393,6 +395,7 @@ class TestMessageBeside:
                 assert row.body == (stored if raw else sent)
                 assert row.body_text == sent.decode()
 
+    @pytest.mark.system
     def test_what_is_not_verified_has_no_message(self, spark):
         """Its columns are NULL."""
         frame = (
@@ -414,6 +417,7 @@ class TestMessageBeside:
             spark.read.format("rmqindex").schema("body BINARY").load(str(store)).collect()
 
 
+@pytest.mark.system
 def test_members_are_found_by_their_own_ids_where_the_index_leads_to_the_batch(spark, tmp_path):
     """An index that holds the ids of members, and a log that confirms them inside the batch."""
     store = MESSAGE_KINDS / "store"

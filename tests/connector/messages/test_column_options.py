@@ -9,6 +9,7 @@ from pyspark_rmqindex import MessagePlan, last_plan, lookup, register, table
 from streams import run_to_end
 
 
+@pytest.mark.system
 def test_messages_are_chosen_by_options_as_by_where(spark, store):
     """With the columns named and their types known; the plan says what was read."""
     every = spark.read.format("rmqcommitlog").load(str(store))
@@ -26,6 +27,7 @@ def test_messages_are_chosen_by_options_as_by_where(spark, store):
     assert plan.filters == ("topic IN ['TopicTest']", "queue_id IN [0, 1]")
 
 
+@pytest.mark.system
 def test_lookups_and_audits_take_columns(spark, store):
     """Those of the message need a CommitLog alone."""
     names = {"commitLog": "auto", "topic": "TopicTest", "key": "order-49"}
@@ -48,6 +50,7 @@ def test_lookups_and_audits_take_columns(spark, store):
     audit.load(str(store)).collect()
 
 
+@pytest.mark.system
 def test_a_call_in_sql_takes_columns(spark, store):
     """In the order of their names, for keys with entries and without."""
     register(spark)

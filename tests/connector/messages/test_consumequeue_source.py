@@ -61,6 +61,7 @@ def test_the_columns(spark):
         spark.read.format("rmqconsumequeue").schema("body BINARY").load(str(STORE)).collect()
 
 
+@pytest.mark.system
 def test_units_join_with_their_messages(spark):
     """Every unit leads to a message of its own topic and queue."""
     units = spark.read.format("rmqconsumequeue").load(str(STORE))

@@ -91,6 +91,7 @@ def test_the_schema_is_the_documented_one(spark, store):
         spark.conf.unset("spark.sql.timestampType")
 
 
+@pytest.mark.system
 def test_a_given_schema_reads_these_columns_in_this_order(spark, store, store_entries):
     """NOT NULL included, and the file path alone as well."""
     schema = "position INT NOT NULL, store_timestamp TIMESTAMP, phy_offset BIGINT NOT NULL"
@@ -370,6 +371,7 @@ def test_a_file_that_is_replaced_after_planning_is_an_error(spark, tmp_path):
         df.collect()
 
 
+@pytest.mark.system
 def test_a_large_file_is_divided_by_entry_ranges(spark, tmp_path):
     """Every entry once, in partitions of the size asked for."""
     count = 200_000

@@ -116,6 +116,7 @@ def _plan_keys(path, name):
         plan(path, pair(f"{name}{number}"))
 
 
+@pytest.mark.system
 def test_plannings_of_several_processes_lose_nothing(state):
     """Spark plans in whatever process is free."""
     context = multiprocessing.get_context("spawn")

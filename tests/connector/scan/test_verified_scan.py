@@ -120,6 +120,7 @@ def test_what_has_expired_is_marked_and_has_no_key(spark):
     assert all(plain[row.file_path, row.position] == row.store_timestamp for row in expired)
 
 
+@pytest.mark.system
 def test_what_is_not_verified_can_be_left_out_or_fail(spark):
     """The option says which."""
     store = STORES["golden2"][1]

@@ -227,6 +227,7 @@ class TestScans:
             spark.sql("DROP TABLE scan_b")
         assert all((path / "commitlog").is_dir() for path in paths)  # no table owns its files
 
+    @pytest.mark.system
     def test_options_at_the_reference_are_refused(self, spark, stores, scratch):
         """In SQL and in Python, a path and anything else."""
         a, b = stores
@@ -241,6 +242,7 @@ class TestScans:
         with pytest.raises(AnalysisException, match="option 'path': not for a catalog table"):
             spark.read.format("rmqindex").schema(columns).load(str(b)).collect()
 
+    @pytest.mark.system
     def test_a_table_that_is_made_anew_reads_its_new_path(self, spark, stores, scratch):
         """Also where the old one was cached."""
         for path in (*stores, stores[0]):
@@ -251,6 +253,7 @@ class TestScans:
                 spark.read.format("rmqindex").load(str(path)).count()
             )
 
+    @pytest.mark.system
     def test_what_the_catalog_would_lose_or_change_is_refused(self, spark, scratch):
         """When the table is created, or at its first use."""
         for options, message in [
@@ -279,6 +282,7 @@ class TestScans:
         with pytest.raises(AnalysisException, match="option 'path': expected a path, in save"):
             spark.sql(f"INSERT INTO {scratch} SELECT * FROM {scratch}")
 
+    @pytest.mark.system
     @pytest.mark.spark_streams
     def test_a_stream_of_a_table(self, spark, stores, scratch):
         """It reads the table's own store."""

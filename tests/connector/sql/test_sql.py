@@ -150,6 +150,7 @@ def test_the_message_stands_beside_its_entry(sql, store):
     assert isinstance(row.body, (bytes, bytearray))
 
 
+@pytest.mark.system
 def test_errors_come_when_the_statement_is_analysed_or_name_the_path(sql, store, tmp_path):
     """With what is allowed."""
     with pytest.raises(AnalysisException, match="argument 'mod': unknown; did you mean 'mode'"):
@@ -177,6 +178,7 @@ def key_of_code(prefix, code):
 class TestKeyHash:
     """The broker's hash."""
 
+    @pytest.mark.system
     def test_a_filter_with_constants_is_pushed_down(self, spark, sql, store):
         """Whatever characters they have, up to the documented length; and right beyond it."""
         frame = pyspark_rmqindex.table(spark, str(store), keys=False)
@@ -212,6 +214,7 @@ class TestKeyHash:
         assert [row[1] for row in both] == [*expected, None, None]
         assert sql("SELECT rmq_key_hash('T', NULL)").collect()[0][0] is None
 
+    @pytest.mark.system
     @pytest.mark.spark_arrow_functions
     def test_bytes_that_are_no_text_have_no_hash(self, spark, sql, store):
         """Constant or from a column; a filter with it finds nothing."""

@@ -260,6 +260,7 @@ def test_options_of_loads_that_make_no_sense_are_refused():
     assert message_schema_options({"path": "/d", "startingPosition": "5"}).paths == ("/d",)
 
 
+@pytest.mark.system
 def test_a_writing_process_is_followed_with_readers_that_die_at_any_moment(tmp_path):
     """Thousands of messages a second, some of which stand half written for a moment."""
     root = tmp_path / "store"

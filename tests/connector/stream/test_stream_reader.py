@@ -388,6 +388,7 @@ def test_a_file_that_is_written_anew_after_the_look_at_it_is_refused(index, monk
         next_batch(open_stream(index.directory), {})
 
 
+@pytest.mark.system
 def test_a_writing_process_is_followed_with_readers_that_die_at_any_moment(tmp_path):
     """Thousands of entries a second, files that roll, and what the mapping holds at that moment."""
     root = tmp_path / "store"

@@ -113,6 +113,7 @@ def test_an_interrupted_rebuild_is_resumed(spark, store, lost):
     assert index_files(lost / "index") == index_files(store / "index")
 
 
+@pytest.mark.system
 def test_a_log_without_its_head_continues_the_old_files(spark, tmp_path):
     """Entries of deleted messages come from the old files, the rest from the log.
 
@@ -176,6 +177,7 @@ def test_members_of_batches_are_indexed_when_asked(spark, tmp_path):
     assert {(key_hash(index_key(topic, key)), offset) for topic, key, offset in members} <= found
 
 
+@pytest.mark.system
 def test_members_come_behind_the_keys_of_their_message(spark, tmp_path):
     """Without the added entries, the rebuilt index holds the broker's in the broker's order."""
     messages = spark.read.format("rmqcommitlog").load(str(MESSAGE_KINDS / "store"))

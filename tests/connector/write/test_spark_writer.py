@@ -627,6 +627,7 @@ class TestThroughSpark:
             time.sleep(0.2)
         assert not index.exists()
 
+    @pytest.mark.system
     def test_a_refused_commit_says_why(self, spark, index):
         """The message of the commit reaches the user."""
         df = self.rows(spark, 0, 10)

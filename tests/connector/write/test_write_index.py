@@ -249,6 +249,7 @@ class TestFailures:
         write_index(self.rows(spark, 0, 5).where("false"), index, mode="overwrite")
         assert list(index.iterdir()) == []
 
+    @pytest.mark.system
     def test_an_index_that_changed_meanwhile_is_not_touched(self, spark, tmp_path, monkeypatch):
         """Files that were planned for another state are not committed."""
         index = tmp_path / "index"

@@ -105,6 +105,7 @@ class TestSoundStores:
         shutil.copy(golden / "store_recovered" / "checkpoint", store / "checkpoint")
         assert set(found(store, "auto")) <= {"entry_duplicate"}
 
+    @pytest.mark.system
     def test_a_file_of_the_default_size_is_sound(self, default_size_file):
         """Five million slots and 300,000 entries."""
         assert found(default_size_file) == {}

@@ -152,6 +152,7 @@ class TestLimits:
         with pytest.raises(RmqIndexError, match="body: expected at most 1000 bytes"):
             decompress_bodies(bodies, [1] * 100, max_size=1000)
 
+    @pytest.mark.system
     def test_an_inner_batch_holds_as_many_messages_as_a_broker_counts(self):
         """A megabyte of the smallest ones packs to a few kilobytes."""
         smallest = inner(b"", b"")

@@ -123,6 +123,7 @@ class TestSameAsLocally:
         local = rmqindex.verify(rmqindex.sample_store(), commit_log="auto", layout=SAMPLE)
         assert findings["rule"].to_pylist() == local["rule"].to_pylist()
 
+    @pytest.mark.system
     def test_consume_queues(self, s3):
         """Queue by queue."""
         local = MESSAGE_KINDS / "store"
@@ -225,6 +226,7 @@ class TestFailures:
         with pytest.raises(RmqIndexError, match=r"expected .*, got .*status 500"):
             index_files(place.parent)
 
+    @pytest.mark.system
     def test_nothing_waits_for_ever(self, s3, big_file):
         """A server that says nothing is given up after the time that was set."""
         s3.fail(9, "hang")
