@@ -285,15 +285,60 @@ class CommitLog:
             CorruptCommitLogError: Damage, with the file and the byte; only ``FAILFAST``.
             RmqIndexError: A body cannot be decompressed, only ``FAILFAST``; the storage failed.
         """
+        blocks = self.records(
+            start,
+            stop,
+            check_crc=check_crc,
+            mode=mode,
+            at_boundaries=at_boundaries,
+            on_malformed=on_malformed,
+            max_records=max_records,
+        )
+        bodies = Unpacking(
+            columns, decompress=decompress_body, strict=mode == "FAILFAST", max_size=max_body_size
+        )
+        return (
+            batch
+            for records in blocks
+            for batch in bodies.batches(build_batch(records, bodies.source), self.files)
+        )
+
+    def records(
+        self,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        check_crc: bool = False,
+        mode: Mode = "FAILFAST",
+        at_boundaries: bool = False,
+        on_malformed: Callable[[CorruptCommitLogError], None] | None = None,
+        max_records: int = DEFAULT_MAX_RECORDS,
+    ) -> Iterator[Records]:
+        """Read records in the order of their offsets, none of whose columns is decoded yet.
+
+        Args:
+            start: As in :meth:`scan`, like all others.
+            stop: As in :meth:`scan`.
+            check_crc: As in :meth:`scan`.
+            mode: As in :meth:`scan`.
+            at_boundaries: As in :meth:`scan`.
+            on_malformed: As in :meth:`scan`.
+            max_records: As in :meth:`scan`.
+
+        Yields:
+            Blocks of at least one record, which lie in the file's bytes.
+
+        Raises:
+            ValueError: An unknown mode, a negative offset.
+            CorruptCommitLogError: Damage, with the file and the byte; only ``FAILFAST``.
+            RmqIndexError: The storage failed.
+        """
         _check_mode(mode)
         limits = {"start": (start, 0), "stop": (stop, 0), "max_records": (max_records, 1)}
         for name, (value, least) in limits.items():
             if value is not None and value < least:
                 raise ValueError(f"{name}: expected at least {least}, got {value}")
-        bodies = Unpacking(
-            columns, decompress=decompress_body, strict=mode == "FAILFAST", max_size=max_body_size
-        )
-        reading = Reading(
+        return Reading(
             self._open_files,
             self.min_offset if start is None else start,
             INT64_MAX if stop is None else stop,
@@ -302,12 +347,7 @@ class CommitLog:
             at_boundaries=at_boundaries,
             on_malformed=on_malformed,
             max_records=max_records,
-        )
-        return (
-            batch
-            for records in reading.records()
-            for batch in bodies.batches(build_batch(records, bodies.source), self.files)
-        )
+        ).records()
 
     def read_at(
         self,

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from rmqindex.keys.hashing import string_hash_codes
 from rmqindex.queue_layout import LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
+from rmqindex.record.batches import build_batch, schema_of
 from rmqindex.record_layout import INNER_BATCH_FLAG
 
 if TYPE_CHECKING:
@@ -22,19 +23,22 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["DISPATCH_COLUMNS", "Dispatcher", "QueueUnits", "parse_delay_levels"]
+    from rmqindex.record.records import Records
 
-#: The columns of messages that dispatching needs.
-DISPATCH_COLUMNS = (
-    "topic",
-    "tags",
-    "queue_id",
-    "queue_offset",
-    "phy_offset",
-    "size",
-    "sys_flag",
-    "store_timestamp",
-    "properties",
+__all__ = ["Dispatcher", "QueueUnits", "parse_delay_levels"]
+
+_SCHEMA = schema_of(
+    (
+        "topic",
+        "tags",
+        "queue_id",
+        "queue_offset",
+        "phy_offset",
+        "size",
+        "sys_flag",
+        "store_timestamp",
+        "properties",
+    )
 )
 
 # MessageSysFlag: prepared and rolled back messages have bit 2 set.
@@ -119,14 +123,16 @@ class Dispatcher:
         self._batch_topics = frozenset(batch_topics)
         self._multi_dispatch = multi_dispatch
 
-    def dispatch(self, batch: pa.RecordBatch) -> list[QueueUnits]:
+    def dispatch(self, records: Records) -> list[QueueUnits]:
         """Return the units of messages, those of one queue together.
 
         Args:
-            batch: Messages in the order of their offsets, with ``DISPATCH_COLUMNS``.
+            records: Messages in the order of their offsets.
         """
-        flags = batch["sys_flag"].to_numpy()
-        batch = batch.filter(pa.array((flags & _NO_UNIT_FLAG) == 0))
+        batch = build_batch(records, _SCHEMA, [name.encode() for name in _NAMES])
+        has_unit = (records.sys_flag & _NO_UNIT_FLAG) == 0
+        if not has_unit.all():
+            batch = batch.filter(pa.array(has_unit))
         if not batch.num_rows:
             return []
         columns = {
@@ -257,16 +263,9 @@ def _groups(codes: NDArray[np.int32], queue_ids: NDArray[np.int32]) -> list[NDAr
 
 
 def _properties(column: pa.MapArray) -> dict[str, dict[int, str]]:
-    """Return the properties that matter here, by name and row; the last of several counts."""
-    import pyarrow.compute as pc  # noqa: PLC0415  (a command may not need it)
-
+    """Return the properties that matter here, by name and row."""
     found: dict[str, dict[int, str]] = {name: {} for name in _NAMES}
-    lists = column.offsets.to_numpy()
-    start, stop = int(lists[0]), int(lists[-1])
-    keys = column.keys.slice(start, stop - start)
-    items = column.items.slice(start, stop - start)
-    wanted = pc.is_in(keys, pa.array(_NAMES)).to_numpy(zero_copy_only=False)
-    for place in np.flatnonzero(wanted).tolist():
-        row = int(np.searchsorted(lists, place + start, side="right")) - 1
-        found[keys[place].as_py()][row] = items[place].as_py()
+    for row in np.flatnonzero(np.diff(column.offsets.to_numpy())).tolist():
+        for name, value in column[row].as_py():
+            found[name][row] = value
     return found

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex.commitlog.log import CommitLog
-from rmqindex.consumequeue.dispatch import DISPATCH_COLUMNS, Dispatcher, parse_delay_levels
+from rmqindex.consumequeue.dispatch import Dispatcher, parse_delay_levels
 from rmqindex.consumequeue.predecessors import Predecessors
 from rmqindex.consumequeue.staging import QueueStaging
 from rmqindex.errors import CorruptCommitLogError, RmqIndexError
@@ -176,11 +176,11 @@ def rebuild_consume_queues(
         stop = log.agreed_stop(stop)
         end = log.files[-1].stop if log.files else 0
         end = end if stop is None else min(end, stop)
-        for batch in log.scan(start, stop, DISPATCH_COLUMNS, mode=mode, on_malformed=on_malformed):
-            for units in dispatcher.dispatch(batch):
+        for records in log.records(start, stop, mode=mode, on_malformed=on_malformed):
+            for units in dispatcher.dispatch(records):
                 writers.append(units)
             if progress is not None:
-                progress(batch["phy_offset"][batch.num_rows - 1].as_py(), end)
+                progress(int(records.phy_offset[-1]), end)
         kept = old.keep_expired(staging.path, writers, log.min_offset) if there else []
         staging.exchange()
     return replace_fields(writers.result(), kept=tuple(kept), unagreed=unagreed)

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 __all__ = [
     "KEY_SEPARATOR",
     "TOPIC_KEY_SEPARATOR",
+    "appended_hash_codes",
+    "ascii_hash_codes",
     "index_key",
     "index_key_hashes",
+    "joined_hashes",
     "key_hash",
     "key_hashes",
     "string_hash_codes",
@@ -41,6 +44,8 @@ _UINT32 = 2**32
 _CHUNK_UNITS = 1 << 18
 _ASCII_LIMIT = 0x80
 _FIRST_ASTRAL = 0x10000
+# Texts that lie anywhere are hashed a length at a time; of more lengths they are copied first.
+_MAX_LENGTHS = 64
 # Four characters in one word, and what their sums are weighted with.
 _WORD = 4
 _POWER_1, _POWER_2, _POWER_4 = np.uint16(31), np.uint32(31**2), np.uint32(31**4)
@@ -115,9 +120,82 @@ def index_key_hashes(
             raise ValueError(
                 f"topics: expected {len(key_codes)}, as many as keys, got {len(topic_codes)}"
             )
-    separator = np.uint32(ord(TOPIC_KEY_SEPARATOR))
-    prefixes = topic_codes * np.uint32(_MULTIPLIER) + separator
-    return _index_hashes(prefixes * _powers(key_lengths) + key_codes)
+    prefixes = appended_hash_codes(topic_codes, TOPIC_KEY_SEPARATOR)
+    return joined_hashes(prefixes, key_codes, key_lengths)
+
+
+def appended_hash_codes(codes: NDArray[np.uint32], text: str) -> NDArray[np.uint32]:
+    """Return ``String.hashCode`` of texts with another one behind each.
+
+    Args:
+        codes: That of the texts, uint32.
+        text: What stands behind each, of characters below 0x10000.
+    """
+    for character in text:
+        codes = codes * np.uint32(_MULTIPLIER) + np.uint32(ord(character))
+    return codes
+
+
+def joined_hashes(
+    prefix_codes: NDArray[np.uint32], codes: NDArray[np.uint32], lengths: NDArray[np.int64]
+) -> NDArray[np.int32]:
+    """Return the broker's hash of index keys that are given in two parts.
+
+    Args:
+        prefix_codes: ``String.hashCode`` of what each begins with, ``topic#``, uint32.
+        codes: That of the rest.
+        lengths: The UTF-16 code units of the rest, int64.
+
+    Returns:
+        int32, 0 to 2**31 - 1.
+    """
+    return _index_hashes(prefix_codes * _powers(lengths) + codes)
+
+
+def ascii_hash_codes(
+    data: memoryview, starts: NDArray[np.int64], stops: NDArray[np.int64]
+) -> NDArray[np.uint32] | None:
+    """Return ``String.hashCode`` of ASCII texts that lie anywhere in a buffer.
+
+    Args:
+        data: The buffer.
+        starts: Where each text starts, int64, bytes.
+        stops: Where each ends.
+
+    Returns:
+        uint32, one for each; None where the texts are not all ASCII, or of too many lengths for
+        this to pay.
+    """
+    lengths = stops - starts
+    if not len(lengths):
+        return np.empty(0, np.uint32)
+    if (lengths == lengths[0]).all():
+        return _ascii_codes_of_one_length(data, starts, int(lengths[0]))
+    codes = np.empty(len(starts), np.uint32)
+    distinct, groups = np.unique(lengths, return_inverse=True)
+    if len(distinct) > _MAX_LENGTHS:
+        return None
+    order = np.argsort(groups, kind="stable")
+    ends = np.cumsum(np.bincount(groups, minlength=len(distinct)))
+    for length, rows in zip(distinct.tolist(), np.split(order, ends[:-1]), strict=True):
+        found = _ascii_codes_of_one_length(data, starts[rows], length)
+        if found is None:
+            return None
+        codes[rows] = found
+    return codes
+
+
+def _ascii_codes_of_one_length(
+    data: memoryview, starts: NDArray[np.int64], length: int
+) -> NDArray[np.uint32] | None:
+    if not length:
+        return np.zeros(len(starts), np.uint32)
+    # Every byte starts a window; indexing copies only the windows asked for.
+    windows: NDArray[Any] = np.ndarray((len(data) - length + 1,), f"V{length}", data, 0, (1,))
+    rows = windows[starts].view(np.uint8)
+    if rows.max() >= _ASCII_LIMIT:
+        return None
+    return _polynomials(rows, np.arange(0, len(rows) + 1, length))
 
 
 def string_hash_codes(values: pa.Array) -> NDArray[np.int32]:

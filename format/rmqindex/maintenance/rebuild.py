@@ -26,9 +26,7 @@ from rmqindex.fileset.snapshot import Snapshot
 from rmqindex.folders import COMMITLOG_FOLDER, DLEDGER_PREFIX, INDEX_FOLDER
 from rmqindex.header import IndexHeader
 from rmqindex.indexfile.geometry import Layout, infer_layout
-from rmqindex.keys.messages import expand_messages, indexed_tags
 from rmqindex.maintenance.continuation import (
-    KEY_COLUMNS,
     Leftover,
     Start,
     ensure_no_hole,
@@ -36,6 +34,8 @@ from rmqindex.maintenance.continuation import (
     resume_at,
 )
 from rmqindex.maintenance.tags import choose_tags
+from rmqindex.record.batches import store_timestamps
+from rmqindex.record.index_keys import IndexKeys
 from rmqindex.store.contents import ensure_writable
 from rmqindex.times import zone_of
 from rmqindex.transaction.local_staging import LocalStaging
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import tzinfo
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from rmqindex.bulk.committer import Commit
@@ -58,7 +57,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RebuildResult", "rebuild_index"]
 
-_COLUMNS = (*KEY_COLUMNS, "tags", "phy_offset", "store_timestamp", "size")
 # The number of entries after which those written become visible: an interrupted rebuild resumes
 # there.
 _FLUSH_ENTRIES = 4_000_000
@@ -320,37 +318,27 @@ class _Messages:
         """Yield hashes, offsets and store times."""
         end = self._log.files[-1].stop if self._log.files else 0
         end = end if self._stop is None else min(end, self._stop)
-        batches = self._log.scan(
-            self._begin.offset,
-            self._stop,
-            _COLUMNS,
-            mode=self._mode,
-            on_malformed=self._on_malformed,
+        blocks = self._log.records(
+            self._begin.offset, self._stop, mode=self._mode, on_malformed=self._on_malformed
         )
         skip = self._begin.skip
-        for batch in batches:
-            topics, uniq_keys, keys, sys_flags = (batch[name] for name in KEY_COLUMNS)
-            rows, _, hashes = expand_messages(
-                topics, uniq_keys, keys, sys_flags, self._tags_of(batch)
-            )
-            offsets = batch["phy_offset"].to_numpy()
+        for records in blocks:
+            keys = IndexKeys(records)
+            offsets = records.phy_offset
+            if self.tags is None and keys.has_tags:
+                self.tags = self._choose()
+            tagged = None if self.tags is None else self.tags.applies_to(offsets)
+            rows, hashes = keys.hashes(tagged)
             if skip and offsets[0] == self._begin.offset:
                 # A message that was indexed again, or with its members, has more entries than keys.
                 there = min(skip, int(np.searchsorted(rows, 1)))
                 rows, hashes = rows[there:], hashes[there:]
             skip = 0
-            self.count += len(offsets)
-            self.stop = int(offsets[-1]) + batch["size"][len(offsets) - 1].as_py()
-            yield hashes, offsets[rows], batch["store_timestamp"].to_numpy()[rows]
+            self.count += len(records)
+            self.stop = int(offsets[-1] + records.size[-1])
+            yield hashes, offsets[rows], store_timestamps(records)[rows]
             if self._progress is not None:
                 self._progress(self.stop, end)
-
-    def _tags_of(self, batch: pa.RecordBatch) -> pa.Array | None:
-        """Return the tags to index; what decides is looked for when a message has some."""
-        if self.tags is None and not len(indexed_tags(batch["tags"])[0]):
-            return None
-        self.tags = self.tags or self._choose()
-        return self.tags.masked(batch["tags"], batch["phy_offset"])
 
 
 def _build(roller: FileRoller, messages: _Messages) -> None:

@@ -59,6 +59,17 @@ class TagChoice:
     start: int | None
     basis: Basis
 
+    def applies_to(self, phy_offsets: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        """Return of which messages the tags are indexed.
+
+        Args:
+            phy_offsets: Where each message starts, int64, bytes.
+
+        Returns:
+            One for each; None where no tags are indexed.
+        """
+        return None if self.start is None else phy_offsets >= self.start
+
     def masked(self, tags: pa.Array, phy_offsets: pa.Array) -> pa.Array | None:
         """Return the tags to index: null where a message comes before :attr:`start`.
 
@@ -69,11 +80,8 @@ class TagChoice:
         Returns:
             As many strings or nulls; None where no tags are indexed.
         """
-        if not self.start:
-            return None if self.start is None else tags
-        kept = np.asarray(phy_offsets) >= self.start
-        rows = pa.array(np.where(kept, np.arange(len(kept)), 0), mask=~kept)
-        return tags.take(rows)
+        kept = self.applies_to(np.asarray(phy_offsets))
+        return None if kept is None else tags.take(pa.array(np.arange(len(kept)), mask=~kept))
 
 
 def choose_tags(

@@ -32,9 +32,12 @@ from rmqindex.record_layout import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from rmqindex.record.records import Records
 
-__all__ = ["build_batch", "one_chunk", "schema_of"]
+__all__ = ["build_batch", "one_chunk", "schema_of", "store_timestamps"]
 
 _FIXED = {
     "queue_id": (QUEUE_ID_OFFSET, "i4"),
@@ -75,12 +78,15 @@ def schema_of(columns: Sequence[str] | None) -> pa.Schema:
     return pa.schema([COMMITLOG_SCHEMA.field(name) for name in columns])
 
 
-def build_batch(records: Records, schema: pa.Schema) -> pa.RecordBatch:
+def build_batch(
+    records: Records, schema: pa.Schema, property_names: Sequence[bytes] | None = None
+) -> pa.RecordBatch:
     """Decode records into the columns of a schema.
 
     Args:
         records: Sound records.
         schema: Fields of ``COMMITLOG_SCHEMA``, in any order.
+        property_names: What the column ``properties`` has of a message's properties; None for all.
 
     Returns:
         A batch with one row a record.
@@ -91,7 +97,7 @@ def build_batch(records: Records, schema: pa.Schema) -> pa.RecordBatch:
     if not _PROPERTY_COLUMNS.isdisjoint(schema.names):
         fields = cut(records.data, records.properties_start, records.properties_stop)
         pairs = PropertyPairs.split(fields)
-    arrays = [_column(records, pairs, field) for field in schema]
+    arrays = [_column(records, pairs, field, property_names) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -106,10 +112,15 @@ def one_chunk(column: pa.ChunkedArray, name: str) -> pa.Array:
     return column.chunk(0) if column.num_chunks else pa.nulls(0, column.type)
 
 
-def _column(records: Records, pairs: PropertyPairs | None, field: pa.Field) -> pa.Array:
+def _column(
+    records: Records,
+    pairs: PropertyPairs | None,
+    field: pa.Field,
+    property_names: Sequence[bytes] | None,
+) -> pa.Array:
     name = field.name
     if pairs is not None and name in _PROPERTY_COLUMNS:
-        return _property_column(pairs, field)
+        return _property_column(pairs, field, property_names)
     if name == "topic":
         return java_texts(cut(records.data, records.topic_start, records.topic_stop))
     if name == "body":
@@ -119,12 +130,14 @@ def _column(records: Records, pairs: PropertyPairs | None, field: pa.Field) -> p
     return pa.array(_numbers(records, name), field.type)
 
 
-def _property_column(pairs: PropertyPairs, field: pa.Field) -> pa.Array:
+def _property_column(
+    pairs: PropertyPairs, field: pa.Field, names: Sequence[bytes] | None
+) -> pa.Array:
     if field.name in _LAST_VALUES:
         return pairs.last(_LAST_VALUES[field.name])
     if field.name in _ALL_VALUES:
         return pairs.all(_ALL_VALUES[field.name], field.type)
-    return pairs.maps(field.type)
+    return (pairs if names is None else pairs.of_names(names)).maps(field.type)
 
 
 def _numbers(records: Records, name: str) -> Any:  # noqa: ANN401  (arrays of several dtypes)
@@ -135,9 +148,14 @@ def _numbers(records: Records, name: str) -> Any:  # noqa: ANN401  (arrays of se
         offset, dtype = _BEHIND_HOSTS[name]
         return gather(records.data, records.starts + records.extra + offset, dtype)
     if name == "store_timestamp":
-        places = records.starts + records.born_extra + STORE_TIMESTAMP_OFFSET
-        return gather(records.data, places, "i8")
+        return store_timestamps(records)
     return getattr(records, name)
+
+
+def store_timestamps(records: Records) -> NDArray[np.int64]:
+    """Return the store timestamp of each record, epoch milliseconds."""
+    places = records.starts + records.born_extra + STORE_TIMESTAMP_OFFSET
+    return gather(records.data, places, "i8")
 
 
 def _host_column(records: Records, name: str) -> pa.Array:

@@ -9,7 +9,7 @@ Both separators are ASCII, so that bytes are split like the text that they encod
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,12 +18,16 @@ from rmqindex.record.text import cut, cut_where, java_text, java_texts
 from rmqindex.record_layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-__all__ = ["PropertyPairs", "parse_properties", "property_pairs"]
+__all__ = ["PropertyPairs", "Values", "parse_properties", "property_pairs"]
 
 _NAME_END = bytes([NAME_VALUE_SEPARATOR])
 _PAIR_END = bytes([PROPERTY_SEPARATOR])
+# Names of these lengths are compared as one number, which is twice as fast.
+_NUMBERS = {4: "u4", 8: "u8"}
 
 
 def property_pairs(properties: bytes) -> list[tuple[str, str]]:
@@ -52,6 +56,24 @@ def parse_properties(properties: bytes) -> dict[str, str]:
     return dict(property_pairs(properties))
 
 
+class Values(NamedTuple):
+    """Values of properties, as ranges of bytes.
+
+    Attributes:
+        rows: The message of each, int64, ascending.
+        starts: Where each starts, int64, bytes.
+        stops: Where each ends.
+    """
+
+    rows: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+
+    def kept(self, mask: NDArray[np.bool_]) -> Values:
+        """Return those that a mask keeps."""
+        return self if mask.all() else Values(*(part[mask] for part in self))
+
+
 @dataclass(frozen=True, slots=True)
 class PropertyPairs:
     """The pairs of many messages, in byte order.
@@ -61,8 +83,7 @@ class PropertyPairs:
         row_stops: Where each message's field ends in ``data``, int64.
         name_start: Where each pair's name starts, int64; likewise the others.
         name_stop: Where it ends.
-        value_start: Where the value starts.
-        value_stop: Where it ends.
+        value_stop: Where the value ends, which starts one byte behind the name.
     """
 
     data: memoryview
@@ -111,20 +132,19 @@ class PropertyPairs:
             )
         return cls(data, offsets[1:], name_start, name_stop, value_stop)
 
-    def last(self, name: bytes) -> pa.Array:
-        """Return the last value of a name of each message, as ``string``; null for none."""
+    def last_values(self, name: bytes) -> Values:
+        """Return where the last value of a name of each message lies, of those that have one."""
         pairs, rows = self._pairs_of(name)
         if rows.size:
             final = np.append(rows[1:] != rows[:-1], True)
-            pairs, rows = pairs[final], rows[final]
-        values = cut_where(
-            self.data,
-            self.name_stop[pairs] + 1,
-            self.value_stop[pairs],
-            rows,
-            len(self.row_stops),
-        )
-        return java_texts(values)
+            if not final.all():
+                pairs, rows = pairs[final], rows[final]
+        return Values(rows, self.name_stop[pairs] + 1, self.value_stop[pairs])
+
+    def last(self, name: bytes) -> pa.Array:
+        """Return the last value of a name of each message, as ``string``; null for none."""
+        rows, starts, stops = self.last_values(name)
+        return java_texts(cut_where(self.data, starts, stops, rows, len(self.row_stops)))
 
     def all(self, name: bytes, data_type: pa.ListType) -> pa.Array:
         """Return all values of a name of each message, in byte order.
@@ -136,6 +156,17 @@ class PropertyPairs:
         pairs, rows = self._pairs_of(name)
         values = java_texts(cut(self.data, self.name_stop[pairs] + 1, self.value_stop[pairs]))
         return pa.ListArray.from_arrays(self._list_offsets(rows), values, type=data_type)
+
+    def of_names(self, names: Sequence[bytes]) -> PropertyPairs:
+        """Return the pairs of some names alone."""
+        pairs = np.sort(np.concatenate([self._pairs_of(name)[0] for name in names]))
+        return PropertyPairs(
+            self.data,
+            self.row_stops,
+            self.name_start[pairs],
+            self.name_stop[pairs],
+            self.value_stop[pairs],
+        )
 
     def maps(self, data_type: pa.MapType) -> pa.Array:
         """Return the properties of each message as a map, the last of a repeated name.
@@ -162,10 +193,11 @@ class PropertyPairs:
         """Return the pairs of a name, and the message of each."""
         pairs = np.flatnonzero(self.name_stop - self.name_start == len(name))
         if pairs.size:
-            windows = np.ndarray(
-                (len(self.data) - len(name) + 1,), f"S{len(name)}", self.data, 0, (1,)
-            )
-            pairs = pairs[windows[self.name_start[pairs]] == name]
+            dtype = _NUMBERS.get(len(name), f"S{len(name)}")
+            shape = (len(self.data) - len(name) + 1,)
+            windows: NDArray[Any] = np.ndarray(shape, dtype, self.data, 0, (1,))
+            wanted: NDArray[Any] = np.ndarray((), dtype, name)
+            pairs = pairs[windows[self.name_start[pairs]] == wanted]
         return pairs, self._rows(self.name_start[pairs])
 
     def _rows(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,0 +1,114 @@
+"""The index keys of many records, hashed where they lie.
+
+RocketMQ: ``IndexService.buildIndex``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rmqindex.keys.hashing import (
+    KEY_SEPARATOR,
+    appended_hash_codes,
+    ascii_hash_codes,
+    index_key,
+    joined_hashes,
+)
+from rmqindex.keys.messages import expand_messages, is_rolled_back, tag_key
+from rmqindex.record.batches import build_batch, schema_of
+from rmqindex.record.properties import PropertyPairs, Values
+from rmqindex.record.text import cut
+from rmqindex.record_layout import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rmqindex.record.records import Records
+
+__all__ = ["IndexKeys"]
+
+_COLUMNS = ("topic", "uniq_key", "keys", "sys_flag", "tags")
+_SPACE = ord(KEY_SEPARATOR)
+
+
+class IndexKeys:
+    """The index keys of records."""
+
+    def __init__(self, records: Records) -> None:
+        """Split the properties of records, which are not decoded."""
+        self._records = records
+        fields = cut(records.data, records.properties_start, records.properties_stop)
+        self._pairs = PropertyPairs.split(fields)
+        self._tags = self._pairs.last_values(PROPERTY_TAGS)
+
+    @property
+    def has_tags(self) -> bool:
+        """Whether any of the messages has tags."""
+        return bool(len(self._tags.rows))
+
+    def hashes(
+        self, tagged: NDArray[np.bool_] | None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return what :func:`rmqindex.expand_messages` does, without the keys' places.
+
+        Args:
+            tagged: Of each message, whether its tags are indexed; None for no message.
+
+        Returns:
+            The row of each key's message, int64, ascending, and its hash, int32.
+        """
+        return self._of_ascii(tagged) or self._of_texts(tagged)
+
+    def _of_ascii(
+        self, tagged: NDArray[np.bool_] | None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32]] | None:
+        """Hash bytes, which is right where all are ASCII; else return None."""
+        records = self._records
+        topics = ascii_hash_codes(records.data, records.topic_start, records.topic_stop)
+        if topics is None:
+            return None
+        values = [("", self._pairs.last_values(PROPERTY_UNIQ_KEY)), ("", self._parts())]
+        if tagged is not None:
+            values.append((tag_key(""), self._tags.kept(tagged[self._tags.rows])))
+        indexed = ~is_rolled_back(pa.array(records.sys_flag))
+        rows, hashes = [], []
+        for prefix, found in values:
+            kept = found.kept(indexed[found.rows])
+            codes = ascii_hash_codes(self._pairs.data, kept.starts, kept.stops)
+            if codes is None:
+                return None
+            prefixes = appended_hash_codes(topics, index_key("", prefix))[kept.rows]
+            rows.append(kept.rows)
+            hashes.append(joined_hashes(prefixes, codes, kept.stops - kept.starts))
+        all_rows = np.concatenate(rows)
+        order = np.argsort(all_rows, kind="stable")  # a message's keys in the order of above
+        return all_rows[order], np.concatenate(hashes)[order]
+
+    def _parts(self) -> Values:
+        """Return the parts of ``KEYS``, split at single spaces, without empty ones."""
+        rows, starts, stops = values = self._pairs.last_values(PROPERTY_KEYS)
+        spaces = np.flatnonzero(np.frombuffer(self._pairs.data, np.uint8) == _SPACE)
+        if not len(spaces) or not len(rows):
+            return values
+        places = np.searchsorted(starts, spaces, side="right") - 1
+        inside = (places >= 0) & (spaces < stops[places])
+        spaces, places = spaces[inside], places[inside]
+        counts = 1 + np.bincount(places, minlength=len(rows))
+        # Values ascend, so that the nth start of a part is that of the nth stop.
+        starts = np.sort(np.concatenate([starts, spaces + 1]))
+        stops = np.sort(np.concatenate([stops, spaces]))
+        return Values(np.repeat(rows, counts), starts, stops).kept(stops > starts)
+
+    def _of_texts(
+        self, tagged: NDArray[np.bool_] | None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Decode the columns, as Java does, and hash those."""
+        batch = build_batch(self._records, schema_of(_COLUMNS))
+        *columns, tags = (batch[name] for name in _COLUMNS)
+        if tagged is not None:
+            columns.append(tags.take(pa.array(np.arange(len(tagged)), mask=~tagged)))
+        rows, _, hashes = expand_messages(*columns)
+        return rows, hashes
