@@ -33,6 +33,7 @@ LINES = {
     "small-files": ("_spark_lines", "many_files"),
     "join": ("_join_lines", "join"),
     "join-few": ("_join_lines", "join_few"),
+    "join-verified": ("_join_lines", "join_verified"),
     "write": ("_spark_lines", "write"),
     "write-index": ("_spark_lines", "write_sorted"),
     "memory": ("_spark_lines", "memory"),

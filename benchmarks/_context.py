@@ -73,11 +73,26 @@ class Context:
 
     def keys(self, count: int) -> Path:
         """Return keys in random order as Parquet, half of them those of no message."""
-        path = self.work / f"keys-{count}.parquet"
+        return self._keys(self.work / f"keys-{count}.parquet", count, self.sizes.rows)
+
+    @functools.cached_property
+    def log_keys(self) -> Path:
+        """As many keys as the log has messages, half of them those of no message of it."""
+        count = self.sizes.messages
+        return self._keys(self.work / f"log-keys-{count}.parquet", count, 2 * count)
+
+    @functools.cached_property
+    def log_messages(self) -> Path:
+        """The keys of the log's messages, two each, as Parquet."""
+        path = self.work / "log-messages.parquet"
+        make_messages(path, np.arange(2 * self.sizes.messages, dtype=np.uint64))
+        return path
+
+    def _keys(self, path: Path, count: int, there: int) -> Path:
         rng = np.random.default_rng(count)
-        there = rng.choice(self.sizes.rows, count // 2, replace=False)
-        absent = self.sizes.rows + np.arange(count - count // 2)
-        make_keys(path, rng.permutation(np.concatenate([there, absent])).astype(np.uint64))
+        chosen = rng.choice(there, count // 2, replace=False)
+        absent = there + np.arange(count - count // 2)
+        make_keys(path, rng.permutation(np.concatenate([chosen, absent])).astype(np.uint64))
         return path
 
     def store(self, size: int = 0) -> Path:

@@ -88,7 +88,7 @@ def build(context: Context) -> Iterator[Comparison]:
             "rmqindex",
             "IndexFile.putKey",
             work=f"build a file from {count:,} topics and keys{what}",
-            goal=Goal(1.5),
+            goal=Goal(3 if durable else 4),
             rows=count,
             note=note,
         )
@@ -142,7 +142,7 @@ def look_up(context: Context) -> Iterator[Comparison]:
             "rmqindex",
             "IndexFile.selectPhyOffset",
             work=f"look up {count:,} keys in {context.sizes.rows:,} entries",
-            goal=Goal(2),
+            goal=Goal(6),
             rows=count,
         )
     java_file.shutdown()

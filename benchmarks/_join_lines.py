@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from benchmarks._context import Context
     from pyspark_rmqindex.files.slices import FileSlice
 
-__all__ = ["crossover", "join", "join_few"]
+__all__ = ["crossover", "join", "join_few", "join_verified"]
 
 # Keys a file, as shares of its entries: twice as many each time.
 _SHARES = tuple(2.0**-power for power in range(12, -1, -1))
 
 
-def _noop(df: DataFrame) -> Callable[[], float]:
-    return timed(lambda: df.write.format("noop").mode("overwrite").save())
+def _run(df: DataFrame) -> None:
+    df.write.format("noop").mode("overwrite").save()
 
 
 def join(context: Context) -> Iterator[Comparison]:
     """Join millions of keys, half of them absent."""
     yield from _joined(
-        context, context.sizes.join_keys, Goal(3), "Parquet", context.sizes.join_rounds
+        context, context.sizes.join_keys, Goal(6), "Parquet", context.sizes.join_rounds
     )
 
 
@@ -47,6 +47,33 @@ def join_few(context: Context) -> Iterator[Comparison]:
     """Join a few thousand keys, half of them absent."""
     rounds = context.sizes.slow_rounds
     yield from _joined(context, context.sizes.few_keys, Goal(5), "Parquet, broadcast join", rounds)
+
+
+def join_verified(context: Context) -> Iterator[Comparison]:
+    """Join keys with an index and its log, each hit compared with its message."""
+    store = context.store(context.sizes.message_sizes[1])
+    keys = context.spark.read.parquet(str(context.log_keys)).drop("number")
+    messages = context.spark.read.parquet(str(context.log_messages))
+    count = context.sizes.messages
+    found = lookup(keys, store)
+    assert found.where("match_state = 'verified'").count() == count // 2 == found.count()
+    measured = interleaved(
+        {
+            "rmqindex": timed(lambda: _run(lookup(keys, store))),
+            "Parquet": timed(lambda: _run(keys.join(messages, ["topic", "key"]))),
+        },
+        context.sizes.slow_rounds,
+    )
+    yield compared(
+        measured,
+        "rmqindex",
+        "Parquet",
+        against="Parquet, unverified",
+        work=f"join {count:,} keys, half of them absent, with {2 * count:,} entries, each hit "
+        "verified against its message",
+        goal=Goal(2),
+        rows=count,
+    )
 
 
 def _joined(
@@ -58,19 +85,13 @@ def _joined(
     messages = context.spark.read.parquet(str(context.bloom))
     mine = sf.broadcast(keys) if "broadcast" in against else keys
 
-    def ours() -> float:
-        # Listing the files is a part of it.
-        return timed(
-            lambda: (
-                lookup(keys, context.join_index, commitLog="none")
-                .write.format("noop")
-                .mode("overwrite")
-                .save()
-            )
-        )()
-
     measured = interleaved(
-        {"rmqindex": ours, against: _noop(mine.join(messages, ["topic", "key"]))}, rounds
+        {
+            # Listing the files is a part of it.
+            "rmqindex": timed(lambda: _run(lookup(keys, context.join_index, commitLog="none"))),
+            against: timed(lambda: _run(mine.join(messages, ["topic", "key"]))),
+        },
+        rounds,
     )
     files = len(list(context.join_index.iterdir()))
     yield compared(

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["machine", "show", "write_report"]
 
+# The results of the last round of work on speed, under the same names.
+_LAST_ROUND = Path(__file__).parent.parent / "docs" / "benchmarks" / "last_round.json"
 _PACKAGES = ("rmqindex", "numpy", "pyarrow", "pyspark", "jpype1")
 _MILLION = 1e6
 
@@ -90,14 +92,16 @@ def write_report(directory: Path, results: Sequence[Comparison], about: dict[str
 
 def _table(results: Sequence[Comparison], about: dict[str, str]) -> str:
     lines = [
-        "| work, against what | median | goal | rmqindex | the other |",
-        "|---|--:|---|--:|--:|",
+        "| work, against what | median | last round | goal | rmqindex | the other |",
+        "|---|--:|--:|---|--:|--:|",
     ]
+    before = _last_round()
     for each in results:
         goal = f"{each.goal}: {_verdict(each)}" if each.goal.bound else "none"
         cells = [
             f"{each.work}{_joint(each)}*{each.against}*",
             each.goal.show(each.figure),
+            each.goal.show(before[name]) if (name := (each.work, each.against)) in before else "",
             goal,
             _rate(each, each.ours),
             _rate(each, each.theirs),
@@ -106,3 +110,9 @@ def _table(results: Sequence[Comparison], about: dict[str, str]) -> str:
     notes = [f"- {each.work}: {each.note}." for each in results if each.note]
     machine_lines = [", ".join(f"{name} {value}" for name, value in about.items()) + "."]
     return "\n".join([*lines, "", *notes, "", "Measured on: " + "\n".join(machine_lines), ""])
+
+
+def _last_round() -> dict[tuple[str, str], float]:
+    """Return the figures of the last round, by what was done and against what."""
+    results = json.loads(_LAST_ROUND.read_text())["results"]
+    return {(each["work"], each["against"]): each["figure"] for each in results}

@@ -167,7 +167,7 @@ def one_key(context: Context) -> Iterator[Comparison]:
         "many",
         "one key",
         work=f"{in_list:,} keys in one IN",
-        goal=Goal(2, at_least=False),
+        goal=Goal(1.3, at_least=False),
     )
 
 
@@ -190,7 +190,7 @@ def write(context: Context) -> Iterator[Comparison]:
         "rmqindex",
         "a Python writer that counts",
         work=f"df.write of {context.sizes.rows:,} rows",
-        goal=Goal(0.8),
+        goal=Goal(0.9),
         rows=context.sizes.rows,
     )
     shutil.rmtree(target)
@@ -264,7 +264,7 @@ def many_files(context: Context) -> Iterator[Comparison]:
         "few",
         work=f"one key over {most:,} files of {_SMALL_ENTRIES:,} entries",
         against=f"over {least} files",
-        goal=Goal(2, at_least=False, unit="s more"),
+        goal=Goal(0.3, at_least=False, unit="s more"),
     )
 
 
