@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import shutil
+from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING
 
 from benchmarks._broker import start_broker
@@ -65,12 +67,19 @@ def recovery(context: Context) -> Iterator[Comparison]:
         (root / "commitlog" / log.name).hardlink_to(log)
         return root
 
+    # A fork would take the JVM's threads for its own.
+    processes = ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
+
     def ours() -> float:
         root = stripped()
 
         def make() -> None:
-            rebuild_index(root, root / "index", Layout())
-            rebuild_consume_queues(root, root)
+            made = [
+                processes.submit(rebuild_index, root, root / "index", Layout()),
+                processes.submit(rebuild_consume_queues, root, root),
+            ]
+            for each in made:
+                each.result()
 
         return timed(make)()
 
@@ -85,6 +94,8 @@ def recovery(context: Context) -> Iterator[Comparison]:
         work=f"rebuild index and queues of {context.sizes.messages:,} messages",
         goal=Goal(3),
         rows=context.sizes.messages,
-        note="theirs until it has dispatched every message, and would serve",
+        note="ours with a process each for index and queues, which run already; theirs until it "
+        "has dispatched every message, and would serve",
     )
+    processes.shutdown()
     shutil.rmtree(context.work / "stripped")
