@@ -35,6 +35,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -175,6 +176,8 @@ def unfinished_append(path: str | os.PathLike[str]) -> AppendUndo | None:
             ten seconds.
     """
     directory, name = os.path.split(path)
+    if not _has_journal(directory):
+        return None
     root = staging_root(directory)
 
     def read() -> AppendUndo | None:
@@ -187,6 +190,33 @@ def unfinished_append(path: str | os.PathLike[str]) -> AppendUndo | None:
         return undo or journal.refuse_undo(root)
 
     return read_steady(path, read)
+
+
+def _has_journal(directory: str) -> bool:
+    """Return whether a directory has a journal, or whether it has one is unknown.
+
+    Every reading of a file asks this twice, so the path is resolved only where it must be: a
+    directory that is no link has its staging root beside it.
+    """
+    parent, name = os.path.split(directory)
+    root = os.path.join(parent, root_name(name))  # noqa: PTH118  (pathlib costs as much again)
+    if name in ("", ".", "..") or not _is_own_directory(directory):
+        root = str(staging_root(directory))
+    try:
+        os.lstat(f"{root}/{_JOURNAL}")
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:  # reading it will raise
+        return True
+    return True
+
+
+def _is_own_directory(path: str) -> bool:
+    """Return whether a directory is at a path, and no link to one."""
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,10 +67,12 @@ def seen(directory):
     with IndexFile(path, LAYOUT) as file:
         rows = [row for batch in file.scan() for row in batch.to_pylist()]
         hits = file.lookup(list(range(12))).to_pylist()
+        alone = [[hit["position"] for hit in file.lookup([n]).to_pylist()] for n in range(12)]
         header = file.header
     for wanted in range(12):
         expected = [row["position"] for row in rows if row["key_hash"] == wanted]
         assert [hit["position"] for hit in hits if hit["query"] == wanted] == expected[::-1]
+        assert alone[wanted] == expected[::-1]
     return header, [row["phy_offset"] for row in rows]
 
 
@@ -282,6 +284,39 @@ class TestReaders:
         with IndexDirectory(directory, LAYOUT) as index:
             assert [index.query_offset("T", f"k{n}", 64, 0, 2**62) for n in range(9)] == answers
 
+    def test_it_is_so_however_the_directory_is_called(self, directory, tmp_path, monkeypatch):
+        """By links to it or to the store, from within it, and relative to another place."""
+        unfinished(directory, ADDED, monkeypatch, 2)
+        (tmp_path / "link").symlink_to(directory)
+        (tmp_path / "beside").symlink_to(directory.parent)
+        (directory / "below").mkdir()
+        for start, path in (
+            (tmp_path, "link"),
+            (tmp_path, "beside/index"),
+            (tmp_path, "beside/../store/index"),
+            (tmp_path, "store/index/below/.."),
+            (directory.parent, "index"),
+            (directory.parent, "./index/."),
+            (directory, ""),
+            (directory, "."),
+            (directory / "below", ".."),
+        ):
+            monkeypatch.chdir(start)
+            assert unfinished_append(os.path.join(path, NAME)) is not None  # noqa: PTH118
+            with IndexFile(Path(path, NAME), LAYOUT) as file:
+                assert file.header.entry_count == 20
+
+    def test_a_staging_root_that_cannot_be_searched_is_an_error(self, directory, monkeypatch):
+        """What cannot be read is not taken for no journal."""
+        unfinished(directory, ADDED, monkeypatch, 2)
+        staging_root(directory).rename(tmp := directory.parent / "kept")
+        staging_root(directory).symlink_to(staging_root(directory).name)  # a loop
+        with pytest.raises((RmqIndexError, OSError)):
+            unfinished_append(directory / NAME)
+        staging_root(directory).unlink()
+        tmp.rename(staging_root(directory))
+        assert unfinished_append(directory / NAME) is not None
+
     def test_a_file_that_was_opened_before_gives_what_it_had_then(self, directory, monkeypatch):
         """Chains that begin at newer entries are walked through, during and after the commit."""
         hashes = list(range(12))
@@ -290,15 +325,19 @@ class TestReaders:
             IndexDirectory(directory, LAYOUT) as index,
         ):
             before = file.lookup(hashes)
+            one_by_one = [file.lookup([each]) for each in hashes]
             selected = [file.select_phy_offset(f"T#k{n}", 64, 0, 2**62) for n in range(30)]
             staging = unfinished(directory, ADDED, monkeypatch, 2)
             assert file.lookup(hashes) == before
             assert [file.select_phy_offset(f"T#k{n}", 64, 0, 2**62) for n in range(30)] == selected
+            assert [file.lookup([each]) for each in hashes] == one_by_one
             with staging.exclusive(create=True):
                 assert unfinished_append(directory / NAME) is None
             assert file.lookup(hashes) == before
+            assert [file.lookup([each]) for each in hashes] == one_by_one
             commit(directory, ADDED)
             assert file.lookup(hashes) == before
+            assert [file.lookup([each]) for each in hashes] == one_by_one
             assert index.files[0].header.entry_count == 20
         with IndexFile(directory / NAME, LAYOUT) as file:
             assert file.header.entry_count == 29
