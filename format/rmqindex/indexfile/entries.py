@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from rmqindex.indexfile.chains import MAX_STEPS, find
 from rmqindex.indexfile.decoding import (
@@ -16,19 +17,19 @@ from rmqindex.indexfile.decoding import (
     slots_of,
     written,
 )
-from rmqindex.indexfile.geometry import Layout
+from rmqindex.indexfile.single_chain import walk_one
 from rmqindex.keys.hash_set import HashSet
 from rmqindex.layout import ENTRY_DTYPE, FIRST_POSITION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from rmqindex.header import IndexHeader
     from rmqindex.indexfile.chains import Found
     from rmqindex.indexfile.decoding import Links
+    from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.source import IndexSource
 
 __all__ = ["EntryReader", "Mode"]
@@ -39,6 +40,8 @@ Mode = Literal["FAILFAST", "DROPMALFORMED"]
 _BATCH_ENTRIES = 65_536
 # Hashes that walk their chains together: their entries of one step stay in the processor's cache.
 _BATCH_HASHES = 65_536
+# As many hashes walk faster one by one than by the calls of NumPy and Arrow.
+_FEW_HASHES = 8
 # After this many steps, hashes are deduplicated before they walk on.
 _COMMON_STEPS = 64
 # More hashes than this in crowded slots are found faster by one scan than by their chains.
@@ -97,12 +100,15 @@ class EntryReader:
         """Find the entries of hashes below a position, as :meth:`rmqindex.IndexFile.lookup`."""
         layout = self._layout
         if layout is None or limit <= FIRST_POSITION or not len(hashes):
-            return _lookup_batch([_NO_HITS], Layout(1, 1), self._header)
+            return _NO_ENTRIES
         if self._mode == "DROPMALFORMED":
             # Where a slot or a link was damaged, only the entries themselves show what it hides.
             distinct, places = np.unique(hashes, return_inverse=True)
             hits = _repeat(np.arange(len(hashes)), places, self._scan_for(distinct, limit))
             return self._answer([hits], layout)
+        if len(hashes) <= _FEW_HASHES and self._lacks(hashes.tolist(), limit, layout):
+            self._source.ensure_uncut()
+            return _NO_ENTRIES
         parts, unfinished = self._walk(hashes, limit, layout)
         if len(unfinished):
             distinct, places = np.unique(hashes[unfinished], return_inverse=True)
@@ -149,6 +155,16 @@ class EntryReader:
         batch = _lookup_batch(parts, layout, self._header)
         self._source.ensure_uncut()
         return batch
+
+    def _lacks(self, hashes: list[int], limit: int, layout: Layout) -> bool:
+        """Return whether a sound local file is quickly seen to have no entry of some hashes.
+
+        Most files of an index have none of a key's.
+        """
+        source, begin = self._source, self._header.begin_timestamp
+        return not source.remote and all(
+            walk_one(source, layout, begin, key_hash, limit) == [] for key_hash in hashes
+        )
 
     def _walk(
         self, hashes: NDArray[np.int32], limit: int, layout: Layout
@@ -243,6 +259,9 @@ class _Hits(NamedTuple):
         return _Hits(self.queries.take(order), self.positions.take(order), self.entries.take(order))
 
 
+_NO_ENTRIES = pa.RecordBatch.from_arrays(
+    [pa.array([], field.type) for field in LOOKUP_SCHEMA], schema=LOOKUP_SCHEMA
+)
 _NO_HITS = _Hits(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, ENTRY_DTYPE))
 
 

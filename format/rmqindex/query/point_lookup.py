@@ -13,15 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.indexfile.committed import open_index_source, read_header
-from rmqindex.indexfile.decoding import MILLISECONDS
+from rmqindex.indexfile.single_chain import PointEntry, walk_one
 from rmqindex.keys.hashing import KEY_SEPARATOR
 from rmqindex.layout import (
     BEGIN_PHY_OFFSET_OFFSET,
     BEGIN_TIMESTAMP_OFFSET,
     ENTRY_SIZE,
-    FIRST_POSITION,
-    INT64_MAX,
-    INVALID_INDEX,
 )
 from rmqindex.query.verification import EXPIRED, VERIFIED, only_key
 from rmqindex.record.bodies import is_inner_batch
@@ -55,24 +52,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PointEntry", "PointFile", "PointLog", "PointMessage"]
 
-_SLOT = struct.Struct(">i")
-_ENTRY = struct.Struct(">iqii")
 _INT32 = struct.Struct(">i")
 _UNIQ_KEY, _KEYS = PROPERTY_UNIQ_KEY.decode(), PROPERTY_KEYS.decode()
-# Longer chains are faster to walk for many keys at once, or to replace by a scan.
-_MAX_STEPS = 256
-
-
-class PointEntry(NamedTuple):
-    """An entry: the columns of ``ENTRY_SCHEMA``."""
-
-    key_hash: int
-    phy_offset: int
-    store_timestamp: int
-    time_diff: int
-    slot: int
-    position: int
-    prev_position: int
 
 
 class PointFile:
@@ -94,7 +75,6 @@ class PointFile:
         """
         self._source = open_index_source(path)
         self._layout = layout
-        self._entries = layout.entry_offset(0)
         self.header = read_header(self._source)
         self._fingerprint: Fingerprint | None = None
         # The fields that no append changes: the views of a mapped file show its present bytes.
@@ -155,40 +135,12 @@ class PointFile:
         # Check first: reading a mapping behind the end of its file kills the process.
         if self._final and not self._source.is_current():
             raise self._changed_error()
-        found = self._found(key_hash, limit)
+        begin = self.header.begin_timestamp
+        found = walk_one(self._source, self._layout, begin, key_hash, limit)
         for view, data in self._final:
             if view != data:
                 raise self._changed_error()
         return found
-
-    def _found(self, key_hash: int, limit: int) -> list[PointEntry] | None:
-        read, slot_num = self._source.read, self._layout.hash_slot_num
-        begin = self.header.begin_timestamp
-        slot = key_hash % slot_num
-        (position,) = _SLOT.unpack(read(self._layout.slot_offset(slot), _SLOT.size))
-        if not INVALID_INDEX <= position < limit:
-            return None
-        found: list[PointEntry] = []
-        for _ in range(_MAX_STEPS):
-            if position == INVALID_INDEX:
-                return found
-            data = read(self._entries + position * ENTRY_SIZE, ENTRY_SIZE)
-            hash_, phy_offset, time_diff, previous = _ENTRY.unpack(data)
-            stored = begin + (time_diff * MILLISECONDS if position != FIRST_POSITION else 0)
-            if (
-                hash_ < 0
-                or time_diff < 0
-                or not INVALID_INDEX <= previous < position
-                or hash_ % slot_num != slot
-                or stored > INT64_MAX
-            ):
-                return None
-            if hash_ == key_hash:
-                found.append(
-                    PointEntry(hash_, phy_offset, stored, time_diff, slot, position, previous)
-                )
-            position = previous
-        return None
 
     def _changed_error(self) -> FileChangedError:
         return FileChangedError(self._source.path, "replaced or rewritten")
