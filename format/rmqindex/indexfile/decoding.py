@@ -18,7 +18,7 @@ from rmqindex.layout import ENTRY_DTYPE, FIRST_POSITION, INT32_MAX, INT64_MAX, I
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rmqindex.indexfile.geometry import Layout
+    from rmqindex.layout import Geometry
 
 __all__ = [
     "ENTRY_SCHEMA",
@@ -104,7 +104,7 @@ def written(entries: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def corrupt_entry(
-    path: str, layout: Layout, position: int, links: Links, place: int
+    path: str, layout: Geometry, position: int, links: Links, place: int
 ) -> CorruptIndexError:
     """Return the error that names the first broken rule of one malformed entry."""
     start = layout.entry_offset(position)
@@ -126,7 +126,7 @@ def corrupt_entry(
 
 
 def slots_of(
-    key_hash: NDArray[np.int32], layout: Layout, out: NDArray[np.int32] | None = None
+    key_hash: NDArray[np.int32], layout: Geometry, out: NDArray[np.int32] | None = None
 ) -> NDArray[np.int32]:
     """Return the slots of hashes that are not negative: ``key_hash % hash_slot_num``."""
     # NumPy divides by a scalar several times faster than it takes remainders.
@@ -144,7 +144,7 @@ class BatchBuilder:
     """
 
     def __init__(
-        self, schema: pa.Schema, capacity: int, layout: Layout, begin_timestamp: int
+        self, schema: pa.Schema, capacity: int, layout: Geometry, begin_timestamp: int
     ) -> None:
         """Allocate the columns.
 

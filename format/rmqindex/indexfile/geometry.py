@@ -17,6 +17,7 @@ import numpy as np
 
 from rmqindex.errors import CorruptIndexError, RmqIndexError
 from rmqindex.indexfile.committed import open_index_source, read_header
+from rmqindex.indexfile.decoding import links_of, malformed, slots_of
 from rmqindex.layout import (
     DEFAULT_HASH_SLOT_NUM,
     DEFAULT_INDEX_NUM,
@@ -108,6 +109,12 @@ class Layout(Geometry):
         return infer_layout(path)
 
 
+_DEFAULT = Layout()
+_LEAST_SIZE = Layout(1, 1).file_size
+# The bytes of a slot with its entries in the usual ratio.
+_USUAL_SHAPE = Layout(1, _USUAL_RATIO).file_size - HEADER_SIZE
+
+
 def infer_layout(file: PathLike | IndexSource) -> Layout:
     """Find the geometry of a file; see :meth:`rmqindex.Layout.infer`.
 
@@ -123,7 +130,7 @@ def infer_layout(file: PathLike | IndexSource) -> Layout:
             return infer_layout(source)
     source = file
     words, odd = divmod(source.size - HEADER_SIZE, SLOT_SIZE)
-    if odd or not Layout(1, 1).file_size <= source.size <= INT32_MAX:
+    if odd or not _LEAST_SIZE <= source.size <= INT32_MAX:
         raise UnknownLayoutError(
             f"{source.path}: no geometry has a file size of {source.size} bytes; {_DAMAGED_HINT}"
         )
@@ -223,12 +230,10 @@ def _all_hashed(source: IndexSource, header: IndexHeader, layout: Layout) -> boo
 
 def _usual(size: int) -> Iterator[Layout]:
     """Yield the default geometry and the one of the usual shape, where the size allows them."""
-    default = Layout()
-    if size == default.file_size:
-        yield default
+    if size == _DEFAULT.file_size:
+        yield _DEFAULT
         return
-    shape = Layout(1, _USUAL_RATIO).file_size - HEADER_SIZE
-    slots, rest = divmod(size - HEADER_SIZE, shape)
+    slots, rest = divmod(size - HEADER_SIZE, _USUAL_SHAPE)
     if not rest and slots and size <= INT32_MAX:
         yield Layout(slots, slots * _USUAL_RATIO)
 
@@ -266,29 +271,26 @@ def _agrees_with_header(header: IndexHeader, first: NDArray[Any], newest: NDArra
 
 def _is_chained(source: IndexSource, layout: Layout, newest: int, entries: NDArray[Any]) -> bool:
     """Return whether the chains lead to the newest entries, newest to oldest."""
-    hashes = entries["key_hash"].astype(np.int64)
-    if hashes.min() < 0 or entries["time_diff"].min() < 0:
+    positions = np.arange(newest - len(entries) + 1, newest + 1, dtype=np.int32)
+    links = links_of(entries)
+    if malformed(links, positions, 0) is not None:
         return False
-    positions = np.arange(newest - len(entries) + 1, newest + 1)
-    previous = entries["prev_position"].astype(np.int64)
-    if np.any((previous < INVALID_INDEX) | (previous >= positions)):
-        return False
-    slots = hashes % layout.hash_slot_num
-    order = np.argsort(slots, kind="stable")  # by slot, then from the oldest to the newest
-    slots, positions, previous = slots[order], positions[order], previous[order]
+    slots = slots_of(links.key_hash, layout)
+    # By slot, then from the oldest to the newest; NumPy sorts narrow integers fastest.
+    narrow = np.min_scalar_type(layout.hash_slot_num - 1)
+    order = slots.astype(narrow).argsort(kind="stable")
+    slots, positions, previous = slots[order], positions[order], links.prev_position[order]
     together = slots[1:] == slots[:-1]
-    if np.any(together & (previous[1:] != positions[:-1])):
+    if (together & (previous[1:] != positions[:-1])).any():
         return False
     oldest, last = np.append(True, ~together), np.append(~together, True)
     if len(entries) == newest and previous[oldest].any():
         return False
     heads, expected = source.slots(layout, slots[last]), positions[last]
-    if np.any((heads != expected) & (heads <= newest)):
-        return False
-    ahead = np.flatnonzero(heads > newest)
+    others = np.flatnonzero(heads != expected)
     return all(
-        _first_counted(source, layout, head, newest) in (position, None)
-        for head, position in zip(heads[ahead].tolist(), expected[ahead].tolist(), strict=True)
+        head > newest and _first_counted(source, layout, head, newest) in (position, None)
+        for head, position in zip(heads[others].tolist(), expected[others].tolist(), strict=True)
     )
 
 
