@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass
 import numpy as np
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.layout import HEADER_DTYPE, HEADER_SIZE
+from rmqindex.layout import HEADER_DTYPE, HEADER_SIZE, HEADER_STRUCT
 
 __all__ = ["IndexHeader", "header_to_write"]
 
@@ -48,8 +48,7 @@ class IndexHeader:
         """
         if len(data) < HEADER_SIZE:
             raise ValueError(f"header: expected {HEADER_SIZE} bytes, got {len(data)}")
-        record = np.frombuffer(data, dtype=HEADER_DTYPE, count=1)[0]
-        return cls(*(int(value) for value in record))
+        return cls(*HEADER_STRUCT.unpack_from(data))
 
     def to_bytes(self) -> bytes:
         """Encode the header as 40 bytes.

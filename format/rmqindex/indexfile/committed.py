@@ -17,7 +17,6 @@ from rmqindex.layout import (
     BEGIN_TIMESTAMP_OFFSET,
     ENTRY_DTYPE,
     HEADER_SIZE,
-    INDEX_COUNT_OFFSET,
     SLOT_DTYPE,
     SLOT_SIZE,
 )
@@ -66,7 +65,7 @@ class _CommittedSource(LocalSource):
         for offset in (BEGIN_TIMESTAMP_OFFSET, BEGIN_PHY_OFFSET_OFFSET):
             header[offset : offset + 8] = self.read(offset, 8)
         self._header = bytes(header)
-        return int(np.frombuffer(self._header, SLOT_DTYPE, 1, INDEX_COUNT_OFFSET)[0])
+        return IndexHeader.from_bytes(self._header).index_count
 
     def header(self) -> bytes | memoryview:
         return self.read(0, HEADER_SIZE) if self._header is None else self._header

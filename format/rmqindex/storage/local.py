@@ -47,15 +47,16 @@ class LocalSource(IndexSource):
         try:
             if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would block
                 raise unreadable(location, OSError("not a file"))
-            with path.open("rb") as file:
-                self.identity = FileIdentity.of_stat(os.fstat(file.fileno()))
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                self.identity = FileIdentity.of_stat(os.fstat(file))
                 self.size = self.identity.size
                 # An empty file cannot be mapped.
                 self._map = (
-                    mmap.mmap(file.fileno(), self.size, access=mmap.ACCESS_READ)
-                    if self.size
-                    else None
+                    mmap.mmap(file, self.size, access=mmap.ACCESS_READ) if self.size else None
                 )
+            finally:
+                os.close(file)
         except (OSError, ValueError) as error:
             raise unreadable(location, error) from error
         self._data = memoryview(self._map) if self._map is not None else memoryview(b"")

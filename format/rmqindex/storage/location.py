@@ -76,6 +76,9 @@ class Location(str):
         Raises:
             ValueError: A ``file:`` URI that names another host.
         """
+        if isinstance(path, cls) and filesystem is None:
+            known = path.local
+            return path if known is None or path == str(known) else cls(str(known), path.storage)
         text = os.fspath(path)
         storage = text.storage if isinstance(text, Location) else _DEFAULT
         if filesystem is not None:
@@ -127,7 +130,7 @@ class Location(str):
         """The directory that it is in, absolute, with the query of a URI; of a root, itself."""
         local = self.local
         if local is not None:
-            return self._with_base(str(local.absolute().parent))
+            return Location(os.path.dirname(local.absolute()), self._storage)  # noqa: PTH120
         folder = self.base.rstrip("/").rpartition("/")[0]
         return self if self._is_uri and folder.endswith(":/") else self._with_base(folder)
 
@@ -156,7 +159,7 @@ class Location(str):
         """Return the location of a name as :meth:`steps` returns it."""
         local = self.local
         if local is not None:
-            return self._with_base(str(local / name))
+            return Location(str(local / name), self._storage)
         return self._with_base(f"{self.base.rstrip('/')}/{name}")
 
     def uri_parts(self) -> tuple[str, str, str, str]:

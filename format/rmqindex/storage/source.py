@@ -13,7 +13,6 @@ from rmqindex.layout import (
     ENTRY_SIZE,
     HEADER_SIZE,
     INDEX_COUNT_OFFSET,
-    SLOT_DTYPE,
     SLOT_SIZE,
 )
 
@@ -148,5 +147,4 @@ class IndexSource(ByteSource):
             CorruptIndexError: The file ends before.
             RmqIndexError: The storage failed.
         """
-        count = np.frombuffer(self.read(INDEX_COUNT_OFFSET, SLOT_SIZE), SLOT_DTYPE)
-        return int(count[0])
+        return int.from_bytes(self.read(INDEX_COUNT_OFFSET, SLOT_SIZE), "big", signed=True)
