@@ -29,13 +29,23 @@ from rmqindex.indexfile import open_index_source
 from rmqindex.layout import FIRST_POSITION
 from rmqindex.storage import UnsteadyError, map_files, read_steady
 from rmqindex.store import refuse_rocksdb_index
-from rmqindex.transaction import directory_entries, effective_listing, entries_or_none, exists
+from rmqindex.transaction import (
+    directory_entries,
+    effective_listing,
+    entries_or_none,
+    exists,
+    list_once,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    import os
+    from collections.abc import Callable, Iterable, Iterator
 
     from pyspark_rmqindex.options import ReadOptions
     from rmqindex.storage import Location
+    from rmqindex.transaction import FileEntry
+
+    Lister = Callable[[str | os.PathLike[str]], list[FileEntry]]
 
 __all__ = ["FoundFile", "Listing", "list_files", "list_slices", "open_slice"]
 
@@ -216,17 +226,18 @@ def list_files(options: ReadOptions) -> list[FoundFile]:
     """
     fits = matcher(options.path_glob_filter) if options.path_glob_filter is not None else None
     found: dict[Location, FoundFile] = {}
+    listed = list_once()
     for path in options.paths:
-        for file in _files_of(path, options):
+        for file in _files_of(path, options, listed):
             if fits is None or fits(file.name_path.name):
                 found.setdefault(file.name_path, file)
     return list(found.values())
 
 
-def _files_of(path: Location, options: ReadOptions) -> Iterable[FoundFile]:
+def _files_of(path: Location, options: ReadOptions, listed: Lister) -> Iterable[FoundFile]:
     whole = path.absolute
     if exists(whole):
-        return _files_at(whole, options)
+        return _files_at(whole, options, listed)
     set_aside = _set_aside(whole)
     if set_aside is not None:
         return (FoundFile(set_aside, whole),)
@@ -234,25 +245,25 @@ def _files_of(path: Location, options: ReadOptions) -> Iterable[FoundFile]:
     if is_pattern:
         hits = list(expand(whole))
         if hits:
-            return chain.from_iterable(_files_of_hit(hit, options) for hit in hits)
+            return chain.from_iterable(_files_of_hit(hit, options, listed) for hit in hits)
     if options.ignore_missing:
         return ()
     what = "no file fits the pattern" if is_pattern else "no such file or directory"
     raise RmqIndexError(f"{whole}: {what}")
 
 
-def _files_of_hit(hit: Hit, options: ReadOptions) -> Iterator[FoundFile]:
+def _files_of_hit(hit: Hit, options: ReadOptions, listed: Lister) -> Iterator[FoundFile]:
     if hit.entry is None or hit.entry.is_directory:
-        yield from _files_at(hit.path, options)
+        yield from _files_at(hit.path, options, listed)
     elif is_index_name(hit.entry.name):
         yield FoundFile(hit.entry.path, hit.path)
 
 
-def _files_at(path: Location, options: ReadOptions) -> Iterator[FoundFile]:
+def _files_at(path: Location, options: ReadOptions, listed: Lister) -> Iterator[FoundFile]:
     """List the files of a path that exists."""
-    if options.ignore_missing and not options.recursive and _has_no_index(path):
+    if options.ignore_missing and not options.recursive and _has_no_index(path, listed):
         return
-    resolved = resolve(path, allow_empty=options.recursive or options.ignore_missing)
+    resolved = resolve(path, allow_empty=options.recursive or options.ignore_missing, listed=listed)
     if resolved.is_file:
         yield FoundFile(_set_aside(resolved.path) or resolved.path, resolved.path)
     elif options.recursive:
@@ -261,17 +272,17 @@ def _files_at(path: Location, options: ReadOptions) -> Iterator[FoundFile]:
             resolve(path)  # refuses a directory that is no index
         yield from files
     else:
-        for entry in list_index_files(resolved.path, options.mode):
+        for entry in list_index_files(resolved.path, options.mode, listed):
             yield FoundFile(entry.path, resolved.path.child(entry.name))
 
 
-def _has_no_index(path: Location) -> bool:
+def _has_no_index(path: Location, listed: Lister) -> bool:
     """Return whether a path is a store whose broker has not written an index.
 
     Raises:
         RmqIndexError: The broker keeps its index in RocksDB.
     """
-    entries = entries_or_none(path)
+    entries = entries_or_none(path, listed)
     folders = {entry.name for entry in entries if entry.is_directory}
     if (
         folders.isdisjoint(STORE_FOLDERS)

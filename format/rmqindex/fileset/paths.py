@@ -59,6 +59,8 @@ __all__ = [
 
 
 _EXPECTED = "IndexFiles, or a store with a folder index"
+# So many decimal digits are always within 64 bits.
+_ALWAYS_FIT = len(str(INT64_MAX)) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ def is_index_name(name: str) -> bool:
     It accepts an optional sign and decimal digits of any script of the basic plane, within 64 bits.
     """
     digits = name[1:] if name[:1] in ("+", "-") else name
+    if len(digits) <= _ALWAYS_FIT and digits.isascii():
+        return digits.isdigit()
     value = 0
     for character in digits:
         digit = unicodedata.decimal(character, None)
@@ -232,7 +236,9 @@ def index_files(path: PathLike) -> list[FileEntry]:
     return [FileEntry(resolved.path, resolved.path.name, status_of(resolved.path).size)]
 
 
-def list_index_files(directory: PathLike, mode: Mode = "FAILFAST") -> list[FileEntry]:
+def list_index_files(
+    directory: PathLike, mode: Mode = "FAILFAST", listed: Lister | None = None
+) -> list[FileEntry]:
     """Return the IndexFiles of an index directory in the broker's order, oldest first.
 
     Names that are not numbers are skipped, as in the broker.
@@ -240,11 +246,12 @@ def list_index_files(directory: PathLike, mode: Mode = "FAILFAST") -> list[FileE
     Args:
         directory: The index directory.
         mode: With ``DROPMALFORMED``, what is no file is skipped as well.
+        listed: Lists a directory; for a caller that lists the same ones.
 
     Raises:
         RmqIndexError: No such directory, or a numeric name that is a directory.
     """
-    entries = index_entries(directory)
+    entries = index_entries(directory, listed)
     if mode == "DROPMALFORMED":
         return [entry for entry in entries if not is_other_kind(entry)]
     for entry in entries:
@@ -261,12 +268,17 @@ def is_other_kind(entry: FileEntry) -> bool:
     return local.exists() and not local.is_file()
 
 
-def index_entries(directory: PathLike) -> list[FileEntry]:
+def index_entries(directory: PathLike, listed: Lister | None = None) -> list[FileEntry]:
     """Return all entries with a numeric name, directories too, in the broker's order.
+
+    Args:
+        directory: The index directory.
+        listed: Lists a directory; for a caller that lists the same ones.
 
     Raises:
         RmqIndexError: No such directory.
     """
-    entries = [entry for entry in directory_entries(directory) if is_index_name(entry.name)]
+    found = directory_entries(directory) if listed is None else listed(directory)
+    entries = [entry for entry in found if is_index_name(entry.name)]
     # Java compares strings by UTF-16 code units.
     return sorted(entries, key=lambda entry: entry.name.encode("utf-16-be", "surrogatepass"))

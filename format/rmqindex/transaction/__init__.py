@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         directory_entries,
         entries_or_none,
         exists,
+        list_once,
     )
     from rmqindex.transaction.journal import Journal, effective_listing, staging_root
     from rmqindex.transaction.local_staging import LocalStaging
@@ -32,6 +33,7 @@ __all__ = [
     "effective_listing",
     "entries_or_none",
     "exists",
+    "list_once",
     "staging_root",
 ]
 
@@ -43,6 +45,7 @@ __getattr__ = importer(
             "directory_entries",
             "entries_or_none",
             "exists",
+            "list_once",
         ),
         "journal": (
             "Journal",
