@@ -231,16 +231,16 @@ def with_logs(files: Sequence[FileSlice], commit_log: str) -> list[FileSlice]:
     if commit_log != AUTO and files:
         _check_one_log(files, absolute_log(files[0].name_path.storage.at(commit_log)))
     logs: dict[Location, Location | None] = {}
-    for file_slice in files:
-        folder = file_slice.name_path.parent
+    folders = [file_slice.name_path.parent for file_slice in files]
+    for file_slice, folder in zip(files, folders, strict=True):
         if folder not in logs:
             logs[folder] = find_log(file_slice.name_path, commit_log)
     planned: dict[Location | None, PlannedLog | None] = {
         log: None if log is None else PlannedLog.of(log) for log in dict.fromkeys(logs.values())
     }
     return [
-        replace(file_slice, commit_log=planned[logs[file_slice.name_path.parent]])
-        for file_slice in files
+        replace(file_slice, commit_log=planned[logs[folder]])
+        for file_slice, folder in zip(files, folders, strict=True)
     ]
 
 

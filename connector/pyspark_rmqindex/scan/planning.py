@@ -121,7 +121,8 @@ def prune(files: Iterable[FileSlice], wanted: Wanted) -> list[FileSlice]:
         start = file_slice.start if low is None else max(file_slice.start, low)
         stop = file_slice.stop if high is None else min(file_slice.stop, high + 1)
         if start < stop and (latest is None or file_slice.begin_timestamp <= latest):
-            kept.append(replace(file_slice, start=start, stop=stop))
+            is_whole = (start, stop) == (file_slice.start, file_slice.stop)
+            kept.append(file_slice if is_whole else replace(file_slice, start=start, stop=stop))
     return kept
 
 
