@@ -28,8 +28,6 @@ from rmqindex.storage.source import IndexSource
 from rmqindex.transaction.journal import unfinished_append
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pyarrow.fs as pafs
     from numpy.typing import NDArray
 
@@ -52,7 +50,7 @@ TIERED_MAGICS = (bytes.fromhex("bcc50289"), bytes.fromhex("bcc50285"))
 class _CommittedSource(LocalSource):
     """A mapped IndexFile without an unfinished append."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Location) -> None:
         super().__init__(path)
         self._header: bytes | None = None
 
@@ -147,12 +145,12 @@ class _UndoneSource(IndexSource):
         self._source.close()
 
 
-def _open_local(path: Path) -> IndexSource:
+def _open_local(path: Location) -> IndexSource:
     """Open a file with a header that does not come from an unfinished or undone append."""
     return read_steady(path, lambda: _open_once(path))
 
 
-def _open_once(path: Path) -> IndexSource:
+def _open_once(path: Location) -> IndexSource:
     undo = unfinished_append(path)
     source = _CommittedSource(path)
     try:
@@ -244,8 +242,7 @@ def open_index_source(
         RmqIndexError: No such file, not a file, or not readable.
     """
     location = Location.of(path, filesystem)
-    local = location.local
-    source = RemoteSource(location) if local is None else _open_local(local)
+    source = RemoteSource(location) if location.local is None else _open_local(location)
     if zero_extend_to is not None and source.size < zero_extend_to:
         return _ExtendedSource(source, zero_extend_to)
     return source

@@ -17,13 +17,11 @@ from rmqindex.layout import (
 from rmqindex.storage.identity import FileIdentity
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
     from rmqindex.layout import Geometry
 from rmqindex.storage.filesystem import unreadable
-from rmqindex.storage.location import Location
+from rmqindex.storage.location import Location, PathLike
 from rmqindex.storage.source import IndexSource
 
 __all__ = ["LocalSource"]
@@ -40,14 +38,14 @@ _FEW_ITEMS = 4096
 class LocalSource(IndexSource):
     """A memory-mapped file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: PathLike) -> None:
         """Open the file."""
         location = Location.of(path)
         self.path = location
         try:
-            if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would block
+            if not stat.S_ISREG(os.stat(location).st_mode):  # noqa: PTH116  (opening a pipe would block)
                 raise unreadable(location, OSError("not a file"))
-            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            file = os.open(location, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 self.identity = FileIdentity.of_stat(os.fstat(file))
                 self.size = self.identity.size

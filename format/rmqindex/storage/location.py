@@ -36,7 +36,7 @@ class Storage:
 
     def at(self, path: PathLike) -> Location:
         """Return the location of a path in this storage."""
-        return Location(os.fspath(path), self)
+        return Location(path, self)
 
 
 _DEFAULT = Storage()
@@ -54,10 +54,12 @@ class Location(str):
     _storage: Storage
     _local: Path | None
 
-    def __new__(cls, text: str, storage: Storage = _DEFAULT) -> Self:
-        """Bind a text, as it is, to a storage."""
-        location = super().__new__(cls, text)
+    def __new__(cls, path: PathLike, storage: Storage = _DEFAULT) -> Self:
+        """Bind the text of a path, as it is, to a storage."""
+        location = super().__new__(cls, os.fspath(path))
         location._storage = storage
+        if isinstance(path, Path) and path.is_absolute() and storage.filesystem is None:
+            location._local = path  # its text is no URI, and need not be parsed again
         return location
 
     def __reduce__(self) -> tuple[type[Location], tuple[str] | tuple[str, Storage]]:
@@ -77,14 +79,17 @@ class Location(str):
             ValueError: A ``file:`` URI that names another host.
         """
         if isinstance(path, cls) and filesystem is None:
-            known = path.local
-            return path if known is None or path == str(known) else cls(str(known), path.storage)
-        text = os.fspath(path)
-        storage = text.storage if isinstance(text, Location) else _DEFAULT
-        if filesystem is not None:
-            storage = Storage(storage.s3, filesystem)
-        local = cls(text, storage).local
-        return cls(text if local is None else str(local), storage)
+            location = path
+        else:
+            text = os.fspath(path)
+            storage = text.storage if isinstance(text, Location) else _DEFAULT
+            if filesystem is not None:
+                storage = Storage(storage.s3, filesystem)
+            location = cls(text, storage)
+        local = location.local
+        if local is None or location == str(local):
+            return location
+        return cls(str(local), location.storage)
 
     @property
     def storage(self) -> Storage:
@@ -159,7 +164,7 @@ class Location(str):
         """Return the location of a name as :meth:`steps` returns it."""
         local = self.local
         if local is not None:
-            return Location(str(local / name), self._storage)
+            return self._storage.at(local / name)
         return self._with_base(f"{self.base.rstrip('/')}/{name}")
 
     def uri_parts(self) -> tuple[str, str, str, str]:

@@ -156,8 +156,7 @@ def open_source(path: PathLike) -> ByteSource:
         RmqIndexError: No such file, not a file, or not readable.
     """
     location = Location.of(path)
-    local = location.local
-    return RemoteSource(location) if local is None else LocalSource(local)
+    return RemoteSource(location) if location.local is None else LocalSource(location)
 
 
 def open_found(path: PathLike, size: int, mark: FileMark | None = None) -> ByteSource:
