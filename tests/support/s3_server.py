@@ -48,6 +48,20 @@ class Request(NamedTuple):
     access_key: str
 
 
+def by_kind(requests):
+    """Count reading requests by kind, and the bytes that were sent.
+
+    Returns:
+        How many are ``HEAD``, ``GET`` of an object's bytes and ``LIST``, and ``bytes``: how many
+        bytes of objects were sent.
+    """
+    kinds = ["LIST" if "list-type=" in request.query else request.method for request in requests]
+    counts = {kind: kinds.count(kind) for kind in ("HEAD", "GET", "LIST")}
+    assert sum(counts.values()) == len(requests), set(kinds)
+    gets = (request for request, kind in zip(requests, kinds, strict=True) if kind == "GET")
+    return {**counts, "bytes": sum(request.sent for request in gets)}
+
+
 @dataclass
 class S3Server:
     """The server, and what it has seen."""

@@ -19,7 +19,7 @@ from pyspark_rmqindex.options import (
 )
 from recorded import MESSAGE_KINDS
 from rmqindex.storage.s3 import S3Settings
-from s3_server import ACCESS_KEY, BUCKET, SECRETS
+from s3_server import ACCESS_KEY, BUCKET, SECRETS, by_kind
 from streams import run_to_end
 
 GEOMETRY = {"maxHashSlotNum": "97", "maxIndexNum": "200"}
@@ -147,7 +147,10 @@ class TestRequests:
     """What Spark's processes ask of the store."""
 
     def test_a_lookup_reads_no_more_than_its_chains(self, spark, far, s3, s3_store):
-        """After each file's header for the plan: again the header, a slot, a few entries."""
+        """After each file's header for the plan: again the header, a slot, a few entries.
+
+        A file is asked for its size in the plan, when it is opened and when it has been read.
+        """
         read = spark.read.format("rmqindex").options(**far)
         one = read.option("topic", "TopicTest").option("key", "order-49")
         with s3.counted() as requests:
@@ -159,6 +162,9 @@ class TestRequests:
             request for request in requests if not request.span and "index/2" not in request.key
         ]
         assert len(listing) <= 24
+        asked = by_kind(requests)
+        assert asked["HEAD"] <= 5 * 3 + 5
+        assert asked["LIST"] <= 24
 
     def test_a_scan_reads_each_entry_once(self, spark, far, s3, s3_store):
         """And each header twice: for the plan and for the task."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import rmqindex
+from kinds import sampled
 from recorded import MESSAGE_KINDS
 from rmqindex import (
     CommitLog,
@@ -20,7 +23,7 @@ from rmqindex import (
     index_key,
     key_hash,
 )
-from rmqindex.fileset.paths import index_files
+from rmqindex.fileset.paths import index_files, list_index_files
 from rmqindex.fileset.patterns import has_pattern
 from rmqindex.storage.location import Location, Storage
 from rmqindex.storage.opening import open_source
@@ -29,7 +32,7 @@ from rmqindex.storage.s3 import (
     check_no_secret,
     without_keys,
 )
-from s3_server import ACCESS_KEY, SECRET_KEY, SECRETS, SESSION_TOKEN
+from s3_server import ACCESS_KEY, SECRET_KEY, SECRETS, SESSION_TOKEN, by_kind
 
 pytestmark = pytest.mark.usefixtures("s3_environment")
 
@@ -37,6 +40,8 @@ SAMPLE = Layout(97, 200)
 # Like the broker's own, but a fifth of the size.
 BIG = Layout(1_000_000, 4_000_000)
 BEGIN = 1_700_000_000_000
+# A fiftieth, and as many entries to a slot.
+FULL = Layout(100_000, 400_000)
 OFFSETS = range(40_000)
 CROWDED = 90_001
 QUICK = Storage(S3Settings(attempts=2))
@@ -53,6 +58,17 @@ def big_file(s3, tmp_path_factory):
         writer.put_many(hashes, list(OFFSETS), [BEGIN + number for number in OFFSETS])
     uri = s3.put(path.parent, "big")
     return f"{uri}/{path.name}"
+
+
+@pytest.fixture(scope="module")
+def full_file(s3, tmp_path_factory):
+    """A full object whose chains have four links on average, and the hashes of its entries."""
+    path = tmp_path_factory.mktemp("full") / "20240102030405678"
+    hashes = np.random.default_rng(8).integers(0, 1 << 31, FULL.capacity).tolist()
+    with IndexFileWriter(path, FULL) as writer:
+        offsets = range(FULL.capacity)
+        writer.put_many(hashes, offsets, [BEGIN + number for number in offsets])
+    return f"{s3.put(path.parent, 'full')}/{path.name}", hashes
 
 
 class TestRequests:
@@ -90,6 +106,34 @@ class TestRequests:
             assert file.layout == BIG
         assert len(requests) <= 9
         assert sum(request.sent for request in requests) < 1024
+
+    def test_a_full_file_takes_a_read_for_each_link_of_a_chain(self, s3, full_file):
+        """And, where its geometry has to be proved, six more."""
+        uri, hashes = full_file
+        lengths = Counter(number % FULL.hash_slot_num for number in hashes)
+        for wanted in hashes[:: len(hashes) // 10]:
+            links = lengths[wanted % FULL.hash_slot_num]
+            for layout, proof in ((FULL, 0), (None, 6)):
+                with s3.counted() as requests, IndexFile(uri, layout) as file:
+                    assert file.lookup([wanted]).num_rows
+                asked = by_kind(requests)
+                assert (asked["HEAD"], asked["LIST"]) == (1, 0)
+                assert asked["GET"] <= 2 + links + proof
+                # Each piece of a chain is at most twice as large as the one before.
+                assert asked["bytes"] <= 44 + 4096 * (2**links - 1) + 2048 * bool(proof)
+
+    @pytest.mark.parametrize("count", sampled([10, 100, 1_000], 10, 100))
+    def test_a_directory_is_one_request(self, s3, tmp_path, count):
+        """For up to a thousand files, a page; to find out what a path is takes three more."""
+        for number in range(count):
+            (tmp_path / f"{20240102030405678 + number}").touch()
+        uri = s3.put(tmp_path, f"listed-{count}")
+        with s3.counted() as requests:
+            assert len(list_index_files(uri)) == count
+        assert by_kind(requests) == {"HEAD": 0, "GET": 0, "LIST": 1, "bytes": 0}
+        with s3.counted() as requests:
+            assert len(index_files(uri)) == count
+        assert by_kind(requests) == {"HEAD": 1, "GET": 0, "LIST": 3, "bytes": 0}
 
     def test_many_hashes_are_gathered_together(self, s3, s3_store):
         """A read each would be thousands."""

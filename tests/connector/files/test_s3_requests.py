@@ -1,0 +1,33 @@
+"""What planning asks of S3: its requests grow with the files, and with nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from kinds import sampled
+from pyspark_rmqindex.files.listing import list_slices
+from pyspark_rmqindex.options import read_options
+from rmqindex import IndexFileWriter, Layout
+from s3_server import by_kind
+
+# Four entries to a slot are found without being told.
+LAYOUT = Layout(100, 400)
+GEOMETRY = {"maxHashSlotNum": "100", "maxIndexNum": "400"}
+# What finds the paths, and sees that nothing changed meanwhile.
+HEADS, LISTS = 4, 8
+
+
+@pytest.mark.parametrize("count", sampled([10, 100], 10))
+def test_a_plan_asks_each_file_for_its_size_and_its_header(s3_environment, tmp_path, count):
+    """And at most six times more where its geometry has to be proved."""
+    for number in range(count):
+        with IndexFileWriter(tmp_path / f"{20240102030405678 + number}", LAYOUT) as writer:
+            writer.put_many(range(100), range(100), [1_700_000_000_000] * 100)
+    uri = s3_environment.put(tmp_path, f"planned-{count}")
+    for options, most in ((GEOMETRY, 1), ({}, 7)):
+        with s3_environment.counted() as requests:
+            assert len(list_slices(read_options({"path": uri, **options})).slices) == count
+        asked = by_kind(requests)
+        assert asked["HEAD"] <= count + HEADS
+        assert asked["GET"] <= most * count
+        assert asked["LIST"] <= LISTS
