@@ -30,6 +30,7 @@ LINES = {
     "scan": ("_spark_lines", "scan"),
     "scan-default": ("_spark_lines", "scan_default"),
     "one-key": ("_spark_lines", "one_key"),
+    "planning": ("_planning_lines", "planning"),
     "small-files": ("_spark_lines", "many_files"),
     "join": ("_join_lines", "join"),
     "join-few": ("_join_lines", "join_few"),
@@ -41,6 +42,8 @@ LINES = {
     "verified": ("_message_lines", "verified"),
     "export": ("_message_lines", "export"),
     "growth": ("_growth_lines", "growth"),
+    "requests": ("_request_lines", "requests"),
+    "workers": ("_cluster_lines", "workers"),
     "stream": ("_stream_lines", "micro_batch"),
 }
 

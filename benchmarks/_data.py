@@ -59,6 +59,10 @@ class Sizes:
         growth_entries: Entries of indexes of one file, for the curves.
         growth_files: Full files of indexes of several.
         growth_messages: Records of the logs that are indexed anew.
+        request_layout: The geometry of a full file in an object store: as the broker's, four
+            entries to a slot, and so large that the links of a chain lie far apart.
+        request_listings: Files that are listed in an object store.
+        request_files: Files there that a key is looked up in.
         join_files: How many files the keys of joins are looked up in.
         join_keys: Keys of the large join.
         few_keys: Keys of the small join.
@@ -77,6 +81,9 @@ class Sizes:
     growth_entries: tuple[int, ...] = (100_000, 1_000_000, 10_000_000)
     growth_files: tuple[int, ...] = (1, 5, 50, 250, 1_300)
     growth_messages: tuple[int, ...] = (100_000, 1_000_000, 10_000_000)
+    request_layout: Layout = field(default_factory=lambda: Layout(500_000, 2_000_000))
+    request_listings: tuple[int, ...] = (10, 100, 1_000)
+    request_files: tuple[int, ...] = (10, 100)
     join_files: int = 10
     join_keys: int = 10_000_000
     few_keys: int = 10_000
@@ -97,6 +104,9 @@ class Sizes:
             growth_entries=(1_000, 10_000),
             growth_files=(1, 5),
             growth_messages=(1_000, 10_000),
+            request_layout=Layout(10_000, 40_000),
+            request_listings=(10, 100),
+            request_files=(10,),
             join_keys=20_000,
             few_keys=1_000,
             rounds=3,

@@ -19,9 +19,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-__all__ = ["FLOORS", "CountingWriter", "Floor"]
+    from benchmarks._context import Context
+
+__all__ = ["FLOORS", "CountingWriter", "Floor", "load_floor"]
 
 _BATCH = 65_536
 _TEXT = "/data/store/index/20260101000000000"
@@ -105,3 +108,18 @@ class CountingStreamWriter(DataSourceStreamArrowWriter):
 
 
 FLOORS = (Floor,)
+
+
+def load_floor(context: Context, like: DataFrame, rows: int, partitions: int = 1) -> DataFrame:
+    """Return rows of the source that does no work, with the columns of another DataFrame."""
+    schema = ", ".join(
+        f"{field.name} {field.dataType.simpleString()}{'' if field.nullable else ' NOT NULL'}"
+        for field in like.schema
+    )
+    return (
+        context.spark.read.format("floor")
+        .option("schema", schema)
+        .option("rows", str(rows))
+        .option("partitions", str(partitions))
+        .load()
+    )

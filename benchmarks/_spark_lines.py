@@ -9,6 +9,7 @@ import numpy as np
 from pyspark.sql import functions as sf
 
 from benchmarks._data import TOPIC, key_strings, make_file
+from benchmarks._floor import load_floor
 from benchmarks._memory import anonymous_bytes_above_idle
 from benchmarks._rounds import Comparison, Goal, compared, interleaved, timed
 from pyspark_rmqindex import table, write_index
@@ -33,14 +34,8 @@ def _noop(df: DataFrame) -> Callable[[], float]:
     return timed(lambda: df.write.format("noop").mode("overwrite").save())
 
 
-def _floor(context: Context, schema: str, like: DataFrame) -> DataFrame:
-    return (
-        context.spark.read.format("floor")
-        .option("schema", schema)
-        .option("rows", str(context.sizes.rows))
-        .option("partitions", str(like.rdd.getNumPartitions()))
-        .load()
-    )
+def _floor(context: Context, like: DataFrame) -> DataFrame:
+    return load_floor(context, like, context.sizes.rows, like.rdd.getNumPartitions())
 
 
 def scan(context: Context) -> Iterator[Comparison]:
@@ -50,7 +45,7 @@ def scan(context: Context) -> Iterator[Comparison]:
     measured = interleaved(
         {
             "rmqindex": _noop(ours),
-            "the transport floor": _noop(_floor(context, _FOUR, ours)),
+            "the transport floor": _noop(_floor(context, ours)),
             "Parquet": _noop(context.spark.read.parquet(str(context.entries)).select(columns)),
         },
         context.sizes.rounds,
@@ -69,14 +64,10 @@ def scan(context: Context) -> Iterator[Comparison]:
 def scan_default(context: Context) -> Iterator[Comparison]:
     """Scan all columns."""
     ours = context.spark.read.format("rmqindex").load(str(context.index))
-    schema = ", ".join(
-        f"{field.name} {field.dataType.simpleString()}{'' if field.nullable else ' NOT NULL'}"
-        for field in ours.schema
-    )
     measured = interleaved(
         {
             "rmqindex": _noop(ours),
-            "the transport floor": _noop(_floor(context, schema, ours)),
+            "the transport floor": _noop(_floor(context, ours)),
             "Parquet": _noop(context.spark.read.parquet(str(context.entries))),
         },
         context.sizes.rounds,
@@ -101,14 +92,7 @@ def one_key(context: Context) -> Iterator[Comparison]:
         ).to_pylist()
     )
     ours = table(context.spark, context.index)
-    schema = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in ours.schema)
-    tiny = (
-        context.spark.read.format("floor")
-        .option("schema", schema)
-        .option("rows", "1")
-        .option("partitions", "1")
-        .load()
-    )
+    tiny = load_floor(context, ours, 1)
     parquet = context.spark.read.parquet(str(context.bloom))
 
     def find(df: DataFrame, *, there: bool = True) -> Callable[[], float]:
