@@ -115,6 +115,8 @@ def _local_entries(location: Location) -> list[FileEntry]:
             entries.append(FileEntry(path, name, 0))  # opening it will raise
             continue
         is_directory = stat.S_ISDIR(status.st_mode)
+        if is_directory and is_uncommitted(place):
+            continue
         size = 0 if is_directory else status.st_size
         identity = None if is_directory else FileIdentity.of_stat(status)
         entries.append(FileEntry(path, name, size, is_directory=is_directory, identity=identity))

@@ -393,6 +393,9 @@ class TestListing:
         assert not exists(directory)
         with pytest.raises(RmqIndexError, match="no such file or directory"):
             resolve(directory)
+        (tmp_path / "commitlog").mkdir()
+        with pytest.raises(RmqIndexError, match="a store with a folder index, found none"):
+            resolve(tmp_path)
         assert Snapshot.of(directory).names == []
         assert recover(directory)
         assert not directory.exists()
