@@ -71,3 +71,16 @@ def lives(function: Callable[..., object], *arguments: object) -> bool:
     process.join(timeout=120)
     assert process.exitcode in (0, -signal.SIGKILL)
     return process.exitcode == 0
+
+
+def assert_one_turn(seen_as_new: list[bool], *, more_than: int) -> None:
+    """Assert that killed processes left the old state up to some step, and the new one from there.
+
+    Args:
+        seen_as_new: Whether readers saw the new state, by the step before which each was killed.
+        more_than: How many steps there are at least, without the last.
+    """
+    assert seen_as_new == sorted(seen_as_new), "once the new state is seen it stays"
+    assert not seen_as_new[0]
+    assert seen_as_new[-1]
+    assert len(seen_as_new) > more_than

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.types import IntegerType, LongType, StructType
 from tests.system.faults.families import family_of, kill
 
-from killing import kill_before, lives
+from killing import assert_one_turn, kill_before, lives
 from pyspark_rmqindex.write.writer import IndexWriter
 from rmqindex import IndexFile, Layout, RmqIndexError
 from rmqindex.fileset import resolve
@@ -82,10 +82,7 @@ def test_a_first_job_killed_at_any_step_leaves_no_index_or_a_whole_one(tmp_path)
         assert [path.name for path in directory.parent.iterdir()] == ["index"]
         if finished:
             break
-    assert outcomes == sorted(outcomes), "once the index is there it stays"
-    assert not outcomes[0]
-    assert outcomes[-1]
-    assert len(outcomes) > 20
+    assert_one_turn(outcomes, more_than=20)
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -105,10 +102,7 @@ def test_a_job_killed_at_any_step_leaves_the_old_rows_or_the_new_ones(tmp_path, 
         assert [path.name for path in directory.parent.iterdir()] == ["index"]
         if finished:
             break
-    assert outcomes == sorted(outcomes), "once the new state is seen it stays"
-    assert not outcomes[0]
-    assert outcomes[-1]
-    assert len(outcomes) > 30
+    assert_one_turn(outcomes, more_than=30)
 
 
 APPLICATION = """

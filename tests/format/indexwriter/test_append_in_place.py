@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import examples
-from killing import kill_before, lives
+from killing import assert_one_turn, kill_before, lives
 from rmqindex import (
     CorruptIndexError,
     IndexDirectory,
@@ -495,10 +495,7 @@ def test_a_process_killed_at_any_step_leaves_the_old_state_or_the_new_one(tmp_pa
         assert {path.name for path in staging.root.iterdir()} == {"lock", "ledger.json"}
         if finished:
             break
-    assert outcomes == sorted(outcomes), "once the new state is seen it stays"
-    assert not outcomes[0]
-    assert outcomes[-1]
-    assert len(outcomes) > 6
+    assert_one_turn(outcomes, more_than=6)
 
 
 @pytest.mark.system
