@@ -2,6 +2,7 @@
 
 python -m benchmarks                 everything, into docs/benchmarks
 python -m benchmarks --only scan     one line of the table (may be repeated)
+python -m benchmarks --only rust     beside the Rust rewrite, not part of everything (needs Cargo)
 python -m benchmarks --quick         small sizes: does it all run?
 """
 
@@ -45,7 +46,10 @@ LINES = {
     "requests": ("_request_lines", "requests"),
     "workers": ("_cluster_lines", "workers"),
     "stream": ("_stream_lines", "micro_batch"),
+    "rust": ("_rust_lines", "rust"),
 }
+# Those that are measured only when they are named: Cargo is needed for nothing else.
+_BY_NAME_ALONE = {"rust"}
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -91,7 +95,7 @@ def main(argv: list[str] | None = None) -> None:
     context = Context(work, Sizes.quick() if arguments.quick else Sizes(), output)
     about = machine()
     results = []
-    for name in arguments.only or LINES:
+    for name in arguments.only or [name for name in LINES if name not in _BY_NAME_ALONE]:
         module, function = LINES[name]
         measure = getattr(importlib.import_module(f"benchmarks.{module}"), function)
         for comparison in measure(context):

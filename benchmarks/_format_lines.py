@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from benchmarks._context import Context
 
-__all__ = ["build", "cold", "decode", "look_up"]
+__all__ = ["build", "cold", "decode", "look_up", "without_waiting_for_the_disk"]
 
 _NANOS = 1e9
 _STORED = ["key_hash", "phy_offset", "time_diff", "prev_position"]
@@ -71,7 +71,7 @@ def build(context: Context) -> Iterator[Comparison]:
 
     def ours(*, durable: bool) -> float:
         path.unlink(missing_ok=True)
-        with contextlib.nullcontext() if durable else _without_waiting_for_the_disk():
+        with contextlib.nullcontext() if durable else without_waiting_for_the_disk():
             return timed(write)()
 
     for durable, note in ((False, "both until the bytes are in the page cache"), (True, "")):
@@ -102,7 +102,7 @@ def _java_longs(values: NDArray[np.int64]) -> object:
 
 
 @contextlib.contextmanager
-def _without_waiting_for_the_disk() -> Iterator[None]:
+def without_waiting_for_the_disk() -> Iterator[None]:
     """Leave out what depends on the disk alone."""
     with mock.patch("os.fsync", _nothing), mock.patch("os.fdatasync", _nothing):
         yield

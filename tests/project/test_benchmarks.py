@@ -36,7 +36,7 @@ def test_help_names_every_line_and_needs_no_java():
     """``--help`` lists what ``--only`` takes."""
     shown = run("--help")
     assert shown.returncode == 0, shown.stderr
-    for line in ("build", "lookup", "planning", "write-index", "requests", "workers"):
+    for line in ("build", "lookup", "planning", "write-index", "requests", "workers", "rust"):
         assert line in shown.stdout
 
 
