@@ -73,26 +73,21 @@ class Context:
 
     def keys(self, count: int) -> Path:
         """Return keys in random order as Parquet, half of them those of no message."""
-        return self._keys(self.work / f"keys-{count}.parquet", count, self.sizes.rows)
+        rows = self.sizes.rows
+        return _keys(self.work / f"keys-{count}.parquet", count, rows, rows)
 
     @functools.cached_property
     def log_keys(self) -> Path:
-        """As many keys as the log has messages, half of them those of no message of it."""
+        """As many keys as the log has records, half of them those of no message of it."""
         count = self.sizes.messages
-        return self._keys(self.work / f"log-keys-{count}.parquet", count, 2 * count)
+        # The last record is a blank one, which has no keys.
+        return _keys(self.work / f"log-keys-{count}.parquet", count, count - 1, 2 * count)
 
     @functools.cached_property
     def log_messages(self) -> Path:
         """The keys of the log's messages, two each, as Parquet."""
         path = self.work / "log-messages.parquet"
         make_messages(path, np.arange(2 * self.sizes.messages, dtype=np.uint64))
-        return path
-
-    def _keys(self, path: Path, count: int, there: int) -> Path:
-        rng = np.random.default_rng(count)
-        chosen = rng.choice(there, count // 2, replace=False)
-        absent = there + np.arange(count - count // 2)
-        make_keys(path, rng.permutation(np.concatenate([chosen, absent])).astype(np.uint64))
         return path
 
     def store(self, size: int = 0) -> Path:
@@ -172,3 +167,11 @@ class Context:
         for source in FLOORS:
             spark.dataSource.register(source)
         return spark
+
+
+def _keys(path: Path, count: int, there: int, absent: int) -> Path:
+    """Make so many keys in random order, half of them below a number, the others from one on."""
+    rng = np.random.default_rng(count)
+    numbers = [rng.choice(there, count // 2, replace=False), absent + np.arange(count - count // 2)]
+    make_keys(path, rng.permutation(np.concatenate(numbers)).astype(np.uint64))
+    return path
