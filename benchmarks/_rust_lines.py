@@ -20,9 +20,9 @@ from benchmarks._data import (
     offsets,
     timestamps,
 )
-from benchmarks._format_lines import without_waiting_for_the_disk
+from benchmarks._format_lines import seconds_to_write, without_waiting_for_the_disk
 from benchmarks._rounds import Comparison, Goal, compared, interleaved, timed
-from rmqindex import IndexFile, IndexFileWriter, Layout, index_key_hashes
+from rmqindex import IndexFile, Layout, index_key_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,15 +84,9 @@ def _build(context: Context, program: Path) -> Comparison:
     for values, to in zip((key_bytes(numbers), phy_offsets, times), inputs, strict=True):
         values.tofile(to)
 
-    def write() -> None:
-        hashes = index_key_hashes(TOPIC, keys)
-        with IndexFileWriter(path, layout) as writer:
-            assert writer.put_many(hashes, phy_offsets, times) == count
-
     def ours() -> float:
-        path.unlink(missing_ok=True)
         with without_waiting_for_the_disk():
-            return timed(write)()
+            return seconds_to_write(path, layout, keys, phy_offsets, times)
 
     text, *longs = inputs
     where = (layout.hash_slot_num, layout.index_num, TOPIC, text, KEY_LENGTH)
