@@ -5,6 +5,7 @@ RocketMQ: ``IndexService.buildIndex``.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,7 +43,10 @@ class IndexKeys:
         self._records = records
         fields = cut(records.data, records.properties_start, records.properties_stop)
         self._pairs = PropertyPairs.split(fields)
-        self._tags = self._pairs.last_values(PROPERTY_TAGS)
+
+    @cached_property
+    def _tags(self) -> Values:
+        return self._pairs.last_values(PROPERTY_TAGS)
 
     @property
     def has_tags(self) -> bool:
