@@ -84,7 +84,7 @@ def find(
     _check_heads(source, layout, slots, heads, min(highest, layout.index_num - 1))
     walk = _Walk(np.arange(len(hashes)), heads, hashes, slots).take(np.flatnonzero(heads))
     given_up = np.zeros(len(hashes), np.bool_)
-    hits = _Hits(len(hashes))
+    hits = _Hits()
     for _ in range(max_steps):
         if not len(walk.queries):
             break
@@ -103,9 +103,9 @@ def find(
         places = np.flatnonzero(matching)
         hits.add(walk.queries.take(places), walk.positions.take(places), entries.take(places))
         walk = walk._replace(positions=links.prev_position)
-        walk = walk.take(np.flatnonzero(links.prev_position))
+        walk = walk.take(np.flatnonzero(links.prev_position != INVALID_INDEX))
     given_up[walk.queries] = True
-    return Found(*hits.in_order(~given_up), np.flatnonzero(given_up))
+    return Found(*hits.in_order(given_up), np.flatnonzero(given_up))
 
 
 class _Walk(NamedTuple):
@@ -122,47 +122,26 @@ class _Walk(NamedTuple):
 
 
 class _Hits:
-    """Entries found step by step, to put in the order of their queries.
+    """Entries found step by step, to put in the order of their queries."""
 
-    Each hit knows how many its query had before, so its place is known without sorting.
-    """
-
-    def __init__(self, queries: int) -> None:
-        self._counts = np.zeros(queries, np.int64)
-        self._owners = [np.empty(0, np.int64)]
-        self._ranks = [np.empty(0, np.int64)]
-        self._positions = [np.empty(0, np.int32)]
-        self._entries = [np.empty(0, ENTRY_DTYPE)]
+    def __init__(self) -> None:
+        self._steps = [(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, ENTRY_DTYPE))]
 
     def add(
         self, owners: NDArray[np.int64], positions: NDArray[np.int32], entries: NDArray[Any]
     ) -> None:
-        """Add the hits of one step, at most one a query."""
-        if not len(owners):
-            return
-        ranks = self._counts.take(owners)
-        self._counts[owners] = ranks + 1
-        self._owners.append(owners)
-        self._ranks.append(ranks)
-        self._positions.append(positions)
-        self._entries.append(entries)
+        """Add the hits of one step, by ascending owners."""
+        self._steps.append((owners, positions, entries))
 
     def in_order(
-        self, wanted: NDArray[np.bool_]
+        self, given_up: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]:
-        """Return queries, positions and entries of wanted queries, each newest first."""
-        counts = np.where(wanted, self._counts, 0)
-        starts = np.cumsum(counts) - counts
-        owners = np.concatenate(self._owners)
-        chosen = np.flatnonzero(wanted.take(owners))
-        owners = owners.take(chosen)
-        order = np.empty(len(owners), np.int64)
-        order[starts.take(owners) + np.concatenate(self._ranks).take(chosen)] = chosen
-        return (
-            np.repeat(np.arange(len(counts)), counts),
-            np.concatenate(self._positions).take(order),
-            np.concatenate(self._entries).take(order),
-        )
+        """Return owners, positions and entries of all other queries, each newest first."""
+        owners, positions, entries = map(np.concatenate, zip(*self._steps, strict=True))
+        order = np.argsort(owners, kind="stable")  # merges the steps, ascending as they are
+        if given_up.any():
+            order = order.take(np.flatnonzero(~given_up.take(owners.take(order))))
+        return owners.take(order), positions.take(order), entries.take(order)
 
 
 def _check_heads(
