@@ -263,7 +263,8 @@ class EntryAppender:
         batch["time_diff"] = self._time_diffs(store_timestamps)
         batch["prev_position"] = previous
         self._write_entries(batch)
-        self._changed_pages[self._slot_page(numbers)] = True
+        if not self._changed_pages.all():
+            self._changed_pages[self._slot_page(numbers)] = True
         self._count(len(numbers), new_slots, int(phy_offsets[-1]), int(store_timestamps[-1]))
 
     def _time_diff(self, store_timestamp: int) -> int:
@@ -281,8 +282,10 @@ class EntryAppender:
         """
         if self._begin_timestamp <= 0:
             return np.zeros(len(store_timestamps), dtype=np.int64)
-        elapsed = store_timestamps - np.int64(self._begin_timestamp)
-        seconds: NDArray[np.int64] = np.clip(elapsed // _MILLIS_PER_SECOND, 0, INT32_MAX)
+        seconds = store_timestamps - np.int64(self._begin_timestamp)
+        seconds //= _MILLIS_PER_SECOND
+        np.maximum(seconds, 0, out=seconds)
+        np.minimum(seconds, INT32_MAX, out=seconds)
         return seconds
 
     def _count(self, entries: int, new_slots: int, phy_offset: int, store_timestamp: int) -> None:

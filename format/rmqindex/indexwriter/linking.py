@@ -59,10 +59,11 @@ def link(
         found their slot empty.
     """
     positions = np.arange(first_position, first_position + len(numbers), dtype=np.int32)
-    previous = slots[numbers]
+    wanted = numbers.astype(np.intp)  # once, not at each use
+    previous = slots.take(wanted)
     previous[(previous < INVALID_INDEX) | (previous > positions)] = INVALID_INDEX
-    slots[numbers] = positions  # of repeated slots, NumPy keeps the last assignment
-    newest = slots[numbers]
+    slots[wanted] = positions  # of repeated slots, NumPy keeps the last assignment
+    newest = slots.take(wanted)
     is_member = newest != positions
     overtaken = np.flatnonzero(is_member)
     if overtaken.size:
