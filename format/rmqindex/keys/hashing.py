@@ -40,8 +40,10 @@ KEY_SEPARATOR = " "
 _MULTIPLIER = 31
 _INVERSE = pow(_MULTIPLIER, -1, 2**32)
 _UINT32 = 2**32
-# How many UTF-16 code units are weighted at a time: bounds memory, and keeps the tables in cache.
+# How many UTF-16 code units, or texts, are weighted at a time: bounds memory, and keeps the tables
+# in cache.
 _CHUNK_UNITS = 1 << 18
+_CHUNK_TEXTS = 1 << 15
 _ASCII_LIMIT = 0x80
 _FIRST_ASTRAL = 0x10000
 # Texts that lie anywhere are hashed a length at a time; of more lengths they are copied first.
@@ -276,18 +278,32 @@ def _hash_codes_of_arrow(
     if len(array) == 0:
         return np.empty(0, np.uint32), np.empty(0, np.int64)
     _, offsets_buffer, data_buffer = array.buffers()
-    offsets = np.frombuffer(offsets_buffer, offset_type)[
-        array.offset : array.offset + len(array) + 1
-    ].astype(np.int64)
+    offsets = np.frombuffer(offsets_buffer, offset_type)[array.offset :][: len(array) + 1]
     data = (
         np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)
     )
-    text = data[offsets[0] : offsets[-1]]
-    offsets -= offsets[0]
-    if text.size == 0 or text.max() < _ASCII_LIMIT:
-        return _polynomials(text, offsets), np.diff(offsets)
-    check_utf8(name, array)
-    return _hash_codes_of_utf8(text, offsets)
+    found = _hash_codes_of_ascii(data, offsets)
+    if found is None:
+        check_utf8(name, array)
+        text = data[offsets[0] : offsets[-1]]
+        found = _hash_codes_of_utf8(text, offsets.astype(np.int64) - int(offsets[0]))
+    return found
+
+
+def _hash_codes_of_ascii(
+    data: NDArray[np.uint8], offsets: NDArray[np.integer]
+) -> tuple[NDArray[np.uint32], NDArray[np.int64]] | None:
+    """Hash texts if all are ASCII, some at a time so that working arrays stay in the cache."""
+    lengths = np.empty(len(offsets) - 1, np.int64)
+    codes = np.empty(len(lengths), np.uint32)
+    for start in range(0, len(lengths), _CHUNK_TEXTS):
+        ends = offsets[start : start + _CHUNK_TEXTS + 1].astype(np.int64)
+        text = data[ends[0] : ends[-1]]
+        if text.size and text.max() >= _ASCII_LIMIT:
+            return None
+        lengths[start : start + _CHUNK_TEXTS] = np.diff(ends)
+        codes[start : start + _CHUNK_TEXTS] = _polynomials(text, ends - ends[0])
+    return codes, lengths
 
 
 def _used_dictionary(array: pa.DictionaryArray, name: str) -> pa.Array:
@@ -436,10 +452,12 @@ def _words(characters: NDArray[np.uint8]) -> NDArray[np.uint32]:
     255 * 32 < 2**16.
     """
     twos = characters.view("<u2")
-    pairs = (twos & np.uint16(0xFF)) * _POWER_1
+    pairs = twos & np.uint16(0xFF)
+    pairs *= _POWER_1
     pairs += twos >> np.uint16(8)
     fours = pairs.astype("<u2", copy=False).view("<u4")
-    words: NDArray[np.uint32] = (fours & np.uint32(0xFFFF)) * _POWER_2
+    words: NDArray[np.uint32] = fours & np.uint32(0xFFFF)
+    words *= _POWER_2
     words += fours >> np.uint32(16)
     return words
 
