@@ -40,7 +40,9 @@ class MemorySource(_CommittedSource):
         self.size = len(data)
         self.identity = FileIdentity(self.size)
         self.remote = remote
-        self._map = None
+        self._file = self._map = None
+        self._mapping = contextlib.nullcontext()
+        self._close_file = list  # there is none
         self._data = memoryview(data)
         self._advice = mmap.MADV_NORMAL
         self._header = None

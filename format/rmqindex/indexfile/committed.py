@@ -48,7 +48,7 @@ TIERED_MAGICS = (bytes.fromhex("bcc50289"), bytes.fromhex("bcc50285"))
 
 
 class _CommittedSource(LocalSource):
-    """A mapped IndexFile without an unfinished append."""
+    """A local IndexFile without an unfinished append."""
 
     def __init__(self, path: Location) -> None:
         super().__init__(path)

@@ -1,10 +1,15 @@
-"""Files of this machine, mapped into memory."""
+"""Files of this machine: a few short reads at a time, or mapped into memory.
+
+The first touch of a page of a mapping costs as much as ten short reads, but each page only once.
+"""
 
 from __future__ import annotations
 
 import mmap
 import os
 import stat
+import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,12 +36,15 @@ __all__ = ["LocalSource"]
 # pages that nobody needs.
 _SHORT_READ = 64 * 1024
 
+# After as many short reads of a file, it is mapped.
+_MOST_SHORT_READS = 16_384
+
 # With more items than this, a gather touches most pages anyway, and read-ahead helps.
 _FEW_ITEMS = 4096
 
 
 class LocalSource(IndexSource):
-    """A memory-mapped file."""
+    """A file that is read in short pieces until it pays to map it."""
 
     def __init__(self, path: PathLike) -> None:
         """Open the file."""
@@ -45,27 +53,29 @@ class LocalSource(IndexSource):
         try:
             if not stat.S_ISREG(os.stat(location).st_mode):  # noqa: PTH116  (opening a pipe would block)
                 raise unreadable(location, OSError("not a file"))
-            file = os.open(location, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                self.identity = FileIdentity.of_stat(os.fstat(file))
-                self.size = self.identity.size
-                # An empty file cannot be mapped.
-                self._map = (
-                    mmap.mmap(file, self.size, access=mmap.ACCESS_READ) if self.size else None
-                )
-            finally:
-                os.close(file)
+            self._file: int | None = os.open(location, os.O_RDONLY | os.O_CLOEXEC)
         except (OSError, ValueError) as error:
             raise unreadable(location, error) from error
-        self._data = memoryview(self._map) if self._map is not None else memoryview(b"")
+        self._close_file = weakref.finalize(self, os.close, self._file)
+        self.identity = FileIdentity.of_stat(os.fstat(self._file))
+        self.size = self.identity.size
+        self._mapping = threading.Lock()
+        self._short_reads_left = _MOST_SHORT_READS
+        self._map: mmap.mmap | None = None
+        self._data: memoryview | None = None
         self._advice = mmap.MADV_NORMAL
+        if hasattr(os, "posix_fadvise"):  # not on every system
+            os.posix_fadvise(self._file, 0, 0, os.POSIX_FADV_RANDOM)
 
-    def read(self, offset: int, length: int) -> memoryview:
+    def read(self, offset: int, length: int) -> bytes | memoryview:
         """Return bytes, as :meth:`ByteSource.read`."""
         if offset < 0 or offset + length > self.size:
             raise self._truncated_error(offset, length)
+        if length < _SHORT_READ and self._takes_short_reads(1):
+            return self._read_short(offset, length)
+        data = self._mapped()
         self._advise(mmap.MADV_RANDOM if length < _SHORT_READ else mmap.MADV_NORMAL)
-        return self._data[offset : offset + length]
+        return data[offset : offset + length]
 
     def slots(self, layout: Geometry, slots: NDArray[np.integer]) -> NDArray[np.int32]:
         """Return slots, as :meth:`ByteSource.slots`."""
@@ -88,31 +98,88 @@ class LocalSource(IndexSource):
             )
 
     def _size_now(self) -> int:
-        # The size of a mapping is read from its file.
-        return self.size if self._map is None else self._map.size()
+        if self._map is not None:
+            return self._map.size()
+        return self.size if self._file is None else os.fstat(self._file).st_size
 
     def close(self) -> None:
         """Release the file."""
-        # Views that callers still hold keep the mapping alive; without any, it is freed at once.
-        self._data = memoryview(b"")
-        self._map = None
-        self.size = 0
+        with self._mapping:
+            # Views that callers hold keep the mapping alive; without any, it is freed at once.
+            self._data = memoryview(b"")
+            self._map = None
+            self.size = 0
+            self._forget_file()
 
     def _gather(
         self, base: int, dtype: np.dtype[Any], indices: NDArray[np.integer]
     ) -> NDArray[Any]:
         if not len(indices):
             return np.empty(0, dtype)
-        available = max(0, (self.size - base) // dtype.itemsize)
+        size = dtype.itemsize
+        available = max(0, (self.size - base) // size)
         highest = int(indices.max())
         if highest >= available:
-            raise self._truncated_error(base + highest * dtype.itemsize, dtype.itemsize)
+            raise self._truncated_error(base + highest * size, size)
+        lowest = int(indices.min())
+        stretch = (highest - lowest + 1) * size
+        if stretch < min(_SHORT_READ, len(indices) * mmap.PAGESIZE):
+            items = np.frombuffer(self.read(base + lowest * size, stretch), dtype)
+            return items.take(indices - lowest)
+        if self._takes_short_reads(len(indices)):
+            parts = [self._read_short(base + index * size, size) for index in indices.tolist()]
+            return np.frombuffer(bytearray().join(parts), dtype)
+        data = self._mapped()
         self._advise(mmap.MADV_RANDOM if len(indices) < _FEW_ITEMS else mmap.MADV_NORMAL)
-        items = np.frombuffer(self._data, dtype, available, base)
-        return items.take(indices)
+        return np.frombuffer(data, dtype, available, base).take(indices)
+
+    def _takes_short_reads(self, count: int) -> bool:
+        """Count short reads to come; return whether they are made without a mapping."""
+        if self._data is not None:
+            return False
+        self._short_reads_left -= count
+        return self._short_reads_left >= 0
+
+    def _read_short(self, offset: int, length: int) -> bytes:
+        data, file = b"", self._file
+        if file is not None:
+            try:
+                data = os.pread(file, length, offset)
+            except OSError as error:
+                if self._file is not None:
+                    raise unreadable(Location.of(self.path), error) from error
+        if self._file is None:  # another thread mapped it; the descriptor may be another file's
+            data = bytes(self._mapped()[offset : offset + length])
+        if len(data) < length:
+            self.ensure_uncut()
+            raise self._truncated_error(offset, length)
+        return data
+
+    def _mapped(self) -> memoryview:
+        """Return the bytes of the whole file."""
+        with self._mapping:
+            if self._data is None:
+                assert self._file is not None  # it is neither mapped nor closed
+                self.ensure_uncut()
+                try:
+                    # An empty file cannot be mapped.
+                    self._map = (
+                        mmap.mmap(self._file, self.size, access=mmap.ACCESS_READ)
+                        if self.size
+                        else None
+                    )
+                except (OSError, ValueError) as error:
+                    raise unreadable(Location.of(self.path), error) from error
+                self._data = memoryview(self._map if self._map is not None else b"")
+                self._forget_file()  # the mapping has its own descriptor
+            return self._data
+
+    def _forget_file(self) -> None:
+        self._file = None
+        self._close_file()
 
     def _advise(self, advice: int) -> None:
-        """Tell the kernel how the file is read, so that a cold lookup touches few pages."""
+        """Tell the kernel how the mapping is read, so that a cold lookup touches few pages."""
         if advice != self._advice and self._map is not None:
             self._map.madvise(advice)
             self._advice = advice

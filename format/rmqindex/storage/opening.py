@@ -1,6 +1,6 @@
 """Opens a file for reading, and tells whether it is the one found before (spec: reading a file).
 
-Local files are memory-mapped; everything else is read by ranges through ``pyarrow.fs``.
+Local files are read or memory-mapped; everything else is read by ranges through ``pyarrow.fs``.
 A source reads only the requested ranges: a lookup touches the header, slots and chains, never the
 empty tail of a file.
 A short read is an error of the file, not of the caller.
@@ -146,7 +146,7 @@ def open_source(path: PathLike) -> ByteSource:
     """Open a file for reading.
 
     Args:
-        path: A local path or a ``file:`` URI (mapped), or another URI that ``pyarrow.fs`` knows
+        path: A local path or a ``file:`` URI, or another URI that ``pyarrow.fs`` knows
             (read by ranges).
 
     Returns:

@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +17,10 @@ from hypothesis import strategies as st
 from stores import CountingHandler
 from strategies import BEGIN
 
-from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
+from rmqindex import CorruptIndexError, IndexFile, IndexFileWriter, Layout, RmqIndexError
 from rmqindex.indexfile.committed import open_index_source
 from rmqindex.layout import ENTRY_DTYPE
+from rmqindex.storage import local
 from rmqindex.storage.location import Location, Storage
 from rmqindex.storage.opening import open_source
 from rmqindex.storage.s3 import S3Settings
@@ -48,10 +50,12 @@ def folder(tmp_path_factory):
     return path
 
 
-@pytest.fixture(params=["local", "remote", "extended"])
-def source(request, folder, tmp_path):
+@pytest.fixture(params=["local", "mapped", "remote", "extended"])
+def source(request, folder, tmp_path, monkeypatch):
     """The file, opened in each way there is."""
-    if request.param == "local":
+    if request.param in ("local", "mapped"):
+        if request.param == "mapped":
+            monkeypatch.setattr(local, "_MOST_SHORT_READS", 0)
         opened = open_index_source(folder / "100")
     elif request.param == "remote":
         remote = pafs.SubTreeFileSystem(str(folder), pafs.LocalFileSystem())
@@ -108,8 +112,71 @@ class TestEverySource:
         source.close()
 
 
+def mappings(path):
+    """How many mappings of a file this process has."""
+    return Path("/proc/self/maps").read_text().count(f"{path}\n")
+
+
+def descriptors(path):
+    """How many descriptors of a file this process has."""
+    own = Path("/proc/self/fd")
+    return sum(link.is_symlink() and str(link.readlink()) == str(path) for link in own.iterdir())
+
+
 class TestLocal:
-    """Mapped files."""
+    """Files that are read in short pieces, and mapped where that is cheaper."""
+
+    @pytest.fixture
+    def wide(self, tmp_path):
+        """A file whose slots and entries lie far apart, and its geometry."""
+        layout = Layout(200_000, 800_000)
+        path = tmp_path / "200"
+        with IndexFileWriter(path, layout) as writer:
+            places = np.arange(0, 2**31 - 1, 40_000, dtype=np.int32)
+            assert writer.put_many(places, places.astype(np.int64), np.full(len(places), BEGIN))
+        return path, layout
+
+    def test_a_few_items_are_read_without_a_mapping_and_more_with_one(self, wide, monkeypatch):
+        """The answers are the same, and a file has one descriptor at any time."""
+        path, layout = wide
+        wanted = np.array([0, 40_000, 199_999, 3, 40_000], np.int64)
+        expected = np.fromfile(path, ">i4", 200_000, offset=40)[wanted]
+        monkeypatch.setattr(local, "_MOST_SHORT_READS", 15)  # of which opening takes four
+        with open_index_source(path) as source:
+            for gathers_before_a_mapping in (True, True, False, False):
+                assert source.slots(layout, wanted).tolist() == expected.tolist()
+                assert mappings(path) == (not gathers_before_a_mapping)
+                assert descriptors(path) == 1
+        assert mappings(path) == descriptors(path) == 0
+
+    def test_a_long_read_maps_the_file(self, wide):
+        """It is not copied."""
+        path, layout = wide
+        with open_index_source(path) as source:
+            assert source.entry_range(layout, 1, 100)["phy_offset"][1] == 40_000
+            assert mappings(path) == 0
+            assert source.entry_range(layout, 1, 50_000)["phy_offset"][1] == 40_000
+            assert mappings(path) == 1
+            assert bytes(source.read(0, 8)) == path.read_bytes()[:8]
+
+    def test_a_source_that_is_forgotten_leaves_no_descriptor(self, folder):
+        """As one that is closed."""
+        source = open_index_source(folder / "100")
+        assert descriptors(folder / "100") == 1
+        del source
+        assert descriptors(folder / "100") == 0
+
+    def test_a_file_that_was_cut_meanwhile_is_named(self, wide):
+        """With what is left of it; a mapping would end the process."""
+        path, layout = wide
+        with open_index_source(path) as source:
+            os.truncate(path, 500)
+            for read in (
+                lambda: source.read(600, 4),
+                lambda: source.slots(layout, np.array([0, 199_999])),
+            ):
+                with pytest.raises(CorruptIndexError, match="file_size at byte 500: expected"):
+                    read()
 
     @pytest.mark.parametrize("prefix", ["file:", "file://", "file://localhost", "FILE:"])
     def test_file_uris_are_local_paths(self, folder, prefix):
