@@ -135,7 +135,7 @@ def apportion(slices: Sequence[FileSlice], query: Query, packing: Packing) -> li
         packing: How much to put into one partition.
 
     Returns:
-        Partitions of about ``packing.max_bytes`` each.
+        Partitions of about ``packing.max_bytes`` each, and about equal.
     """
     if query.is_lookup:
         hashes = len(query.pairs if query.pairs is not None else query.key_hashes or ())
@@ -146,19 +146,19 @@ def apportion(slices: Sequence[FileSlice], query: Query, packing: Packing) -> li
     else:
         cost = _scan_bytes
         pieces = (piece for file_slice in slices for piece in _split(file_slice, packing.max_bytes))
-    partitions: list[IndexPartition] = []
-    pack: list[FileSlice] = []
-    filled = 0
-    for piece in pieces:
-        size = packing.open_bytes + cost(piece)
-        if pack and filled + size > packing.max_bytes:
-            partitions.append(IndexPartition(tuple(pack), query))
-            pack, filled = [], 0
-        pack.append(piece)
+    sized = [(piece, packing.open_bytes + cost(piece)) for piece in pieces]
+    count = filled = 0
+    for _, size in sized:
+        if not count or filled + size > packing.max_bytes:
+            count, filled = count + 1, 0
         filled += size
-    if pack:
-        partitions.append(IndexPartition(tuple(pack), query))
-    return partitions
+    # As many partitions as that, but even ones: a task with the rest alone would be waited for.
+    packs: list[list[FileSlice]] = [[] for _ in range(count)]
+    total, before = sum(size for _, size in sized), 0
+    for piece, size in sized:
+        packs[(2 * before + size) * count // (2 * total)].append(piece)
+        before += size
+    return [IndexPartition(tuple(pack), query) for pack in packs if pack]
 
 
 def _scan_bytes(file_slice: FileSlice) -> int:

@@ -137,7 +137,7 @@ def plan_files(
         if not wanted.time.is_empty:
             wanted = replace(wanted, time=EVERYTHING)
     slices = prune(files, wanted)
-    packing = Packing(options.max_partition_bytes, 4 * 2**20 if remote else 2**18)
+    packing = Packing(options.max_partition_bytes, 4 * 2**20 if remote else 2**17)
     return PlannedFiles(query, slices, apportion(slices, query, packing))
 
 

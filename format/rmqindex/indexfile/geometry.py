@@ -57,6 +57,7 @@ _LARGE_EVIDENCE = 5
 _LARGE_SLOT_NUM = 1 << 18
 # With this many entries in their chains, no second geometry can fit as well.
 _CONCLUSIVE = 8
+_END = np.ones(1, np.bool_)
 # Rows a step of the search reads.
 _SEARCH_ROWS = 1 << 18
 # Give up once this many geometries have passed the first check, and none the others.
@@ -283,7 +284,8 @@ def _is_chained(source: IndexSource, layout: Layout, newest: int, entries: NDArr
     together = slots[1:] == slots[:-1]
     if (together & (previous[1:] != positions[:-1])).any():
         return False
-    oldest, last = np.append(True, ~together), np.append(~together, True)
+    ends = np.concatenate([_END, ~together, _END])
+    oldest, last = ends[:-1], ends[1:]
     if len(entries) == newest and previous[oldest].any():
         return False
     heads, expected = source.slots(layout, slots[last]), positions[last]

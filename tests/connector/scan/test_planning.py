@@ -87,15 +87,16 @@ def test_a_scan_reads_every_entry_once_in_order(counts, max_bytes, open_bytes):
 
 
 def test_a_full_file_is_three_partitions_and_a_thousand_small_ones_are_two():
-    """About 128 MB a partition, opening a local file counted as 256 KiB."""
-    packing = Packing(128 * 2**20, 2**18)
+    """About 128 MB a partition, opening a local file counted as 128 KiB, and no small rest."""
+    packing = Packing(128 * 2**20, 2**17)
     assert len(apportion([a_file(19_999_999)], Query(), packing)) == 3
-    assert len(apportion([a_file(199)] * 1000, Query(), packing)) == 2
+    parts = apportion([a_file(199)] * 1000, Query(pairs=(("t", "k"),)), packing)
+    assert [len(part.slices) for part in parts] == [500, 500]
 
 
 def test_a_lookup_packs_files_by_what_it_touches():
     """One key in a hundred full files is one task; many keys are several."""
-    packing = Packing(128 * 2**20, 2**18)
+    packing = Packing(128 * 2**20, 2**17)
     files = [a_file(19_999_999)] * 100
     assert len(apportion(files, Query(pairs=(("t", "k"),)), packing)) == 1
     many = tuple(("t", str(n)) for n in range(4096))
