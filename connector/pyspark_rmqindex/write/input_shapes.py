@@ -251,10 +251,13 @@ class InputShape:
         return values
 
     def _hash(self, batch: pa.RecordBatch) -> NDArray[np.int32]:
-        for name in KEY_COLUMNS:
-            self._refuse_nulls(batch, name)
-            self._refuse_bytes(batch, name)
-        return index_key_hashes(self._column(batch, "topic"), self._column(batch, "key"))
+        try:
+            return index_key_hashes(self._column(batch, "topic"), self._column(batch, "key"))
+        except ValueError:
+            for name in KEY_COLUMNS:  # which row it is
+                self._refuse_nulls(batch, name)
+                self._refuse_bytes(batch, name)
+            raise
 
     def _compare(self, batch: pa.RecordBatch, hashes: NDArray[np.int32]) -> None:
         """Raise if the key of a row, if any, does not have the row's ``key_hash``."""
