@@ -20,7 +20,7 @@ _HASH_BITS = 31
 # Filter places per hash, as a power of two: about one in 16 other hashes passes.
 _FILTER_SHARE = 4
 _FILTER_BITS = (16, 26)
-_BUCKET_BITS = (1, 23)
+_BUCKET_BITS = (1, 21)
 # Hashes of short keys lie close together; in fuller buckets halving is faster than counting.
 _FULL_BUCKET = 24
 
