@@ -39,7 +39,7 @@ _MAGIC = re.compile(
 # Records walked one by one first, to learn their average size.
 _PROBE = 64
 # The average number of records of a chain, and the number of chains followed in step.
-_CHAIN_RECORDS = 64
+_CHAIN_RECORDS = 128
 _MAX_CHAINS = 1024
 _MIN_CHAINS = 16
 # How far to search for a record start, in records of average size.
@@ -154,6 +154,6 @@ def _follow(data: memoryview, heads: NDArray[np.int64], gap: int) -> tuple[NDArr
     if used < len(ends):
         kept = chain < used
         chain, starts = chain[kept], starts[kept]
-    # Chains do not overlap, so sorting the starts puts the chains in order.
-    starts.sort()
-    return starts, int(ends[used - 1])
+    # A chain's starts are in order, and NumPy sorts narrow integers fastest.
+    order = np.argsort(chain.astype(np.uint16), kind="stable")
+    return starts.take(order), int(ends[used - 1])
