@@ -38,8 +38,6 @@ def to_json(value: object) -> Any:  # noqa: ANN401  (JSON)
     """Return a value as JSON can hold it."""
     if value is None or isinstance(value, str | int | float):
         return value
-    if isinstance(value, bytes):
-        return value.hex()
     if is_dataclass(value):
         return {each.name: to_json(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping):
@@ -48,7 +46,7 @@ def to_json(value: object) -> Any:  # noqa: ANN401  (JSON)
         return sorted(to_json(each) for each in value)
     if isinstance(value, list | tuple):
         return [to_json(each) for each in value]
-    return value
+    return value.hex() if isinstance(value, bytes) else value
 
 
 def from_json(
