@@ -64,8 +64,7 @@ class LocalSource(IndexSource):
         self._map: mmap.mmap | None = None
         self._data: memoryview | None = None
         self._advice = mmap.MADV_NORMAL
-        if hasattr(os, "posix_fadvise"):  # not on every system
-            os.posix_fadvise(self._file, 0, 0, os.POSIX_FADV_RANDOM)
+        _advise(self._file, "POSIX_FADV_RANDOM")
 
     def read(self, offset: int, length: int) -> bytes | memoryview:
         """Return bytes, as :meth:`ByteSource.read`."""
@@ -161,6 +160,7 @@ class LocalSource(IndexSource):
             if self._data is None:
                 assert self._file is not None  # it is neither mapped nor closed
                 self.ensure_uncut()
+                _advise(self._file, "POSIX_FADV_NORMAL")
                 try:
                     # An empty file cannot be mapped.
                     self._map = (
@@ -183,3 +183,9 @@ class LocalSource(IndexSource):
         if advice != self._advice and self._map is not None:
             self._map.madvise(advice)
             self._advice = advice
+
+
+def _advise(file: int, advice: str) -> None:
+    """Tell the kernel how a file is read, on systems that can be told."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(file, 0, 0, getattr(os, advice))
