@@ -36,7 +36,9 @@ __all__ = ["LocalSource"]
 # pages that nobody needs.
 _SHORT_READ = 64 * 1024
 
-# After as many short reads of a file, it is mapped.
+# After as many short reads of a file, it is mapped: a read costs as much as mapping so many bytes.
+_SHORT_READ_COST = 8 * 1024
+_LEAST_SHORT_READS = 64
 _MOST_SHORT_READS = 16_384
 
 # With more items than this, a gather touches most pages anyway, and read-ahead helps.
@@ -60,7 +62,8 @@ class LocalSource(IndexSource):
         self.identity = FileIdentity.of_stat(os.fstat(self._file))
         self.size = self.identity.size
         self._mapping = threading.Lock()
-        self._short_reads_left = _MOST_SHORT_READS
+        affordable = max(_LEAST_SHORT_READS, self.size // _SHORT_READ_COST)
+        self._short_reads_left = min(affordable, _MOST_SHORT_READS)
         self._map: mmap.mmap | None = None
         self._data: memoryview | None = None
         self._advice = mmap.MADV_NORMAL
