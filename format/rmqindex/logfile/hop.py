@@ -39,7 +39,7 @@ _MAGIC = re.compile(
 # Records walked one by one first, to learn their average size.
 _PROBE = 64
 # The average number of records of a chain, and the number of chains followed in step.
-_CHAIN_RECORDS = 128
+_CHAIN_RECORDS = 96
 _MAX_CHAINS = 1024
 _MIN_CHAINS = 16
 # How far to search for a record start, in records of average size.
