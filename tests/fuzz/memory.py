@@ -41,7 +41,7 @@ class MemorySource(_CommittedSource):
         self.identity = FileIdentity(self.size)
         self.remote = remote
         self._file = self._map = None
-        self._mapping = contextlib.nullcontext()
+        self._lock = contextlib.nullcontext()
         self._close_file = list  # there is none
         self._data = memoryview(data)
         self._advice = mmap.MADV_NORMAL

@@ -61,13 +61,13 @@ class LocalSource(IndexSource):
         self._close_file = weakref.finalize(self, os.close, self._file)
         self.identity = FileIdentity.of_stat(os.fstat(self._file))
         self.size = self.identity.size
-        self._mapping = threading.Lock()
+        self._lock = threading.RLock()  # no thread reads a descriptor that another has closed
         affordable = max(_LEAST_SHORT_READS, self.size // _SHORT_READ_COST)
         self._short_reads_left = min(affordable, _MOST_SHORT_READS)
         self._map: mmap.mmap | None = None
         self._data: memoryview | None = None
         self._advice = mmap.MADV_NORMAL
-        _advise(self._file, "POSIX_FADV_RANDOM")
+        _advise_file(self._file, "POSIX_FADV_RANDOM")
 
     def read(self, offset: int, length: int) -> bytes | memoryview:
         """Return bytes, as :meth:`ByteSource.read`."""
@@ -76,7 +76,7 @@ class LocalSource(IndexSource):
         if length < _SHORT_READ and self._takes_short_reads(1):
             return self._read_short(offset, length)
         data = self._mapped()
-        self._advise(mmap.MADV_RANDOM if length < _SHORT_READ else mmap.MADV_NORMAL)
+        self._advise_mapping(mmap.MADV_RANDOM if length < _SHORT_READ else mmap.MADV_NORMAL)
         return data[offset : offset + length]
 
     def slots(self, layout: Geometry, slots: NDArray[np.integer]) -> NDArray[np.int32]:
@@ -100,13 +100,14 @@ class LocalSource(IndexSource):
             )
 
     def _size_now(self) -> int:
-        if self._map is not None:
-            return self._map.size()
-        return self.size if self._file is None else os.fstat(self._file).st_size
+        with self._lock:
+            if self._map is not None:
+                return self._map.size()
+            return self.size if self._file is None else os.fstat(self._file).st_size
 
     def close(self) -> None:
         """Release the file."""
-        with self._mapping:
+        with self._lock:
             # Views that callers hold keep the mapping alive; without any, it is freed at once.
             self._data = memoryview(b"")
             self._map = None
@@ -123,16 +124,17 @@ class LocalSource(IndexSource):
         highest = int(indices.max())
         if highest >= available:
             raise self._truncated_error(base + highest * size, size)
-        lowest = int(indices.min())
-        stretch = (highest - lowest + 1) * size
-        if stretch < min(_SHORT_READ, len(indices) * mmap.PAGESIZE):
-            items = np.frombuffer(self.read(base + lowest * size, stretch), dtype)
-            return items.take(indices - lowest)
+        if self._data is None:
+            lowest = int(indices.min())
+            stretch = (highest - lowest + 1) * size
+            if stretch < min(_SHORT_READ, len(indices) * mmap.PAGESIZE):
+                items = np.frombuffer(self.read(base + lowest * size, stretch), dtype)
+                return items.take(indices - lowest)
         if self._takes_short_reads(len(indices)):
             parts = [self._read_short(base + index * size, size) for index in indices.tolist()]
             return np.frombuffer(bytearray().join(parts), dtype)
         data = self._mapped()
-        self._advise(mmap.MADV_RANDOM if len(indices) < _FEW_ITEMS else mmap.MADV_NORMAL)
+        self._advise_mapping(mmap.MADV_RANDOM if len(indices) < _FEW_ITEMS else mmap.MADV_NORMAL)
         return np.frombuffer(data, dtype, available, base).take(indices)
 
     def _takes_short_reads(self, count: int) -> bool:
@@ -143,15 +145,14 @@ class LocalSource(IndexSource):
         return self._short_reads_left >= 0
 
     def _read_short(self, offset: int, length: int) -> bytes:
-        data, file = b"", self._file
-        if file is not None:
-            try:
-                data = os.pread(file, length, offset)
-            except OSError as error:
-                if self._file is not None:
+        with self._lock:
+            if self._file is None:  # mapped since
+                data = bytes(self._mapped()[offset : offset + length])
+            else:
+                try:
+                    data = os.pread(self._file, length, offset)
+                except OSError as error:
                     raise unreadable(Location.of(self.path), error) from error
-        if self._file is None:  # another thread mapped it; the descriptor may be another file's
-            data = bytes(self._mapped()[offset : offset + length])
         if len(data) < length:
             self.ensure_uncut()
             raise self._truncated_error(offset, length)
@@ -159,11 +160,11 @@ class LocalSource(IndexSource):
 
     def _mapped(self) -> memoryview:
         """Return the bytes of the whole file."""
-        with self._mapping:
+        with self._lock:
             if self._data is None:
                 assert self._file is not None  # it is neither mapped nor closed
                 self.ensure_uncut()
-                _advise(self._file, "POSIX_FADV_NORMAL")
+                _advise_file(self._file, "POSIX_FADV_NORMAL")
                 try:
                     # An empty file cannot be mapped.
                     self._map = (
@@ -181,14 +182,14 @@ class LocalSource(IndexSource):
         self._file = None
         self._close_file()
 
-    def _advise(self, advice: int) -> None:
+    def _advise_mapping(self, advice: int) -> None:
         """Tell the kernel how the mapping is read, so that a cold lookup touches few pages."""
         if advice != self._advice and self._map is not None:
             self._map.madvise(advice)
             self._advice = advice
 
 
-def _advise(file: int, advice: str) -> None:
+def _advise_file(file: int, advice: str) -> None:
     """Tell the kernel how a file is read, on systems that can be told."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(file, 0, 0, getattr(os, advice))
