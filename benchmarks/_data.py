@@ -28,6 +28,7 @@ __all__ = [
     "make_keys",
     "make_messages",
     "offsets",
+    "read_through",
     "timestamps",
 ]
 
@@ -42,6 +43,7 @@ _BEGIN_MILLIS = 1_767_225_600_000
 _CHUNK = 1 << 20
 
 _HEX_PAIRS = np.frombuffer(bytes(range(256)).hex().encode("ascii"), "<u2")
+_READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,3 +211,11 @@ def make_keys(path: Path, numbers: NDArray[np.uint64]) -> None:
             columns = [pa.repeat(TOPIC, len(chunk)), key_strings(chunk), pa.array(chunk.view("i8"))]
             writer.write_batch(pa.record_batch(columns, schema=schema))
     part.rename(path)
+
+
+def read_through(path: Path) -> None:
+    """Read a whole file, in order."""
+    block = bytearray(_READ_BYTES)
+    with path.open("rb", buffering=0) as file:
+        while file.readinto(block):
+            pass

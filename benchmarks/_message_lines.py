@@ -6,6 +6,7 @@ import shutil
 import statistics
 from typing import TYPE_CHECKING
 
+from benchmarks._data import read_through
 from benchmarks._rounds import Comparison, Goal, compared, interleaved, timed
 from rmqindex import CommitLog
 from rmqindex.export import DEFAULT_COLUMNS, export_messages
@@ -25,7 +26,6 @@ _REBUILD = (
     "topic STRING, uniq_key STRING, keys STRING, sys_flag INT, phy_offset BIGINT, "
     "store_timestamp TIMESTAMP"
 )
-_READ_BYTES = 1 << 20
 _RATE = "M/s a core"
 
 
@@ -112,11 +112,8 @@ def _rate(
 
 def _reading(folders: list[Path]) -> Callable[[], float]:
     def read() -> None:
-        block = bytearray(_READ_BYTES)
         for folder in folders:
             for path in folder.iterdir():
-                with path.open("rb", buffering=0) as file:
-                    while file.readinto(block):
-                        pass
+                read_through(path)
 
     return timed(read)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pyspark.sql import functions as sf
 
-from benchmarks._data import TOPIC, key_strings, make_file
+from benchmarks._data import TOPIC, key_strings, make_file, read_through
 from benchmarks._floor import load_floor
 from benchmarks._memory import anonymous_bytes_above_idle
 from benchmarks._rounds import Comparison, Goal, compared, interleaved, timed
@@ -27,7 +27,6 @@ __all__ = ["many_files", "memory", "one_key", "scan", "scan_default", "write", "
 
 _FOUR = "key_hash INT, phy_offset BIGINT, store_timestamp TIMESTAMP, position INT"
 _SMALL = Layout(1_000, 4_000)
-_PIECE = 1 << 20
 _SMALL_ENTRIES = 1_000
 
 
@@ -164,9 +163,7 @@ def _from_memory(path: Path, run: Callable[[], float]) -> Callable[[], float]:
     """Return a run before which a file is read into memory."""
 
     def after_reading() -> float:
-        with path.open("rb", buffering=0) as file:
-            while file.read(_PIECE):
-                pass
+        read_through(path)
         return run()
 
     return after_reading
