@@ -278,12 +278,12 @@ class TestConsumeQueues:
         store = kept("plain")
 
         def connect(folder, _query):
-            inner = folder.removeprefix("store://root").strip("/")
+            inner = folder.removeprefix("store://data").strip("/")
             return pafs.SubTreeFileSystem(str(store), pafs.LocalFileSystem()), inner
 
         monkeypatch.setattr(filesystem, "_filesystem", connect)
-        assert run("cat", "store://root/commitlog", "0", "--raw") == (0, "body 0", "")
-        code, _, err = run("cat", "store://root/commitlog", "UNIQ0003")
+        assert run("cat", "store://data/commitlog", "0", "--raw") == (0, "body 0", "")
+        code, _, err = run("cat", "store://data/commitlog", "UNIQ0003")
         assert (code, "unique keys are found in local stores alone" in err) == (2, True)
 
     def test_an_explanation_says_which_topics_it_could_not_look_at(self, run, kept):

@@ -157,12 +157,12 @@ class TestReading:
         """Whole, at points, and up to where the group agreed."""
 
         def connect(folder, _query):
-            inner = folder.removeprefix("store://root").strip("/")
+            inner = folder.removeprefix("store://data").strip("/")
             return pafs.SubTreeFileSystem(str(store), pafs.LocalFileSystem()), inner
 
         monkeypatch.setattr(filesystem, "_filesystem", connect)
-        assert offsets_of("store://root") == stored(store)
-        with CommitLog("store://root") as log, CommitLog(store) as local:
+        assert offsets_of("store://data") == stored(store)
+        with CommitLog("store://data") as log, CommitLog(store) as local:
             assert log.committed_offset == local.max_offset
             assert log.read_at(stored(store), ["body"]).equals(
                 local.read_at(stored(store), ["body"])
@@ -476,7 +476,7 @@ class TestLargeFiles:
             return pafs.SubTreeFileSystem(str(folder), pafs.LocalFileSystem()), base[12:]
 
         monkeypatch.setattr(filesystem, "_filesystem", connect)
-        assert offsets_of("store://root") == log.offsets
+        assert offsets_of("store://data") == log.offsets
 
     def test_damage_costs_what_it_touches(self, large):
         """Wherever it is."""

@@ -286,11 +286,11 @@ class TestRemote:
 
         def connect(folder, query):
             assert query == "?region=x"
-            inner = folder.removeprefix("store://root").strip("/")
+            inner = folder.removeprefix("store://data").strip("/")
             return pafs.SubTreeFileSystem(str(store), pafs.LocalFileSystem()), inner
 
         monkeypatch.setattr(filesystem, "_filesystem", connect)
-        return "store://root/{}?region=x"
+        return "store://data/{}?region=x"
 
     def test_a_directory_is_listed(self, remote, store):
         """Each path can be opened again."""
@@ -319,4 +319,4 @@ class TestRemote:
         (store / "rocksdbstore").mkdir()
         (store / "rocksdbstore" / "000013.sst").write_bytes(b"rocksdb.column.family.namedefault")
         with pytest.raises(RmqIndexError, match="an index in RocksDB"):
-            paths.resolve("store://root?region=x")
+            paths.resolve("store://data?region=x")
