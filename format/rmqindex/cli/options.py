@@ -31,11 +31,13 @@ __all__ = [
     "NOT_FOUND",
     "PATH",
     "allow_live_option",
+    "allow_loss_option",
     "argument",
     "begin_option",
     "choose_output",
     "command",
     "commit_log_option",
+    "dry_run_option",
     "end_option",
     "entries_option",
     "from_option",
@@ -387,4 +389,14 @@ allow_live_option = click.option(
     "--allow-live-store",
     is_flag=True,
     help="Write even if a broker seems to be using the store (its lock or abort file is present).",
+)
+allow_loss_option = click.option(
+    "--allow-loss",
+    is_flag=True,
+    help="Write even if the new files hold less than those that they replace, or that are deleted.",
+)
+dry_run_option = click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Show which files would be deleted, and what would replace them; change nothing.",
 )
