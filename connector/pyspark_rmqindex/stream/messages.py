@@ -28,7 +28,7 @@ from pyspark_rmqindex.messages.reader import (
 )
 from pyspark_rmqindex.options import planned_bound
 from rmqindex import CommitLog, RmqIndexError
-from rmqindex.commitlog import LastRecord, ends_with, follow
+from rmqindex.commitlog import LogMark, follow
 from rmqindex.ownfiles import from_json, to_json
 from rmqindex.transaction import exists
 
@@ -51,17 +51,21 @@ class LogOffset:
 
     Attributes:
         offset: Where the next message starts, bytes.
-        last: The last message before, which shows whether the log is still the same; None if it
-            was not recorded.
+        last: The mark of the last message before, which shows whether the log is still the same;
+            None if it was not recorded.
     """
 
     offset: int
-    last: LastRecord | None = None
+    last: LogMark | None = None
 
     def to_json(self) -> dict[str, int]:
         """Return the offset as JSON for the checkpoint."""
-        stored = to_json(_StoredOffset(self.offset, *(self.last or ())))
-        return {name: each for name, each in stored.items() if each is not None}
+        last = self.last
+        stored = _StoredOffset(self.offset)
+        if last is not None:
+            marked = (last.phy_offset, last.store_timestamp, last.checksum, last.size, last.crc)
+            stored = _StoredOffset(self.offset, *marked)
+        return {name: each for name, each in to_json(stored).items() if each is not None}
 
     @classmethod
     def from_json(cls, data: object) -> LogOffset:
@@ -76,18 +80,26 @@ class LogOffset:
             return cls(stored.offset)
         if stored.last_store_timestamp is None:
             raise ValueError("last_store_timestamp: expected this field, got none")
-        last = LastRecord(stored.last_offset, stored.last_store_timestamp, stored.last_checksum)
+        last = LogMark(
+            stored.last_offset,
+            stored.last_store_timestamp,
+            stored.last_size,
+            stored.last_crc,
+            stored.last_checksum,
+        )
         return cls(stored.offset, last)
 
 
 @dataclass(frozen=True, slots=True)
 class _StoredOffset:
-    """An offset in the checkpoint; earlier releases stored no checksum, the first none of last."""
+    """An offset in the checkpoint; earlier releases stored a checksum, or nothing of the last."""
 
     offset: int
     last_offset: int | None = None
     last_store_timestamp: int | None = None
     last_checksum: int | None = None
+    last_size: int | None = None
+    last_crc: int | None = None
 
 
 class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -256,7 +268,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._report_loss(_lost(store, offset.offset, begin, "the files are gone"))
             return LogOffset(begin)
         if begin == offset.offset and (
-            offset.last is None or ends_with(log, offset.last, offset.offset)
+            offset.last is None or offset.last.is_gone(log) or offset.last.is_of(log, offset.offset)
         ):
             return offset
         self._report_loss(
@@ -272,7 +284,8 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if since is not None and until.offset <= since.offset:
             return []
         begin = self._begin(store, log, since).offset
-        if until.last is not None and not ends_with(log, until.last, until.offset):
+        mark = until.last
+        if mark is not None and not (mark.is_gone(log) or mark.is_of(log, until.offset)):
             self._report_loss(
                 _lost(store, begin, until.offset, "the log was truncated or replaced since then")
             )

@@ -9,24 +9,24 @@ from rmqindex.rooms import importer
 if TYPE_CHECKING:
     from rmqindex.commitlog.bodies import BODY_TEXT, bad_body, body_texts, in_halves, unpack_bodies
     from rmqindex.commitlog.log import MATCH_STATES, CommitLog, LogFile
+    from rmqindex.commitlog.mark import LogMark
     from rmqindex.commitlog.planned_log import PlannedLog, PlannedLogs, marked_file
     from rmqindex.commitlog.selection import Block, Selection, newest_messages, select_messages
     from rmqindex.commitlog.sibling import sibling_log
-    from rmqindex.commitlog.tailing import LastRecord, ends_with, follow
+    from rmqindex.commitlog.tailing import follow
 
 __all__ = [
     "BODY_TEXT",
     "MATCH_STATES",
     "Block",
     "CommitLog",
-    "LastRecord",
     "LogFile",
+    "LogMark",
     "PlannedLog",
     "PlannedLogs",
     "Selection",
     "bad_body",
     "body_texts",
-    "ends_with",
     "follow",
     "in_halves",
     "marked_file",
@@ -51,6 +51,7 @@ __getattr__ = importer(
             "LogFile",
             "MATCH_STATES",
         ),
+        "mark": ("LogMark",),
         "planned_log": (
             "PlannedLog",
             "PlannedLogs",
@@ -63,11 +64,7 @@ __getattr__ = importer(
             "select_messages",
         ),
         "sibling": ("sibling_log",),
-        "tailing": (
-            "LastRecord",
-            "ends_with",
-            "follow",
-        ),
+        "tailing": ("follow",),
     },
 )
 

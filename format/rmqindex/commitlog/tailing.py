@@ -17,19 +17,18 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from rmqindex.commitlog.mark import LogMark
 from rmqindex.errors import CorruptCommitLogError
-from rmqindex.indexfile.fingerprint import checksum_of
 from rmqindex.logfile.framing import DLedgerFrames, Frames, frames_of
 from rmqindex.logfile.walk import (
     EndKind,
     end_at,
     find_record,
     frame_of,
-    is_record,
     record_crc_fault,
     walk,
 )
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource
 
-__all__ = ["LastRecord", "Progress", "ends_with", "follow"]
+__all__ = ["Progress", "follow"]
 
 # Records per block of a walk, so that a small limit does not read much more than it allows.
 _BLOCK_RECORDS = 8 * 1024
@@ -55,40 +54,24 @@ _REACH = 8 * 1024 * 1024
 _SETTLED_MILLISECONDS = 60_000
 
 
-class LastRecord(NamedTuple):
-    """A record that shows whether a log is still the same.
-
-    Attributes:
-        phy_offset: Where it starts, bytes.
-        store_timestamp: Epoch milliseconds.
-        checksum: CRC-32 of its first and its last bytes; None where an earlier release recorded
-            none.
-    """
-
-    phy_offset: int
-    store_timestamp: int
-    checksum: int | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far a log was followed.
 
     Attributes:
         end: Where the next record will start, bytes.
-        last: The last record before; the first of its file where the file was skipped unread; None
-            where there was no record.
+        last: The mark of the last record before; None where there was no record.
     """
 
     end: int
-    last: LastRecord | None
+    last: LogMark | None
 
 
 def follow(
     log: CommitLog,
     start: int,
     *,
-    last: LastRecord | None = None,
+    last: LogMark | None = None,
     stop: int | None = None,
     max_records: int | None = None,
     max_bytes: int | None = None,
@@ -101,7 +84,7 @@ def follow(
     Args:
         log: The log, listed just now.
         start: Where a record starts or will start: in one of the files, or behind the last.
-        last: The record before, if known.
+        last: The mark of the record before, if known.
         stop: The offset from which on records are left out; None for the log's end.
         max_records: The most records to read, at least 1; None for no limit.
         max_bytes: The most bytes to read, but at least one record; None for no limit.
@@ -122,46 +105,6 @@ def follow(
     return Progress(following.at, following.last)
 
 
-def ends_with(log: CommitLog, last: LastRecord, end: int) -> bool:
-    """Return whether a record that was read before still exists, and ends where it did.
-
-    Args:
-        log: The log.
-        last: The record.
-        end: What :func:`follow` returned with it.
-
-    Returns:
-        False where its place has another record, none, or another file; True where the files of
-        that place are gone, since that proves nothing.
-
-    Raises:
-        RmqIndexError: The storage failed.
-    """
-    for file in log.files:
-        if file.start <= last.phy_offset < file.stop:
-            position = last.phy_offset - file.start
-            with log.open_file(file) as source:
-                size = is_record(source, file, position, crc=False)
-                if size is None:
-                    return False
-                found = _last_record(source, file, position, size)
-                if found[:2] != last[:2] or last.checksum not in {None, found.checksum}:
-                    return False
-            behind = last.phy_offset + size
-            # A blank record, or skipped damage, may lie between.
-            return behind == end or (behind < end and end >= file.stop)
-    return not log.files or last.phy_offset < log.files[0].start
-
-
-def _last_record(source: ByteSource, file: LogFile, position: int, size: int) -> LastRecord:
-    """Return the checksum by which a record is recognized."""
-    return LastRecord(
-        file.start + position,
-        store_timestamp_of(source.read, position),
-        checksum_of(source.read, position, position + size),
-    )
-
-
 class _Following:
     """One pass over a log."""
 
@@ -169,7 +112,7 @@ class _Following:
         self,
         log: CommitLog,
         start: int,
-        last: LastRecord | None,
+        last: LogMark | None,
         stop: int | None,
         max_records: int | None,
         max_bytes: int | None,
@@ -193,10 +136,11 @@ class _Following:
         unread = self._go_on()
         if unread is None or (self.last is not None and self.last.phy_offset >= unread.start):
             return
-        with self._log.open_file(unread) as source:
-            size = is_record(source, unread, unread.entry_head, crc=False)
-            if size is not None:
-                self.last = _last_record(source, unread, unread.entry_head, size)
+        last = None
+        for records in self._log.records(unread.start, unread.stop, mode="DROPMALFORMED"):
+            last = int(records.phy_offset[-1])
+        if last is not None:
+            self.last = LogMark.at(self._log, last)
 
     def _go_on(self) -> LogFile | None:
         """Follow the log; return the last file that was skipped unread."""
@@ -278,7 +222,7 @@ class _Following:
             if self._bytes_left is not None:
                 self._bytes_left -= end - self.at
             position = int(records.phy_offset[count - 1]) - file.start
-            self.last = _last_record(source, file, position, int(records.size[count - 1]))
+            self.last = LogMark.of(source, file, position, int(records.size[count - 1]))
             self.at, self._has_moved = end, True
         return count == len(records)
 

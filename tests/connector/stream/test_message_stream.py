@@ -343,9 +343,23 @@ def test_a_copy_of_the_same_log_is_gone_on_with(twins, followed):
     assert len(next_batch(open_stream(store), offset)[1]) == 20
 
 
-def test_the_offset_of_an_earlier_release_is_gone_on_with(followed):
-    """It says of the last message where it starts and when it was stored."""
+@pytest.mark.parametrize("checksum", [True, False])
+def test_the_offset_of_an_earlier_release_is_gone_on_with(followed, checksum):
+    """It has a checksum of the last message's ends, or where it starts and when it was stored."""
     store, offset = followed
     (entry,) = offset.values()
-    assert entry.pop("last_checksum") is not None
+    del entry["last_size"]
+    crc = entry.pop("last_crc")
+    if checksum:  # of a message as short as this one, that of the ends is that of the whole
+        entry["last_checksum"] = crc
     assert len(next_batch(open_stream(store), offset)[1]) == 20
+
+
+def test_the_checksum_of_an_earlier_release_tells_another_log(followed):
+    """As that of the whole message does."""
+    store, offset = followed
+    (entry,) = offset.values()
+    del entry["last_size"]
+    entry["last_checksum"] = entry.pop("last_crc") ^ 1
+    with pytest.raises(RmqIndexError, match="truncated or replaced"):
+        next_batch(open_stream(store), offset)

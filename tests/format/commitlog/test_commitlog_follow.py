@@ -11,7 +11,8 @@ import pytest
 from commitlog_encoder import Log, Message, properties_text
 from rmqindex import CommitLog, CorruptCommitLogError
 from rmqindex.commitlog import tailing
-from rmqindex.commitlog.tailing import LastRecord, ends_with, follow
+from rmqindex.commitlog.mark import LogMark
+from rmqindex.commitlog.tailing import follow
 from rmqindex.logfile.walk import End, EndKind
 from rmqindex.record.records import Fault
 
@@ -54,7 +55,7 @@ def test_everything_is_followed_to_the_end_of_the_log(log, tmp_path):
     opened = written(log, tmp_path)
     progress = follow(opened, 0)
     assert progress.end == log.end
-    assert progress.last[:2] == (log.offsets[-1], NOW + 39)
+    assert (progress.last.phy_offset, progress.last.store_timestamp) == (log.offsets[-1], NOW + 39)
     assert follow(opened, log.end, last=progress.last) == progress
 
 
@@ -153,7 +154,7 @@ def test_what_an_earlier_life_of_the_log_left_is_its_end(log, tmp_path):
     at = log.offsets[-3] - start
     data[at + 20 : at + 40] = bytes(range(1, 21))
     (tmp_path / f"{start:020d}").write_bytes(data)
-    later = LastRecord(log.offsets[-4], NOW + 1_000)
+    later = LogMark(log.offsets[-4], NOW + 1_000)
     assert follow(opened, log.offsets[-3], last=later).end == log.offsets[-3]
 
 
@@ -171,20 +172,6 @@ def test_damage_before_the_end_is_an_error_or_passed_over(log, tmp_path):
         follow(opened, 0, max_records=100)
     assert follow(opened, 0, max_records=100, mode="DROPMALFORMED").end == log.end
     assert follow(opened, 0, max_records=3).end == log.offsets[3]
-
-
-def test_a_last_record_tells_a_log_from_another(log, tmp_path):
-    """Another store time, another size, or nothing in its place: it is not the same any more."""
-    opened = written(log, tmp_path)
-    progress = follow(opened, 0)
-    assert ends_with(opened, progress.last, progress.end)
-    assert not ends_with(opened, progress.last._replace(store_timestamp=5), progress.end)
-    assert not ends_with(opened, progress.last, progress.end - 1)
-    assert not ends_with(opened, LastRecord(log.offsets[3] + 1, NOW + 3), log.offsets[4])
-    for start in sorted(log.files)[:-1]:
-        (tmp_path / f"{start:020d}").unlink()
-    # What expired says nothing.
-    assert ends_with(CommitLog(tmp_path), LastRecord(log.offsets[3], NOW + 3), log.offsets[4])
 
 
 def test_an_empty_log_is_followed_to_where_it_begins(tmp_path):
@@ -207,26 +194,17 @@ def test_a_record_that_is_found_where_the_walk_finds_none_is_the_end(log, tmp_pa
 
 
 def test_files_that_are_passed_over_unread_are_known_again(log, tmp_path):
-    """By the first record of the last of them, where the log's last file has no whole one yet."""
+    """By the last record of the last of them, where the log's last file has no whole one yet."""
     newest = max(log.files)
-    at = log.offsets[sum(offset < newest for offset in log.offsets)] - newest
+    place = sum(offset < newest for offset in log.offsets)
+    at = log.offsets[place] - newest
     log.files[newest][at + 8] ^= 1  # of a record that is being copied, as its CRC says
     log.files[newest] = log.files[newest][: at + 200].ljust(FILE_SIZE, b"\0")
-    progress = follow(written(log, tmp_path / "a"), 0)
-    assert (progress.end, progress.last.phy_offset) == (newest, newest - FILE_SIZE)
-    other = Log(FILE_SIZE)
+    opened = written(log, tmp_path / "a")
+    progress = follow(opened, 0)
+    assert (progress.end, progress.last.phy_offset) == (newest, log.offsets[place - 1])
+    assert progress.last.is_of(opened, progress.end)
+    cut = Log(FILE_SIZE)
     for number in range(40):
-        other.append(message(number, queue_id=1))
-    assert ends_with(written(log, tmp_path / "b"), progress.last, progress.end)
-    assert not ends_with(written(other, tmp_path / "c"), progress.last, progress.end)
-
-
-def test_a_last_record_tells_another_one_of_the_same_place_size_and_time(log, tmp_path):
-    """By its checksum; what an earlier release remembered has none."""
-    progress = follow(written(log, tmp_path / "a"), 0)
-    other = Log(FILE_SIZE)
-    for number in range(40):
-        other.append(message(number, queue_id=1))
-    opened = written(other, tmp_path / "b")
-    assert not ends_with(opened, progress.last, progress.end)
-    assert ends_with(opened, progress.last._replace(checksum=None), progress.end)
+        cut.append(message(number, queue_id=int(number == place - 1)))
+    assert not progress.last.is_of(written(cut, tmp_path / "b"), progress.end)

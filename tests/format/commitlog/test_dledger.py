@@ -18,7 +18,7 @@ import rmqindex
 from commitlog_encoder import Message
 from dledger_encoder import DLedgerLog
 from rmqindex import CommitLog, CorruptCommitLogError, RmqIndexError
-from rmqindex.commitlog import LastRecord, PlannedLog, follow
+from rmqindex.commitlog import LogMark, PlannedLog, follow
 from rmqindex.logfile import walk
 from rmqindex.logfile.agreed import UnagreedTail
 from rmqindex.output.notes import queue_notes, rebuild_notes
@@ -377,7 +377,7 @@ class TestAgreement:
         with CommitLog(data) as log:
             progress = follow(log, 0)
             assert progress.end == log.committed_offset < log.max_offset
-            assert isinstance(progress.last, LastRecord)
+            assert isinstance(progress.last, LogMark)
         note(data, 119)
         with CommitLog(data) as log:
             assert follow(log, progress.end, last=progress.last).end == log.max_offset

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from rmqindex import CommitLog, LogFile, property_pairs
 from rmqindex.commitlog import access, tailing
 from rmqindex.commitlog import log as log_module
-from rmqindex.commitlog.tailing import ends_with, follow
+from rmqindex.commitlog.tailing import follow
 from rmqindex.logfile import walk
 from rmqindex.query.point_lookup import PointLog
 from rmqindex.record.message_ids import host_text
@@ -293,6 +293,6 @@ def _followed(log, mode, max_records):
             return at
         assert progress.end > at
         if progress.last is not None:
-            ends_with(log, progress.last, progress.end)
+            progress.last.is_of(log, progress.end)
         at, last = progress.end, progress.last
     raise AssertionError("expected an end")
