@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.planned_log import PlannedLog, PlannedLogs, marked_file
     from rmqindex.commitlog.selection import Block, Selection, newest_messages, select_messages
     from rmqindex.commitlog.sibling import sibling_log
-    from rmqindex.commitlog.tailing import follow
+    from rmqindex.commitlog.tailing import follow, whole_end
 
 __all__ = [
     "BODY_TEXT",
@@ -34,6 +34,7 @@ __all__ = [
     "select_messages",
     "sibling_log",
     "unpack_bodies",
+    "whole_end",
 ]
 
 __getattr__ = importer(
@@ -64,7 +65,7 @@ __getattr__ = importer(
             "select_messages",
         ),
         "sibling": ("sibling_log",),
-        "tailing": ("follow",),
+        "tailing": ("follow", "whole_end"),
     },
 )
 

@@ -110,10 +110,12 @@ class LogMark:
         """
         found = self._difference(log, None)
         if found:
+            why = "the log was truncated and written anew, or is another one"
+            if self.is_gone(log):
+                why = "nothing is left that shows whether the log is the same"
             raise RmqIndexError(
-                f"{where}: expected a log whose message at offset {self.phy_offset} is the last "
-                f"that was taken, {self}, got {found}: the log was truncated and written anew, or "
-                f"is another one. {remedy}"
+                f"{where}: expected the message at offset {self.phy_offset}, the last that was "
+                f"taken ({self}), got {found}: {why}. {remedy}"
             )
 
     def __str__(self) -> str:
@@ -142,7 +144,7 @@ class LogMark:
             or self.crc not in {None, found.crc}
             or self.checksum not in {None, ends}
         ):
-            return f"one of {found}"
+            return f"another one ({found})"
         behind = found.phy_offset + size
         if end is None or end == behind:
             return ""

@@ -96,10 +96,12 @@ class Block(NamedTuple):
 
     Attributes:
         batch: The messages; None where none of those that were read is asked for.
-        stop: The offset behind the last message that was read, bytes.
+        last: The offset of the last message that was read, bytes.
+        stop: The offset behind it, bytes.
     """
 
     batch: pa.RecordBatch | None
+    last: int
     stop: int
 
 
@@ -161,7 +163,7 @@ def select_messages(
                 found = kept.select(list(columns)) if len(hits) else None
             else:
                 found = _read(log, batch, hits, columns, mode)
-            yield Block(found, _stop_of(batch))
+            yield Block(found, batch.column("phy_offset")[-1].as_py(), _stop_of(batch))
         if selection.stop is not None and _stop_of(whole) >= selection.stop:
             return
 

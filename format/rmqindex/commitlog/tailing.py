@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource
 
-__all__ = ["Progress", "follow"]
+__all__ = ["Progress", "follow", "whole_end"]
 
 # Records per block of a walk, so that a small limit does not read much more than it allows.
 _BLOCK_RECORDS = 8 * 1024
@@ -103,6 +103,32 @@ def follow(
     following = _Following(log, start, last, stop, max_records, max_bytes, drop=mode != "FAILFAST")
     following.run()
     return Progress(following.at, following.last)
+
+
+def whole_end(log: CommitLog, start: int | None = None) -> int:
+    """Return how far the records of a log are certainly whole, bytes.
+
+    Args:
+        log: The log, listed just now.
+        start: Where a record starts from which on they are looked at; None for the log's start.
+
+    Returns:
+        The log's end, or before it where a broker seems to be writing a record.
+
+    Raises:
+        RmqIndexError: The storage failed.
+    """
+    number = log.last_with_data()
+    if number < 0:
+        return log.min_offset
+    file = log.files[number]
+    first = max(file.start, log.min_offset if start is None else start)
+    with log.open_file(file) as source:
+        for records in log.records(first, mode="DROPMALFORMED", at_boundaries=True):
+            count = _whole(records, source, file)
+            if count < len(records):
+                return int(records.phy_offset[count])
+    return log.max_offset
 
 
 class _Following:

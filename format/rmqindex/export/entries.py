@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from rmqindex.errors import RmqIndexError
 from rmqindex.export.columns import as_table
-from rmqindex.export.folder import Folder, Stream
+from rmqindex.export.folder import ANEW, Folder, Stream
 from rmqindex.indexfile.decoding import ENTRY_SCHEMA
 from rmqindex.layout import FIRST_POSITION
+from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
     import os
@@ -25,6 +26,29 @@ __all__ = ["EntrySelection", "entry_schema", "entry_tables", "export_entries"]
 
 _DEFAULT_FILE_SIZE = 256 * 1024 * 1024
 _FILE = "file"
+_STREAM = "entries-"
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """What was exported of a file.
+
+    Attributes:
+        checksum: As :meth:`IndexFile.checksum` returns it.
+        phy_offset: That of the last entry.
+        is_full: Whether the file holds no more entries than these.
+    """
+
+    checksum: int
+    phy_offset: int
+    is_full: bool
+
+    @classmethod
+    def of(cls, planned: PlannedFile, stop: int) -> _Mark:
+        with planned.open() as file:
+            (last,) = file.scan(stop - 1, stop, ["phy_offset"])
+            is_full = planned.layout is not None and stop > planned.layout.capacity
+            return cls(file.checksum(stop), last.column(0)[0].as_py(), is_full)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +145,7 @@ def export_entries(
     Raises:
         CorruptIndexError: An IndexFile is damaged. Finished files stay.
         RmqIndexError: The directory has other files or another export, or an IndexFile was written
-            anew since.
+            anew since, laid out anew into others, or removed before it was read to its end.
         OSError: The directory cannot be written.
     """
     selection = selection or EntrySelection()
@@ -129,6 +153,7 @@ def export_entries(
     total = sum(planned.entry_count for planned in files)
     done = 0
     with Folder.open(directory, question, kind, max_file_size) as folder:
+        _ensure_successors(files, folder)
         for planned in files:
             if planned.error is not None:
                 raise planned.error
@@ -149,22 +174,74 @@ def _reporter(
     return report
 
 
+def _ensure_successors(files: Sequence[PlannedFile], folder: Folder) -> None:
+    """Raise unless the files that are new to an export go on where those that are gone ended.
+
+    Brokers delete expired files; a rebuild replaces files by others that have the same entries.
+    """
+    exported = sorted(name.removeprefix(_STREAM) for name in folder.parts)
+    listed = {planned.entry.name for planned in files}
+    gone = {
+        name: folder.mark(f"{_STREAM}{name}", _Mark)
+        for name in exported
+        if name not in listed and not (files and exists(files[0].name_path.parent.child(name)))
+    }
+    if not gone:
+        return
+    if len(gone) == len(exported):
+        raise RmqIndexError(
+            f"{folder.path}: expected an index that still has an IndexFile whose entries were "
+            f"exported, such as {exported[-1]}, got none of them: the index was written anew, or "
+            f"all of them expired, with others perhaps that were never exported. {ANEW}"
+        )
+    for name, mark in gone.items():
+        if not mark.is_full and name == exported[-1]:
+            raise RmqIndexError(
+                f"{folder.path}: expected the IndexFile {name}, whose entries up to that of the "
+                f"message at {mark.phy_offset} were exported, got an index without it: its last "
+                f"entries are lost, or are in another file. {ANEW}"
+            )
+    end = max(mark.phy_offset for mark in gone.values())
+    for planned in files:
+        begin = planned.header.begin_phy_offset
+        if not planned.is_empty and planned.entry.name not in exported and begin <= end:
+            raise RmqIndexError(
+                f"{planned.name_path}: expected a new IndexFile to begin behind offset {end}, up "
+                f"to which entries were exported from files that are gone, got {begin}: the index "
+                f"was written anew, and its entries would be there twice. {ANEW}"
+            )
+
+
 def _export_file(
     planned: PlannedFile,
     folder: Folder,
     selection: EntrySelection,
     report: Callable[[int], None],
 ) -> None:
-    name = planned.entry.name
     header = planned.header
-    stream = Stream(f"entries-{name}", [header.begin_timestamp, header.begin_phy_offset])
+    stream = Stream(
+        f"{_STREAM}{planned.entry.name}", [header.begin_timestamp, header.begin_phy_offset]
+    )
     start = folder.begin(stream, FIRST_POSITION)
     if start > planned.stop:
         raise RmqIndexError(
             f"{planned.name_path}: expected at least {start - FIRST_POSITION} entries, as many as "
-            f"the finished files have, got {planned.entry_count}: it was written anew since. Give "
-            "a directory that is new or empty"
+            f"the finished files have, got {planned.entry_count}: it was written anew since. {ANEW}"
         )
-
+    if folder.parts.get(stream.name):
+        expected = folder.mark(stream.name, _Mark).checksum
+        with planned.open() as file:
+            got = file.checksum(start)
+        if expected != got:
+            raise RmqIndexError(
+                f"{planned.name_path}: expected the {start - FIRST_POSITION} entries that were "
+                f"exported, with checksum {expected}, got {got}: it was written anew since. {ANEW}"
+            )
     tables = entry_tables(planned, selection, start)
-    folder.write(stream, start, (([table], stop) for table, stop in tables), report)
+    folder.write(
+        stream,
+        start,
+        (([table], stop) for table, stop in tables),
+        lambda stop: _Mark.of(planned, stop),
+        report,
+    )

@@ -7,10 +7,11 @@ import fcntl
 import os
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from rmqindex.errors import RmqIndexError
 from rmqindex.export.part import FORMATS, Part
+from rmqindex.ownfiles.dataclass_json import from_json, to_json
 from rmqindex.ownfiles.disk import naming, sync_directory
 from rmqindex.ownfiles.records import Fields, RecordKind, shorten
 from rmqindex.ownfiles.safe_open import write_own
@@ -22,19 +23,26 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = ["ExportResult", "Folder", "Stream"]
+    from rmqindex.logfile.agreed import UnagreedTail
+
+__all__ = ["ANEW", "ExportResult", "Folder", "Stream"]
+
+T = TypeVar("T")
 
 # Hidden from Spark, Arrow and DuckDB, which read the files of a directory.
 _MANIFEST = "_rmqindex_export.json"
 _NEW_MANIFEST = ".rmqindex_export.json.new"
 _OPEN_PART = ".rmqindex_export.part"
-_VERSION = 1
+# Version 1 had no marks.
+_VERSION = 2
 _DIGITS = 20
 _PART = re.compile(
     rf"(?P<stream>messages|entries-[+-]?[0-9]{{1,40}})-(?P<start>[0-9]{{{_DIGITS}}})"
     rf"-(?P<stop>[0-9]{{{_DIGITS}}})\.(?P<kind>{'|'.join(FORMATS)})"
 )
 _ELSEWHERE = "give a directory that is new or empty"
+#: What to do where an export cannot go on.
+ANEW = "Export to another directory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,8 @@ class ExportResult:
         size: Their bytes.
         file_count: How many files there are now, with those of earlier runs.
         is_resumed: Whether files were there before.
+        unagreed: What was left out of a log of DLedger, since its group is not known to have
+            agreed on it.
     """
 
     directory: Path
@@ -56,6 +66,7 @@ class ExportResult:
     size: int
     file_count: int
     is_resumed: bool
+    unagreed: UnagreedTail | None = None
 
 
 class Stream(NamedTuple):
@@ -74,22 +85,27 @@ class _Manifest(NamedTuple):
     question: dict[str, Any]
     origins: dict[str, list[int]]
     starts: dict[str, int]
+    # By stream and by where a part ends, in digits: what shows that the source is still the same.
+    marks: dict[str, dict[str, Any]]
 
     @classmethod
     def of(cls, fields: Fields) -> Self:
         """Check the fields of a record."""
-        fields.integer("version", _VERSION, _VERSION)
+        fields.integer("version", 1, _VERSION)
         question, origins, starts = (
             fields.inner(name) for name in ("question", "origins", "starts")
         )
         if question is None or origins is None or starts is None:
             raise ValueError("expected question, origins and starts")
+        marks = fields.inner("marks") or Fields({})
+        of_streams = {name: marks.inner(name) or Fields({}) for name in marks.values}
         for name in starts.values:
             starts.integer(name, 0, 2**63 - 1)
         return cls(
             question.values,
             {name: origins.items(name) for name in origins.values},
             starts.values,
+            {name: found.values for name, found in of_streams.items()},
         )
 
 
@@ -138,7 +154,7 @@ class Folder:
             manifest = _RECORD.read(folder / _MANIFEST)
             parts = _finished(folder, is_export=manifest is not None)
             if manifest is None:
-                manifest = _Manifest(question, {}, {})
+                manifest = _Manifest(question, {}, {}, {})
             _ensure_same(folder, manifest.question, question)
             found = cls(folder, kind, max_file_size, manifest, parts)
             try:
@@ -187,6 +203,33 @@ class Folder:
             self._save()
         return at
 
+    def mark(self, name: str, kind: type[T]) -> T:
+        """Return the mark of what was exported last, as it was given to :meth:`write`.
+
+        Args:
+            name: The name of a stream with parts.
+            kind: What it is.
+
+        Raises:
+            RmqIndexError: The export is that of an earlier release, which has none, or it is
+                damaged.
+        """
+        stop = max(stop for _, stop in self.parts[name])
+        found = self.manifest.marks.get(name, {}).get(str(stop))
+        if found is None:
+            raise RmqIndexError(
+                f"{self.path}: expected a mark of what was exported of {name} up to {stop}, by "
+                "which to tell that the source is still the same, got none: an earlier release "
+                f"wrote this export. {ANEW}"
+            )
+        try:
+            return from_json(kind, found)
+        except ValueError as error:
+            raise RmqIndexError(
+                f"{self.path / _MANIFEST}: expected a mark of what was exported of {name} up to "
+                f"{stop}, got a damaged one ({error}). {ANEW}"
+            ) from error
+
     def name(self, stream: Stream, start: int, stop: int) -> str:
         """Return the name of a part."""
         return f"{stream.name}-{start:0{_DIGITS}}-{stop:0{_DIGITS}}.{self.kind}"
@@ -196,6 +239,7 @@ class Folder:
         stream: Stream,
         start: int,
         blocks: Iterator[tuple[list[pa.Table], int]],
+        mark_at: Callable[[int], object],
         progress: Callable[[int], None],
     ) -> None:
         """Write the rows of a stream from where it goes on.
@@ -204,6 +248,8 @@ class Folder:
             stream: The stream.
             start: What :meth:`begin` returned.
             blocks: Rows, and up to which place they are all that there are.
+            mark_at: Returns by what the source is known again when the export goes on at such a
+                place; :func:`to_json` turns it into JSON.
             progress: Called with the place.
         """
         part: Part | None = None
@@ -216,18 +262,30 @@ class Folder:
                             part = Part(self.path / _OPEN_PART, self.kind, table.schema)
                         part.write(table, self.max_file_size)
                 if part is not None and part.size >= self.max_file_size:
-                    self._finish(stream, part, first, stop)
+                    self._finish(stream, part, (first, stop), mark_at(stop))
                     part, first = None, stop
                 progress(stop)
             if part is not None:
-                self._finish(stream, part, first, stop)
+                self._finish(stream, part, (first, stop), mark_at(stop))
                 part = None
         finally:
             if part is not None:
                 part.discard()
 
-    def _finish(self, stream: Stream, part: Part, start: int, stop: int) -> None:
+    def _finish(
+        self,
+        stream: Stream,
+        part: Part,
+        places: tuple[int, int],
+        mark: object,
+    ) -> None:
+        start, stop = places
         name = self.name(stream, start, stop)
+        # Whether the part is there or not after a crash, its mark or that before it is.
+        before = self.manifest.marks.get(stream.name, {}).get(str(start))
+        marks = {} if before is None else {str(start): before}
+        self.manifest.marks[stream.name] = {**marks, str(stop): to_json(mark)}
+        self._save()
         part.finish(self.path / name)
         sync_directory(self.path)
         self.parts.setdefault(stream.name, []).append((start, stop))
@@ -241,6 +299,7 @@ class Folder:
             "question": self.manifest.question,
             "origins": self.manifest.origins,
             "starts": self.manifest.starts,
+            "marks": self.manifest.marks,
         }
         new = self.path / _NEW_MANIFEST
         write_own(new, _RECORD.encode(str(new), record))

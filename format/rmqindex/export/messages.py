@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rmqindex.commitlog.bodies import Unpacking
+from rmqindex.commitlog.mark import LogMark
 from rmqindex.commitlog.selection import Selection, select_messages
+from rmqindex.commitlog.tailing import whole_end
 from rmqindex.errors import RmqIndexError
 from rmqindex.export.columns import DEFAULT_COLUMNS, as_table
-from rmqindex.export.folder import Folder, Stream
-from rmqindex.layout import INT64_MAX
+from rmqindex.export.folder import ANEW, Folder, Stream
 from rmqindex.record.batches import schema_of
+from rmqindex.storage.identity import FileChangedError
 
 if TYPE_CHECKING:
     import os
@@ -61,13 +64,14 @@ def export_messages(
 
     Returns:
         What was written; the directory then has every message that is asked for up to the end of
-        the log as it was.
+        the log as it was. With DLedger, that is where its group has agreed; and a message that a
+        broker is just writing is left for the next run.
 
     Raises:
         ValueError: An unknown column.
         CorruptCommitLogError: Damage; only ``FAILFAST``. Finished files stay.
-        RmqIndexError: The directory has other files or another export, or the log no longer has
-            what comes behind the finished files.
+        RmqIndexError: The directory has other files or another export, or the log is not proved to
+            be the one whose messages the finished files have, or lacks what comes behind them.
         OSError: The directory cannot be written.
     """
     selection = selection or Selection()
@@ -86,7 +90,13 @@ def export_messages(
         is_resumed = bool(folder.parts.get(_STREAM))
         if is_resumed:
             _ensure_there(log, start, folder)
-        total = min(log.max_offset, INT64_MAX if selection.stop is None else selection.stop) - first
+            folder.mark(_STREAM, LogMark).ensure(log, folder.path, ANEW)
+        stop, unagreed = log.agreed_stop(selection.stop), log.unagreed_tail(selection.stop)
+        end = whole_end(log, start if is_resumed else None)
+        end = end if stop is None else min(stop, end)
+        selection = replace(selection, stop=end)
+        total = end - first
+        last = first
 
         def skip(error: RmqIndexError) -> None:
             if on_skipped is not None:
@@ -101,6 +111,7 @@ def export_messages(
         )
 
         def blocks() -> Iterator[tuple[list[pa.Table], int]]:
+            nonlocal last
             for block in select_messages(
                 log,
                 selection,
@@ -109,15 +120,22 @@ def export_messages(
                 mode=mode,
                 on_malformed=skip,
             ):
+                last = block.last
                 found = [] if block.batch is None else bodies.batches(block.batch, log.files)
                 yield [as_table(batch) for batch in found], block.stop
+
+        def mark_at(_stop: int) -> object:
+            mark = LogMark.at(log, last)
+            if mark is None:
+                raise FileChangedError(log.files[-1].path.parent, "rewritten", "run this again")
+            return mark
 
         def report(stop: int) -> None:
             if progress is not None:
                 progress(stop - first, total)
 
-        folder.write(stream, start, blocks(), report)
-        return folder.result
+        folder.write(stream, start, blocks(), mark_at, report)
+        return replace(folder.result, unagreed=unagreed)
 
 
 def _origin(log: CommitLog, known: list[int] | None) -> list[int]:
@@ -142,11 +160,5 @@ def _ensure_there(log: CommitLog, start: int, folder: Folder) -> None:
         )
         raise RmqIndexError(
             f"{folder.path}: expected a log that goes on at {start}, where the finished files end, "
-            f"got one that goes on at {begin}: the broker has deleted what lies between. Export "
-            "what is left to another directory"
-        )
-    if start > log.max_offset:
-        raise RmqIndexError(
-            f"{folder.path}: expected a log that goes on at {start}, where the finished files end, "
-            f"got one that ends at {log.max_offset}: it was truncated, or is another one"
+            f"got one that goes on at {begin}: the broker has deleted what lies between. {ANEW}"
         )

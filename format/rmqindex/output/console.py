@@ -137,6 +137,8 @@ class ConsoleOutput:
 
     def export(self, result: ExportResult, missing: Sequence[MissingPart]) -> None:
         """Write how much was written, and where it is."""
+        if result.unagreed is not None:
+            self._say(f"Left out {result.unagreed}")
         if not result.files and result.is_resumed:
             write_line(f"{result.directory}: complete, nothing new to export")
             return

@@ -60,7 +60,7 @@ def test_a_mark_is_not_of_a_log_whose_end_was_written_anew(mark, tmp_path, chang
     """With another message in its place, also one of the same size and time."""
     other = opened(log_of(**changed), tmp_path / "other")
     assert not mark.is_of(other)
-    with pytest.raises(RmqIndexError, match=rf"expected .* {mark.phy_offset} .*got one of"):
+    with pytest.raises(RmqIndexError, match=rf"expected .* {mark.phy_offset}.*got another one"):
         mark.ensure(other, "here", "Begin anew")
 
 

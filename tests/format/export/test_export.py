@@ -6,6 +6,7 @@ import csv
 import json
 import shutil
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.system.store_kinds import copy_store
 
 import rmqindex
 from commitlog_encoder import Log, Message, properties_text
@@ -30,7 +32,7 @@ class Stop(BaseException):
     """Ends a run where a kill would."""
 
 
-def small_log(count=60, file_size=1024, start=0):
+def small_log(count=60, file_size=1024, start=0, *, upper=False):
     """A log of many files, each of which is a block of a few messages."""
     log = Log(file_size, start)
     for number in range(count):
@@ -39,7 +41,9 @@ def small_log(count=60, file_size=1024, start=0):
                 topic=TOPICS[number % 3],
                 queue_id=number % 4,
                 body=b"%d" % number * 10,
-                properties=properties_text([("TAGS", f"T{number % 2}"), ("KEYS", f"k{number}")]),
+                properties=properties_text(
+                    [("TAGS", f"T{number % 2}"), ("KEYS", f"{'K' if upper else 'k'}{number}")]
+                ),
                 store_timestamp=1_700_000_000_000 + number * 1000,
             )
         )
@@ -271,6 +275,85 @@ class TestMessages:
         ):
             export_messages(log, tmp_path / "out", Selection(topics=("A",)))
 
+    @pytest.mark.parametrize("before", [30, 29, 20])
+    def test_a_log_whose_tail_was_written_anew_is_refused(self, tmp_path, before):
+        """After a crash or a fail-over: with the last message, or another behind the seam."""
+        log = small_log(30)
+        log.write_to(tmp_path / "store" / "commitlog")
+        with CommitLog(tmp_path / "store") as opened:
+            export_messages(opened, tmp_path / "out")
+        found = exported(tmp_path / "out")
+        other = small_log(before, upper=True) if before == 30 else small_log(before)
+        for number in range(20):
+            other.append(Message(body=b"new" * number, store_timestamp=1_800_000_000_000))
+        shutil.rmtree(tmp_path / "store")
+        other.write_to(tmp_path / "store" / "commitlog")
+        with (
+            CommitLog(tmp_path / "store") as opened,
+            pytest.raises(RmqIndexError, match=r"truncated and written anew.*another directory"),
+        ):
+            export_messages(opened, tmp_path / "out")
+        assert exported(tmp_path / "out") == found
+
+    def test_an_export_without_a_mark_is_refused(self, store, tmp_path):
+        """An earlier release wrote none, so nothing shows that the log is the same."""
+        with CommitLog(store) as log:
+            export_messages(log, tmp_path / "out")
+            path = tmp_path / "out" / "_rmqindex_export.json"
+            manifest = json.loads(path.read_text())
+            path.write_text(json.dumps({**manifest, "marks": {"messages": {}}}))
+            with pytest.raises(RmqIndexError, match=r"mark of what was exported.*another dir"):
+                export_messages(log, tmp_path / "out")
+            path.write_text(json.dumps({**manifest, "marks": {"messages": {"1": 2}}}))
+            with pytest.raises(RmqIndexError, match="got none"):
+                export_messages(log, tmp_path / "out")
+            (marks,) = manifest["marks"].values()
+            bad = {"messages": dict.fromkeys(marks, 5)}
+            path.write_text(json.dumps({**manifest, "marks": bad}))
+            with pytest.raises(RmqIndexError, match="a damaged one"):
+                export_messages(log, tmp_path / "out")
+            del manifest["marks"]
+            path.write_text(json.dumps({**manifest, "version": 1}))
+            with pytest.raises(RmqIndexError, match="an earlier release"):
+                export_messages(log, tmp_path / "out")
+
+    def test_a_run_that_died_between_a_mark_and_its_part_goes_on(self, store, tmp_path):
+        """The mark of the part before is there still."""
+        with CommitLog(store) as log:
+            export_messages(log, tmp_path / "out", max_file_size=1)
+            expected = exported(tmp_path / "out")
+            last = max((tmp_path / "out").glob("messages-*"))
+            last.unlink()
+            export_messages(log, tmp_path / "out", max_file_size=1)
+        assert exported(tmp_path / "out") == expected
+
+    def test_messages_on_which_dledger_has_not_agreed_wait(self, tmp_path):
+        """Another leader may replace them; they are named as left out."""
+        store = copy_store("dledger", tmp_path / "store")
+        checkpoint = store / "dledger-n0" / "checkpoint"
+        counts = []
+        for committed in (107, 119):
+            checkpoint.write_text(f"committedIndex={committed}\nendIndex=119\n")
+            with CommitLog(store) as log:
+                agreed, end = log.committed_offset, log.max_offset
+                result = export_messages(log, tmp_path / "out")
+            counts.append(result.row_count)
+            assert all(row["phy_offset"] < agreed for row in exported(tmp_path / "out"))
+            assert (result.unagreed is None) == (agreed == end)
+        assert counts == [108, 12]
+
+    def test_a_message_that_is_being_written_waits(self, tmp_path):
+        """Its size may be visible before its body."""
+        now = time.time_ns() // 1_000_000
+        log = small_log(30, file_size=1 << 16)
+        torn = log.append(Message(body=b"torn", body_crc=5, store_timestamp=now + 3_600_000))
+        log.append(Message(store_timestamp=now + 3_600_000))
+        log.write_to(tmp_path / "commitlog")
+        with CommitLog(tmp_path / "commitlog") as opened:
+            result = export_messages(opened, tmp_path / "out")
+        assert result.row_count == 30
+        assert all(row["phy_offset"] < torn for row in exported(tmp_path / "out"))
+
     def test_damage_ends_a_run_and_keeps_what_is_finished(self, store, tmp_path):
         """Leaving damage out goes on behind it."""
         damaged = sorted((store / "commitlog").iterdir())[3]
@@ -350,3 +433,61 @@ class TestEntries:
         shutil.copy(second, first)
         with pytest.raises(RmqIndexError, match="written anew"):
             export_entries(plan_index(tmp_path / "index", None, "FAILFAST"), tmp_path / "out")
+
+    def test_entries_of_a_file_that_was_written_anew_behind_its_first_are_refused(self, tmp_path):
+        """Header and first entry may be the same."""
+        shutil.copytree(STORE / "index", tmp_path / "index")
+        files = plan_index(tmp_path / "index", None, "FAILFAST")
+        export_entries(files, tmp_path / "out")
+        path = Path(files[0].entry.path)
+        data = bytearray(path.read_bytes())
+        data[files[0].layout.entry_offset(2) + 11] ^= 1  # a phy_offset
+        path.write_bytes(data)
+        with pytest.raises(RmqIndexError, match=r"with checksum .*written anew"):
+            export_entries(plan_index(tmp_path / "index", None, "FAILFAST"), tmp_path / "out")
+
+    @pytest.mark.parametrize("how", ["relayout", "rebuild"])
+    def test_an_index_that_was_laid_out_anew_is_refused(self, tmp_path, how):
+        """Its files have other names and the same entries, which would be there twice."""
+        store = tmp_path / "store"
+        shutil.copytree(STORE, store)
+        export_entries(plan_index(store, None, "FAILFAST"), tmp_path / "out")
+        before = sorted(path.name for path in (tmp_path / "out").iterdir())
+        if how == "relayout":
+            rmqindex.relayout_index(store / "index", rmqindex.Layout(50, 2000))
+        else:
+            rmqindex.rebuild_index(store, store / "index", replace=True)
+        with pytest.raises(RmqIndexError, match=r"written anew.*another directory"):
+            export_entries(plan_index(store, None, "FAILFAST"), tmp_path / "out")
+        assert sorted(path.name for path in (tmp_path / "out").iterdir()) == before
+
+    def test_files_that_expired_are_no_longer_asked_for(self, tmp_path):
+        """While later ones are there that were exported, too; what is new is added."""
+        shutil.copytree(STORE / "index", tmp_path / "index")
+        paths = sorted((tmp_path / "index").iterdir())
+        newest = (tmp_path / paths[-1].name, paths[-1])
+        paths[-1].rename(newest[0])
+        export_entries(plan_index(tmp_path / "index", None, "FAILFAST"), tmp_path / "out")
+        newest[0].rename(newest[1])
+        paths[0].unlink()
+        result = export_entries(plan_index(tmp_path / "index", None, "FAILFAST"), tmp_path / "out")
+        assert len(result.files) == 1
+
+    def test_a_file_that_vanished_before_its_end_was_read_is_named(self, tmp_path):
+        """A crashed broker deletes the newest one, whose later entries are lost or elsewhere."""
+        shutil.copytree(STORE / "index", tmp_path / "index")
+        export_entries(plan_index(tmp_path / "index", None, "FAILFAST"), tmp_path / "out")
+        newest = max((tmp_path / "index").iterdir())
+        newest.unlink()
+        with pytest.raises(RmqIndexError, match=f"expected the IndexFile {newest.name}, whose"):
+            export_entries(plan_index(tmp_path / "index", None, "FAILFAST"), tmp_path / "out")
+        for path in (tmp_path / "index").iterdir():
+            path.unlink()
+        with pytest.raises(RmqIndexError, match="got none of them"):
+            export_entries([], tmp_path / "out")
+
+    def test_files_given_one_by_one_are_no_others_successors(self, tmp_path):
+        """Those that were exported before are beside them."""
+        for path in sorted((STORE / "index").iterdir()):
+            export_entries(plan_index(path, None, "FAILFAST"), tmp_path / "out")
+        assert len(list((tmp_path / "out").glob("entries-*"))) > 1
