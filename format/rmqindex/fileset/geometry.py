@@ -43,7 +43,8 @@ def open_in_store(
 
     Raises:
         RmqIndexError: Neither the file nor one beside it shows the geometry, or these disagree.
-        CorruptIndexError: In ``FAILFAST``: a truncated file, or more entries than fit.
+        CorruptIndexError: In ``FAILFAST``: a truncated file, more entries than fit, or more than
+            the header counts.
         RmqIndexError: It cannot be read.
     """
     try:
@@ -55,8 +56,13 @@ def open_in_store(
                 raise RmqIndexError(str(error)) from None
             raise
         file = IndexFile(path, proved, mode=mode)
-    if mode == "DROPMALFORMED":
-        file.drop_unproved()
+    try:
+        if mode == "DROPMALFORMED":
+            file.drop_unproved()
+        file.check_count(lambda: layout_beside(name_path or path))
+    except BaseException:
+        file.close()
+        raise
     return file
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from rmqindex.header import IndexHeader
     from rmqindex.storage.location import PathLike
 
-__all__ = ["Layout", "UnknownLayoutError", "fits_layout", "infer_layout"]
+__all__ = ["Layout", "UnknownLayoutError", "fits_layout", "infer_layout", "usual_layout"]
 
 _WORDS_PER_ENTRY = ENTRY_SIZE // SLOT_SIZE
 # The ratio of the default geometry and of most others: four entries per slot.
@@ -169,6 +169,18 @@ def infer_layout(file: PathLike | IndexSource) -> Layout:
             f"slot fits, and others are searched for in local files only; {_HINT}"
         )
     return _only_fitting(source, header, words)
+
+
+def usual_layout(size: int) -> Layout | None:
+    """Return the geometry that a file of a size has where its entries do not show another one.
+
+    Args:
+        size: The size of the file, bytes.
+
+    Returns:
+        The default geometry, or that of four entries per slot; None where the size allows neither.
+    """
+    return next(_usual(size), None)
 
 
 def fits_layout(source: IndexSource, layout: Layout) -> bool:

@@ -15,9 +15,10 @@ from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import ENTRY_SCHEMA
 from rmqindex.indexfile.entries import EntryReader, Mode
 from rmqindex.indexfile.fingerprint import Fingerprint, entries_checksum
-from rmqindex.indexfile.geometry import Layout, infer_layout
+from rmqindex.indexfile.geometry import Layout, infer_layout, usual_layout
 from rmqindex.indexfile.proof import proved_count
 from rmqindex.indexfile.select import select_phy_offset
+from rmqindex.indexfile.uncounted import damaged_count, looks_emptied
 from rmqindex.keys.hashing import key_hash
 from rmqindex.layout import (
     ENTRY_SIZE,
@@ -31,7 +32,7 @@ from rmqindex.storage.location import Location
 from rmqindex.times import format_millis
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -111,6 +112,7 @@ class IndexFile:
     def _open(self, layout: Layout | None) -> None:
         source = self._source
         lenient = self.mode == "DROPMALFORMED"
+        self._uncounted: str | None = None
         is_cut = lenient and source.size < HEADER_SIZE
         self.header = IndexHeader() if is_cut else read_header(source, _DAMAGED_HINT)
         if layout is None and self.header.entry_count:
@@ -168,11 +170,48 @@ class IndexFile:
         if self._source.size < HEADER_SIZE:
             return f"all entries: the file ends at byte {self._source.size}, in its header"
         count, left = self.header.entry_count, self._entry_count
+        if self._uncounted is not None:
+            return self._uncounted
         if left >= count:
             return None
         if not left:
             return f"all {count} entries that the header counts"
         return f"{count - left} of {count} entries that the header counts, behind position {left}"
+
+    def check_count(self, layout_beside: Callable[[], Layout | None]) -> None:
+        """Raise, or leave out the entries, where slots lead behind what the header counts.
+
+        Of a remote file with entries only the header is read, which :meth:`drop_unproved` proves.
+
+        Args:
+            layout_beside: Returns the geometry that the files beside this one show, if they do.
+
+        Raises:
+            CorruptIndexError: In ``FAILFAST``: the count is damaged.
+            RmqIndexError: The storage failed.
+        """
+        error = self._damaged_count(layout_beside)
+        if error is None:
+            return
+        if self.mode == "FAILFAST":
+            raise error
+        self._uncounted = (
+            f"the entries behind position {self._entry_count}, which the header does not count "
+            f"(index_count at byte {error.byte}: expected {error.expected}, got {error.got})"
+        )
+
+    def _damaged_count(
+        self, layout_beside: Callable[[], Layout | None]
+    ) -> CorruptIndexError | None:
+        source, layout, header = self._source, self._layout, self.header
+        if source.size < HEADER_SIZE or (source.remote and header.entry_count > 1):
+            return None
+        if layout is not None:
+            return damaged_count(source, layout, header)
+        error = damaged_count(source, usual_layout(source.size), header)
+        if error is None and looks_emptied(source):
+            error = damaged_count(source, layout_beside(), header)
+        return error
 
     def drop_unproved(self) -> None:
         """Leave out the entries whose times the header does not prove.

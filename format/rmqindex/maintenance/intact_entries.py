@@ -9,7 +9,7 @@ import numpy as np
 from rmqindex.audit.audited import BLOCK
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import ENTRY_SCHEMA, MILLISECONDS, BatchBuilder, Links, links_of
-from rmqindex.indexfile.geometry import infer_layout
+from rmqindex.indexfile.geometry import UnknownLayoutError, infer_layout, usual_layout
 from rmqindex.layout import ENTRY_SIZE, FIRST_POSITION, INT64_MAX
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import PathLike
     from rmqindex.storage.source import IndexSource
 
-__all__ = ["salvage"]
+__all__ = ["salvage", "salvage_listed"]
 
 
 def salvage(
@@ -39,8 +39,9 @@ def salvage(
     Args:
         path: An IndexFile.
         layout: Its geometry; None to infer it, for which the file must be sound enough.
-        uncounted: Also read the entries behind the header's count, which a kill can leave, up to
-            the first place that was never written.
+        uncounted: Also read the entries behind the header's count, which a kill or a damaged count
+            can leave, up to the first place that was never written; not those of a writer that
+            appends meanwhile.
 
     Yields:
         Batches with the columns of ``ENTRY_SCHEMA``, in file order; ``prev_position`` as stored.
@@ -50,11 +51,42 @@ def salvage(
     """
     with open_index_source(path) as source:
         header = read_header(source)
-        layout = layout or infer_layout(source)
-        there = (source.size - layout.entry_offset(0)) // ENTRY_SIZE - 1
-        room = min(layout.capacity, there)
-        stop = (room if uncounted else min(header.entry_count, room)) + FIRST_POSITION
-        yield from _scan(source, layout, header, stop)
+        yield from _salvage(source, layout, header, uncounted=uncounted)
+
+
+def salvage_listed(
+    path: PathLike, layout: Layout | None, header: IndexHeader
+) -> Iterator[pa.RecordBatch]:
+    """As :func:`salvage` with ``uncounted``, without entries that a writer has counted since.
+
+    Args:
+        path: An IndexFile.
+        layout: Its geometry; None to infer it.
+        header: Its header when it was listed.
+    """
+    with open_index_source(path) as source:
+        yield from _salvage(source, layout, header, uncounted=True)
+
+
+def _salvage(
+    source: IndexSource, layout: Layout | None, header: IndexHeader, *, uncounted: bool
+) -> Iterator[pa.RecordBatch]:
+    layout = layout or _layout_of(source)
+    there = (source.size - layout.entry_offset(0)) // ENTRY_SIZE - 1
+    room = min(layout.capacity, there)
+    stop = (room if uncounted else min(header.entry_count, room)) + FIRST_POSITION
+    yield from _scan(source, layout, header, stop)
+
+
+def _layout_of(source: IndexSource) -> Layout:
+    """Return the geometry that the entries show, or the file's size where none are counted."""
+    try:
+        return infer_layout(source)
+    except UnknownLayoutError:
+        known = usual_layout(source.size)
+        if known is None or read_header(source).entry_count:
+            raise
+        return known
 
 
 def _scan(
@@ -74,7 +106,13 @@ def _scan(
         if len(good):
             builder = BatchBuilder(ENTRY_SCHEMA, len(good), layout, header.begin_timestamp)
             builder.append(entries[good], positions[good], links.take(good))
-            yield builder.finish()
+            batch = builder.finish()
+            if first + len(entries) > header.index_count < source.latest_index_count():
+                # A writer has counted more since, so what lies behind the count is not left over.
+                batch = batch.slice(0, int(np.count_nonzero(positions[good] < header.index_count)))
+                stop = 0
+            if len(batch):
+                yield batch
         if not stop:
             return
 

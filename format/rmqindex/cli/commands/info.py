@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +28,12 @@ from rmqindex.cli.options import (
 )
 from rmqindex.display.facts import describe
 from rmqindex.display.text import complain, write_line
+from rmqindex.fileset.geometry import layout_beside
 from rmqindex.fileset.paths import rebuild_advice
 from rmqindex.fileset.planned_index import plan_index
+from rmqindex.indexfile.geometry import UnknownLayoutError
 from rmqindex.layout import FIRST_POSITION, INT64_MAX, INT64_MIN
-from rmqindex.maintenance.intact_entries import salvage
+from rmqindex.maintenance.intact_entries import salvage_listed
 from rmqindex.output.interface import Shortfall
 from rmqindex.output.notes import complain_of_lacking
 from rmqindex.storage.location import Location
@@ -183,7 +186,7 @@ def _entries(
     begin = INT64_MIN if shortfall.begin is None else shortfall.begin
     end = INT64_MAX if shortfall.end is None else shortfall.end
     for planned in files:
-        counted = {"position": (FIRST_POSITION, planned.stop - 1)}
+        counted = {} if salvaged else {"position": (FIRST_POSITION, planned.stop - 1)}
         for batch in _salvage_entries(planned) if salvaged else _scan_entries(planned):
             # NumPy's arrays, since Arrow loads its compute functions for a filter.
             columns = {name: batch[name].to_numpy() for name in batch.schema.names}
@@ -205,11 +208,13 @@ def _scan_entries(planned: PlannedFile) -> Iterator[pa.RecordBatch]:
 
 
 def _salvage_entries(planned: PlannedFile) -> Iterator[pa.RecordBatch]:
+    layout = planned.layout or layout_beside(planned.name_path)
     if planned.is_empty:
-        yield from salvage(planned.entry.path, planned.layout)
+        with suppress(UnknownLayoutError):  # a file without entries in an index without any
+            yield from salvage_listed(planned.entry.path, layout, planned.header)
         return
     with planned.open() as file:
-        yield from salvage(file.path, file.layout)
+        yield from salvage_listed(file.path, file.layout, planned.header)
     with planned.open():
         pass  # what was salvaged was opened by its path, which still leads to the listed file
 

@@ -1,0 +1,92 @@
+"""Entries that an IndexFile holds and its header does not count: they prove a damaged count.
+
+A broker writes the entry, then the slot, then the count, so a kill leaves one entry uncounted.
+Where a slot leads further behind the count than that, the count was lost: it was set back, or it
+never reached the disk.
+Entries to which no slot leads prove nothing: writers put entries before they flush slots and count.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rmqindex.errors import CorruptIndexError
+from rmqindex.indexfile.decoding import slots_of, written
+from rmqindex.layout import ENTRY_DTYPE, ENTRY_SIZE, FIRST_POSITION, INDEX_COUNT_OFFSET
+
+if TYPE_CHECKING:
+    from rmqindex.header import IndexHeader
+    from rmqindex.indexfile.geometry import Layout
+    from rmqindex.storage.source import IndexSource
+
+__all__ = ["damaged_count", "looks_emptied"]
+
+# Entries behind the count whose slots are asked.
+_ASKED = 8
+# Bytes behind the header of a file without entries that are looked at for others than zeros.
+_LOOKED_AT = 1 << 16
+
+
+def damaged_count(
+    source: IndexSource, layout: Layout | None, header: IndexHeader
+) -> CorruptIndexError | None:
+    """Return the error of a count behind which slots lead; None where the count may be right.
+
+    Args:
+        source: The open file.
+        layout: Its geometry; None where it is unknown, so that only the header can tell.
+        header: Its header.
+
+    Raises:
+        RmqIndexError: The storage failed.
+    """
+    count = max(header.index_count, FIRST_POSITION)
+    if layout is None:
+        used = header.hash_slot_count
+        return _error(source, f"more than {used}, the slots in use", header, used > count)
+    there = (source.size - layout.entry_offset(0)) // ENTRY_SIZE
+    stop = min(count + _ASKED, layout.index_num, there)
+    if stop <= count + 1:
+        return None
+    # A kill leaves one entry.
+    data = source.read(layout.entry_offset(count + 1), (stop - count - 1) * ENTRY_SIZE)
+    if not any(bytes(data)):
+        return None
+    entries = np.frombuffer(data, ENTRY_DTYPE)
+    known = np.flatnonzero(written(entries) & (entries["key_hash"] >= 0))
+    if not len(known):
+        return None
+    slots = slots_of(entries["key_hash"][known].astype(np.int32), layout)
+    newest = int(source.slots(layout, slots).max())
+    # A writer may have counted them meanwhile.
+    is_damaged = count < newest < layout.index_num and newest > source.latest_index_count()
+    return _error(source, f"more than {newest}, to which a slot leads", header, is_damaged)
+
+
+def looks_emptied(source: IndexSource) -> bool:
+    """Return whether the first bytes behind the header show that a file had entries.
+
+    Raises:
+        RmqIndexError: The storage failed.
+    """
+    first = INDEX_COUNT_OFFSET + np.dtype(np.int32).itemsize
+    length = min(_LOOKED_AT, source.size - first)
+    return length > 0 and any(bytes(source.read(first, length)))
+
+
+def _error(
+    source: IndexSource, expected: str, header: IndexHeader, is_damaged: bool
+) -> CorruptIndexError | None:
+    if not is_damaged:
+        return None
+    return CorruptIndexError(
+        source.path,
+        "index_count",
+        INDEX_COUNT_OFFSET,
+        expected,
+        header.index_count,
+        "`rmqindex verify` says what to do, `rmqindex scan --salvage` prints all entries, and "
+        "mode=DROPMALFORMED passes the uncounted ones over",
+    )
