@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 __all__ = [
+    "ABORT_NAME",
     "BATCH_FOLDER",
+    "CHECKPOINT_NAME",
     "COMMITLOG_FOLDER",
     "CONFIG_FOLDER",
     "DLEDGER_PREFIX",
     "INDEX_FOLDER",
+    "LOCK_NAME",
     "MULTI_PATH_SPLITTER",
     "QUEUE_FOLDER",
     "ROCKSDB_QUEUE_FOLDER",
@@ -38,3 +41,9 @@ ROCKSDB_QUEUE_FOLDER = "consumequeue_rocksdb"
 TIERED_FOLDERS = frozenset({"tiered_index_file", "compacting"})
 #: Between the directories of one CommitLog (RocketMQ: ``MixAll.MULTI_PATH_SPLITTER``).
 MULTI_PATH_SPLITTER = ","
+#: The file that a running broker locks, that which is there from its start to its clean stop, and
+#: that which says how far everything was flushed
+#: (RocketMQ: ``getLockFile``, ``getAbortFile``, ``getStoreCheckpoint``).
+LOCK_NAME = "lock"
+ABORT_NAME = "abort"
+CHECKPOINT_NAME = "checkpoint"

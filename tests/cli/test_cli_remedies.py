@@ -159,9 +159,6 @@ def test_every_command_of_a_remedy_runs(run, placed, damage, layout):
     for command in sorted(commands):
         placed(layout, damage)
         code, _, err = run(*command)
-        if damage == "abort" and command[0] in ("rebuild", "expire"):
-            assert "abort" in err
-            continue
         assert code < 2, (command, err)
         if command[0] == "rebuild" and "--replace" in command and "log" not in damage:
             _, out, _ = run("verify", *layout.arguments, "--json")

@@ -62,22 +62,18 @@ class TestStories:
         command = command_in(err)
         assert command == ["rebuild", str(tagged)]
 
-        code, _, err = run(*command)
-        assert code == 2
-        assert "keep it stopped" in err
-        assert err.endswith("--allow-live-store\n")
-
-        code, out, _ = run(*command, "--allow-live-store")
+        code, out, err = run(*command)
+        assert "live" not in err
         assert code == 0
         assert "Tags are indexed, since the store has the folder rocksdbstore" in out
         assert "needs --max-hash-slot-num and --max-index-num" in out
 
         # This broker has other settings.
-        code, _, err = run(*command, "--allow-live-store", *GEOMETRY)
+        code, _, err = run(*command, *GEOMETRY)
         assert code == 2
         assert "--replace indexes the whole log anew in their place" in err
 
-        code, out, _ = run(*command, "--allow-live-store", *GEOMETRY, "--replace")
+        code, out, _ = run(*command, *GEOMETRY, "--replace")
         assert code == 0
         assert content(tagged) == BROKERS[TAGGED]
         assert "a broker that starts after a crash keeps them" in out

@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 import rmqindex
+from other_broker import running_broker
 from recorded import MESSAGE_KINDS
 from trees import files_of
 
@@ -69,14 +70,18 @@ class TestRebuild:
         assert document["index_msg_timestamp"] is None
 
     def test_a_broker_is_not_disturbed(self, run, store):
-        """A store with abort is refused unless allowed."""
+        """One that runs is named, with the flag; what one that crashed left is rebuilt."""
+        shutil.rmtree(store / "index")
+        with running_broker(store) as pid:
+            code, _, err = run("rebuild", store, *GEOMETRY)
+            assert code == 2
+            assert f"held by process {pid}: a broker runs on this store" in err
+            assert "With --allow-live-store" in err
+            assert not (store / "index").exists()
+            assert run("rebuild", store, *GEOMETRY, "--allow-live-store")[0] == 0
         shutil.rmtree(store / "index")
         (store / "abort").touch()
-        code, _, err = run("rebuild", store, *GEOMETRY)
-        assert code == 2
-        assert "abort" in err
-        assert not (store / "index").exists()
-        assert run("rebuild", store, *GEOMETRY, "--allow-live-store")[0] == 0
+        assert run("rebuild", store, *GEOMETRY)[0] == 0
 
     def test_a_damaged_log_stops_it_or_is_skipped(self, run, store):
         """With DROPMALFORMED each damage is a line on standard error."""
@@ -174,8 +179,8 @@ class TestRebuildQueues:
 
     def test_a_broker_is_not_disturbed(self, run, store):
         """It holds the store."""
-        (store / "abort").touch()
-        code, _, err = run("rebuild-queues", store, "--replace")
+        with running_broker(store):
+            code, _, err = run("rebuild-queues", store, "--replace")
         assert code == 2
         assert "a broker runs" in err
 
@@ -218,9 +223,9 @@ class TestExpire:
 
     def test_a_broker_is_not_disturbed(self, run, store):
         """A dry run is no disturbance."""
-        (store / "abort").touch()
-        assert run("expire", store, "--before", 10**9)[0] == 2
-        assert run("expire", store, "--before", 10**9, "--dry-run")[0] == 0
+        with running_broker(store):
+            assert run("expire", store, "--before", 10**9)[0] == 2
+            assert run("expire", store, "--before", 10**9, "--dry-run")[0] == 0
 
 
 class TestRelayout:

@@ -41,8 +41,9 @@ class WriteOptions(ZoneOption, GeometryOptions, S3Options, PathOption):
     allow_live_store: bool = option(
         "allowLiveStore",
         BOOLEAN,
-        "Write although a broker holds the store, or did not stop cleanly. It does not see the new "
-        "files before it starts again, and the file that it writes into is left alone.",
+        "Write although a broker runs on the store. It does not see the new files before it starts "
+        "again, and the file that it writes into is left alone. What a broker that crashed left is "
+        "written without it.",
         default="false",
     )
     index_members: bool = option(

@@ -47,8 +47,7 @@ from rmqindex.bulk import (
     without_indexed,
 )
 from rmqindex.ownfiles import RecordKind, from_json, to_json
-from rmqindex.store import is_live
-from rmqindex.transaction import Owner
+from rmqindex.transaction import BrokerLock, Owner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -139,7 +138,10 @@ def write_index(
 
 def _write(df: DataFrame, job: WriteJob, shape: InputShape) -> None:
     """Stage, plan, build and commit."""
-    with Committer.of(job):
+    hold = BrokerLock.around(job.options.directory).hold(
+        allow_live_store=job.options.allow_live_store
+    )
+    with hold, Committer.of(job):
         order = BY_POSITION if shape.by_position else CONTENT
         name = f"rmqindex write_index to {job.options.directory}"
         with named_jobs(df.sparkSession, f"{name}: stage sorted rows"):
@@ -149,7 +151,7 @@ def _write(df: DataFrame, job: WriteJob, shape: InputShape) -> None:
         state = job.state()
         job.staging.fetch([part.name for part in slices])
         rows = without_indexed(job, state, RunSet(job.staging.path, slices, order))
-        plans = _plans(job, state, rows)
+        plans = _plans(job, state, rows, continues=not hold.is_live)
         in_place = bool(plans) and job.staging.continues_in_place and _is_small_append(plans[0])
         continued = plans.pop(0) if in_place else None
         files: dict[int, BuiltFile] = {}
@@ -162,12 +164,11 @@ def _write(df: DataFrame, job: WriteJob, shape: InputShape) -> None:
         commit_files(job, state, [files[number] for number in range(len(plans))], continued)
 
 
-def _plans(job: WriteJob, state: IndexState, rows: RunSet) -> list[FilePlan]:
+def _plans(job: WriteJob, state: IndexState, rows: RunSet, *, continues: bool) -> list[FilePlan]:
     """Split the rows where a broker would have ended its files."""
     if not len(rows):
         return []
     last = state.last if state.precedes(rows.offset_range()[0]) else None
-    continues = not is_live(job.options.directory)
     return list(plan_files(rows, job.layout, last, continues=continues))
 
 

@@ -15,7 +15,7 @@ from rmqindex.folders import INDEX_FOLDER
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.messages import expand_messages
 from rmqindex.store.checkpoint import CHECKPOINT_NAME
-from rmqindex.store.live_store import is_live
+from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ _COLUMNS = ("topic", "uniq_key", "keys", "sys_flag", "phy_offset", "store_timest
 
 def is_at_rest(directory: Location) -> bool:
     """Return whether an index is that of a local store whose broker stopped cleanly."""
-    local = directory.local
-    if local is None or directory.name != INDEX_FOLDER:
+    if directory.local is None or directory.name != INDEX_FOLDER:
         return False
-    return exists(directory.parent.child(CHECKPOINT_NAME)) and not is_live(local)
+    state = BrokerLock.around(directory).state
+    return exists(directory.parent.child(CHECKPOINT_NAME)) and state is BrokerState.STOPPED
 
 
 def is_late(seconds: int, *, at_rest: bool) -> bool:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqindex.fileset.paths import index_entries, is_index_name
-from rmqindex.folders import INDEX_FOLDER
+from rmqindex.folders import ABORT_NAME, INDEX_FOLDER, LOCK_NAME
 from rmqindex.layout import BEGIN_PHY_OFFSET_OFFSET, END_PHY_OFFSET_OFFSET
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
-from rmqindex.store.live_store import ABORT_NAME, LOCK_NAME, lock_holder
+from rmqindex.transaction.broker_lock import BrokerLock
 from rmqindex.transaction.directories import directory_entries
 from rmqindex.transaction.journal import staging_root
 
@@ -89,7 +89,7 @@ def audit_state(directory: str, headers: Sequence[IndexHeader], findings: Findin
         return  # by its names, not a store
     if (root / ABORT_NAME).exists():
         findings.add(str(root / ABORT_NAME), "abort_present", None, "no such file", "one")
-    holder = lock_holder(root / LOCK_NAME)
+    holder = BrokerLock.of(root).broker
     if holder is not None:
         findings.add(str(root / LOCK_NAME), "lock_held", None, "no lock", f"process {holder}")
     _audit_checkpoint(root / CHECKPOINT_NAME, headers, findings)

@@ -16,8 +16,8 @@ from rmqindex.bulk.sorted_runs import RunSet
 from rmqindex.errors import RmqIndexError
 from rmqindex.fileset.cover import raise_checkpoint
 from rmqindex.fileset.names import next_names
-from rmqindex.store.live_store import hold_store
 from rmqindex.times import zone_of
+from rmqindex.transaction.broker_lock import BrokerLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,7 +49,7 @@ class Committer:
         staging: The job's staging.
         directory: The index directory, links unresolved, since its path leads to the store.
         zone: The time zone of new names; None for the system's.
-        allow_live_store: Whether a broker may hold the store.
+        allow_live_store: Whether a broker may run on the store.
         checkpoint: Whether the store's checkpoint is raised to cover the index.
     """
 
@@ -87,13 +87,13 @@ class Committer:
             create: Whether to accept a job that has staged nothing so far.
 
         Raises:
-            RmqIndexError: A broker holds the store, the staging is gone, or another commit did not
-                end.
+            RmqIndexError: A broker runs on the store, the staging is gone, or another commit did
+                not end.
         """
         with (
-            hold_store(self.directory, allow_live=self.allow_live_store) as live,
+            BrokerLock.around(self.directory).hold(allow_live_store=self.allow_live_store) as hold,
             self.staging.exclusive(create=create),
-            contextlib.closing(Commit(self, live=live)) as commit,
+            contextlib.closing(Commit(self, live=hold.is_live)) as commit,
         ):
             yield commit
 
@@ -103,7 +103,7 @@ class Commit:
 
     Attributes:
         staging: The job's staging.
-        live: Whether a broker holds the store, where that is allowed.
+        live: Whether a broker runs on the store, where that is allowed.
         built: The new files, in order; :meth:`finish` names them.
         append: The append in place to the last file, if any.
     """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rmqindex.bulk.index_state import IndexState, check_replaceable, find_layout, index_entries
 from rmqindex.errors import RmqIndexError
 from rmqindex.fileset.cover import ensure_coverable
-from rmqindex.store.live_store import ensure_not_live
+from rmqindex.transaction.broker_lock import BrokerLock
 from rmqindex.transaction.staging import create_staging
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class WriteOptions:
         on_indexed: ``error`` or ``skip``: what to do with entries that are indexed already.
         broker_redispatch: Skip them as a broker does instead.
         allow_overlap: Whether files may overlap.
-        allow_live_store: Whether a broker may hold the store.
+        allow_live_store: Whether a broker may run on the store.
         index_members: Whether to index the keys of the members of batches as well.
         index_tags: Whether to index tags as well; None where the files decide.
         checkpoint: Whether to raise the store's checkpoint so that it covers the index.
@@ -76,12 +76,11 @@ class WriteJob:
         """Check everything that can be checked before the first row, and create the staging.
 
         Raises:
-            RmqIndexError: A broker holds the store, the geometry is unknown or differs, or an
+            RmqIndexError: A broker runs on the store, the geometry is unknown or differs, or an
                 overwrite would replace something that is not an index.
         """
         directory = options.directory
-        if not options.allow_live_store:
-            ensure_not_live(directory)
+        BrokerLock.around(directory).ensure_free(allow_live_store=options.allow_live_store)
         if options.checkpoint:
             ensure_coverable(Path(directory))
         entries = index_entries(directory)

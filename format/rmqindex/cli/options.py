@@ -388,7 +388,7 @@ to_option = click.option(
 allow_live_option = click.option(
     "--allow-live-store",
     is_flag=True,
-    help="Write even if a broker seems to be using the store (its lock or abort file is present).",
+    help="Write although a broker runs on the store, which sees it only when it starts again.",
 )
 allow_loss_option = click.option(
     "--allow-loss",

@@ -30,7 +30,7 @@ from rmqindex.queue_layout import (
     UNIT_DTYPE,
 )
 from rmqindex.record_layout import MIN_RECORD_SIZE
-from rmqindex.store.contents import ensure_writable
+from rmqindex.store.contents import hold_writable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -126,7 +126,7 @@ def rebuild_consume_queues(
         multi_dispatch: The broker's ``enableMultiDispatch``: messages also go into the light
             queues that they name.
         replace: Replace all present queues by the new ones.
-        allow_live_store: Write even if a broker seems to hold the store.
+        allow_live_store: Write even if a broker runs on the store.
         mode: ``FAILFAST`` stops at damage in the log, ``DROPMALFORMED`` continues behind it.
         on_malformed: Called with each error that ``DROPMALFORMED`` does not raise.
         progress: Called with the offset reached and the log's end, bytes.
@@ -146,9 +146,9 @@ def rebuild_consume_queues(
     _check_size("batch_file_size", batch_file_size, BATCH_UNIT_DTYPE)
     levels = parse_delay_levels(delay_levels)
     root = Path(os.path.abspath(store))  # noqa: PTH100  (links stay)
-    ensure_writable(root / QUEUE_FOLDER, allow_live_store=allow_live_store)
     log = commit_log if isinstance(commit_log, CommitLog) else CommitLog(commit_log)
-    with ExitStack() as stack:
+    hold = hold_writable(root / QUEUE_FOLDER, allow_live_store=allow_live_store)
+    with hold, ExitStack() as stack:
         if log is not commit_log:
             stack.callback(log.close)
         staging = stack.enter_context(QueueStaging(root))

@@ -22,8 +22,8 @@ from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.keys.messages import expand_messages
 from rmqindex.layout import INT64_MAX
 from rmqindex.storage.opening import map_files
-from rmqindex.store.live_store import LOCK_NAME, lock_holder
 from rmqindex.times import format_millis
+from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -324,7 +324,7 @@ class _Comparison:
     def _is_running(self) -> bool:
         """Whether a broker may index what it has stored: elsewhere nobody can tell."""
         store = self.place.store.local
-        return store is None or lock_holder(store / LOCK_NAME) is not None
+        return store is None or BrokerLock.of(store).state is BrokerState.RUNNING
 
     @property
     def _limit(self) -> int:

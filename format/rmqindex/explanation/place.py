@@ -15,8 +15,8 @@ from rmqindex.folders import (
 )
 from rmqindex.storage.location import Location
 from rmqindex.store.contents import rocksdb_index
-from rmqindex.store.live_store import is_live
 from rmqindex.store.roots import root_of
+from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 from rmqindex.transaction.directories import entries_or_none, exists
 
 if TYPE_CHECKING:
@@ -87,8 +87,7 @@ class Place:
     @property
     def is_live(self) -> bool:
         """Whether a broker runs on the store, or did not stop cleanly."""
-        local = self.index.local
-        return local is not None and is_live(local)
+        return BrokerLock.around(self.index).state is not BrokerState.STOPPED
 
     @property
     def rocksdb_index(self) -> Location | None:

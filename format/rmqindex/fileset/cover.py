@@ -18,7 +18,7 @@ from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
 from rmqindex.store.contents import refuse_target
 from rmqindex.store.dledger import dledger_data
-from rmqindex.store.live_store import ensure_not_locked
+from rmqindex.transaction.broker_lock import BrokerLock
 
 __all__ = ["cover_index", "ensure_coverable", "is_coverable", "raise_checkpoint"]
 
@@ -45,7 +45,8 @@ def cover_index(path: str | os.PathLike[str]) -> StoreCheckpoint:
     is_root = any((given / name).exists() for name in parts)
     index = given / INDEX_FOLDER if is_root else given
     ensure_coverable(index)
-    return raise_checkpoint(index)
+    with BrokerLock.around(index).hold():
+        return raise_checkpoint(index)
 
 
 def ensure_coverable(index: Path) -> None:
@@ -64,7 +65,7 @@ def ensure_coverable(index: Path) -> None:
             f"{store}: expected a store, with a checkpoint or a commitlog, got neither"
         )
     refuse_target(Location.of(index))
-    ensure_not_locked(index)
+    BrokerLock.around(index).ensure_free()
 
 
 def is_coverable(index: Path) -> bool:

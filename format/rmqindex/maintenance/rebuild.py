@@ -36,7 +36,7 @@ from rmqindex.maintenance.continuation import (
 from rmqindex.maintenance.tags import choose_tags
 from rmqindex.record.batches import store_timestamps
 from rmqindex.record.index_keys import IndexKeys
-from rmqindex.store.contents import ensure_writable
+from rmqindex.store.contents import hold_writable
 from rmqindex.times import zone_of
 from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
@@ -146,7 +146,7 @@ def rebuild_index(
         checkpoint: Whether to raise the store's checkpoint, so that a broker that starts after a
             crash keeps the files. ``auto`` for the index of a store on which no broker runs.
         time_zone: The broker's time zone, in which new files are named; by default the system's.
-        allow_live_store: Write even if a broker seems to hold the store.
+        allow_live_store: Write even if a broker runs on the store.
         mode: ``FAILFAST`` stops at damage in the log, ``DROPMALFORMED`` continues behind it.
         on_malformed: Called with each error that ``DROPMALFORMED`` does not raise.
         progress: Called with the offset reached and the log's end, bytes.
@@ -167,9 +167,8 @@ def rebuild_index(
     if resume and (replace or start is not None):
         raise ValueError("resume: not together with replace or start")
     target = Path(os.path.abspath(directory))  # noqa: PTH100  (links stay)
-    ensure_writable(target, allow_live_store=allow_live_store)
     log = commit_log if isinstance(commit_log, CommitLog) else CommitLog(commit_log)
-    with ExitStack() as stack:
+    with hold_writable(target, allow_live_store=allow_live_store), ExitStack() as stack:
         if log is not commit_log:
             stack.callback(log.close)
         raises = is_coverable(target) if checkpoint == "auto" else checkpoint

@@ -23,7 +23,7 @@ from rmqindex.fileset.paths import list_index_files, resolve
 from rmqindex.fileset.snapshot import Snapshot
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.store.checkpoint import CHECKPOINT_NAME
-from rmqindex.store.contents import ensure_writable
+from rmqindex.store.contents import hold_writable
 from rmqindex.times import zone_of
 from rmqindex.transaction.jobs import recover
 from rmqindex.transaction.local_staging import LocalStaging
@@ -98,7 +98,7 @@ def relayout_index(
         old_layout: The geometry of the present files; None to infer it.
         commit_log: As :func:`verify` takes it; the source of the exact times.
         time_zone: The broker's time zone, in which new files are named; by default the system's.
-        allow_live_store: Write even if a broker seems to hold the store.
+        allow_live_store: Write even if a broker runs on the store.
         progress: Called with the number of entries done and the total.
 
     Returns:
@@ -113,11 +113,10 @@ def relayout_index(
     if not layout.capacity:
         raise ValueError(f"index_num: expected at least 2 to index messages, got {layout}")
     directory = _local_directory(path)
-    ensure_writable(directory, allow_live_store=allow_live_store)
     log = commit_log_of(path, commit_log)
     exact = 0
     is_store = (directory.parent / CHECKPOINT_NAME).exists()
-    with ExitStack() as stack:
+    with hold_writable(directory, allow_live_store=allow_live_store), ExitStack() as stack:
         if log is not None and log is not commit_log:
             stack.callback(log.close)
         staging = LocalStaging.create(directory, Owner.current())
@@ -220,7 +219,7 @@ def expire_index(path: PathLike, offset: int, *, allow_live_store: bool = False)
     Args:
         path: A local index directory, or a store root that has ``index/``.
         offset: Where the CommitLog begins, bytes.
-        allow_live_store: Delete even if a broker seems to hold the store.
+        allow_live_store: Delete even if a broker runs on the store.
 
     Returns:
         The files that are gone.
@@ -230,18 +229,18 @@ def expire_index(path: PathLike, offset: int, *, allow_live_store: bool = False)
         OSError: A file cannot be deleted.
     """
     directory = _local_directory(path)
-    ensure_writable(directory, allow_live_store=allow_live_store)
-    if not expired_files(path, offset):
-        recover(directory)  # a run that died after its commit has left nothing else to do
-        return []
-    staging = LocalStaging.create(directory, Owner.current())
-    committer = Committer(staging, directory, allow_live_store=allow_live_store)
-    with committer, committer.begin() as commit:
-        expired = expired_files(path, offset)  # others may have written in between
-        if expired:
-            commit.remove([entry.name for entry in expired])
-            commit.finish()
-    return expired
+    with hold_writable(directory, allow_live_store=allow_live_store):
+        if not expired_files(path, offset):
+            recover(directory)  # a run that died after its commit has left nothing else to do
+            return []
+        staging = LocalStaging.create(directory, Owner.current())
+        committer = Committer(staging, directory, allow_live_store=allow_live_store)
+        with committer, committer.begin() as commit:
+            expired = expired_files(path, offset)  # others may have written in between
+            if expired:
+                commit.remove([entry.name for entry in expired])
+                commit.finish()
+        return expired
 
 
 def _local_directory(path: PathLike) -> Path:

@@ -365,7 +365,7 @@ class MessageStore:
             stop: The offset, bytes, from which on messages are left out.
             index_tags: As :func:`rebuild_index` takes it.
             checkpoint: As :func:`rebuild_index` takes it.
-            allow_live_store: Write even if a broker seems to hold the store.
+            allow_live_store: Write even if a broker runs on the store.
 
         Returns:
             What :func:`rebuild_index` returns.

@@ -22,14 +22,12 @@ from rmqindex.keys.messages import TAG_INDEX_TYPE, message_keys, tag_key
 from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, FIRST_POSITION, INT64_MAX, INT64_MIN
 from rmqindex.ownfiles.safe_open import open_regular
 from rmqindex.query.headers import headers_html, headers_text
-from rmqindex.query.loading import index_directory, loadable
+from rmqindex.query.loading import finish_writes, index_directory, loadable
 from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
-from rmqindex.store.contents import ensure_writable
+from rmqindex.store.contents import hold_writable
 from rmqindex.times import zone_of
-from rmqindex.transaction.journal import staging_root
-from rmqindex.transaction.local_staging import LocalStaging
-from rmqindex.transaction.owner import Owner
+from rmqindex.transaction.broker_lock import StoreHold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,7 +100,8 @@ class IndexDirectory:
             layout: The geometry of every file, which the broker takes from its configuration.
                 By default it is inferred from the fullest file; a new directory gets the broker's
                 default.
-            writable: Do on disk what the broker does.
+            writable: Do on disk what the broker does. Until it is closed, no broker can start on
+                the store, and no other process can write into it.
             last_exit_ok: Whether the broker stopped cleanly.
                 If not, files that end after ``index_msg_timestamp`` are deleted.
             index_msg_timestamp: The checkpoint's ``index_msg_timestamp``, epoch milliseconds; by
@@ -110,10 +109,10 @@ class IndexDirectory:
             max_msgs_num_batch: The broker's ``maxMsgsNumBatch``: no query returns more.
             time_zone: The broker's time zone, in which new files are named; by default the
                 system's.
-            allow_live_store: Write even if a broker seems to hold the store.
+            allow_live_store: Write even if a broker runs on the store.
 
         Raises:
-            RmqIndexError: No such directory, the geometry cannot be inferred, a broker holds a
+            RmqIndexError: No such directory, the geometry cannot be inferred, a broker runs on a
                 store opened for writing, or a file is not an IndexFile.
             ValueError: An unknown time zone, or a number out of range.
         """
@@ -132,10 +131,20 @@ class IndexDirectory:
         self._is_published = True
         self._closed = False
         self._files: list[IndexFile] = []
+        self._hold = StoreHold()
         if writable:
-            ensure_writable(Path(self._path), allow_live_store=allow_live_store)
+            self._hold = hold_writable(Path(self._path), allow_live_store=allow_live_store)
+        try:
+            self._load_files(layout, last_exit_ok=last_exit_ok)
+        except BaseException:
+            self._abandon()
+            raise
+
+    def _load_files(self, layout: Layout | None, *, last_exit_ok: bool) -> None:
+        writable = self._writable
+        if writable:
             Path(self._path).mkdir(parents=True, exist_ok=True)
-            _finish_writes(Path(self._path))
+            finish_writes(Path(self._path))
 
         def load(entries: Sequence[FileEntry]) -> None:
             self._close_files()
@@ -393,9 +402,10 @@ class IndexDirectory:
 
     def _abandon(self) -> None:
         self._closed = True
-        if self._appender is not None:
-            self._appender.close()
-        self._close_files()
+        with self._hold:
+            if self._appender is not None:
+                self._appender.close()
+            self._close_files()
 
     def _close_files(self) -> None:
         for file in self._files:
@@ -461,12 +471,6 @@ class IndexDirectory:
             self._appender.flush(durable=False)
             self._files[-1] = self._open(Path(self._files[-1].path))
             self._is_published = True
-
-
-def _finish_writes(directory: Path) -> None:
-    """Undo a dead commit, as the next write would."""
-    if staging_root(directory).exists():
-        LocalStaging.create(directory, Owner.current()).discard()
 
 
 def _infer_layout(paths: list[Location], *, writable: bool) -> Layout | None:

@@ -11,6 +11,9 @@ from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER
 from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import CHECKPOINT_NAME
 from rmqindex.transaction.directories import exists
+from rmqindex.transaction.journal import staging_root
+from rmqindex.transaction.local_staging import LocalStaging
+from rmqindex.transaction.owner import Owner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import PathLike
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["index_directory", "loadable"]
+__all__ = ["finish_writes", "index_directory", "loadable"]
 
 
 def index_directory(path: PathLike, *, writable: bool) -> Path | Location:
@@ -49,3 +52,9 @@ def loadable(entries: Sequence[FileEntry], *, writable: bool) -> tuple[list[Loca
             return paths, False
         paths.append(entry.path)
     return paths, True
+
+
+def finish_writes(directory: Path) -> None:
+    """Undo a dead commit, as the next write would."""
+    if staging_root(directory).exists():
+        LocalStaging.create(directory, Owner.current()).discard()

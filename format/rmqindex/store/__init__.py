@@ -1,4 +1,4 @@
-"""A broker's store: what it holds, its checkpoint, its lock, and the log of DLedger in it."""
+"""A broker's store: what it holds, its checkpoint, and the log of DLedger in it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ if TYPE_CHECKING:
     from rmqindex.store.checkpoint import StoreCheckpoint
     from rmqindex.store.contents import refuse_rocksdb_index, refuse_target
     from rmqindex.store.dledger import dledger_data
-    from rmqindex.store.live_store import is_live
     from rmqindex.store.roots import root_of
     from rmqindex.store.sample import sample_store
 
 __all__ = [
     "StoreCheckpoint",
     "dledger_data",
-    "is_live",
     "refuse_rocksdb_index",
     "refuse_target",
     "root_of",
@@ -33,7 +31,6 @@ __getattr__ = importer(
             "refuse_target",
         ),
         "dledger": ("dledger_data",),
-        "live_store": ("is_live",),
         "roots": ("root_of",),
         "sample": ("sample_store",),
     },

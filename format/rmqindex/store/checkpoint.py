@@ -8,13 +8,11 @@ import struct
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
+from rmqindex.folders import CHECKPOINT_NAME
 from rmqindex.layout import INT64_MAX, INT64_MIN
 from rmqindex.ownfiles.safe_open import open_regular, open_to_read
 
 __all__ = ["CHECKPOINT_NAME", "StoreCheckpoint"]
-
-# StorePathConfigHelper.getStoreCheckpoint.
-CHECKPOINT_NAME = "checkpoint"
 
 # StoreCheckpoint.java: five big-endian longs at the start of one page.
 _FIELDS = struct.Struct(">5q")

@@ -36,17 +36,18 @@ from rmqindex.record_layout import (
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import open_source
 from rmqindex.store.dledger import begins_like_dledger, is_dledger_folder
-from rmqindex.store.live_store import ensure_not_live, store_roots
+from rmqindex.transaction.broker_lock import BrokerLock
 from rmqindex.transaction.directories import entries_or_none, exists
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from rmqindex.transaction.broker_lock import StoreHold
     from rmqindex.transaction.directories import FileEntry
 
 __all__ = [
-    "ensure_writable",
+    "hold_writable",
     "refuse_database",
     "refuse_other_file",
     "refuse_other_log",
@@ -297,20 +298,23 @@ def _rocksdb_index(folder: Location) -> Location | None:
 # --- Writes -----------------------------------------------------------------------------------
 
 
-def ensure_writable(directory: Path, *, allow_live_store: bool) -> None:
-    """Refuse a local directory that must not be written to.
+def hold_writable(directory: Path, *, allow_live_store: bool) -> StoreHold:
+    """Refuse a local directory that must not be written to, else hold the lock of its store.
 
     Args:
         directory: A folder of a store root, or any other directory; it may be absent.
-        allow_live_store: Whether a broker may hold the store.
+        allow_live_store: Whether a broker may run on the store.
+
+    Returns:
+        The hold, to be closed when everything is written.
 
     Raises:
-        RmqIndexError: As :func:`refuse_target`, or a broker holds the store.
+        RmqIndexError: As :func:`refuse_target` and :meth:`BrokerLock.hold`.
     """
-    for store in store_roots(directory):
+    lock = BrokerLock.around(directory)
+    for store in lock.roots:
         refuse_target(Location.of(directory), Location.of(store))
-    if not allow_live_store:
-        ensure_not_live(directory)
+    return lock.hold(allow_live_store=allow_live_store)
 
 
 def refuse_target(directory: Location, store: Location | None = None) -> None:

@@ -12,9 +12,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.folders import DLEDGER_PREFIX, INDEX_FOLDER, ROCKSDB_STORE_FOLDER, STORE_FOLDERS
-from rmqindex.store.checkpoint import CHECKPOINT_NAME
-from rmqindex.store.live_store import ABORT_NAME, LOCK_NAME
+from rmqindex.folders import (
+    ABORT_NAME,
+    CHECKPOINT_NAME,
+    DLEDGER_PREFIX,
+    INDEX_FOLDER,
+    LOCK_NAME,
+    ROCKSDB_STORE_FOLDER,
+    STORE_FOLDERS,
+)
 from rmqindex.transaction.directories import entries_or_none, exists
 from rmqindex.transaction.journal import root_name, staging_root
 

@@ -4,6 +4,8 @@ Jobs stage files in a :class:`Staging`, locally or on S3, and commit them in one
 Readers list a directory by :func:`directory_entries`, which hides a commit until it has finished,
 so nobody ever sees a mixture.
 A dead commit is undone, or on S3 finished, by the next write.
+Whoever writes into a store holds its :class:`BrokerLock`, which keeps brokers and other writers
+out.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING
 from rmqindex.rooms import importer
 
 if TYPE_CHECKING:
+    from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
     from rmqindex.transaction.directories import (
         FileEntry,
         directory_entries,
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from rmqindex.transaction.owner import Owner
 
 __all__ = [
+    "BrokerLock",
+    "BrokerState",
     "FileEntry",
     "Journal",
     "LocalStaging",
@@ -40,6 +45,7 @@ __all__ = [
 __getattr__ = importer(
     __name__,
     {
+        "broker_lock": ("BrokerLock", "BrokerState"),
         "directories": (
             "FileEntry",
             "directory_entries",

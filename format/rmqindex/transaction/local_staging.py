@@ -12,9 +12,15 @@ from typing import TYPE_CHECKING
 from rmqindex.errors import RmqIndexError
 from rmqindex.ownfiles.disk import copy_sparse, sync_directory
 from rmqindex.ownfiles.safe_open import is_plain_name
-from rmqindex.transaction.jobs import has_owner, make_job, recover_root, remove_job
+from rmqindex.transaction.jobs import (
+    has_owner,
+    hold_lock,
+    make_job,
+    recover_root,
+    remove_job,
+    remove_root,
+)
 from rmqindex.transaction.journal import Journal, root_beside
-from rmqindex.transaction.lock import hold_lock, remove_root
 from rmqindex.transaction.used_names import (
     forget_last_name,
     keep_last_name,

@@ -13,6 +13,7 @@ from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import functions as F  # noqa: N812  (Spark's custom)
 
 from kinds import sampled
+from other_broker import running_broker
 from pyspark_rmqindex import write_index
 from recorded import BROKER_VERSIONS, MESSAGE_KINDS
 from rmqindex import (
@@ -265,7 +266,7 @@ class TestCheckpoint:
         """``abort`` is what the crash left; only a running broker is in the way."""
         (lost / "abort").write_text("1")
         StoreCheckpoint().save(lost / "checkpoint")
-        write_index(messages, lost, allowLiveStore=True, checkpoint=True, **GEOMETRY)
+        write_index(messages, lost, checkpoint=True, **GEOMETRY)
         assert self.started_after_a_crash(lost) == 5
 
     def test_a_running_broker_is_in_the_way(self, messages, lost):
@@ -284,7 +285,7 @@ class TestCheckpoint:
             assert holder.stdout.readline() == b"held\n"
             before = (lost / "checkpoint").read_bytes()
             with pytest.raises(RmqIndexError, match="a broker runs on this store"):
-                write_index(messages, lost, allowLiveStore=True, checkpoint=True, **GEOMETRY)
+                write_index(messages, lost, checkpoint=True, **GEOMETRY)
             with pytest.raises(RmqIndexError, match="a broker runs on this store"):
                 cover_index(lost)
             assert (lost / "checkpoint").read_bytes() == before
@@ -402,8 +403,10 @@ class TestTags:
         assert made == before
 
 
-def test_a_store_that_a_killed_broker_left_names_the_option(messages, lost):
+def test_a_store_on_which_a_broker_runs_names_the_option(messages, lost):
     """In Spark's words."""
-    (lost / "abort").touch()
-    with pytest.raises(RmqIndexError, match="keep it stopped and give allowLiveStore=true"):
+    with (
+        running_broker(lost),
+        pytest.raises(RmqIndexError, match="With allowLiveStore=true this is written"),
+    ):
         write_index(messages, lost, **GEOMETRY)

@@ -487,12 +487,12 @@ class TestLiveStores:
             start(index)
         assert not index.exists()
 
-    def test_a_store_that_was_not_stopped_cleanly_is_refused(self, index):
-        """The file ``abort`` says so."""
+    def test_a_store_that_was_not_stopped_cleanly_is_written(self, index):
+        """The file ``abort`` is there, and nobody holds the lock."""
         index.parent.mkdir()
         (index.parent / "abort").write_bytes(b"")
-        with pytest.raises(RmqIndexError, match="was killed"):
-            start(index)
+        write(index, [2, 3])
+        assert offsets_of(index) == [[2, 3]]
 
     def test_a_live_store_can_be_written_without_touching_the_brokers_file(self, index, broker):
         """The file into which the broker writes is left as it is."""

@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
+from other_broker import running_broker
 from rmqindex import IndexFile, Layout, RmqIndexError, relayout_index
 from rmqindex.bulk import (
     CONTENT,
@@ -18,7 +19,7 @@ from rmqindex.bulk import (
     commit_staged,
 )
 from rmqindex.maintenance.relayout import expire_index
-from rmqindex.transaction import LocalStaging, Owner
+from rmqindex.transaction import Owner
 
 LAYOUT = Layout(7, 11)
 CHECKPOINT = "checkpoint"
@@ -105,29 +106,22 @@ class TestCheckpoint:
 
 
 class TestBrokers:
-    """A broker that starts while files are built aside."""
+    """Brokers and writes keep each other out."""
 
-    def test_a_new_geometry_is_not_committed_under_it(self, store):
-        """The broker has read the old files by then."""
-
-        def start_broker(*_):
-            (store / "abort").touch()
-
+    def test_nothing_is_changed_under_one_that_runs(self, store):
+        """It has read the files, and may have opened those that would go."""
         names = sorted(path.name for path in (store / "index").iterdir())
-        with pytest.raises(RmqIndexError, match="a broker runs on this store"):
-            relayout_index(store, Layout(5, 9), old_layout=LAYOUT, progress=start_broker)
+        with running_broker(store):
+            with pytest.raises(RmqIndexError, match="a broker runs on this store"):
+                relayout_index(store, Layout(5, 9), old_layout=LAYOUT)
+            with pytest.raises(RmqIndexError, match="a broker runs on this store"):
+                expire_index(store, 15)
         assert sorted(path.name for path in (store / "index").iterdir()) == names
+        assert offsets_in(store / "index") == list(range(25))
         assert not list(store.glob(".*"))
 
-    def test_an_expiry_is_not_committed_under_it(self, store, monkeypatch):
-        """Neither are files deleted that it may have opened."""
-        create = LocalStaging.create
-
-        def start_broker(*arguments):
-            (store / "abort").touch()
-            return create(*arguments)
-
-        monkeypatch.setattr(LocalStaging, "create", start_broker)
-        with pytest.raises(RmqIndexError, match="a broker runs on this store"):
-            expire_index(store, 15)
-        assert offsets_in(store / "index") == list(range(25))
+    def test_what_one_that_crashed_left_is_changed(self, store):
+        """The file ``abort`` alone is in nobody's way."""
+        (store / "abort").touch()
+        expire_index(store, 15)
+        assert offsets_in(store / "index") == list(range(10, 25))

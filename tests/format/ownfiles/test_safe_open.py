@@ -26,7 +26,7 @@ from rmqindex import (
 )
 from rmqindex.indexwriter.append_in_place import InPlaceAppend
 from rmqindex.ownfiles.safe_open import is_plain_name, write_own
-from rmqindex.store.live_store import ensure_not_live
+from rmqindex.transaction.broker_lock import BrokerLock
 from rmqindex.transaction.jobs import recover
 from rmqindex.transaction.journal import effective_listing, staging_root
 from rmqindex.transaction.local_staging import LocalStaging
@@ -463,7 +463,7 @@ class TestStoreFiles:
         """A file that is none is no lock, and no checkpoint."""
         (store / name).unlink(missing_ok=True)
         os.mkfifo(store / name)
-        ensure_not_live(store / "index")
+        BrokerLock.of(store).hold().close()
         with pytest.raises(RmqIndexError, match="expected a file, got neither a file nor"):
             StoreCheckpoint.load(store / name)
 

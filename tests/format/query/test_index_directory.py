@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from other_broker import running_broker
 from rmqindex import (
     IndexDirectory,
     IndexFileWriter,
@@ -108,7 +109,7 @@ class TestPaths:
             StoreCheckpoint().save(tmp_path / mark)
         with IndexDirectory(tmp_path, LAYOUT, writable=True) as directory:
             assert directory.path == tmp_path / "index"
-        assert names_in(tmp_path) == sorted([mark, "index"])
+        assert names_in(tmp_path) == sorted([mark, "index", "lock"])
 
     def test_a_file_uri_is_a_local_path(self, filled):
         """As everywhere in the package."""
@@ -428,22 +429,28 @@ class TestLiveStores:
     """Stores that a broker holds."""
 
     def test_they_are_read_and_not_written(self, filled):
-        """``abort`` is the mark of a broker that runs or crashed."""
+        """Unless that is allowed."""
+        with running_broker(filled.parent):
+            with IndexDirectory(filled) as directory:
+                assert len(directory.files) == 3
+            with pytest.raises(RmqIndexError, match="a broker runs"):
+                IndexDirectory(filled, writable=True)
+            with IndexDirectory(filled, writable=True, allow_live_store=True) as directory:
+                index_many(directory, 1, first=12)
+
+    def test_what_a_crash_left_is_written(self, filled):
+        """``abort`` without a lock is no broker's any more."""
         (filled.parent / "abort").touch()
-        with IndexDirectory(filled) as directory:
-            assert len(directory.files) == 3
-        with pytest.raises(RmqIndexError, match="abort"):
-            IndexDirectory(filled, writable=True)
-        with IndexDirectory(filled, writable=True, allow_live_store=True) as directory:
+        with IndexDirectory(filled, writable=True) as directory:
             index_many(directory, 1, first=12)
 
     def test_a_refused_store_is_not_touched(self, tmp_path):
         """Not even the index directory is made."""
-        (tmp_path / "abort").touch()
         (tmp_path / "commitlog").mkdir()
-        with pytest.raises(RmqIndexError, match="abort"):
-            IndexDirectory(tmp_path, LAYOUT, writable=True)
-        assert names_in(tmp_path) == ["abort", "commitlog"]
+        with running_broker(tmp_path):
+            with pytest.raises(RmqIndexError, match="a broker runs"):
+                IndexDirectory(tmp_path, LAYOUT, writable=True)
+            assert names_in(tmp_path) == ["abort", "commitlog", "lock"]
 
 
 class TestBrokenFiles:

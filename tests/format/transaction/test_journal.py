@@ -23,7 +23,7 @@ from rmqindex.fileset.paths import resolve
 from rmqindex.fileset.snapshot import Snapshot
 from rmqindex.ownfiles.disk import copy_sparse
 from rmqindex.storage import opening
-from rmqindex.transaction import lock
+from rmqindex.transaction import jobs
 from rmqindex.transaction.directories import exists
 from rmqindex.transaction.jobs import recover
 from rmqindex.transaction.journal import effective_listing, staging_root
@@ -289,7 +289,7 @@ class TestJobs:
     def test_a_writer_does_not_wait_for_ever(self, directory, monkeypatch):
         """A lock that is never released is an error, not a hang."""
         staging = LocalStaging.create(directory, Owner.current())
-        monkeypatch.setattr(lock, "_LOCK_WAIT_SECONDS", 0.1)
+        monkeypatch.setattr(jobs, "_LOCK_WAIT_SECONDS", 0.1)
         with (
             staging.exclusive(),
             pytest.raises(RmqIndexError, match="another write"),

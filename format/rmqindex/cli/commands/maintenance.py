@@ -29,7 +29,7 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.maintenance.relayout import expire_index, expired_files, relayout_index
-from rmqindex.store.live_store import ensure_not_live
+from rmqindex.transaction.broker_lock import BrokerLock
 from rmqindex.transaction.jobs import recover as recover_index
 
 if TYPE_CHECKING:
@@ -164,14 +164,13 @@ def recover(*, store: Path, allow_live_store: bool, as_json: bool) -> None:
     index = _index_of(given)
     if not given.is_dir():
         raise RmqIndexError(f"{given}: expected a store root or an index directory, got none")
-    if not allow_live_store:
-        ensure_not_live(index)
-    index_undone = recover_index(index)
-    queues = QueueStaging(given)
-    queues_undone = queues.is_unfinished
-    if queues_undone:
-        with queues:
-            pass  # it undoes the write when it is entered
+    with BrokerLock.around(index).hold(allow_live_store=allow_live_store):
+        index_undone = recover_index(index)
+        queues = QueueStaging(given)
+        queues_undone = queues.is_unfinished
+        if queues_undone:
+            with queues:
+                pass  # it undoes the write when it is entered
     choose_output(as_json).recovery(given, index=index_undone, queues=queues_undone)
 
 
