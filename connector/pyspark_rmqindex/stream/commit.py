@@ -202,7 +202,7 @@ def _are_integers(values: Iterable[object]) -> bool:
 def _current(
     options: WriteOptions, staging: LocalStaging, ledger: _Ledger
 ) -> tuple[WriteJob, IndexState, bool]:
-    """Return the state of the index, from the newest file alone if nobody else wrote since.
+    """Return the state of the index, from the files at its end alone if nobody else wrote since.
 
     Returns:
         The job, the state of the directory, and whether its last file is known to be sound.
@@ -229,7 +229,7 @@ def _by_ledger(
         return None
     if any(entry.size != layout.file_size for entry in entries):
         return None
-    state = IndexState.of_last(entries[-1])
+    state = IndexState.of_end(entries)
     return (layout, state) if tail.is_of(state.files[-1]) else None
 
 

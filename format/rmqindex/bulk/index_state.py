@@ -16,6 +16,7 @@ from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -88,10 +89,25 @@ class IndexState:
         return cls(tuple(files), max(ends, default=None))
 
     @classmethod
-    def of_last(cls, entry: FileEntry) -> IndexState:
-        """Read the newest file alone, where it is known to hold the end of the index."""
-        file = IndexedFile(entry.name, entry.path, _header(entry.path))
-        return cls((file,), file.header.end_phy_offset)
+    def of_end(cls, entries: Sequence[FileEntry]) -> IndexState:
+        """Read only the files that hold the last message's entries, which may span several.
+
+        Args:
+            entries: The files, oldest first; the newest has entries and ends the index.
+
+        Raises:
+            RmqIndexError: A file cannot be read.
+        """
+        files: list[IndexedFile] = []
+        for entry in reversed(entries):
+            file = IndexedFile(entry.name, entry.path, _header(entry.path))
+            end = files[0].header.end_phy_offset if files else file.header.end_phy_offset
+            if files and file.header.end_phy_offset != end:
+                break
+            files.insert(0, file)
+            if file.header.begin_phy_offset != end:
+                break
+        return cls(tuple(files), files[-1].header.end_phy_offset)
 
     @property
     def last(self) -> IndexedFile | None:

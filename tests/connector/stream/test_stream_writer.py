@@ -245,6 +245,19 @@ class TestOnce:
             run_batch(directory, "b", number, rows, onIndexed="skip")
         assert offsets_in(directory) == list(range(28))
 
+    @pytest.mark.parametrize("before", [18, 19])
+    def test_a_last_message_that_spans_files_is_known_to_a_new_query(self, directory, before):
+        """Its entries in the file before the newest one are neither added again nor accepted."""
+        rows = [*range(before), *[50] * 44]  # 20 entries a file: the last message spans 3 or 4
+        run_batch(directory, "a", 0, rows)
+        for number, part in enumerate((rows[:before], rows[before:])):
+            run_batch(directory, "b", number, part, onIndexed="skip")
+        assert offsets_in(directory) == rows
+        with pytest.raises(ValueError, match="phy_offset 5000: expected rows after 5000"):
+            run_batch(directory, "c", 0, [50])
+        run_batch(directory, "b", 2, [*[50] * 44, 51], onIndexed="skip")
+        assert offsets_in(directory) == [*rows, 51]
+
     def test_two_runs_of_one_batch_at_once_add_it_once(self, directory):
         """A commit that outlived its application, and the retry that does not know of it."""
         run_batch(directory, "a", 0, range(5))
