@@ -24,15 +24,15 @@ from pyspark_rmqindex.log_lines import log_warning
 from pyspark_rmqindex.scan.reader import IndexReader, plan_files, wanted_by
 from pyspark_rmqindex.stream.listing import Directories
 from pyspark_rmqindex.stream.offsets import (
+    continues,
     cut,
     offset_after,
-    offsets_from_json,
-    offsets_to_json,
     only_until,
     share,
     slices_between,
     state_of,
 )
+from pyspark_rmqindex.stream.store_offset import offsets_from_json, offsets_to_json
 from rmqindex import RmqIndexError
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.files.slices import FileSlice
     from pyspark_rmqindex.options import StreamOptions
     from pyspark_rmqindex.stream.listing import LiveFile
-    from pyspark_rmqindex.stream.offsets import Mark, Piece, SeenFile, State, StoreOffset
+    from pyspark_rmqindex.stream.offsets import Piece, State
+    from pyspark_rmqindex.stream.store_offset import Mark, SeenFile, StoreOffset
 
 __all__ = ["IndexStreamReader"]
 
@@ -173,15 +174,18 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> dict[str, StoreOffset]:
         """Return the offsets after the next batch."""
         found = self._directories.look(offsets)
+        self._ensure_not_moved(offsets, found)
         todo: dict[str, list[Piece]] = {}
+        seen: dict[str, list[SeenFile]] = {}
         readers = {}
         for directory in sorted({*found, *offsets}):
             files = self._until_target(directory, found.get(directory, {}))
             readers[directory] = self._mark_at(files)
-            state = state_of(directory, offsets.get(directory), _seen(files), readers[directory])
+            seen[directory] = _seen(files)
+            state = state_of(directory, offsets.get(directory), seen[directory], readers[directory])
             self._report_loss(state)
             todo[directory] = state.pieces
-        self._reported = offsets_to_json(_behind(offsets, todo, readers))
+        self._reported = offsets_to_json(_behind(offsets, todo, seen, readers))
         counts = share([len(pieces) for pieces in todo.values()], max_files)
         chosen = {
             directory: pieces[:count]
@@ -194,7 +198,22 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 chosen.items(), share(sizes, max_entries), strict=True
             )
         }
-        return _behind(offsets, cuts, readers)
+        return _behind(offsets, cuts, seen, readers)
+
+    def _ensure_not_moved(
+        self, offsets: Mapping[str, StoreOffset], found: Mapping[str, Mapping[str, LiveFile]]
+    ) -> None:
+        """Refuse a directory that was read before under another path: all would come again."""
+        for former in sorted(offsets.keys() - found.keys()):
+            for directory in sorted(found.keys() - offsets.keys()):
+                files = found[directory]
+                if continues(offsets[former], _seen(files), self._mark_at(files)):
+                    raise RmqIndexError(
+                        f"{directory}: expected this index at {former}, where the checkpoint has "
+                        f"{offsets[former].entries} of its entries as read, got the same files at "
+                        "another path; give the former path, by a link for instance, or start with "
+                        "a new checkpoint, which returns all entries again"
+                    )
 
     def _until_target(self, directory: str, files: Mapping[str, LiveFile]) -> dict[str, LiveFile]:
         """Drop what was added after the end for ``Trigger.AvailableNow``."""
@@ -226,11 +245,14 @@ def _seen(files: Mapping[str, LiveFile]) -> list[SeenFile]:
 def _behind(
     offsets: Mapping[str, StoreOffset],
     pieces: Mapping[str, Sequence[Piece]],
+    files: Mapping[str, Sequence[SeenFile]],
     readers: Mapping[str, Callable[[SeenFile, int], Mark]],
 ) -> dict[str, StoreOffset]:
     """Return the offsets after some pieces; directories without entries have none."""
     ends = {
-        directory: offset_after(offsets.get(directory), pieces[directory], readers[directory])
+        directory: offset_after(
+            offsets.get(directory), pieces[directory], files[directory], readers[directory]
+        )
         for directory in pieces
     }
     return {directory: end for directory, end in ends.items() if end is not None}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark_rmqindex.files.listing import list_files
 from pyspark_rmqindex.files.slices import FileSlice
-from pyspark_rmqindex.stream.offsets import Mark, SeenFile
+from pyspark_rmqindex.stream.store_offset import Mark, SeenFile
 from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
 from rmqindex.fileset import open_in_store
 from rmqindex.indexfile import fits_layout, open_index_source
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark_rmqindex.files.listing import FoundFile
     from pyspark_rmqindex.options import ReadOptions
-    from pyspark_rmqindex.stream.offsets import StoreOffset
+    from pyspark_rmqindex.stream.store_offset import StoreOffset
     from rmqindex.indexfile import Fingerprint
     from rmqindex.storage import Location
 
@@ -99,7 +99,7 @@ class Directories:
             offsets: How far the stream has come in each directory.
 
         Returns:
-            For each directory, the files with entries that are not fully read, by name.
+            For each directory, the files with entries, by name.
 
         Raises:
             RmqIndexError: A path is missing, a store of another kind, or a file that is not an
@@ -152,8 +152,6 @@ class Directories:
             known = self._known.get(file.name_path)
             if known is not None:
                 is_current = offset is not None and offset.file == name
-                if offset is not None and not is_current and offset.has_begun(known.seen):
-                    continue
                 if known.is_final and not is_current:
                     files[name] = LiveFile(
                         known.seen, file.path, file.name_path, known.layout, known.fingerprint

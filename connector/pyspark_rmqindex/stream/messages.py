@@ -160,6 +160,8 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             target = None if self._target is None else self._target.get(store, 0)
             if not log.files or target == 0:
                 continue
+            if store not in offsets:
+                self._ensure_not_moved(store, log, offsets)
             begin = self._begin(store, log, offsets.get(store))
             if offsets.get(store) not in {None, begin}:
                 # An empty batch of its own skips what is lost.
@@ -230,6 +232,21 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for store, paths in logs_of(self._options.paths):
             with CommitLog(paths[0] if len(paths) == 1 else paths) as log:
                 yield store, log
+
+    def _ensure_not_moved(
+        self, store: str, log: CommitLog, offsets: Mapping[str, LogOffset]
+    ) -> None:
+        """Refuse a log that was read before under another path: all would come again."""
+        present = {name for name, _ in logs_of(self._options.paths)}
+        for former in sorted(offsets.keys() - present):
+            offset = offsets[former]
+            if offset.last is not None and offset.last.is_of(log, offset.offset):
+                raise RmqIndexError(
+                    f"{store}: expected this CommitLog at {former}, where the checkpoint has it "
+                    f"as read up to offset {offset.offset}, got the same log at another path; "
+                    "give the former path, by a link for instance, or start with a new "
+                    "checkpoint, which returns all messages again"
+                )
 
     def _end_of(self, log: CommitLog) -> LogOffset:
         number = log.last_with_data()

@@ -7,6 +7,9 @@ steps back by an hour every autumn; and after a crash, a broker indexes messages
 with a new name (RocketMQ: ``IndexService.load``).
 So a file is new if its name *or* its first message is later than those of all files begun so far;
 every file is new until it is begun, and never again.
+A copy may bring its files in another order, and a file may vanish before it is read; so an offset
+also names the files that were begun and those that were seen and not begun yet.
+A file that came too late, or that is gone unread, is a loss that is named.
 A batch is determined by its two offsets alone, so that a restarted stream runs the same batch.
 The offsets also verify this: they hold checksums of the entries returned from the current file, and
 from the files that the last batch finished.
@@ -15,137 +18,26 @@ Neither a broker's append nor a faithful copy of the store changes these checksu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
+from pyspark_rmqindex.stream.store_offset import Mark, SeenFile, StoreOffset, as_java_compares
 from rmqindex.layout import FIRST_POSITION
-from rmqindex.ownfiles import from_json, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 __all__ = [
-    "Mark",
     "Piece",
-    "SeenFile",
     "State",
-    "StoreOffset",
+    "continues",
     "cut",
     "offset_after",
-    "offsets_from_json",
-    "offsets_to_json",
     "only_until",
     "share",
     "slices_between",
     "state_of",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class SeenFile:
-    """A file with entries, as found by one listing.
-
-    Attributes:
-        name: Its name.
-        begin_timestamp: The header's field, which is final once there is an entry.
-        begin_phy_offset: The header's field, likewise.
-        stop: The position after the last entry that was counted.
-        checksum: Of the entries below ``stop``; None if not computed.
-    """
-
-    name: str
-    begin_timestamp: int
-    begin_phy_offset: int
-    stop: int
-    checksum: int | None = None
-
-    @property
-    def begin(self) -> tuple[int, bytes]:
-        """The key that orders files by their first messages."""
-        return self.begin_phy_offset, _as_java_compares(self.name)
-
-
-class Mark(NamedTuple):
-    """Identifies the entries of a file before a position.
-
-    Attributes:
-        phy_offset: That of the last of these entries; None if unknown.
-        checksum: Of the header's final fields and of the first and the last of these entries.
-    """
-
-    phy_offset: int | None
-    checksum: int
-
-
-@dataclass(frozen=True, slots=True)
-class StoreOffset:
-    """How far a stream has come in one index directory.
-
-    Attributes:
-        file: The name of the current file.
-        position: The first entry of the current file that was not returned yet.
-        entries: The number of entries returned from this directory so far.
-        phy_offset: Where the message of the last of these starts, bytes.
-        begin_timestamp: Of ``file``; with the next field, it shows whether the file is the same.
-        begin_phy_offset: Likewise.
-        last_name: The greatest name among the files that were begun.
-        furthest_phy_offset: The greatest ``begin_phy_offset`` among them.
-        furthest_name: The name of the file with that offset.
-        checksum: Of the entries of ``file`` before ``position``; None in an older checkpoint.
-        finished: The checksums of the files that the last batch read to the end before it reached
-            ``file``, by name.
-    """
-
-    file: str
-    position: int
-    entries: int
-    phy_offset: int
-    begin_timestamp: int
-    begin_phy_offset: int
-    last_name: str
-    furthest_phy_offset: int
-    furthest_name: str
-    checksum: int | None = None
-    finished: dict[str, int] = field(default_factory=dict)
-
-    def has_begun(self, file: SeenFile) -> bool:
-        """Return whether any entries of a file were returned."""
-        return _as_java_compares(file.name) <= _as_java_compares(self.last_name) and file.begin <= (
-            self.furthest_phy_offset,
-            _as_java_compares(self.furthest_name),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the offset as JSON for the checkpoint, without derivable fields."""
-        data: dict[str, Any] = to_json(self)
-        derived = _derived_fields(data)
-        if any(data[name] != derived[name] for name in ("furthest_phy_offset", "furthest_name")):
-            del derived["furthest_phy_offset"], derived["furthest_name"]  # both, or neither
-        derived |= {"checksum": None, "finished": {}}
-        return {
-            name: value
-            for name, value in data.items()
-            if name not in derived or value != derived[name]
-        }
-
-    @classmethod
-    def from_json(cls, data: object) -> StoreOffset:
-        """Read what :meth:`to_json` returned.
-
-        Raises:
-            ValueError: A field is missing or has the wrong type.
-        """
-        given = from_json(dict, data)
-        return from_json(cls, {**_derived_fields(given), **given})
-
-
-def _derived_fields(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an offset that its JSON leaves out where they have these values."""
-    return {
-        "last_name": data.get("file"),
-        "furthest_phy_offset": data.get("begin_phy_offset"),
-        "furthest_name": data.get("file"),
-    }
 
 
 class Piece(NamedTuple):
@@ -175,25 +67,6 @@ class State(NamedTuple):
     note: str = ""
 
 
-def offsets_to_json(offsets: Mapping[str, StoreOffset]) -> dict[str, Any]:
-    """Return the offsets of all index directories as JSON for the checkpoint."""
-    return {directory: offsets[directory].to_json() for directory in sorted(offsets)}
-
-
-def offsets_from_json(data: object) -> dict[str, StoreOffset]:
-    """Read what :func:`offsets_to_json` returned.
-
-    Raises:
-        ValueError: The data is something else, such as the offset of another source.
-    """
-    try:
-        return from_json(dict[str, StoreOffset], data, {StoreOffset: StoreOffset.from_json})
-    except ValueError as error:
-        raise ValueError(
-            f"the checkpoint's offset: expected that of a stream of rmqindex, got {data!r}"
-        ) from error
-
-
 def state_of(
     directory: str,
     offset: StoreOffset | None,
@@ -217,10 +90,22 @@ def state_of(
     if offset is None:
         new = sorted(files, key=lambda file: file.begin)
         return State([Piece(file, FIRST_POSITION, file.stop) for file in new])
+    known = _from_current(directory, offset, files, mark_at)
+    loss = known.loss or _vanished(directory, offset, files) or _came_late(directory, offset, files)
+    return known._replace(loss=loss)
+
+
+def _from_current(
+    directory: str,
+    offset: StoreOffset,
+    files: Sequence[SeenFile],
+    mark_at: Callable[[SeenFile, int], Mark],
+) -> State:
+    """Return the rest of the current file, and the new files."""
     new = [file for file in files if file.name != offset.file and not offset.has_begun(file)]
-    furthest = (offset.furthest_phy_offset, _as_java_compares(offset.furthest_name))
+    furthest = (offset.furthest_phy_offset, as_java_compares(offset.furthest_name))
     again = [file for file in new if file.begin <= furthest]
-    again.sort(key=lambda file: _as_java_compares(file.name))
+    again.sort(key=lambda file: as_java_compares(file.name))
     further = sorted((file for file in new if file.begin > furthest), key=lambda file: file.begin)
     rest = [Piece(file, FIRST_POSITION, file.stop) for file in again + further]
     current = next((file for file in files if file.name == offset.file), None)
@@ -236,6 +121,66 @@ def state_of(
     if current.stop <= offset.position:
         return State(rest, loss)
     return State([Piece(current, offset.position, current.stop), *rest], loss)
+
+
+def _vanished(directory: str, offset: StoreOffset, files: Sequence[SeenFile]) -> str:
+    """Return which files went before they were read; empty if none did.
+
+    After a crash, a broker indexes the messages of a file that it deleted in another one.
+    """
+    there = {file.name for file in files}
+    if offset.file not in there:
+        return ""
+    known = {offset.file, *offset.pending}
+    again = [
+        file.begin_phy_offset
+        for file in files
+        if file.name not in known and not offset.has_begun(file)
+    ]
+    gone = [
+        name
+        for name, begin in sorted(offset.pending.items())
+        if name not in there and not any(other <= begin for other in again)
+    ]
+    if not gone:
+        return ""
+    return (
+        f"{directory}: expected {', '.join(gone)}, seen when {offset.file} was read and not read "
+        "yet, got no such file: its entries are lost"
+    )
+
+
+def _came_late(directory: str, offset: StoreOffset, files: Sequence[SeenFile]) -> str:
+    """Return which files appeared after later ones had been begun; empty if none did."""
+    begun = [file for file in files if file.name != offset.file and offset.has_begun(file)]
+    if offset.begun is not None:
+        late = sorted(file.name for file in begun if file.name not in offset.begun)
+        if not late:
+            return ""
+        count = sum(file.stop - FIRST_POSITION for file in begun if file.name in late)
+        return (
+            f"{directory}: expected the files in the order in which a broker begins them, got "
+            f"{', '.join(late)} after {offset.last_name} had been read: {count} entries were not "
+            "returned; a stream with a new checkpoint returns all"
+        )
+    current = next((file for file in files if file.name == offset.file), None)
+    read = 0 if current is None else min(current.stop, offset.position) - FIRST_POSITION
+    count = read + sum(file.stop - FIRST_POSITION for file in begun)
+    if count <= offset.entries:
+        return ""
+    return (
+        f"{directory}: expected at most the {offset.entries} entries that were read in the files "
+        f"up to {offset.last_name}, got {count}: a file appeared after later ones had been read; "
+        "a stream with a new checkpoint returns all"
+    )
+
+
+def continues(
+    offset: StoreOffset, files: Iterable[SeenFile], mark_at: Callable[[SeenFile, int], Mark]
+) -> bool:
+    """Return whether files of another directory are those that an offset was made from."""
+    file = next((file for file in files if file.name == offset.file), None)
+    return file is not None and not _replaced("", file, offset, mark_at)
 
 
 def _begins_like(file: SeenFile, offset: StoreOffset) -> bool:
@@ -332,6 +277,7 @@ def cut(pieces: Sequence[Piece], entries: int) -> list[Piece]:
 def offset_after(
     offset: StoreOffset | None,
     pieces: Sequence[Piece],
+    files: Iterable[SeenFile],
     mark_at: Callable[[SeenFile, int], Mark],
 ) -> StoreOffset | None:
     """Return the offset after some pieces.
@@ -339,33 +285,52 @@ def offset_after(
     Args:
         offset: Where they begin; None for the beginning.
         pieces: The first ones that :func:`state_of` returned; only the last may be cut.
+        files: As for :func:`state_of`.
         mark_at: As for :func:`state_of`.
     """
     if not pieces:
         return offset
+    files = list(files)
     begun = [piece.file for piece in pieces]
     names = [file.name for file in begun] + ([] if offset is None else [offset.last_name])
     furthest = max(begun, key=lambda file: file.begin)
     place, name = furthest.begin_phy_offset, furthest.name
     if offset is not None and offset.furthest_phy_offset >= place:
-        former = (offset.furthest_phy_offset, _as_java_compares(offset.furthest_name))
+        former = (offset.furthest_phy_offset, as_java_compares(offset.furthest_name))
         if former > furthest.begin:
             place, name = offset.furthest_phy_offset, offset.furthest_name
     file, _, stop = pieces[-1]
     phy_offset, checksum = mark_at(file, stop)
-    return StoreOffset(
+    after = StoreOffset(
         file=file.name,
         position=stop,
         entries=(0 if offset is None else offset.entries) + sum(piece.size for piece in pieces),
         phy_offset=file.begin_phy_offset if phy_offset is None else phy_offset,
         begin_timestamp=file.begin_timestamp,
         begin_phy_offset=file.begin_phy_offset,
-        last_name=max(names, key=_as_java_compares),
+        last_name=max(names, key=as_java_compares),
         furthest_phy_offset=place,
         furthest_name=name,
         checksum=checksum,
         finished={piece.file.name: _checksum(piece, mark_at) for piece in pieces[:-1]},
+        begun=_begun_after(offset, begun, files),
     )
+    pending = {each.name: each.begin_phy_offset for each in files if not after.has_begun(each)}
+    return replace(after, pending=pending)
+
+
+def _begun_after(
+    offset: StoreOffset | None, begun: Iterable[SeenFile], files: Sequence[SeenFile]
+) -> tuple[str, ...]:
+    """Return the names of the files that were begun, without those that a broker has expired."""
+    names = {file.name for file in begun}
+    if offset is not None:
+        former = offset.begun
+        if former is None:
+            former = (offset.file, *(file.name for file in files if offset.has_begun(file)))
+        oldest = min((as_java_compares(file.name) for file in files), default=b"")
+        names |= {name for name in former if as_java_compares(name) >= oldest}
+    return tuple(sorted(names, key=as_java_compares))
 
 
 def _checksum(piece: Piece, mark_at: Callable[[SeenFile, int], Mark]) -> int:
@@ -473,7 +438,3 @@ def only_until(files: Iterable[SeenFile], target: Mapping[str, int]) -> list[See
         for file in files
         if file.name in target
     ]
-
-
-def _as_java_compares(name: str) -> bytes:
-    return name.encode("utf-16-be", "surrogatepass")

@@ -76,6 +76,21 @@ def test_new_messages_are_handed_out_once_over_the_ends_of_files_and_restarts(li
     assert open_stream(live.root).latestOffset(offset, ReadAllAvailable()) == offset
 
 
+def test_a_log_that_moved_is_not_read_again_without_a_word(live, tmp_path):
+    """Its messages would all be rows once more; a link at the former path goes on."""
+    live.send(20)
+    begin = open_stream(live.root).initialOffset()
+    offset, rows = next_batch(open_stream(live.root), begin)
+    assert len(rows) == 20
+    moved = tmp_path / "moved"
+    live.root.rename(moved)
+    with pytest.raises(RmqIndexError, match="got the same log at another path"):
+        next_batch(open_stream(moved), offset)
+    live.root.symlink_to(moved)
+    live.send(3)
+    assert len(next_batch(open_stream(live.root), offset)[1]) == 3
+
+
 def test_limits_bound_a_batch(live):
     """Messages, or bytes; and not where Spark asks for everything."""
     live.send(100)

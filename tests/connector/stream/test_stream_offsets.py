@@ -12,16 +12,18 @@ from hypothesis import strategies as st
 
 from examples import examples
 from pyspark_rmqindex.stream.offsets import (
-    Mark,
-    SeenFile,
     cut,
     offset_after,
-    offsets_from_json,
-    offsets_to_json,
     only_until,
     share,
     slices_between,
     state_of,
+)
+from pyspark_rmqindex.stream.store_offset import (
+    Mark,
+    SeenFile,
+    offsets_from_json,
+    offsets_to_json,
 )
 
 DIRECTORY = "/store/index"
@@ -80,7 +82,7 @@ def step(directory, offset, limit=None):
     assert found.loss == ""
     total = sum(piece.size for piece in found.pieces)
     pieces = cut(found.pieces, total if limit is None else min(limit, total))
-    return offset_after(offset, pieces, directory.mark_at)
+    return offset_after(offset, pieces, directory.seen(), directory.mark_at)
 
 
 def batch(directory, start, end):
@@ -205,6 +207,8 @@ def test_an_offset_is_a_file_and_a_position():
         "begin_timestamp": 1010,
         "begin_phy_offset": 10,
         "checksum": zlib.crc32(b"[10, 20, 30]"),
+        "begun": [name(1)],
+        "pending": {name(2): 50},
     }
 
 
@@ -419,6 +423,63 @@ def test_a_batch_of_which_a_file_was_replaced_is_a_loss_that_names_it(number, en
     found = slices_between(DIRECTORY, start, end, directory.seen(), directory.mark_at)
     assert f"{DIRECTORY}/{name(number)}" in found.loss
     assert words in found.loss
+
+
+def without(offset, *fields):
+    """Return an offset of an older checkpoint, which lacks some fields."""
+    data = {name: value for name, value in offset.to_json().items() if name not in fields}
+    return offsets_from_json({DIRECTORY: data})[DIRECTORY]
+
+
+@pytest.mark.parametrize("lacks", [(), ("begun", "pending")])
+def test_a_file_that_comes_after_a_later_one_was_read_is_a_loss(lacks):
+    """As a parallel copy leaves it; an older checkpoint knows it by the number of entries."""
+    directory, _ = two_files()
+    directory.files[name(4)] = [90, 95]
+    offset = without(step(directory, None), *lacks)
+    assert state(directory, offset).loss == ""
+    directory.files |= {name(3): [70, 80, 85], name(5): [100]}
+    found = state(directory, offset)
+    assert "a stream with a new checkpoint returns all" in found.loss
+    assert lacks or f"{name(3)} after {name(4)} had been read: 3 entries" in found.loss
+    assert directory.rows(found.pieces) == [(name(5), 1, 100)]
+
+
+def test_a_file_that_vanishes_before_it_is_read_is_a_loss():
+    """Although the file before it is still there."""
+    directory, offset = two_files()
+    assert kept(offset).pending == {name(2): 50}
+    del directory.files[name(2)]
+    assert f"expected {name(2)}, seen when {name(1)} was read" in state(directory, offset).loss
+    directory.files[name(3)] = [50, 60, 70]
+    assert state(directory, offset).loss == "", "a broker that crashed has indexed it anew"
+    directory.files[name(3)] = [60, 70]
+    assert "its entries are lost" in state(directory, offset).loss
+
+
+def test_an_older_checkpoint_goes_on_and_names_its_files_from_then_on():
+    """The fields that it lacks come with the next batch."""
+    directory, _ = two_files()
+    offset = without(step(directory, None), "begun", "pending")
+    assert offset.begun is None
+    directory.files[name(3)] = [70]
+    assert step(directory, offset).begun == (name(1), name(2), name(3))
+
+
+def test_an_offset_forgets_the_files_that_expired():
+    """So that it does not grow with the life of a broker; others that are away it remembers."""
+    directory, _ = two_files()
+    directory.files[name(3)] = [70]
+    offset = step(directory, None)
+    del directory.files[name(1)]
+    away = directory.files.pop(name(3))
+    directory.files[name(4)] = [80]
+    offset = offset_after(
+        offset, state(directory, offset).pieces, directory.seen(), directory.mark_at
+    )
+    assert offset.begun == (name(2), name(3), name(4))
+    directory.files[name(3)] = away
+    assert state(directory, offset).loss == ""
 
 
 @pytest.mark.parametrize("value", [[], {"1": "2"}, {"1": True}, 7])

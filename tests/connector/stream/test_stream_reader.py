@@ -97,6 +97,30 @@ def test_an_offset_that_has_no_news_is_returned_as_it_is(index):
     assert reader.partitions(offset, offset) == []
 
 
+def test_a_store_that_moved_is_not_read_again_without_a_word(index, tmp_path):
+    """Its entries would all be rows once more; a link at the former path goes on."""
+    put(index, 30)
+    offset, _ = next_batch(open_stream(index.directory), {})
+    put(index, 5)
+    moved = tmp_path / "moved"
+    Path(index.directory).rename(moved)
+    with pytest.raises(RmqIndexError, match="got the same files at another path"):
+        next_batch(open_stream(moved), offset)
+    Path(index.directory).symlink_to(moved)
+    assert len(next_batch(open_stream(index.directory), offset)[1]) == 5
+    with pytest.raises(RmqIndexError, match=r"expected this index at .*, where the checkpoint has"):
+        next_batch(open_stream(moved), offset)
+
+
+def test_another_store_at_another_path_is_read_from_its_beginning(index, tmp_path):
+    """As where a broker is added; the former one may be gone."""
+    put(index, 30)
+    offset, _ = next_batch(open_stream(index.directory), {})
+    other = LiveIndex(tmp_path / "other", SLOTS, PLACES)
+    other.put(1, 100, TIME)
+    assert len(next_batch(open_stream(other.directory), offset)[1]) == 1
+
+
 def test_an_entry_that_the_header_does_not_count_waits(index):
     """A broker writes entry, slot and count, in this order; the count decides."""
     put(index, 4)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 
 from pyspark_rmqindex.stream.messages import _from_json, _to_json
-from pyspark_rmqindex.stream.offsets import (
+from pyspark_rmqindex.stream.offsets import offset_after, slices_between, state_of
+from pyspark_rmqindex.stream.store_offset import (
     Mark,
     SeenFile,
-    offset_after,
     offsets_from_json,
     offsets_to_json,
-    slices_between,
-    state_of,
 )
 
 from ..json_bytes import mutate_json, text_of
@@ -87,7 +85,7 @@ def check(data):
 
 def _go_on(offset):
     state = state_of("/a", offset, _FILES, _mark_at)
-    behind = offset_after(offset, state.pieces, _mark_at)
+    behind = offset_after(offset, state.pieces, _FILES, _mark_at)
     slices_between("/a", offset, behind, _FILES, _mark_at)
     slices_between("/a", None, offset, _FILES, _mark_at)
     offset.has_begun(_FILES[0])

@@ -1,0 +1,156 @@
+"""How far a stream has come in each index directory, and its JSON in the checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rmqindex.ownfiles import from_json, to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "Mark",
+    "SeenFile",
+    "StoreOffset",
+    "as_java_compares",
+    "offsets_from_json",
+    "offsets_to_json",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenFile:
+    """A file with entries, as found by one listing.
+
+    Attributes:
+        name: Its name.
+        begin_timestamp: The header's field, which is final once there is an entry.
+        begin_phy_offset: The header's field, likewise.
+        stop: The position after the last entry that was counted.
+        checksum: Of the entries below ``stop``; None if not computed.
+    """
+
+    name: str
+    begin_timestamp: int
+    begin_phy_offset: int
+    stop: int
+    checksum: int | None = None
+
+    @property
+    def begin(self) -> tuple[int, bytes]:
+        """The key that orders files by their first messages."""
+        return self.begin_phy_offset, as_java_compares(self.name)
+
+
+class Mark(NamedTuple):
+    """Identifies the entries of a file before a position.
+
+    Attributes:
+        phy_offset: That of the last of these entries; None if unknown.
+        checksum: Of the header's final fields and of the first and the last of these entries.
+    """
+
+    phy_offset: int | None
+    checksum: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOffset:
+    """How far a stream has come in one index directory.
+
+    Attributes:
+        file: The name of the current file.
+        position: The first entry of the current file that was not returned yet.
+        entries: The number of entries returned from this directory so far.
+        phy_offset: Where the message of the last of these starts, bytes.
+        begin_timestamp: Of ``file``; with the next field, it shows whether the file is the same.
+        begin_phy_offset: Likewise.
+        last_name: The greatest name among the files that were begun.
+        furthest_phy_offset: The greatest ``begin_phy_offset`` among them.
+        furthest_name: The name of the file with that offset.
+        checksum: Of the entries of ``file`` before ``position``; None in an older checkpoint.
+        finished: The checksums of the files that the last batch read to the end before it reached
+            ``file``, by name.
+        begun: The names of the files that were begun, without those that expired since; None in an
+            older checkpoint.
+        pending: The ``begin_phy_offset`` of each file that was seen and not begun yet, by name.
+    """
+
+    file: str
+    position: int
+    entries: int
+    phy_offset: int
+    begin_timestamp: int
+    begin_phy_offset: int
+    last_name: str
+    furthest_phy_offset: int
+    furthest_name: str
+    checksum: int | None = None
+    finished: dict[str, int] = field(default_factory=dict)
+    begun: tuple[str, ...] | None = None
+    pending: dict[str, int] = field(default_factory=dict)
+
+    def has_begun(self, file: SeenFile) -> bool:
+        """Return whether any entries of a file were returned."""
+        return as_java_compares(file.name) <= as_java_compares(self.last_name) and file.begin <= (
+            self.furthest_phy_offset,
+            as_java_compares(self.furthest_name),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the offset as JSON for the checkpoint, without derivable fields."""
+        data: dict[str, Any] = to_json(self)
+        derived = _derived_fields(data)
+        if any(data[name] != derived[name] for name in ("furthest_phy_offset", "furthest_name")):
+            del derived["furthest_phy_offset"], derived["furthest_name"]  # both, or neither
+        derived |= {"checksum": None, "finished": {}, "begun": None, "pending": {}}
+        return {
+            name: value
+            for name, value in data.items()
+            if name not in derived or value != derived[name]
+        }
+
+    @classmethod
+    def from_json(cls, data: object) -> StoreOffset:
+        """Read what :meth:`to_json` returned.
+
+        Raises:
+            ValueError: A field is missing or has the wrong type.
+        """
+        given = from_json(dict, data)
+        return from_json(cls, {**_derived_fields(given), **given})
+
+
+def _derived_fields(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an offset that its JSON leaves out where they have these values."""
+    return {
+        "last_name": data.get("file"),
+        "furthest_phy_offset": data.get("begin_phy_offset"),
+        "furthest_name": data.get("file"),
+    }
+
+
+def offsets_to_json(offsets: Mapping[str, StoreOffset]) -> dict[str, Any]:
+    """Return the offsets of all index directories as JSON for the checkpoint."""
+    return {directory: offsets[directory].to_json() for directory in sorted(offsets)}
+
+
+def offsets_from_json(data: object) -> dict[str, StoreOffset]:
+    """Read what :func:`offsets_to_json` returned.
+
+    Raises:
+        ValueError: The data is something else, such as the offset of another source.
+    """
+    try:
+        return from_json(dict[str, StoreOffset], data, {StoreOffset: StoreOffset.from_json})
+    except ValueError as error:
+        raise ValueError(
+            f"the checkpoint's offset: expected that of a stream of rmqindex, got {data!r}"
+        ) from error
+
+
+def as_java_compares(name: str) -> bytes:
+    """Return the key by which Java orders names."""
+    return name.encode("utf-16-be", "surrogatepass")
