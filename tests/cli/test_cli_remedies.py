@@ -165,6 +165,68 @@ def test_every_command_of_a_remedy_runs(run, placed, damage, layout):
             assert json.loads(out)["counts"]["error"] == 0 or damage == "a directory"
 
 
+def kill(base, damage=None):
+    """Make a store that of a killed broker whose checkpoint covers no IndexFile."""
+    store = base / "store"
+    times = {"physic_msg_timestamp": 2**60, "logics_msg_timestamp": 2**60}
+    rmqindex.StoreCheckpoint(**times).save(store / "checkpoint")
+    (store / "abort").touch()
+    if damage is not None:
+        DAMAGES[damage](store / "index", store / "commitlog")
+    return store
+
+
+def told(run, store):
+    """Return the exit code of ``verify``, and the commands that it prints, the first one first."""
+    code, out, _ = run("verify", store.name)
+    advice = " ".join(out[out.index("To do:") :].split())
+    return code, [shlex.join(arguments) for arguments in typed(advice)]
+
+
+@pytest.mark.parametrize(
+    "damage", [None, "oldest lost", "middle lost", "newest lost", "a slot", "a header", "zeros"]
+)
+def test_the_first_command_after_a_kill_saves_the_index(run, placed, damage):
+    """It is one, nothing says to start the broker, and then nothing is lost by its start (F0)."""
+    store = kill(placed(LAYOUTS["store"], None), damage)
+    code, commands = told(run, store)
+    assert code == 1
+    assert set(commands[1:]) - {commands[0]} <= {f"verify {store.name}"}
+    assert run(*shlex.split(commands[0]))[0] == 0
+    _, out, _ = run("verify", store.name, "--json")
+    found = json.loads(out)
+    assert found["counts"]["error"] == found["counts"]["warning"] == 0
+    rules = {finding["rule"] for finding in found["findings"]}
+    assert "abort_present" in rules
+    assert not rules & {"restart_loses", "restart_rebuilds"}
+
+
+def test_no_index_is_replaced_by_a_damaged_log(run, placed):
+    """What the log has lost would be lost from the index, too."""
+    base = placed(LAYOUTS["store"], "a slot")
+    with (base / "store" / "commitlog" / f"{0:020}").open("r+b") as file:
+        file.seek(12_000)
+        file.write(b"\xff" * 4000)
+    _, out, _ = run("verify", "store", "--json")
+    findings = json.loads(out)["findings"]
+    assert "log_damaged" in {finding["rule"] for finding in findings}
+    remedies = [finding["remedy"] for finding in findings if "--replace" in finding["remedy"]]
+    assert remedies
+    for remedy in remedies:
+        assert remedy.startswith("Restore the CommitLog first; then stop the broker and run")
+
+
+def test_a_log_that_was_not_compared_is_a_condition(run, placed):
+    """Whether it is whole is not known."""
+    placed(LAYOUTS["without a log"], "a slot")
+    _, out, _ = run("verify", "store", "--commit-log", "none", "--json")
+    remedies = {finding["remedy"] for finding in json.loads(out)["findings"]}
+    assert any(
+        remedy.startswith("If the CommitLog is whole, stop the broker and run `rmqindex rebuild")
+        for remedy in remedies
+    )
+
+
 @pytest.mark.parametrize("layout", ["apart", "named index", "old index"])
 @pytest.mark.parametrize("damage", ["oldest lost", "newest lost"])
 def test_a_lookup_advises_what_mends_it(run, placed, damage, layout):

@@ -8,8 +8,9 @@ from rmqindex.rooms import importer
 
 if TYPE_CHECKING:
     from rmqindex.audit.missing import MissingPart, missing_parts
-    from rmqindex.audit.plan import AuditUnit, StoreUnit, plan_audit, run_audit, verify
+    from rmqindex.audit.plan import plan_audit, run_audit, verify
     from rmqindex.audit.rules import AUDIT_RULES, FINDING_SCHEMA, AuditRule
+    from rmqindex.audit.units import AuditUnit, StoreUnit
 
 __all__ = [
     "AUDIT_RULES",
@@ -29,8 +30,6 @@ __getattr__ = importer(
     {
         "missing": ("MissingPart", "missing_parts"),
         "plan": (
-            "AuditUnit",
-            "StoreUnit",
             "plan_audit",
             "run_audit",
             "verify",
@@ -40,6 +39,7 @@ __getattr__ = importer(
             "FINDING_SCHEMA",
             "AuditRule",
         ),
+        "units": ("AuditUnit", "StoreUnit"),
     },
 )
 

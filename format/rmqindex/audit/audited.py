@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex.errors import CorruptIndexError, RmqIndexError
+from rmqindex.header import IndexHeader
 from rmqindex.indexfile.committed import open_found_index, open_index_source, read_header
 from rmqindex.indexfile.decoding import MILLISECONDS
-from rmqindex.indexfile.geometry import infer_layout
+from rmqindex.indexfile.geometry import Layout, UnknownLayoutError, infer_layout, usual_layout
+from rmqindex.indexfile.uncounted import looks_emptied
 from rmqindex.indexwriter.linking import LINK_BATCH
 from rmqindex.layout import (
     ENTRY_DTYPE,
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.audit.rules import Findings
-    from rmqindex.header import IndexHeader
-    from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.location import Location
     from rmqindex.storage.opening import FileMark
     from rmqindex.storage.source import IndexSource
@@ -43,6 +43,7 @@ __all__ = [
     "entry_byte",
     "open_audited",
     "open_planned",
+    "shown_layout",
     "whole_entries",
 ]
 
@@ -52,6 +53,23 @@ _SLOT_BLOCK = 1 << 18
 _fields = ENTRY_DTYPE.fields
 assert _fields is not None  # a structured dtype
 _FIELD_OFFSETS = {name: int(field[1]) for name, field in _fields.items()}
+
+
+def shown_layout(source: IndexSource, header: IndexHeader) -> Layout | None:
+    """Return the geometry that a file shows, or its size; None for a file without entries.
+
+    Raises:
+        RmqIndexError: The file's entries show none, or several.
+    """
+    usual = usual_layout(source.size)
+    if not header.entry_count:
+        return usual if usual is not None and looks_emptied(source) else None
+    try:
+        return infer_layout(source)
+    except UnknownLayoutError:
+        if usual == Layout():
+            return usual
+        raise
 
 
 def entry_byte(layout: Layout, position: int, field: str) -> int:
@@ -87,7 +105,11 @@ class AuditedFile:
         source: Its bytes, with zeros behind the end of a short file.
         header: Its header.
         layout: Its geometry.
-        count: How many entries it has: counted by the header, and inside the file.
+        count: How many entries are judged: counted by the header when it was read first, and inside
+            the file.
+        counts: The fewest and the most entries that the header counted while its other fields were
+            read; both are ``count`` unless a writer is at work.
+        is_live: Whether a writer may be at work: what lies behind ``count`` is not judged.
     """
 
     path: str
@@ -95,6 +117,23 @@ class AuditedFile:
     header: IndexHeader
     layout: Layout
     count: int
+    counts: tuple[int, int]
+    is_live: bool = False
+
+    @property
+    def last_places(self) -> NDArray[np.int64]:
+        """The positions of the entries whose offset and time the header may repeat.
+
+        A broker counts an entry before it writes its offset and time into the header.
+        """
+        fewest, most = self.counts
+        lag = 1 if self.is_live else 0
+        return np.arange(max(fewest - lag, FIRST_POSITION), most + FIRST_POSITION, dtype=np.int64)
+
+    @property
+    def has_end(self) -> bool:
+        """Whether the header repeats an entry: a broker counts the first one before that."""
+        return self.counts[0] > (FIRST_POSITION if self.is_live else 0)
 
     def blocks(self) -> Iterator[tuple[int, NDArray[Any]]]:
         """Yield the position of each block's first entry, and its entries."""
@@ -133,7 +172,11 @@ def open_planned(path: Location, mark: FileMark | None) -> IndexSource:
 
 
 def open_audited(
-    path: Location, layout: Layout | None, findings: Findings, mark: FileMark | None = None
+    path: Location,
+    layout: Layout | None,
+    findings: Findings,
+    mark: FileMark | None = None,
+    live_count: int | None = None,
 ) -> AuditedFile | None:
     """Open a file, or add findings that say why it cannot be audited.
 
@@ -142,6 +185,8 @@ def open_audited(
         layout: Its geometry; None to infer it.
         findings: Collects the findings.
         mark: Its mark; None to check nothing.
+        live_count: How many entries it had when it was found, if a writer may be at work since;
+            None if not.
 
     Returns:
         The file, or None where it cannot be audited further.
@@ -157,26 +202,26 @@ def open_audited(
         findings.add(path, "unreadable", None, "a file", error)
         return None
     size = source.size
+    if live_count is not None and not size:
+        source.close()  # a broker is about to extend a file that it has just made
+        return None
     if size < HEADER_SIZE:
         findings.add(path, "header_size", 0, f"{HEADER_SIZE} bytes", f"{size} bytes")
         source.close()
         return None
-    try:
-        header = read_header(source)
-        if layout is None and header.entry_count:
-            layout = infer_layout(source)
-    except CorruptIndexError as error:
-        findings.add(path, error.field, error.byte, error.expected, error.got)
-        layout = None
-    except RmqIndexError as error:
-        is_geometry = "maxHashSlotNum" in str(error)
-        rule, expected = ("geometry", "one") if is_geometry else ("unreadable", "an IndexFile")
-        findings.add(path, rule, None, expected, error)
-        layout = None
-    if layout is None:
+    head = _read_head(source, layout, findings)
+    if head is None:
         source.close()
         return None
-    count = min(header.entry_count, whole_entries(size, layout))
+    header, layout = head
+    whole = whole_entries(size, layout)
+    count = min(header.entry_count, whole)
+    counts = (count, count)
+    is_live = live_count is not None
+    if live_count is not None:
+        fewest, count = count, min(live_count, count)
+        header = _header_now(source)
+        counts = (fewest, min(_header_now(source).entry_count, whole))
     if size < layout.file_size:
         findings.add(path, "file_size", size, f"{layout.file_size} bytes", f"{size} bytes")
         source.close()
@@ -185,4 +230,28 @@ def open_audited(
         findings.add(
             path, "surplus_bytes", layout.file_size, f"{layout.file_size} bytes", f"{size} bytes"
         )
-    return AuditedFile(path, source, header, layout, count)
+    return AuditedFile(path, source, header, layout, count, counts, is_live)
+
+
+def _read_head(
+    source: IndexSource, layout: Layout | None, findings: Findings
+) -> tuple[IndexHeader, Layout] | None:
+    """Return a file's header and geometry, or add findings that say why they are unknown."""
+    try:
+        header = read_header(source)
+        if layout is None:
+            layout = shown_layout(source, header)
+    except CorruptIndexError as error:
+        findings.add(source.path, error.field, error.byte, error.expected, error.got)
+        return None
+    except RmqIndexError as error:
+        is_geometry = "maxHashSlotNum" in str(error)
+        rule, expected = ("geometry", "one") if is_geometry else ("unreadable", "an IndexFile")
+        findings.add(source.path, rule, None, expected, error)
+        return None
+    return None if layout is None else (header, layout)
+
+
+def _header_now(source: IndexSource) -> IndexHeader:
+    """Return the header as a writer has it now; fields may be of neighbouring entries."""
+    return IndexHeader.from_bytes(source.read(0, HEADER_SIZE))

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from rmqindex.audit.audited import AuditedFile
     from rmqindex.audit.rules import Findings
 
-__all__ = ["audit_chains", "audit_slots"]
+__all__ = ["audit_chains"]
 
 # A longer cycle is only reported as a link that does not lead to an older entry.
 _CYCLE_STEPS = 4096
 
 
 def audit_chains(file: AuditedFile, findings: Findings) -> NDArray[np.int32]:
-    """Check every entry and link of a file.
+    """Check every entry, link and slot of a file.
 
     Args:
         file: The file.
@@ -76,7 +76,7 @@ class _Chains:
                 "no entry older than the one before",
                 f"{self._backward} of them (the first is entry {self._backward_at})",
             )
-        self._check_reached()
+        self._check_slots()
         return self._slots
 
     def _add(
@@ -214,21 +214,54 @@ class _Chains:
             )
         return int(offsets[-1])
 
-    def _check_reached(self) -> None:
-        """Report the entries that neither a slot nor a newer entry points to."""
+    def _check_slots(self) -> None:
+        """Compare every slot with its right value, and report entries that nothing leads to."""
         file = self._file
-        newest = self._slots[:-1]
+        newer = _Newer(file)
         for first, heads in file.slot_blocks():
-            wanted = newest[first : first + len(heads)]
-            self._led_to[wanted[(heads == wanted) & (wanted > 0)]] = True
-            places = np.flatnonzero((heads != wanted) & (heads > 0) & (heads <= file.count))
-            self._led_to[heads[places][self._is_own(heads[places], first + places)]] = True
+            wanted = self._slots[first : first + len(heads)]
+            counted = newer.counted(heads, first) if file.is_live else heads
+            self._led_to[wanted[(counted == wanted) & (wanted > 0)]] = True
+            wrong = np.flatnonzero(counted != wanted)
+            if len(wrong):
+                self._check_wrong_slots(heads[wrong], counted[wrong], wanted[wrong], wrong + first)
         lost = np.flatnonzero(~self._led_to & self._belongs).astype(np.int32)
         lost = lost[lost >= FIRST_POSITION]
         if len(lost):
             hashes = file.source.entries(file.layout, lost)["key_hash"]
             self._add("entry_unreachable", "key_hash", lost, "a slot or entry that leads here",
                       hashes)  # fmt: skip
+
+    def _check_wrong_slots(
+        self,
+        heads: NDArray[np.int32],
+        counted: NDArray[np.int32],
+        wanted: NDArray[np.int32],
+        numbers: NDArray[np.int64],
+    ) -> None:
+        file = self._file
+        uncounted = (counted > file.count) & (wanted == 0)
+        outside = ((counted < 0) | (counted > file.count)) & ~uncounted
+        inside = ~uncounted & ~outside & (counted > 0)
+        own = np.zeros(len(heads), np.bool_)
+        own[inside] = self._is_own(counted[inside], numbers[inside])
+        self._led_to[counted[own]] = True
+        strangers = inside & ~own
+        for rule, chosen in (
+            ("slot_range", outside),
+            ("slot_uncounted", uncounted),
+            ("slot_cross_link", strangers),
+            ("slot_newest", ~(outside | uncounted | strangers)),
+        ):
+            places = (
+                (
+                    file.layout.slot_offset(int(numbers[i])),
+                    f"{wanted[i]} (slot {numbers[i]})",
+                    int(heads[i]),
+                )
+                for i in np.flatnonzero(chosen).tolist()
+            )
+            self._findings.each(file.path, rule, places, int(np.count_nonzero(chosen)))
 
     def _is_own(
         self, positions: NDArray[np.int32], numbers: NDArray[np.integer]
@@ -241,34 +274,55 @@ class _Chains:
         return own
 
 
-def audit_slots(file: AuditedFile, expected: NDArray[np.int32], findings: Findings) -> None:
-    """Compare every slot with its right value."""
-    layout = file.layout
-    for first, heads in file.slot_blocks():
-        wanted = expected[first : first + len(heads)]
-        wrong = np.flatnonzero(heads != wanted)
-        if not len(wrong):
-            continue
-        values, right, numbers = heads[wrong], wanted[wrong], wrong + first
-        uncounted = (values > file.count) & (right == 0)
-        outside = ((values < 0) | (values > file.count)) & ~uncounted
-        inside = ~uncounted & ~outside & (values > 0)
-        hashes = np.full(len(values), -1, np.int32)
-        hashes[inside] = links_of(file.source.entries(layout, values[inside])).key_hash
-        strangers = inside & (slots_of(np.maximum(hashes, 0), layout) != numbers)
-        strangers |= inside & (hashes < 0)
-        for rule, chosen in (
-            ("slot_range", outside),
-            ("slot_uncounted", uncounted),
-            ("slot_cross_link", strangers),
-            ("slot_newest", ~(outside | uncounted | strangers)),
-        ):
-            places = (
-                (
-                    layout.slot_offset(int(numbers[i])),
-                    f"{right[i]} (slot {numbers[i]})",
-                    int(values[i]),
-                )
-                for i in np.flatnonzero(chosen).tolist()
-            )
-            findings.each(file.path, rule, places, int(np.count_nonzero(chosen)))
+class _Newer:
+    """The entries that a writer adds while a file is audited, as far as slots lead to them.
+
+    A broker writes an entry before the slot that leads to it (RocketMQ: ``IndexFile.putKey``), so
+    entries that are read after the slots are final.
+    """
+
+    def __init__(self, file: AuditedFile) -> None:
+        self._file = file
+        self._slots = np.empty(0, np.int64)  # of each entry behind the count, -1 for none
+        self._counted = np.empty(0, np.int64)  # the counted entry that its chain leads to
+
+    def counted(self, heads: NDArray[np.int32], first: int) -> NDArray[np.int32]:
+        """Return the counted entries that slots lead to, and other values as they are.
+
+        Args:
+            heads: The values of slots.
+            first: The number of the first one.
+        """
+        file = self._file
+        newer = np.flatnonzero((heads > file.count) & (heads < file.layout.index_num))
+        if not len(newer):
+            return heads
+        places = heads[newer].astype(np.int64) - file.count - FIRST_POSITION
+        self._read_to(int(places.max()) + 1)
+        own = self._slots[places] == newer + first
+        led = self._counted[places]
+        found = heads.copy()
+        known = own & (led >= 0)
+        found[newer[known]] = led[known]
+        return found
+
+    def _read_to(self, number: int) -> None:
+        """Read so many entries behind the count, and follow their links."""
+        if number <= len(self._slots):
+            return
+        file = self._file
+        start = file.count + FIRST_POSITION
+        links = links_of(file.source.entry_range(file.layout, start, start + number))
+        positions = np.arange(start, start + number, dtype=np.int64)
+        prev = links.prev_position.astype(np.int64)
+        hashes = links.key_hash.astype(np.int64)
+        slots = slots_of(np.maximum(links.key_hash, 0), file.layout).astype(np.int64)
+        slots[hashes < 0] = -1
+        broken = (prev < INVALID_INDEX) | (prev >= positions)
+        inside = ~broken & (prev >= start)
+        stranger = np.zeros(number, np.bool_)
+        stranger[inside] = slots[prev[inside] - start] != slots[inside]
+        led = np.where(broken | stranger, -1, prev)
+        while (further := np.flatnonzero(led >= start)).size:
+            led[further] = led[led[further] - start]
+        self._slots, self._counted = slots, led

@@ -6,46 +6,82 @@ dispatched; ``ReputMessageService`` indexes those of a running broker within mom
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.coverage import LONGEST_LAG
+from rmqindex.fileset.paths import index_entries
 from rmqindex.folders import INDEX_FOLDER
+from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.messages import expand_messages
+from rmqindex.layout import FIRST_POSITION
 from rmqindex.store.checkpoint import CHECKPOINT_NAME
 from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
     from rmqindex.audit.rules import Findings
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.storage.location import Location
 
-__all__ = ["audit_missing", "is_at_rest", "is_late", "log_start"]
+__all__ = [
+    "Gap",
+    "audit_missing",
+    "broker_of",
+    "index_end",
+    "log_start",
+    "rows_with_keys",
+]
 
 # Clocks step back; by more than this, --since may look at one log file too few.
 _CLOCK_STEP = 3_600_000  # milliseconds
 _COLUMNS = ("topic", "uniq_key", "keys", "sys_flag", "phy_offset", "store_timestamp")
 
 
-def is_at_rest(directory: Location) -> bool:
-    """Return whether an index is that of a local store whose broker stopped cleanly."""
-    if directory.local is None or directory.name != INDEX_FOLDER:
-        return False
-    state = BrokerLock.around(directory).state
-    return exists(directory.parent.child(CHECKPOINT_NAME)) and state is BrokerState.STOPPED
+def broker_of(directory: Location) -> BrokerState | None:
+    """Return what is known of the broker of an index: a running one has messages to index.
+
+    None for a directory that is no broker's, such as a copy of an index or one in an object store.
+    """
+    local = directory.local
+    if local is None or directory.absolute.name != INDEX_FOLDER:
+        return None
+    lock = BrokerLock.around(local)
+    state = lock.state
+    if state is BrokerState.RUNNING or lock.writer is not None:
+        return BrokerState.RUNNING
+    if state is BrokerState.CRASHED:
+        return state
+    return state if exists(directory.parent.child(CHECKPOINT_NAME)) else None
 
 
-def is_late(seconds: int, *, at_rest: bool) -> bool:
-    """Return whether a message without entries cannot be one that the broker is about to index.
+def _end_rule(seconds: int, broker: BrokerState | None) -> str:
+    """Return the rule for messages without entries behind the last entry.
 
     Args:
-        seconds: How much older than the log's last message it is.
-        at_rest: Whether the broker stopped cleanly.
+        seconds: How much older than the log's last message the first of them is.
+        broker: What is known of the broker.
     """
-    return at_rest or seconds > LONGEST_LAG
+    if seconds > LONGEST_LAG or broker in (BrokerState.CRASHED, BrokerState.STOPPED):
+        return "index_ends_early"
+    return "index_behind" if broker is None else "index_lags"
+
+
+def index_end(directory: Location) -> int:
+    """Return the offset of the last message that has an entry now, bytes; -1 for none."""
+    for entry in reversed([each for each in index_entries(directory) if not each.is_directory]):
+        with suppress(RmqIndexError), open_index_source(entry.path) as source:
+            header = read_header(source)
+            if header.entry_count > FIRST_POSITION:
+                return header.end_phy_offset
+    return -1
 
 
 def log_start(log: CommitLog, since: int | None) -> int:
@@ -64,14 +100,16 @@ class _Message(NamedTuple):
     store_timestamp: int
 
 
-def audit_missing(directory: str, log: CommitLog, findings: Findings, *, at_rest: bool) -> None:
+def audit_missing(
+    directory: str, log: CommitLog, findings: Findings, broker: BrokerState | None
+) -> None:
     """Check that a log beside an index without entries has no message with keys.
 
     Args:
         directory: The index directory, which may be absent.
         log: The CommitLog.
         findings: Collects the findings.
-        at_rest: Whether the broker stopped cleanly.
+        broker: What is known of the broker.
     """
     first = _first_with_keys(log)
     if first is None:
@@ -81,9 +119,10 @@ def audit_missing(directory: str, log: CommitLog, findings: Findings, *, at_rest
     for batch in log.scan(start, None, ["store_timestamp"], mode="DROPMALFORMED"):
         latest = max(latest, int(batch["store_timestamp"].to_numpy().max(initial=0)))
     seconds = (latest - first.store_timestamp) // MILLISECONDS
+    rule = _end_rule(seconds, broker)
     findings.add(
         directory,
-        "index_missing" if is_late(seconds, at_rest=at_rest) else "index_behind",
+        "index_missing" if rule == "index_ends_early" else rule,
         None,
         f"entries of the messages with keys from {first.phy_offset} to {log.max_offset}",
         f"none; the last of them was stored {seconds} s after the first" if seconds else "none",
@@ -92,9 +131,97 @@ def audit_missing(directory: str, log: CommitLog, findings: Findings, *, at_rest
 
 def _first_with_keys(log: CommitLog) -> _Message | None:
     for batch in log.scan(columns=list(_COLUMNS), mode="DROPMALFORMED"):
-        rows, _, _ = expand_messages(*(batch[name] for name in _COLUMNS[:4]))
+        rows = rows_with_keys(batch)
         times = batch["store_timestamp"].to_numpy()
         if len(rows):
-            row = int(np.min(rows))
+            row = int(rows[0])
             return _Message(int(batch["phy_offset"][row].as_py()), int(times[row]))
     return None
+
+
+def rows_with_keys(batch: pa.RecordBatch) -> NDArray[np.int64]:
+    """Return which messages of a batch have keys, and so need entries."""
+    columns = (batch[name] for name in ("topic", "uniq_key", "keys", "sys_flag"))
+    return np.unique(expand_messages(*columns)[0])
+
+
+class Gap:
+    """A run of consecutive messages without entries, reported as one finding."""
+
+    def __init__(self, path: str, findings: Findings, broker: BrokerState | None) -> None:
+        """Begin without messages.
+
+        Args:
+            path: The file that findings name.
+            findings: Collects the findings.
+            broker: What is known of the broker.
+        """
+        self.path = path
+        self._findings = findings
+        self._broker = broker
+        self._first = 0
+        self._last = 0
+        self._count = 0
+        self.behind = 0
+        self.behind_from = 0
+        self._behind_time = 0
+        self._latest = 0
+        self.early = 0
+
+    def see(self, store_timestamps: NDArray[np.int64]) -> None:
+        """Note the store times of messages, with or without entries."""
+        self._latest = max(self._latest, int(store_timestamps.max(initial=0)))
+
+    def add_behind(self, batch: pa.RecordBatch) -> None:
+        """Add the messages with keys of a batch behind the last entry."""
+        if not batch.num_rows:
+            return
+        rows = rows_with_keys(batch)
+        if len(rows) and not self.behind:
+            first = int(rows[0])
+            self.behind_from = batch["phy_offset"][first].as_py()
+            self._behind_time = batch["store_timestamp"][first].as_py()
+        self.behind += len(rows)
+
+    def add(self, offset: int) -> None:
+        """Add a message without any entry."""
+        if not self._count:
+            self._first = offset
+        self._last = offset
+        self._count += 1
+
+    def end(self) -> None:
+        """Note that a message with entries follows."""
+        if self._count:
+            self._findings.add(
+                self.path,
+                "coverage_gap",
+                None,
+                f"entries of the messages at {self._first} to {self._last}",
+                f"none of {self._count} messages",
+            )
+        self._count = 0
+
+    def finish(self, log_start: int, begin: int) -> None:
+        """Report the runs, given the log's ends."""
+        self.end()
+        if self.early:
+            self._findings.add(
+                self.path,
+                "index_begins_late",
+                None,
+                f"entries from {log_start}",
+                f"none of {self.early} messages with keys before {begin}, where the first entry "
+                "points",
+            )
+        if self.behind:
+            seconds = (self._latest - self._behind_time) // MILLISECONDS
+            self._findings.add(
+                self.path,
+                _end_rule(seconds, self._broker),
+                None,
+                "no message with keys behind the last entry",
+                f"{self.behind} messages from {self.behind_from}, the oldest stored "
+                f"{f'{seconds} s' if seconds else 'less than a second'} before the last message "
+                "of the CommitLog",
+            )

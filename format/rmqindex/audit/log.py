@@ -15,11 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from rmqindex.audit.audited import BLOCK, AuditedFile, elapsed_seconds
-from rmqindex.audit.extent import is_late, log_start
+from rmqindex.audit.extent import Gap, index_end, log_start, rows_with_keys
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.messages import expand_messages, message_keys
 from rmqindex.layout import BEGIN_TIMESTAMP_OFFSET, END_TIMESTAMP_OFFSET, FIRST_POSITION
 from rmqindex.query.verification import MATCH_CODES, EntryVerifier
+from rmqindex.transaction.broker_lock import BrokerState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.query.verification import Comparison
+    from rmqindex.storage.location import Location
 
 __all__ = ["LogRange", "audit_coverage", "audit_entries"]
 
@@ -68,6 +70,7 @@ def audit_entries(
         if since is not None and _newest(file, entries) < since:
             continue
         expired += _audit_block(file, first, entries, log, verifier, findings)
+    _audit_end_time(file, log, verifier, findings)
     if expired:
         rule = "file_expired" if expired == file.count else "entry_expired"
         findings.add(
@@ -76,6 +79,29 @@ def audit_entries(
             None,
             f"offsets from {log.min_offset}",
             f"{expired} of {file.count} entries before it",
+        )
+
+
+def _audit_end_time(
+    file: AuditedFile, log: CommitLog, verifier: EntryVerifier, findings: Findings
+) -> None:
+    """Compare the header's last time with the message of its last entry."""
+    if not file.has_end:
+        return
+    places = file.last_places
+    entries = file.source.entries(file.layout, places)
+    hashes, offsets = entries["key_hash"].astype(np.int32), entries["phy_offset"].astype(np.int64)
+    compared = verifier.compare(log, hashes, offsets)
+    if (compared.rows < 0).any():
+        return  # reported with the other entries
+    times = compared.messages["store_timestamp"].to_numpy()[compared.rows].tolist()
+    if file.header.end_timestamp not in times:
+        findings.add(
+            file.path,
+            "end_timestamp",
+            END_TIMESTAMP_OFFSET,
+            f"{times[-1]} (entry {places[-1]})",
+            file.header.end_timestamp,
         )
 
 
@@ -148,7 +174,7 @@ def _report_dangling(
 def _audit_times(
     file: AuditedFile, first: int, entries: NDArray[Any], times: _Times, findings: Findings
 ) -> None:
-    """Compare the entries' seconds, and the header's two times, with the messages' times."""
+    """Compare the entries' seconds, and the header's first time, with the messages' times."""
     header = file.header
     positions = times.places + first
     later = positions > FIRST_POSITION
@@ -163,13 +189,15 @@ def _audit_times(
          for i in wrong),
         len(wrong),
     )  # fmt: skip
-    for position, rule, byte, in_header in (
-        (FIRST_POSITION, "begin_timestamp", BEGIN_TIMESTAMP_OFFSET, header.begin_timestamp),
-        (file.count, "end_timestamp", END_TIMESTAMP_OFFSET, header.end_timestamp),
-    ):
-        for stored in times.store_timestamps[positions == position].tolist():
-            if stored != in_header:
-                findings.add(file.path, rule, byte, f"{stored} (entry {position})", in_header)
+    for stored in times.store_timestamps[positions == FIRST_POSITION].tolist():
+        if stored != header.begin_timestamp:
+            findings.add(
+                file.path,
+                "begin_timestamp",
+                BEGIN_TIMESTAMP_OFFSET,
+                f"{stored} (entry {FIRST_POSITION})",
+                header.begin_timestamp,
+            )
 
 
 def _mask(values: NDArray[np.bool_]) -> pa.Array:
@@ -188,15 +216,22 @@ class LogRange:
         start: The first offset, bytes.
         stop: The offset before which it ends; None for the log's end.
         begin: The offset of the first entry of all files.
-        at_rest: Whether the broker stopped cleanly, so that nothing waits to be indexed.
+        directory: The index directory.
+        broker: What is known of the store's broker, which may have messages to index.
         since: Messages stored earlier do not count, epoch milliseconds; None for all.
     """
 
     start: int
     stop: int | None
     begin: int
-    at_rest: bool = False
+    directory: Location
+    broker: BrokerState | None = None
     since: int | None = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a broker is writing."""
+        return self.broker is BrokerState.RUNNING
 
 
 def audit_coverage(
@@ -217,32 +252,76 @@ def audit_coverage(
     """
     spans = [_Spans.of(file, exact=True), *(_Spans.of(other, exact=False) for other in others)]
     highest = max((span.highest for span in spans), default=-1)
-    gap = _Gap(file.path, findings, highest if wanted.stop is None else None, wanted)
-
-    def damaged(error: CorruptCommitLogError) -> None:
-        findings.add(error.path, "log_damaged", error.byte, error.expected, error.got)
-
-    batches = log.scan(
-        max(wanted.start, log_start(log, wanted.since)),
-        log.agreed_stop(wanted.stop),
-        [*_KEY_COLUMNS, "phy_offset", "store_timestamp"],
-        mode="DROPMALFORMED",
-        on_malformed=damaged,
-    )
-    for batch in batches:
+    gap = Gap(file.path, findings, wanted.broker)
+    start, stop = max(wanted.start, log_start(log, wanted.since)), log.agreed_stop(wanted.stop)
+    is_last = wanted.stop is None
+    if not (is_last and wanted.is_live):
+        reading = _Reading(log, wanted, start, stop, findings)
+        for batch in reading.batches():
+            gap.see(batch["store_timestamp"].to_numpy())
+            known = reading.judged(batch, gap)
+            if is_last:
+                is_behind = known["phy_offset"].to_numpy() > highest
+                gap.add_behind(known.filter(_mask(is_behind)))
+                known = known.filter(_mask(~is_behind))
+            if known.num_rows:
+                _audit_messages(known, spans, gap, findings)
+        gap.finish(log.min_offset, wanted.begin)
+        return
+    # The last message that is counted may have keys to come, and what follows is being written.
+    agreed = highest if stop is None else min(stop, highest)
+    reading = _Reading(log, wanted, start, agreed, findings)
+    for batch in reading.batches():
+        known = reading.judged(batch, gap)
+        if known.num_rows:
+            _audit_messages(known, spans, gap, findings)
+    quiet = _Reading(log, wanted, max(start, highest), stop, None)
+    for batch in quiet.batches():
         gap.see(batch["store_timestamp"].to_numpy())
+        offsets = batch["phy_offset"].to_numpy()
+        gap.add_behind(batch.filter(_mask(offsets > highest)))
+        if gap.behind and gap.behind_from <= index_end(wanted.directory):
+            gap.behind = 0  # the broker has indexed it meanwhile, and will do so with the rest
+            break
+    gap.finish(log.min_offset, wanted.begin)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A reading of messages; damage is a finding, but for the messages that are being written."""
+
+    log: CommitLog
+    wanted: LogRange
+    start: int
+    stop: int | None
+    findings: Findings | None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the messages."""
+        return self.log.scan(
+            self.start,
+            self.stop,
+            [*_KEY_COLUMNS, "phy_offset", "store_timestamp"],
+            mode="DROPMALFORMED",
+            on_malformed=self._damaged,
+        )
+
+    def _damaged(self, error: CorruptCommitLogError) -> None:
+        if self.findings is not None:
+            self.findings.add(error.path, "log_damaged", error.byte, error.expected, error.got)
+
+    def judged(self, batch: pa.RecordBatch, gap: Gap) -> pa.RecordBatch:
+        """Return the messages that must have entries; count those before the index begins."""
+        wanted = self.wanted
         if wanted.since is not None:
-            batch = batch.filter(_mask(batch["store_timestamp"].to_numpy() >= wanted.since))  # noqa: PLW2901
-        if log.min_offset < wanted.begin and wanted.start < wanted.begin:
+            batch = batch.filter(_mask(batch["store_timestamp"].to_numpy() >= wanted.since))
+        if self.log.min_offset < wanted.begin and wanted.start < wanted.begin:
             offsets = batch["phy_offset"].to_numpy()
             early = batch.filter(_mask(offsets < wanted.begin))
-            gap.early += len(np.unique(expand_messages(*_key_columns(early)[:_TAGS])[0]))
+            gap.early += len(rows_with_keys(early))
             # A removed file may have held the first entries of the very first message.
-            kept = offsets > wanted.begin
-            batch = batch.filter(_mask(kept))  # noqa: PLW2901
-        if batch.num_rows:
-            _audit_messages(batch, spans, gap, findings)
-    gap.finish(log.min_offset, wanted.begin)
+            batch = batch.filter(_mask(offsets > wanted.begin))
+        return batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,84 +365,11 @@ class _Spans:
             )
 
 
-class _Gap:
-    """A run of consecutive messages without entries, reported as one finding."""
-
-    def __init__(
-        self, path: str, findings: Findings, highest: int | None, wanted: LogRange
-    ) -> None:
-        self.path = path
-        self._findings = findings
-        self._highest = highest  # entries end here; None where later files go on
-        self._at_rest = wanted.at_rest
-        self._first = 0
-        self._last = 0
-        self._count = 0
-        self.behind = 0
-        self._behind_from = 0
-        self._behind_time = 0
-        self._latest = 0
-        self.early = 0
-
-    def see(self, store_timestamps: NDArray[np.int64]) -> None:
-        """Note the store times of messages, with or without entries."""
-        self._latest = max(self._latest, int(store_timestamps.max(initial=0)))
-
-    def add(self, offset: int, store_timestamp: int) -> None:
-        """Add a message without any entry."""
-        if self._highest is not None and offset > self._highest:
-            if not self.behind:
-                self._behind_from, self._behind_time = offset, store_timestamp
-            self.behind += 1
-            return
-        if not self._count:
-            self._first = offset
-        self._last = offset
-        self._count += 1
-
-    def end(self) -> None:
-        """Note that a message with entries follows."""
-        if self._count:
-            self._findings.add(
-                self.path,
-                "coverage_gap",
-                None,
-                f"entries of the messages at {self._first} to {self._last}",
-                f"none of {self._count} messages",
-            )
-        self._count = 0
-
-    def finish(self, log_start: int, begin: int) -> None:
-        """Report the runs, given the log's ends."""
-        self.end()
-        if self.early:
-            self._findings.add(
-                self.path,
-                "index_begins_late",
-                None,
-                f"entries from {log_start}",
-                f"none of {self.early} messages with keys before {begin}, where the first entry "
-                "points",
-            )
-        if self.behind:
-            seconds = (self._latest - self._behind_time) // MILLISECONDS
-            self._findings.add(
-                self.path,
-                "index_ends_early" if is_late(seconds, at_rest=self._at_rest) else "index_behind",
-                None,
-                "no message with keys behind the last entry",
-                f"{self.behind} messages from {self._behind_from}, the oldest stored "
-                f"{f'{seconds} s' if seconds else 'less than a second'} before the last message "
-                "of the CommitLog",
-            )
-
-
 def _audit_messages(
-    batch: pa.RecordBatch, spans: Sequence[_Spans], gap: _Gap, findings: Findings
+    batch: pa.RecordBatch, spans: Sequence[_Spans], gap: Gap, findings: Findings
 ) -> None:
     """Compare the keys of messages with the entries of their offsets."""
     offsets = batch["phy_offset"].to_numpy()
-    times = batch["store_timestamp"].to_numpy()
     columns = _key_columns(batch)
     # Whether a broker indexes tags is unknown: an entry for the tags is neither missing nor too
     # many.
@@ -391,7 +397,7 @@ def _audit_messages(
             if with_entries[row]:
                 gap.end()
             else:
-                gap.add(int(offsets[row]), int(times[row]))
+                gap.add(int(offsets[row]))
     elif with_keys.any():
         gap.end()
 

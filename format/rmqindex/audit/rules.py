@@ -13,7 +13,16 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["AUDIT_RULES", "FINDING_SCHEMA", "SEVERITIES", "AuditRule", "Findings", "Severity"]
+__all__ = [
+    "AUDIT_RULES",
+    "FINDING_SCHEMA",
+    "RESTORE_LOG",
+    "SEVERITIES",
+    "WHOLE_LOG",
+    "AuditRule",
+    "Findings",
+    "Severity",
+]
 
 Severity = Literal["error", "warning", "info"]
 #: The severities, the worst first.
@@ -51,15 +60,17 @@ class AuditRule:
     remedy: str
 
 
-_REBUILD = "Stop the broker and run `rmqindex rebuild STORE --replace`."
+#: What a rebuild needs, which replaces all entries by those of the CommitLog's messages.
+WHOLE_LOG = "If the CommitLog is whole, "
+_REBUILD = f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild STORE --replace`."
 _RESUME = "Stop the broker and run `rmqindex rebuild STORE --resume`."
 _SALVAGE = (
-    "Stop the broker and run `rmqindex rebuild STORE --replace`; without a CommitLog, "
+    f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild STORE --replace`; without a CommitLog, "
     "`rmqindex scan FILE --salvage` prints what can be read."
 )
 _NOTHING = "Nothing: the broker reads and writes on."
 _HARMLESS = "Nothing needs to be done; a rebuild with `--replace` removes it."
-_LOG = (
+RESTORE_LOG = (
     "Restore the CommitLog from a replica or a backup, or name another with `--commit-log`; then "
     "run `rmqindex verify STORE` again."
 )
@@ -74,21 +85,22 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "The file cannot be opened or is of another kind.",
         "Make the file readable, or move what is no IndexFile out of the "
         "directory; a lost file comes back with `rmqindex rebuild STORE "
-        "--replace`.",
+        "--replace`, if the CommitLog is whole.",
     ),
     AuditRule(
         "header_size",
         "error",
         "The file is too short for a header.",
-        "Stop the broker and run `rmqindex rebuild STORE --replace`; without a CommitLog, move the "
-        "file out of the directory, since nothing of it can be read.",
+        f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild STORE --replace`; without one, move "
+        "the file out of the directory, since nothing of it can be read.",
     ),
     AuditRule(
         "geometry",
         "error",
         "No geometry, or more than one, fits the file.",
         "Name the broker's geometry with `--max-hash-slot-num` and `--max-index-"
-        "num`; if it still does not fit, run `rmqindex rebuild STORE --replace`.",
+        "num`; if it still does not fit and the CommitLog is whole, run `rmqindex rebuild STORE "
+        "--replace`.",
     ),
     AuditRule("file_size", "error", "The file is shorter than its geometry.", _SALVAGE),
     AuditRule(
@@ -102,7 +114,10 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         " the time at which it was made.",
     ),
     AuditRule(
-        "index_count", "error", "The header counts more entries than the file can hold.", _SALVAGE
+        "index_count",
+        "error",
+        "The header counts more entries than the file can hold, or fewer than slots lead to.",
+        _SALVAGE,
     ),
     AuditRule(
         "uncounted_entries",
@@ -249,6 +264,28 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "Wait until the write has ended; if its process died, run `rmqindex recover STORE`.",
     ),
     AuditRule(
+        "restart_loses",
+        "error",
+        "The broker was killed. When it starts, it deletes this file, since the checkpoint is "
+        "older than the file's end, and indexes again only what follows its recovery point: the "
+        "other entries are lost.",
+        "Do not start the broker yet: `rmqindex rebuild STORE --resume` indexes what is missing "
+        "and raises the checkpoint, so that the broker keeps the file.",
+    ),
+    AuditRule(
+        "restart_rebuilds",
+        "info",
+        "The broker was killed. When it starts, it deletes this file, and indexes all messages "
+        "of the file again.",
+        "Nothing: no entry is lost.",
+    ),
+    AuditRule(
+        "abort_present",
+        "info",
+        "The broker was killed. When it starts, it loses no entry of the index.",
+        "Nothing, but mend errors before the broker starts.",
+    ),
+    AuditRule(
         "checkpoint_missing",
         "warning",
         "A store has no checkpoint.",
@@ -258,16 +295,15 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "checkpoint_size",
         "warning",
         "The checkpoint is shorter than its fields.",
-        "Start the broker, which writes it anew; before a start after a crash, run `rmqindex "
-        "rebuild STORE --resume`, which raises it, or call `rmqindex.cover_index(STORE)` in "
-        "Python.",
+        "`rmqindex rebuild STORE --resume`, with the broker stopped, writes it anew, and so does "
+        "`rmqindex.cover_index(STORE)` in Python.",
     ),
     AuditRule(
         "checkpoint_behind",
         "warning",
-        "A file that is not the last one ends after the "
-        "checkpoint's index_msg_timestamp: after a crash the broker deletes it.",
-        "Before the broker starts, run `rmqindex rebuild STORE --resume`, which raises it, or call "
+        "A file that is not the last one ends after the checkpoint's index_msg_timestamp: if the "
+        "broker is killed after its next start, it deletes the file.",
+        "With the broker stopped, run `rmqindex rebuild STORE --resume`, which raises it, or call "
         "`rmqindex.cover_index(STORE)` in Python.",
     ),
     AuditRule(
@@ -278,22 +314,19 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "rebuild STORE --resume`.",
     ),
     AuditRule(
-        "abort_present",
-        "warning",
-        "A broker runs on the store, or did not stop cleanly.",
-        "Nothing while the broker runs; after a crash, start the broker and let "
-        "it recover, then run `rmqindex verify STORE` again.",
-    ),
-    AuditRule(
         "lock_held",
         "info",
-        "A process holds the store's lock.",
-        "Nothing: the broker runs. Stop it before a repair.",
+        "A broker runs on the store, or rmqindex writes into it. What was added since the audit "
+        "began is not judged.",
+        "Nothing. Stop the broker before a repair.",
     ),
     # Against the CommitLog.
-    AuditRule("log_unreadable", "error", "The CommitLog cannot be read.", _LOG),
+    AuditRule("log_unreadable", "error", "The CommitLog cannot be read.", RESTORE_LOG),
     AuditRule(
-        "log_damaged", "error", "The CommitLog has no sound record where one should be.", _LOG
+        "log_damaged",
+        "error",
+        "The CommitLog has no sound record where one should be.",
+        RESTORE_LOG,
     ),
     AuditRule(
         "file_expired",
@@ -307,10 +340,13 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
     ),
     AuditRule("entry_dangling", "error", "No message starts at an entry's offset.", _REBUILD),
     AuditRule(
-        "entry_beyond_log", "error", "An entry's offset lies behind the CommitLog's end.", _LOG
+        "entry_beyond_log",
+        "error",
+        "An entry's offset lies behind the CommitLog's end.",
+        RESTORE_LOG,
     ),
     AuditRule(
-        "entry_in_gap", "warning", "An entry's offset lies in a gap between log files.", _LOG
+        "entry_in_gap", "warning", "An entry's offset lies in a gap between log files.", RESTORE_LOG
     ),
     AuditRule(
         "entry_hash", "error", "The entry's key hash matches no key of its message.", _REBUILD
@@ -342,18 +378,23 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
     AuditRule(
         "index_ends_early",
         "error",
-        "Messages with keys lie behind the last entry, and it is not a running broker's lag: "
-        "the broker stopped cleanly, or they are ten minutes older than the newest one. A "
-        "file was lost, or messageIndexEnable=false.",
+        "Messages with keys lie behind the last entry, and no broker is about to index them: none "
+        "runs, or they are ten minutes older than the newest one. A file was lost, or "
+        "messageIndexEnable=false.",
         _RESUME,
+    ),
+    AuditRule(
+        "index_lags",
+        "info",
+        "The running broker has not indexed its newest messages yet.",
+        "Nothing if `rmqindex verify STORE` finds fewer of them in a few minutes; else see "
+        "`messageIndexEnable`.",
     ),
     AuditRule(
         "index_behind",
         "warning",
-        "Messages behind the last entry are not indexed yet, as a running broker's newest ones.",
-        "Run `rmqindex verify STORE` again in a few minutes; if the number grows,"
-        " see `messageIndexEnable`, or stop the broker and run `rmqindex rebuild "
-        "STORE --resume`.",
+        "Messages behind the last entry are not indexed, in a copy, where no broker can be seen.",
+        "Copy the index again, or index them: `rmqindex rebuild STORE --resume`.",
     ),
     AuditRule(
         "stop_barrier",
@@ -379,6 +420,10 @@ class Findings:
         self._limit = limit
         self._rows: list[tuple[str, str, int | None, str, str]] = []
         self._counts: dict[tuple[str, str], int] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there is a finding."""
+        return bool(self._counts)
 
     def room(self, file: str, rule: str) -> int:
         """Return how many more findings of a rule will be kept for a file."""

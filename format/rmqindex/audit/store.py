@@ -1,5 +1,10 @@
 """The audit of the store around IndexFiles: file order, checkpoint, ``abort``, the log's end.
 
+A broker that starts after a crash deletes each IndexFile that ends after the checkpoint's
+``indexMsgTimestamp``, the last one included, and indexes messages again from the newest log file
+that begins before the checkpoint's other times (RocketMQ: ``IndexService.load``,
+``CommitLog.recoverAbnormally``).
+
 RocketMQ: ``IndexService.load``, ``IndexService.buildIndex``, ``DefaultMessageStore.load``.
 """
 
@@ -10,11 +15,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from rmqindex.audit.audited import BLOCK
+from rmqindex.commitlog.sibling import commit_log_of
+from rmqindex.errors import RmqIndexError
 from rmqindex.fileset.paths import index_entries, is_index_name
-from rmqindex.folders import ABORT_NAME, INDEX_FOLDER, LOCK_NAME
-from rmqindex.layout import BEGIN_PHY_OFFSET_OFFSET, END_PHY_OFFSET_OFFSET
-from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
-from rmqindex.transaction.broker_lock import BrokerLock
+from rmqindex.folders import ABORT_NAME, CHECKPOINT_NAME, INDEX_FOLDER, LOCK_NAME
+from rmqindex.indexfile.committed import open_index_source
+from rmqindex.layout import BEGIN_PHY_OFFSET_OFFSET, END_PHY_OFFSET_OFFSET, FIRST_POSITION
+from rmqindex.store.checkpoint import StoreCheckpoint
+from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 from rmqindex.transaction.directories import directory_entries
 from rmqindex.transaction.journal import staging_root
 
@@ -22,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rmqindex.audit.rules import Findings
+    from rmqindex.audit.units import Member
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
@@ -72,30 +84,130 @@ def audit_files(
             findings.add(path, "not_full", None, f"{layout.capacity} entries", header.entry_count)
 
 
-def audit_state(directory: str, headers: Sequence[IndexHeader], findings: Findings) -> None:
+def audit_state(
+    directory: str,
+    members: Sequence[Member],
+    broker: BrokerState | None,
+    log: CommitLog | None,
+    findings: Findings,
+) -> None:
     """Check a local store's ``checkpoint``, ``abort`` and ``lock``, and for unfinished writes.
 
     Args:
         directory: The index directory.
-        headers: The headers of its files, oldest first.
+        members: Its files, oldest first.
+        broker: What is known of the store's broker.
+        log: The CommitLog, if any.
         findings: Collects the findings.
     """
     root = Path(directory).absolute().parent
+    is_store = Path(directory).absolute().name == INDEX_FOLDER
+    checkpoint = root / CHECKPOINT_NAME
+    known = StoreCheckpoint.load(checkpoint) if checkpoint.is_file() else StoreCheckpoint()
+    if is_store and broker is BrokerState.CRASHED:
+        own = commit_log_of(directory, "auto") or log
+        _audit_restart(members, known, own, str(root / ABORT_NAME), findings)
+        if own is not None and own is not log:
+            own.close()
+    if is_store and broker is BrokerState.RUNNING:
+        lock = BrokerLock.around(directory)
+        holder = lock.broker or lock.writer
+        if holder is not None:
+            findings.add(str(root / LOCK_NAME), "lock_held", None, "no lock", f"process {holder}")
+            return  # who writes may be about to finish what is unfinished
     if (staging_root(directory) / "journal.json").exists():
         findings.add(
             str(staging_root(directory)), "unfinished_write", None, "no journal", "a journal"
         )
-    if Path(directory).absolute().name != INDEX_FOLDER:
-        return  # by its names, not a store
-    if (root / ABORT_NAME).exists():
-        findings.add(str(root / ABORT_NAME), "abort_present", None, "no such file", "one")
-    holder = BrokerLock.of(root).broker
-    if holder is not None:
-        findings.add(str(root / LOCK_NAME), "lock_held", None, "no lock", f"process {holder}")
-    _audit_checkpoint(root / CHECKPOINT_NAME, headers, findings)
+    if is_store and broker is not BrokerState.RUNNING:
+        headers = [member.header for member in members]
+        _audit_checkpoint(checkpoint, known, headers, broker, findings)
 
 
-def _audit_checkpoint(path: Path, headers: Sequence[IndexHeader], findings: Findings) -> None:
+def _audit_restart(
+    members: Sequence[Member],
+    checkpoint: StoreCheckpoint,
+    log: CommitLog | None,
+    abort: str,
+    findings: Findings,
+) -> None:
+    """Say which files a broker deletes when it starts, and which entries it does not make again.
+
+    Args:
+        members: The files of the index.
+        checkpoint: The store's checkpoint; that of zeros where there is none.
+        log: The CommitLog; None where nobody can tell which messages the broker indexes again.
+        abort: The file that shows that the broker crashed.
+        findings: Collects the findings.
+    """
+    end = checkpoint.index_msg_timestamp
+    deleted = [member for member in members if member.header.end_timestamp > end]
+    skipped = None if log is None else _skipped(checkpoint, log, members, deleted)
+    lost = 0
+    for member in deleted:
+        count = member.header.entry_count
+        if not count:
+            continue
+        again = 0 if skipped is None else count - _count_entries(member, skipped)
+        lost += count - again
+        findings.add(
+            member.path,
+            "restart_loses" if again < count else "restart_rebuilds",
+            None,
+            f"index_msg_timestamp from {member.header.end_timestamp} on",
+            f"{end}: deletes {count} entries, indexes {again} again",
+        )
+    if not lost:
+        findings.add(abort, "abort_present", None, "no such file", "one")
+
+
+def _skipped(
+    checkpoint: StoreCheckpoint,
+    log: CommitLog,
+    members: Sequence[Member],
+    deleted: Sequence[Member],
+) -> tuple[int, int]:
+    """Return which of the log's messages the broker does not index again: first and stop, bytes."""
+    stop = log.min_offset
+    # With messageIndexSafe=true, the broker begins early enough for all entries.
+    for file in reversed(log.files):
+        first = log.first_store_timestamp(file)
+        if first and first <= checkpoint.min_timestamp:
+            stop = file.start
+            break
+    left = [member for member in members if member not in deleted]
+    # It skips what lies before the end of the last file.
+    barrier = left[-1].header.end_phy_offset if left else 0
+    return log.min_offset, max(stop, barrier)
+
+
+def _count_entries(member: Member, skipped: tuple[int, int]) -> int:
+    """Return how many entries of a file lead to messages in a range of the log."""
+    layout, count = member.layout, member.count
+    first, stop = skipped
+    if member.first >= stop and member.count == member.header.entry_count:
+        return 0  # their offsets ascend, or other rules say so
+    if layout is None:
+        return member.header.entry_count
+    found = 0
+    try:
+        with open_index_source(member.path, zero_extend_to=layout.file_size) as source:
+            for position in range(FIRST_POSITION, count + FIRST_POSITION, BLOCK):
+                end = min(position + BLOCK, count + FIRST_POSITION)
+                offsets = source.entry_range(layout, position, end)["phy_offset"].astype(np.int64)
+                found += int(np.count_nonzero((offsets >= first) & (offsets < stop)))
+    except RmqIndexError:
+        return member.header.entry_count  # the file's own unit reports why
+    return found
+
+
+def _audit_checkpoint(
+    path: Path,
+    checkpoint: StoreCheckpoint,
+    headers: Sequence[IndexHeader],
+    broker: BrokerState | None,
+    findings: Findings,
+) -> None:
     if not path.is_file():
         findings.add(str(path), "checkpoint_missing", None, "a checkpoint", "none")
         return
@@ -104,9 +216,9 @@ def _audit_checkpoint(path: Path, headers: Sequence[IndexHeader], findings: Find
         findings.add(
             str(path), "checkpoint_size", size, f"{_CHECKPOINT_FIELDS_SIZE} bytes", f"{size} bytes"
         )
-    flushed = StoreCheckpoint.load(path).index_msg_timestamp
+    flushed = checkpoint.index_msg_timestamp
     late = [header.end_timestamp for header in headers[:-1] if header.end_timestamp > flushed]
-    if late:
+    if late and broker is not BrokerState.CRASHED:  # where it counts already
         findings.add(
             str(path),
             "checkpoint_behind",

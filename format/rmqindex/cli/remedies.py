@@ -7,13 +7,14 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
+from rmqindex.audit.rules import RESTORE_LOG, WHOLE_LOG
 from rmqindex.explanation.place import Place
 from rmqindex.explanation.wording import command
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.storage.location import Location
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from rmqindex.commitlog.log import CommitLog
 
@@ -31,7 +32,7 @@ class Remedies:
     """Writes the remedies of the findings of one path."""
 
     def __init__(
-        self, path: str, log: CommitLog | None, given: str | None, remedies: Iterable[str]
+        self, path: str, log: CommitLog | None, given: str | None, errors: Sequence[str]
     ) -> None:
         """Find out what the commands must be given.
 
@@ -39,10 +40,12 @@ class Remedies:
             path: The path of the index that the user gave.
             log: The CommitLog that it was compared with, if any.
             given: The option ``--commit-log``: a path, ``auto``, or None for none.
-            remedies: Those of all errors, by their rules.
+            errors: The remedies of all errors, by their rules.
         """
+        self._needs_log = any(remedy == RESTORE_LOG for remedy in errors)
         # What has to be replaced cannot be continued, and one rebuild does for all.
-        self._replaces = any("--replace`" in remedy for remedy in remedies)
+        self._replaces = not self._needs_log and any("--replace`" in remedy for remedy in errors)
+        self._is_whole = log is not None and not self._needs_log
         self._path = path
         self._place = Place.of(path)
         commands = self._place.commands(log)
@@ -65,6 +68,12 @@ class Remedies:
                 return f"`{command(match['name'], [file], options)}`"
             return f"`{self._of_store(match['name'], options)}`"
 
+        if self._is_whole and remedy.startswith(WHOLE_LOG):
+            remedy = remedy[len(WHOLE_LOG) :]
+            remedy, _, without_log = remedy.partition("; without ")
+            remedy = remedy[0].upper() + remedy[1:] + ("." if without_log else "")
+        elif self._needs_log and remedy.startswith(WHOLE_LOG):
+            remedy = f"Restore the CommitLog first; then {remedy[len(WHOLE_LOG) :]}"
         return _TYPED.sub(typed, remedy)
 
     def _of_store(self, name: str, options: list[str]) -> str:

@@ -11,6 +11,7 @@ from rmqindex.explanation.wording import counted, listed, ranges
 from rmqindex.keys.hashing import index_key
 from rmqindex.keys.messages import tag_key
 from rmqindex.layout import INT64_MAX
+from rmqindex.transaction.broker_lock import BrokerState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -63,7 +64,7 @@ class Evidence:
         variants: Other forms of the key with entries under the topic.
         topics_known: Whether the store's other topics are known.
         is_covered: Whether each message is in the reach of the index or was searched.
-        is_live: Whether a broker seems to run on the store.
+        broker: Whether a broker runs on the store, crashed or stopped.
         rocksdb_index: A file that proves an index in RocksDB, if any.
         indexes_tags: Whether the store is of a broker from 5.4.0 on.
         is_uniq_key: Whether the key is the unique key of a message found.
@@ -83,7 +84,7 @@ class Evidence:
     variants: Sequence[PairOffsets]
     topics_known: bool
     is_covered: bool
-    is_live: bool
+    broker: BrokerState
     rocksdb_index: str | None
     indexes_tags: bool
     is_uniq_key: bool
@@ -173,7 +174,8 @@ class _Diagnosis:
             yield Reason(
                 "not_indexed",
                 f"The CommitLog has {least}{counted(len(offsets), 'message')} of {self._name} at "
-                f"{listed(offsets)}, stored {span}; the index has no entry of {it}." + self._live(),
+                f"{listed(offsets)}, stored {span}; the index has no entry of {it}."
+                + self._state(),
                 self._mend(min(offsets)),
                 phy_offsets=offsets,
             )
@@ -197,12 +199,22 @@ class _Diagnosis:
         index = self.evidence.index
         if index is None:
             return self.commands.rebuild("--replace" if self.evidence.files else None)
-        return self.commands.rebuild("--resume" if first >= index.end_phy_offset else "--replace")
+        if first < index.end_phy_offset:
+            return self.commands.rebuild("--replace")
+        return None if self._is_running else self.commands.rebuild("--resume")
 
-    def _live(self) -> str:
-        if not self.evidence.is_live:
-            return ""
-        return " A broker runs on the store, or did not stop cleanly: it may index them yet."
+    @property
+    def _is_running(self) -> bool:
+        return self.evidence.broker is BrokerState.RUNNING
+
+    def _state(self) -> str:
+        """Return what the broker will do about messages that the index lacks."""
+        if self._is_running:
+            return " The broker runs, and indexes its newest messages within moments."
+        if self.evidence.broker is BrokerState.CRASHED:
+            verify = self.commands.verify()
+            return f" The broker was killed; before it starts, `{verify}` tells what it will do."
+        return ""
 
     def hidden_entries(self) -> Iterator[Reason]:
         """Count the entries and the files without one, by reason."""
@@ -246,8 +258,8 @@ class _Diagnosis:
             yield Reason(
                 "index_behind",
                 f"The CommitLog has messages at {ranges(behind)}, behind the last entry of the "
-                f"index.{self._live()}",
-                None if before else self.commands.rebuild("--resume"),
+                f"index.{self._state()}",
+                None if before or self._is_running else self.commands.rebuild("--resume"),
             )
         time = self._latest_time()
         if log.begin_timestamp is not None and time is not None and time < log.begin_timestamp:

@@ -221,7 +221,7 @@ class _Case:
             variants=self._variants() if is_missing else (),
             topics_known=topics is not None,
             is_covered=is_covered,
-            is_live=self.place.is_live,
+            broker=self.place.broker,
             rocksdb_index=self.place.rocksdb_index,
             indexes_tags=self.place.has_rocksdb_store or self._has_tag_entries(hits),
             is_uniq_key=self._is_uniq_key([*(hit.phy_offset for hit in hits), *own], made),

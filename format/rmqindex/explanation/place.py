@@ -16,7 +16,7 @@ from rmqindex.folders import (
 from rmqindex.storage.location import Location
 from rmqindex.store.contents import rocksdb_index
 from rmqindex.store.roots import root_of
-from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
+from rmqindex.transaction.broker_lock import BrokerLock
 from rmqindex.transaction.directories import entries_or_none, exists
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.logfile.files import LogFile
     from rmqindex.storage.location import PathLike
+    from rmqindex.transaction.broker_lock import BrokerState
 
     LogArgument = CommitLog | PathLike | Sequence[PathLike | LogFile] | None
 
@@ -85,9 +86,9 @@ class Place:
         return Commands(self.path, self.index, where, is_store=is_store)
 
     @property
-    def is_live(self) -> bool:
-        """Whether a broker runs on the store, or did not stop cleanly."""
-        return BrokerLock.around(self.index).state is not BrokerState.STOPPED
+    def broker(self) -> BrokerState:
+        """Whether a broker runs on the store, crashed or stopped; elsewhere it stopped."""
+        return BrokerLock.around(self.index).state
 
     @property
     def rocksdb_index(self) -> Location | None:

@@ -50,7 +50,9 @@ def print_findings(
         print_text(console, "")
     meanings = {rule.name: rule.meaning for rule in AUDIT_RULES}
     # Of each rule its first finding: the advice names one file where it names any.
-    for name, finding in reversed({each["rule"]: each for each in reversed(findings)}.items()):
+    firsts = reversed({each["rule"]: each for each in reversed(findings)}.values())
+    for finding in sorted(firsts, key=lambda each: SEVERITIES.index(each["severity"])):
+        name = finding["rule"]
         _print_wrapped(console, f"{name}: {meanings[name]}", "")
         _print_wrapped(console, f"  To do: {finding['remedy']}", "    ")
     counts = Counter(finding["severity"] for finding in findings)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import rmqindex
+from other_broker import running_broker
 from recorded import BROKER_VERSIONS
 from rmqindex import RmqIndexError, verify
 
@@ -78,13 +79,30 @@ def test_a_lost_file_in_the_middle_is_an_error(store):
 
 
 def test_the_index_of_a_running_broker_may_lag(store):
-    """By minutes: its newest messages are a warning, and older ones an error."""
-    (store / "abort").write_text("1")
+    """By minutes: its newest messages are a remark, and older ones an error."""
     remove(store, NAMES[-1])
-    assert errors(store) == set()
-    assert "index_behind" in warnings(store)
-    remove(store, NAMES[-2])
+    with running_broker(store):
+        assert errors(store) == warnings(store) == set()
+        assert "index_lags" in verify(store, "auto")["rule"].to_pylist()
+        remove(store, NAMES[-2])
+        assert errors(store) == {"index_ends_early"}
+
+
+def test_a_broker_that_was_killed_indexes_nothing(store):
+    """Nobody holds its lock, so nothing changes in a few minutes (F6)."""
+    (store / "abort").touch()
+    remove(store, NAMES[-1])
     assert errors(store) == {"index_ends_early"}
+    remove(store, *NAMES[:-1])
+    assert errors(store) == {"index_missing"}
+
+
+def test_a_copy_elsewhere_may_lag(store):
+    """Where no broker is seen, nobody tells whether it is about to index."""
+    (store / "index").rename(store / "copy")
+    (store / "copy" / NAMES[-1]).unlink()
+    rows = verify(store / "copy", store / "commitlog").to_pylist()
+    assert [row["severity"] for row in rows if row["rule"] == "index_behind"] == ["warning"]
 
 
 def test_an_expired_log_needs_no_older_entries(store):

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 import rmqindex
+from other_broker import running_broker
 from recorded import MESSAGE_KINDS
 from rmqindex import (
     AUDIT_RULES,
@@ -407,9 +408,18 @@ class TestStore:
         assert set(found(store)) == {"checkpoint_missing"}
 
     def test_abort(self, store):
-        """A broker runs, or stopped without saying so."""
+        """The broker was killed, and loses nothing when it starts."""
         (store / "abort").touch()
-        assert set(found(store)) == {"abort_present"}
+        assert found(store) == {}
+        assert "abort_present" in verify(store)["rule"].to_pylist()
+
+    def test_abort_of_a_running_broker(self, store):
+        """It is there while a broker runs, and worth no word."""
+        with running_broker(store):
+            assert found(store) == {}
+            rules = verify(store)["rule"].to_pylist()
+        assert "lock_held" in rules
+        assert "abort_present" not in rules
 
     def test_an_unfinished_write(self, store):
         """A journal stands while a commit has not finished."""

@@ -11,6 +11,7 @@ import pytest
 from tests.system.store_kinds import copy_store
 
 import rmqindex
+from other_broker import running_broker
 from recorded import BROKER_VERSIONS
 from rmqindex import (
     EXPLAIN_REASONS,
@@ -147,12 +148,22 @@ class TestMessagesOutsideTheIndex:
         assert words[2:] == [str(tmp_path / "log"), "--out", str(broker / "index"), "--resume"]
 
     def test_a_running_broker_may_still_index_it(self, broker):
-        """A store with an abort file."""
+        """So nothing is to be typed, which its lock would refuse (F7)."""
         newest(broker).unlink()
-        (broker / "abort").write_text("1")
-        assert (
-            "A broker runs" in reason(explain(broker, "Delayed", DELAYED), "not_indexed").sentence
-        )
+        with running_broker(broker):
+            explained = explain(broker, "Delayed", DELAYED)
+        for code in ("not_indexed", "index_behind"):
+            missing = reason(explained, code)
+            assert "The broker runs" in missing.sentence
+            assert missing.remedy is None
+
+    def test_a_killed_broker_does_not_index_it(self, broker):
+        """The index is completed before it starts."""
+        newest(broker).unlink()
+        (broker / "abort").touch()
+        missing = reason(explain(broker, "Delayed", DELAYED), "not_indexed")
+        assert f"`rmqindex verify {broker}` tells" in missing.sentence
+        assert missing.remedy.endswith("--resume")
 
     def test_tags_are_missing_only_where_they_are_indexed(self, store, broker):
         """Brokers before 5.4.0 write no entries of tags."""

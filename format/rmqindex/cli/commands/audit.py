@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import pyarrow as pa
 
-from rmqindex.audit.plan import plan_audit, run_audit
+from rmqindex.audit.plan import plan_audit, run_audits
 from rmqindex.audit.rules import FINDING_SCHEMA, SEVERITIES
 from rmqindex.cli.options import (
     NOT_FOUND,
@@ -106,14 +106,14 @@ def verify(
     try:
         units = plan_audit(path, log, layout, start)
         with progress_bar("verify") as report:
-            for number, unit in enumerate(units):
-                report(number, len(units))
-                batches.append(run_audit(unit, max_findings, log))
+            for number, batch in enumerate(run_audits(units, max_findings, log)):
+                batches.append(batch)
+                report(number + 1, len(units))
     finally:
         if log is not None:
             log.close()
     findings = pa.Table.from_batches(batches, FINDING_SCHEMA).to_pylist()
-    errors = (each["remedy"] for each in findings if each["severity"] == "error")
+    errors = [each["remedy"] for each in findings if each["severity"] == "error"]
     remedies = Remedies(path, log, commit_log, errors)
     for finding in findings:
         finding["file"] = as_given(finding["file"], path)

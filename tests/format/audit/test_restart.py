@@ -1,0 +1,151 @@
+"""What a broker will do to an index when it starts after a crash, and what keeps it from that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import rmqindex
+from other_broker import running_broker
+from rmqindex import CommitLog, IndexFile, StoreCheckpoint, rebuild_index, verify
+
+FAR = 2**60
+
+
+@pytest.fixture
+def crashed(store):
+    """A store whose broker was killed: everything was flushed, and no IndexFile is covered."""
+    (store / "abort").touch()
+    set_times(store, physic=FAR, logics=FAR, index=0)
+    return store
+
+
+def set_times(store, **times):
+    """Change times of the checkpoint."""
+    path = store / "checkpoint"
+    fields = {f"{name}_msg_timestamp": value for name, value in times.items()}
+    replace(StoreCheckpoint.load(path), **fields).save(path)
+
+
+def rows(store, log="auto", *, worst=("error", "warning")):
+    """Return the findings of some severities."""
+    return [row for row in verify(store, log).to_pylist() if row["severity"] in worst]
+
+
+def headers(store):
+    """Return the header of each IndexFile."""
+    found = []
+    for path in sorted((store / "index").iterdir()):
+        with IndexFile(path) as file:
+            found.append(file.header)
+    return found
+
+
+def surviving(store):
+    """Return the offsets that a broker's start leaves in the index, by RocketMQ's own steps."""
+    checkpoint = StoreCheckpoint.load(store / "checkpoint")
+    kept, lost, barrier = [], [], 0
+    for path in sorted((store / "index").iterdir()):
+        with IndexFile(path) as file:
+            offsets = [o for b in file.scan(columns=["phy_offset"]) for o in b[0].to_pylist()]
+            if file.header.end_timestamp > checkpoint.index_msg_timestamp:
+                lost += offsets
+            else:
+                kept += offsets
+                barrier = file.header.end_phy_offset
+    with CommitLog(store) as log:
+        start = next(
+            (
+                file.start
+                for file in reversed(log.files)
+                if log.first_store_timestamp(file) <= checkpoint.min_timestamp
+            ),
+            0,
+        )
+    return kept + [offset for offset in lost if offset >= max(start, barrier)]
+
+
+def test_the_first_finding_is_what_the_start_will_delete(crashed):
+    """With how many entries, as an error (F0)."""
+    first, *others = rows(crashed)
+    assert (first["rule"], first["severity"]) == ("restart_loses", "error")
+    assert first["got"] == "0: deletes 199 entries, indexes 0 again"
+    assert {row["rule"] for row in others} == {"restart_loses"}
+    assert first["remedy"].startswith("Do not start the broker yet: `rmqindex rebuild STORE --res")
+
+
+@pytest.mark.parametrize("covered", range(6))
+@pytest.mark.parametrize("flushed", [0, 1_700_000_010_000, FAR])
+def test_it_counts_the_entries_that_do_not_come_back(crashed, covered, flushed):
+    """As the broker's own steps leave them."""
+    known = headers(crashed)
+    index = known[covered - 1].end_timestamp if covered else 0
+    set_times(crashed, physic=flushed, logics=flushed, index=index)
+    found = rows(crashed, worst=("error", "info"))
+    lost = 0
+    for row in found:
+        if row["rule"] in ("restart_loses", "restart_rebuilds"):
+            deleted, again = (int(word) for word in row["got"].split() if word.isdigit())
+            lost += deleted - again
+            assert (row["rule"] == "restart_loses") == (again < deleted)
+    total = sum(header.entry_count for header in known)
+    assert total - lost == len(surviving(crashed))
+    assert ("abort_present" in {row["rule"] for row in found}) == (lost == 0)
+
+
+def test_the_last_file_is_deleted_too(crashed):
+    """Not only those that are full: it is the one that dies."""
+    set_times(crashed, index=headers(crashed)[-2].end_timestamp)
+    (row,) = [row for row in rows(crashed, worst=("info",)) if row["rule"] == "restart_rebuilds"]
+    assert row["file"] == str(max((crashed / "index").iterdir()))
+    assert row["got"].endswith("deletes 163 entries, indexes 163 again")
+
+
+def test_a_log_elsewhere_does_not_tell_what_the_broker_indexes(crashed):
+    """It reads its own."""
+    with_log = rows(crashed)
+    assert [row for row in rows(crashed, None) if row["rule"] == "restart_loses"] == with_log
+
+
+def test_the_remedy_keeps_every_file(crashed):
+    """It raises the checkpoint, and no flag is needed."""
+    rebuild_index(crashed, crashed / "index", resume=True)
+    assert rows(crashed) == []
+    assert len(surviving(crashed)) == sum(header.entry_count for header in headers(crashed))
+
+
+def test_a_damaged_checkpoint_is_no_second_advice(crashed):
+    """The checkpoint is written anew by what keeps the files."""
+    (crashed / "checkpoint").write_bytes(bytes(8))
+    rules = {row["rule"] for row in rows(crashed, worst=("error", "warning", "info"))}
+    assert "restart_rebuilds" in rules  # from the log's start
+    assert "checkpoint_behind" not in rules
+    for row in rows(crashed):
+        assert "tart the broker," not in row["remedy"]
+
+
+def test_a_running_broker_deletes_nothing(crashed):
+    """Its checkpoint may be behind while it writes a file."""
+    with running_broker(crashed):
+        assert rows(crashed) == []
+
+
+def test_a_broker_that_stopped_is_warned_of_its_next_crash(crashed):
+    """Until then it keeps the files."""
+    (crashed / "abort").unlink()
+    assert [row["rule"] for row in rows(crashed)] == ["checkpoint_behind"]
+
+
+def test_a_default_size_file_without_a_header_has_the_default_geometry(tmp_path):
+    """The remedy says no word of a geometry that nobody knows (F7)."""
+    store = tmp_path / "store"
+    (store / "index").mkdir(parents=True)
+    (store / "commitlog").symlink_to(rmqindex.sample_store() / "commitlog")
+    rebuild_index(store, store / "index")
+    (path,) = (store / "index").iterdir()
+    with path.open("r+b") as file:
+        file.write(bytes(4096))
+    rules = {row["rule"] for row in rows(store)}
+    assert "index_count" in rules
+    assert "geometry" not in rules
