@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 import rmqindex
+from commitlog_encoder import Log, Message
 from other_broker import running_broker
 from recorded import MESSAGE_KINDS
 from trees import files_of
@@ -150,10 +151,70 @@ class TestRebuildQueues:
             "batch_file_size": 13_800_000,
             "is_default_size": False,
             "kept": [],
+            "superseded": [],
+            "dropped": [],
+            "lost": [],
+            "replaced_count": 362,
+            "deleted_topics": [],
+            "left_out": [],
+            "dry_run": False,
             "missing": [],
         }
         assert files_of(store / "consumequeue") == before
         assert not [path for path in store.iterdir() if path.name.startswith(".")]
+
+    def test_queues_that_would_lose_units_are_kept(self, run, store):
+        """The error names the numbers and the flag; a dry run shows them and changes nothing."""
+        before = files_of(store / "consumequeue")
+        log = store / "commitlog" / ("0" * 20)
+        with log.open("r+b") as file:
+            file.seek(60_000)
+            file.write(bytes(log.stat().st_size - 60_000))
+        for newer in sorted((store / "commitlog").iterdir())[1:]:
+            newer.unlink()
+        whole = ["rebuild-queues", store, "--replace", "--mode", "DROPMALFORMED"]
+        code, out, err = run(*whole)
+        assert (code, out) == (2, "")
+        assert "of their 406 units" in err
+        assert "give --allow-loss" in err
+        code, out, _ = run(*whole, "--dry-run")
+        assert code == 0
+        assert out.startswith("Would write ")
+        assert "units of the old queue would be lost, from queue offset" in out
+        assert "unless --allow-loss is given" in out
+        assert files_of(store / "consumequeue") == before
+        code, out, _ = run(*whole, "--allow-loss")
+        assert code == 0
+        assert ", in place of 406 units" in out
+        assert files_of(store / "consumequeue") != before
+
+    def test_a_topic_that_was_made_again_is_named(self, run, tmp_path):
+        """Its queue has the new messages, and the deleted ones are counted."""
+        log = Log(1 << 16)
+        for place in [*range(10), *range(5)]:
+            log.append(Message(topic="Orders", queue_offset=place))
+        log.write_to(tmp_path / "commitlog")
+        code, out, err = run("rebuild-queues", tmp_path)
+        assert (code, err) == (0, "")
+        assert "Orders, queue 0: begun anew" in out
+        assert "left out 10 units of older messages" in out
+
+    def test_a_deleted_topic_is_named_with_the_flag_that_leaves_it_out(self, run, tmp_path):
+        """Which works as it is printed."""
+        log = Log(1 << 16)
+        log.append(Message(topic="Gone"))
+        log.append(Message())
+        log.write_to(tmp_path / "commitlog")
+        (tmp_path / "config").mkdir()
+        (tmp_path / "config" / "topics.json").write_text('{"topicConfigTable":{"TopicTest":{}}}')
+        _, out, _ = run("rebuild-queues", tmp_path)
+        assert "config/topics.json does not have Gone" in out
+        assert "--leave-out TOPIC" in out
+        assert (tmp_path / "consumequeue" / "Gone").is_dir()
+        code, out, _ = run("rebuild-queues", tmp_path, "--replace", "--leave-out", "Gone")
+        assert code == 0
+        assert "No queues of Gone" in out
+        assert not (tmp_path / "consumequeue" / "Gone").exists()
 
     @pytest.mark.parametrize(
         ("arguments", "message"),

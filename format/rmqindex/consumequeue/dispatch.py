@@ -8,24 +8,27 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from rmqindex.keys.hashing import string_hash_codes
+from rmqindex.layout import INT64_MIN
 from rmqindex.queue_layout import LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
 from rmqindex.record.batches import build_batch, schema_of
+from rmqindex.record.numbers import java_integer
 from rmqindex.record_layout import INNER_BATCH_FLAG
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Container, Sequence
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
+    from rmqindex.consumequeue.kinds import TopicKinds
     from rmqindex.record.records import Records
 
-__all__ = ["Dispatcher", "QueueUnits", "parse_delay_levels"]
+__all__ = ["Dispatcher", "QueueUnits", "Refusal", "parse_delay_levels"]
 
 _SCHEMA = schema_of(
     (
@@ -51,11 +54,14 @@ _INNER_BASE = "INNER_BASE"
 _SEPARATOR = ","
 _NAMES = (_DELAY, _DISPATCH_QUEUES, _DISPATCH_OFFSETS, _INNER_NUM, _INNER_BASE)
 _DELAY_LEVEL = re.compile(r"([0-9]+)([smhd])")
+_NO_ROWS = np.zeros(0, np.int64)
+# By topic and number of the queue, the row and the queue offset of each unit.
+_LightUnits = dict[tuple[str, int], list[tuple[int, int]]]
 _UNIT_MILLIS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-# DefaultMessageStore.computeDeliverTimestamp: the delay of a level that is not configured.
-_UNKNOWN_LEVEL_MILLIS = 1000
-# DispatchRequest: the value of a message that is not a batch.
-_NO_BATCH = (-1, 1)
+# CommitLog.checkMessageAndReturnSize, ConsumeQueue.multiDispatchLmqQueue: what a broker does with
+# a number that it cannot read.
+_LOG_ENDS = "a broker dispatches no message from here on, and after a crash its log ends here"
+_DISPATCH_ENDS = "a broker dispatches no message behind this one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,22 +112,51 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
     return tuple(delays)
 
 
+class Refusal(NamedTuple):
+    """A message that lacks a unit, since one of its fields is damaged.
+
+    Attributes:
+        phy_offset: Where the message starts in the log, bytes.
+        field: The field or property.
+        expected: What a sound message has there.
+        got: What this one has.
+        hint: What a broker makes of it.
+    """
+
+    phy_offset: int
+    field: str
+    expected: str
+    got: str
+    hint: str = ""
+
+
 class Dispatcher:
     """Turns messages into units."""
 
     def __init__(
-        self, delay_levels: Sequence[int], batch_topics: Sequence[str], *, multi_dispatch: bool
+        self,
+        delay_levels: Sequence[int],
+        kinds: TopicKinds,
+        refuse: Callable[[Refusal], None],
+        *,
+        multi_dispatch: bool,
+        leave_out: Container[str] = (),
     ) -> None:
         """Set the broker's configuration.
 
         Args:
             delay_levels: The delay of each level from 1 on, milliseconds.
-            batch_topics: Topics whose queues are batch queues.
+            kinds: Which topics have batch queues.
+            refuse: Called with each message that lacks a unit, since a number in its properties is
+                none for a broker.
             multi_dispatch: Whether messages also go into the light queues that they name.
+            leave_out: Topics, and light queues, without units.
         """
         self._delays = delay_levels
-        self._batch_topics = frozenset(batch_topics)
+        self._kinds = kinds
+        self._refuse = refuse
         self._multi_dispatch = multi_dispatch
+        self._leave_out = leave_out
 
     def dispatch(self, records: Records) -> list[QueueUnits]:
         """Return the units of messages, those of one queue together.
@@ -129,117 +164,180 @@ class Dispatcher:
         Args:
             records: Messages in the order of their offsets.
         """
-        batch = build_batch(records, _SCHEMA, [name.encode() for name in _NAMES])
+        block = _Block(records)
+        self._set_delivery_times(block)
+        block.read_batches()
         has_unit = (records.sys_flag & _NO_UNIT_FLAG) == 0
-        if not has_unit.all():
-            batch = batch.filter(pa.array(has_unit))
-        if not batch.num_rows:
-            return []
-        columns = {
-            name: batch[name].to_numpy()
-            for name in ("queue_id", "queue_offset", "phy_offset", "size", "store_timestamp")
+        left_out = [code for code, name in enumerate(block.names) if name in self._leave_out]
+        has_unit &= ~np.isin(block.codes, left_out)
+        inner = np.flatnonzero(has_unit & ((records.sys_flag & INNER_BATCH_FLAG) != 0))
+        codes, firsts = np.unique(block.codes[inner], return_index=True)
+        for code, first in zip(codes.tolist(), inner[firsts].tolist(), strict=True):
+            self._kinds.see_inner_batch(block.names[code], int(block.phy_offset[first]))
+        light = self._light_units(block, has_unit) if self._multi_dispatch else {}
+        has_unit[list(block.damaged)] = False
+        own = {
+            (block.names[block.codes[rows[0]]], int(block.queue_id[rows[0]])): rows
+            for rows in _groups(np.flatnonzero(has_unit), block.codes, block.queue_id)
         }
-        properties = _properties(batch["properties"])
-        topics = batch["topic"].dictionary_encode()
-        columns["tags_code"] = _tags_codes(batch["tags"])
-        self._set_delivery_times(topics, properties[_DELAY], columns)
-        codes = topics.indices.to_numpy()
-        groups = _groups(codes, columns["queue_id"])
-        names = topics.dictionary.to_pylist()
-        inner = (batch["sys_flag"].to_numpy() & INNER_BATCH_FLAG) != 0
         units = []
-        for rows in groups:
-            topic = names[codes[rows[0]]]
-            is_batch = topic in self._batch_topics or bool(inner[rows].any())
-            units.append(_units(topic, rows, columns, properties, is_batch=is_batch))
-        if self._multi_dispatch:
-            units += self._light_units(codes, names, properties, columns)
-        return units
+        for queue in [*own, *(each for each in light if each not in own)]:
+            if self._kinds.is_batch(queue[0]):
+                units.append(_batch_units(queue, own.get(queue, _NO_ROWS), block))
+                for row, _ in light.get(queue, ()):
+                    block.refuse(row, _DISPATCH_QUEUES, "names of queues without batches", queue[0])
+            else:
+                rows = own.get(queue, _NO_ROWS)
+                units.append(_plain_units(queue, rows, light.get(queue, ()), block))
+        for refusal in sorted(block.refusals):
+            self._refuse(refusal)
+        return [each for each in units if len(each.phy_offset)]
 
-    def _set_delivery_times(
-        self,
-        topics: pa.DictionaryArray,
-        levels: dict[int, str],
-        columns: dict[str, NDArray[Any]],
-    ) -> None:
+    def _set_delivery_times(self, block: _Block) -> None:
         """Delayed messages have the time at which they are due in the place of their tags."""
-        names = topics.dictionary.to_pylist()
-        if not levels or SCHEDULE_TOPIC not in names:
+        if SCHEDULE_TOPIC not in block.names:
             return
-        schedule = topics.indices.to_numpy() == names.index(SCHEDULE_TOPIC)
-        for row, text in levels.items():
+        schedule = block.codes == block.names.index(SCHEDULE_TOPIC)
+        for row, text in block.properties[_DELAY].items():
             if not schedule[row]:
                 continue
-            level = min(int(text), len(self._delays)) if text.lstrip("+-").isdecimal() else 0
+            level = java_integer(text, 32)
+            if level is None:
+                block.damage(row, _DELAY, "a number of 32 bits", text)
+                continue
+            level = min(level, len(self._delays))
             if level > 0:
-                delay = self._delays[level - 1] if self._delays else _UNKNOWN_LEVEL_MILLIS
-                columns["tags_code"][row] = int(columns["store_timestamp"][row]) + delay
+                due = int(block.store_timestamp[row]) + self._delays[level - 1]
+                # As in Java, a sum beyond 64 bits wraps around.
+                block.tags_code[row] = (due - INT64_MIN) % (1 << 64) + INT64_MIN
 
-    def _light_units(
-        self,
-        codes: NDArray[np.int32],
-        names: list[str],
-        properties: dict[str, dict[int, str]],
-        columns: dict[str, NDArray[Any]],
-    ) -> list[QueueUnits]:
-        """Return the units in queues that messages name themselves."""
-        chosen: dict[tuple[str, int], list[tuple[int, int]]] = {}
-        offsets = properties[_DISPATCH_OFFSETS]
-        for row, text in properties[_DISPATCH_QUEUES].items():
-            topic = names[codes[row]]
-            if topic.startswith((RETRY_PREFIX, SYSTEM_PREFIX)) or topic == SCHEDULE_TOPIC:
+    def _light_units(self, block: _Block, has_unit: NDArray[np.bool_]) -> _LightUnits:
+        """Return the rows and queue offsets of units in queues that messages name themselves."""
+        found: _LightUnits = {}
+        offsets = block.properties[_DISPATCH_OFFSETS]
+        for row, text in block.properties[_DISPATCH_QUEUES].items():
+            topic = block.names[block.codes[row]]
+            system = topic.startswith((RETRY_PREFIX, SYSTEM_PREFIX)) or topic == SCHEDULE_TOPIC
+            if system or not has_unit[row] or row in block.damaged:
                 continue
             queues, places = _split(text), _split(offsets.get(row, ""))
-            if len(queues) != len(places) or not queues:
+            if len(queues) != len(places):
                 continue  # as the broker, which logs it
+            units: dict[tuple[str, int], int] = {}
             for queue, place in zip(queues, places, strict=True):
                 if "/" in queue:
                     continue
-                queue_id = 0 if queue.startswith(LMQ_PREFIX) else int(columns["queue_id"][row])
-                chosen.setdefault((queue, queue_id), []).append((row, int(place)))
-        units = []
-        for (queue, queue_id), members in chosen.items():
-            rows = np.array([row for row, _ in members])
-            places_ = np.array([place for _, place in members], np.int64)
-            picked = {name: values[rows] for name, values in columns.items()}
-            picked |= {"queue_offset": places_, "queue_id": np.full(len(rows), queue_id)}
-            everything = np.arange(len(rows))
-            none: dict[str, dict[int, str]] = {name: {} for name in _NAMES}
-            units.append(_units(queue, everything, picked, none, is_batch=False))
-        return units
+                number = java_integer(place, 64)
+                if number is None:
+                    block.refuse(
+                        row, _DISPATCH_OFFSETS, "numbers of 64 bits", place, _DISPATCH_ENDS
+                    )
+                    units.clear()
+                    break
+                queue_id = 0 if queue.startswith(LMQ_PREFIX) else int(block.queue_id[row])
+                units.setdefault((queue, queue_id), number)
+            # A message is once in a queue, whether by its topic or by its name.
+            units.pop((topic, int(block.queue_id[row])), None)
+            for each, number in units.items():
+                if each[0] not in self._leave_out:
+                    found.setdefault(each, []).append((row, number))
+        return found
 
 
-def _units(
-    topic: str,
+class _Block:
+    """Columns of consecutive messages, with what is wrong with their numbers."""
+
+    def __init__(self, records: Records) -> None:
+        batch = build_batch(records, _SCHEMA, [name.encode() for name in _NAMES])
+        topics = batch["topic"].dictionary_encode()
+        self.codes: NDArray[np.int32] = topics.indices.to_numpy()
+        self.names: list[str] = topics.dictionary.to_pylist()
+        self.queue_id: NDArray[np.int32] = batch["queue_id"].to_numpy()
+        self.queue_offset: NDArray[np.int64] = batch["queue_offset"].to_numpy()
+        self.phy_offset: NDArray[np.int64] = batch["phy_offset"].to_numpy()
+        self.size: NDArray[np.int32] = batch["size"].to_numpy()
+        self.store_timestamp: NDArray[np.int64] = batch["store_timestamp"].to_numpy()
+        self.tags_code = _tags_codes(batch["tags"])
+        self.properties = _properties(batch["properties"])
+        # DispatchRequest: those of a message without the properties of a batch.
+        self.base = self.queue_offset.copy()
+        self.batch_size = np.ones(len(self.base), np.int64)
+        self.damaged: set[int] = set()
+        self.refusals: list[Refusal] = []
+
+    def read_batches(self) -> None:
+        """Read the first queue offset of each batch, and how many messages it has."""
+        bases = self.properties[_INNER_BASE]
+        for row, text in self.properties[_INNER_NUM].items():
+            if row not in bases:
+                continue
+            base, size = java_integer(bases[row], 64), java_integer(text, 16)
+            if base is None:
+                self.damage(row, _INNER_BASE, "a number of 64 bits", bases[row])
+            elif size is None:
+                self.damage(row, _INNER_NUM, "a number of 16 bits", text)
+            else:
+                self.base[row], self.batch_size[row] = base, size
+
+    def damage(self, row: int, field: str, expected: str, got: str) -> None:
+        """Note a message that a broker cannot read; it gets no unit at all."""
+        self.damaged.add(row)
+        self.refuse(row, field, expected, got, _LOG_ENDS)
+
+    def refuse(self, row: int, field: str, expected: str, got: object, hint: str = "") -> None:
+        """Note a message that lacks a unit."""
+        text = got if isinstance(got, int) else ascii(got)
+        self.refusals.append(Refusal(int(self.phy_offset[row]), field, expected, str(text), hint))
+
+
+def _plain_units(
+    queue: tuple[str, int],
     rows: NDArray[np.int64],
-    columns: dict[str, NDArray[Any]],
-    properties: dict[str, dict[int, str]],
+    light: Sequence[tuple[int, int]],
+    block: _Block,
+) -> QueueUnits:
+    offsets = block.queue_offset[rows]
+    if light:
+        rows = np.append(rows, np.array([row for row, _ in light], np.int64))
+        offsets = np.append(offsets, np.array([offset for _, offset in light], np.int64))
+        order = np.argsort(rows, kind="stable")
+        rows, offsets = rows[order], offsets[order]
+    return _units_of(queue, rows, block, offsets, np.ones(len(rows), np.int64), is_batch=False)
+
+
+def _batch_units(queue: tuple[str, int], rows: NDArray[np.int64], block: _Block) -> QueueUnits:
+    base, size = block.base[rows], block.batch_size[rows]
+    sound = (base >= 0) & (size > 0)
+    for row in rows[~sound].tolist():
+        field, value = (
+            (_INNER_BASE, block.base[row]) if block.base[row] < 0 else
+            (_INNER_NUM, block.batch_size[row])
+        )  # fmt: skip
+        least = "at least 0" if field == _INNER_BASE else "at least 1"
+        block.refuse(row, field, least, int(value), "a broker gives it no unit that can be read")
+    rows = rows[sound]
+    return _units_of(queue, rows, block, base[sound], size[sound], is_batch=True)
+
+
+def _units_of(
+    queue: tuple[str, int],
+    rows: NDArray[np.int64],
+    block: _Block,
+    offsets: NDArray[np.int64],
+    sizes: NDArray[np.int64],
     *,
     is_batch: bool,
 ) -> QueueUnits:
-    offsets = columns["queue_offset"][rows]
-    sizes = np.ones(len(rows), np.int64)
-    if is_batch:
-        bases = [_batch_of(int(row), properties) for row in rows]
-        offsets = np.array([base for base, _ in bases], np.int64)
-        sizes = np.array([size for _, size in bases], np.int64)
     return QueueUnits(
-        topic,
-        int(columns["queue_id"][rows[0]]),
+        *queue,
         is_batch,
         offsets,
-        columns["phy_offset"][rows],
-        columns["size"][rows],
-        columns["tags_code"][rows],
-        columns["store_timestamp"][rows],
+        block.phy_offset[rows],
+        block.size[rows],
+        block.tags_code[rows],
+        block.store_timestamp[rows],
         sizes,
     )
-
-
-def _batch_of(row: int, properties: dict[str, dict[int, str]]) -> tuple[int, int]:
-    """Return the first message's queue offset of a batch, and how many messages it has."""
-    base, number = properties[_INNER_BASE].get(row), properties[_INNER_NUM].get(row)
-    return _NO_BATCH if base is None or number is None else (int(base), int(number))
 
 
 def _split(text: str) -> list[str]:
@@ -255,11 +353,15 @@ def _tags_codes(tags: pa.Array) -> NDArray[np.int64]:
     return string_hash_codes(tags.fill_null("").dictionary_encode()).astype(np.int64)
 
 
-def _groups(codes: NDArray[np.int32], queue_ids: NDArray[np.int32]) -> list[NDArray[np.int64]]:
+def _groups(
+    rows: NDArray[np.int64], codes: NDArray[np.int32], queue_ids: NDArray[np.int32]
+) -> list[NDArray[np.int64]]:
     """Return the rows of each topic and queue, in their order."""
-    order = np.lexsort((queue_ids, codes))  # stable
-    changes = (np.diff(codes[order]) != 0) | (np.diff(queue_ids[order]) != 0)
-    return np.split(order, np.flatnonzero(changes) + 1)
+    if not len(rows):
+        return []
+    rows = rows[np.lexsort((queue_ids[rows], codes[rows]))]  # stable
+    changes = (np.diff(codes[rows]) != 0) | (np.diff(queue_ids[rows]) != 0)
+    return np.split(rows, np.flatnonzero(changes) + 1)
 
 
 def _properties(column: pa.MapArray) -> dict[str, dict[int, str]]:

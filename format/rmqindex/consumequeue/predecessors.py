@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rmqindex.consumequeue.losses import LostUnits, has_unit, lost_units
 from rmqindex.consumequeue.reader import ConsumeQueue, read_units, unit_dtype
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import BATCH_FOLDER, COMMITLOG_FOLDER, QUEUE_FOLDER
@@ -85,8 +86,46 @@ class Predecessors:
             )
         return next(iter(sizes), _DEFAULTS[is_batch]), not sizes
 
+    def proves(self, topic: str, queue_id: int, queue_offset: int, phy_offset: int) -> bool:
+        """Return whether a message has its unit in its queue, at a queue offset."""
+        return any(
+            has_unit(queue, queue_offset, phy_offset)
+            for queue in self.queues
+            if (queue.topic, queue.queue_id) == (topic, queue_id)
+        )
+
+    def lost(
+        self,
+        new: Sequence[ConsumeQueue],
+        log: CommitLog,
+        *,
+        is_damaged: bool,
+        leave_out: Container[str] = (),
+    ) -> list[LostUnits]:
+        """Return the units whose messages have none in the new queues.
+
+        Args:
+            new: The new queues.
+            log: The CommitLog.
+            is_damaged: Whether damage in the log was passed over.
+            leave_out: Topics that the caller gives up.
+        """
+        by_name = {(queue.topic, queue.queue_id): queue for queue in new}
+        found = (
+            lost_units(
+                queue, by_name.get((queue.topic, queue.queue_id)), log, is_damaged=is_damaged
+            )
+            for queue in self.queues
+            if queue.topic not in leave_out
+        )
+        return [each for each in found if each is not None]
+
     def keep_expired(
-        self, root: Path, rebuilt: Container[tuple[str, int, bool]], min_offset: int
+        self,
+        root: Path,
+        rebuilt: Container[tuple[str, int, bool]],
+        min_offset: int,
+        leave_out: Container[str] = (),
     ) -> list[tuple[str, int]]:
         """Copy queues all of whose messages have expired, since they hold the next queue offset.
 
@@ -94,13 +133,15 @@ class Predecessors:
             root: Where the new folders are.
             rebuilt: Topic, number and kind of the queues that have messages in the log.
             min_offset: Where the log begins, bytes.
+            leave_out: Topics of which none is kept.
 
         Returns:
             Topic and number of each.
         """
         kept = []
         for queue in self.queues:
-            if (queue.topic, queue.queue_id, queue.is_batch) in rebuilt:
+            key = (queue.topic, queue.queue_id, queue.is_batch)
+            if key in rebuilt or queue.topic in leave_out:
                 continue
             last = _last_unit(queue)
             if last is not None and last < min_offset:

@@ -7,49 +7,40 @@ from bisect import bisect_right
 from contextlib import ExitStack
 from dataclasses import dataclass
 from dataclasses import replace as replace_fields
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.dispatch import Dispatcher, parse_delay_levels
+from rmqindex.consumequeue.kinds import TopicKinds
+from rmqindex.consumequeue.losses import unit_count
 from rmqindex.consumequeue.predecessors import Predecessors
+from rmqindex.consumequeue.reader import ConsumeQueue
 from rmqindex.consumequeue.staging import QueueStaging
+from rmqindex.consumequeue.writers import QueueWriters
 from rmqindex.errors import CorruptCommitLogError, RmqIndexError
 from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
-from rmqindex.layout import INT64_MAX
-from rmqindex.ownfiles.disk import naming
-from rmqindex.queue_layout import (
-    BATCH_UNIT_DTYPE,
-    BLANK_SIZE,
-    DEFAULT_DELAY_LEVELS,
-    FILE_NAME_DIGITS,
-    NO_COMPACTED_OFFSET,
-    UNIT_DTYPE,
-)
-from rmqindex.record_layout import MIN_RECORD_SIZE
+from rmqindex.queue_layout import BATCH_UNIT_DTYPE, DEFAULT_DELAY_LEVELS, UNIT_DTYPE
 from rmqindex.store.contents import hold_writable
+from rmqindex.store.roots import root_of
+from rmqindex.store.topics import TopicTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
+    import numpy as np
 
     from rmqindex.commitlog.log import Mode
-    from rmqindex.consumequeue.dispatch import QueueUnits
+    from rmqindex.consumequeue.dispatch import Refusal
+    from rmqindex.consumequeue.losses import LostUnits
+    from rmqindex.consumequeue.writers import DroppedUnits
     from rmqindex.logfile.agreed import UnagreedTail
     from rmqindex.storage.location import PathLike
 
 __all__ = ["QueueRebuildResult", "rebuild_consume_queues"]
 
-# The longest name in Linux's file systems, bytes.
-_MAX_NAME_BYTES = 255
-# So many blank units are written at once.
-_BLANK_UNITS = 1 << 16
-# The last unit's place is still a 64-bit number.
-_MAX_QUEUE_OFFSET = INT64_MAX // UNIT_DTYPE.itemsize - 1
+# Errors name so many queues.
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +60,17 @@ class QueueRebuildResult:
             expired.
         unagreed: What was left out of a log of DLedger, since its group is not known to have
             agreed on it; None where nothing was.
+        superseded: Topic, queue, and how many units of messages are left out that the topic had
+            before it was deleted and made again: a queue offset that falls back to 0 begins the
+            queue anew.
+        dropped: The units that are left out since older messages have their queue offsets.
+        lost: The units of the replaced queues that the new ones lack.
+        replaced_count: How many units the replaced queues had, without blank ones.
+        deleted_topics: Topics that ``config/topics.json`` does not have, and whose queues came
+            back all the same.
+        left_out: Topics without queues: those of ``leave_out``, and those that neither
+            ``config/topics.json`` nor the replaced queues have.
+        dry_run: Whether nothing was written.
     """
 
     queue_count: int
@@ -80,6 +82,13 @@ class QueueRebuildResult:
     is_default_size: bool = False
     kept: tuple[tuple[str, int], ...] = ()
     unagreed: UnagreedTail | None = None
+    superseded: tuple[tuple[str, int, int], ...] = ()
+    dropped: tuple[DroppedUnits, ...] = ()
+    lost: tuple[LostUnits, ...] = ()
+    replaced_count: int = 0
+    deleted_topics: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    dry_run: bool = False
 
 
 def rebuild_consume_queues(
@@ -93,7 +102,10 @@ def rebuild_consume_queues(
     delay_levels: str = DEFAULT_DELAY_LEVELS,
     batch_topics: Sequence[str] = (),
     multi_dispatch: bool = True,
+    leave_out: Sequence[str] = (),
     replace: bool = False,
+    allow_loss: bool = False,
+    dry_run: bool = False,
     allow_live_store: bool = False,
     mode: Mode = "FAILFAST",
     on_malformed: Callable[[CorruptCommitLogError], None] | None = None,
@@ -110,6 +122,10 @@ def rebuild_consume_queues(
     Queues that are there, and all of whose messages have expired, are kept as they are, since they
     hold the queue offset of the next message.
     For a log whose head is gone, the units are the broker's, and the places before them are blank.
+    A queue offset that falls back to 0 begins the queue anew, since the topic was deleted and made
+    again: the units of the deleted messages are left out.
+    A broker that builds such a queue puts the first of the new messages behind the deleted ones,
+    and drops the others.
 
     Args:
         commit_log: What :class:`CommitLog` takes, or one.
@@ -121,11 +137,16 @@ def rebuild_consume_queues(
             present queues, or of those beside the log, else the broker's default.
         batch_file_size: The broker's ``mapperFileSizeBatchConsumeQueue``, bytes; by default alike.
         delay_levels: The broker's ``messageDelayLevel``.
-        batch_topics: Topics whose queues are batch queues; those with inner batches, and those that
-            have batch queues now, are anyway.
+        batch_topics: Topics whose queues are batch queues, beside those of which
+            ``config/topics.json`` says so; without that file, those with an inner batch anywhere in
+            the log, and those that have batch queues now.
         multi_dispatch: The broker's ``enableMultiDispatch``: messages also go into the light
             queues that they name.
+        leave_out: Topics, and light queues, that get no queues, such as deleted ones.
         replace: Replace all present queues by the new ones.
+        allow_loss: Write the queues even if units of messages are lost that the log has or once
+            had: of the present queues, or since older messages have their queue offsets.
+        dry_run: Build the queues aside, compare them, and change nothing.
         allow_live_store: Write even if a broker runs on the store.
         mode: ``FAILFAST`` stops at damage in the log, ``DROPMALFORMED`` continues behind it.
         on_malformed: Called with each error that ``DROPMALFORMED`` does not raise.
@@ -137,8 +158,9 @@ def rebuild_consume_queues(
     Raises:
         RmqIndexError: There are ConsumeQueues and ``replace`` is not given, the store has
             them in RocksDB, a broker holds it, another rebuild is under way,
-            or the log is damaged: a message's topic cannot name a folder, or its queue offset is
-            beyond what the log has room for.
+            the log is damaged: a message's topic cannot name a folder, its queue offset is beyond
+            what the log has room for, or a number in its properties is none to a broker;
+            or units would be lost and ``allow_loss`` is not given.
         ValueError: A file size that is no multiple of a unit's, or bad delay levels.
         OSError: The disk is full or broken.
     """
@@ -152,38 +174,180 @@ def rebuild_consume_queues(
         if log is not commit_log:
             stack.callback(log.close)
         staging = stack.enter_context(QueueStaging(root))
-        there = staging.there()
-        if there and not replace:
-            raise RmqIndexError(
-                f"{there[0]}: expected no ConsumeQueues, got some: move them, or give replace=True"
-            )
-        if there and not log.files:
-            raise RmqIndexError(
-                f"{there[0]}: expected a CommitLog with files to replace these queues from, got "
-                "one without; is its disk mounted?"
-            )
+        there = _replaced(staging, log, replace=replace)
         old = Predecessors.of(root, there, log)
-        dispatcher = Dispatcher(
-            levels, [*batch_topics, *old.batch_topics], multi_dispatch=multi_dispatch
-        )
+        table = _topics_of(root, log)
+        omitted = _OmittedTopics(leave_out, table, old)
+        kinds = TopicKinds(batch_topics, old.batch_topics, table)
         sizes = {
             is_batch: old.file_size(asked, is_batch=is_batch)
             for is_batch, asked in ((False, file_size), (True, batch_file_size))
         }
-        refuse = _Refusal(log, on_malformed, mode)
-        writers = _Writers(staging.path, sizes, refuse)
+        damage = _Damage(log, on_malformed, mode)
+        dispatcher = Dispatcher(
+            levels, kinds, damage.refuse, multi_dispatch=multi_dispatch, leave_out=omitted
+        )
+        writers = QueueWriters(
+            staging.path,
+            {kind: size for kind, (size, _) in sizes.items()},
+            damage.refuse,
+            old.proves,
+        )
         unagreed = log.unagreed_tail(stop)
         stop = log.agreed_stop(stop)
         end = log.files[-1].stop if log.files else 0
         end = end if stop is None else min(end, stop)
-        for records in log.records(start, stop, mode=mode, on_malformed=on_malformed):
-            for units in dispatcher.dispatch(records):
-                writers.append(units)
-            if progress is not None:
-                progress(int(records.phy_offset[-1]), end)
-        kept = old.keep_expired(staging.path, writers, log.min_offset) if there else []
-        staging.exchange()
-    return replace_fields(writers.result(), kept=tuple(kept), unagreed=unagreed)
+
+        def fill() -> None:
+            for records in log.records(start, stop, mode=mode, on_malformed=damage.pass_over):
+                for units in dispatcher.dispatch(records):
+                    writers.append(units)
+                if progress is not None:
+                    progress(int(records.phy_offset[-1]), end)
+
+        fill()
+        if kinds.is_late:
+            kinds.restart()
+            writers.clear()
+            fill()
+        kept = old.keep_expired(staging.path, writers, log.min_offset, omitted) if there else []
+        result = replace_fields(
+            _result(writers, sizes),
+            kept=tuple(kept),
+            unagreed=unagreed,
+            deleted_topics=tuple(sorted(omitted.deleted)),
+            left_out=tuple(sorted(omitted.left_out)),
+            dry_run=dry_run,
+        )
+        if there:
+            lost = old.lost(
+                _queues_in(staging.path), log, is_damaged=damage.is_any, leave_out=leave_out
+            )
+            count = sum(map(unit_count, old.queues))
+            result = replace_fields(result, lost=tuple(lost), replaced_count=count)
+        if not (allow_loss or dry_run):
+            _ensure_no_loss(root, result)
+        if not dry_run:
+            staging.exchange()
+    return result
+
+
+def _replaced(staging: QueueStaging, log: CommitLog, *, replace: bool) -> list[Path]:
+    """Return the folders with queues that are replaced.
+
+    Raises:
+        RmqIndexError: They may not be replaced, or there is nothing to replace them from.
+    """
+    there = staging.there()
+    if there and not replace:
+        raise RmqIndexError(
+            f"{there[0]}: expected no ConsumeQueues, got some: move them, or give replace=True"
+        )
+    if there and not log.files:
+        raise RmqIndexError(
+            f"{there[0]}: expected a CommitLog with files to replace these queues from, got "
+            "one without; is its disk mounted?"
+        )
+    return there
+
+
+def _result(writers: QueueWriters, sizes: dict[bool, tuple[int, bool]]) -> QueueRebuildResult:
+    """Return what was written."""
+    queues = writers.queues
+    return QueueRebuildResult(
+        queue_count=len(queues),
+        unit_count=sum(queue.unit_count for queue in queues.values()),
+        file_count=sum(queue.file_count for queue in queues.values()),
+        gaps=tuple(
+            (topic, queue_id, *gap)
+            for (topic, queue_id, _), queue in queues.items()
+            for gap in queue.gaps
+        ),
+        file_size=sizes[False][0],
+        batch_file_size=sizes[True][0],
+        is_default_size=any(sizes[is_batch][1] for _, _, is_batch in queues),
+        superseded=tuple(
+            (topic, queue_id, queue.superseded_count)
+            for (topic, queue_id, _), queue in queues.items()
+            if queue.superseded_count
+        ),
+        dropped=tuple(queue.dropped for queue in queues.values() if queue.dropped is not None),
+    )
+
+
+def _queues_in(root: Path) -> list[ConsumeQueue]:
+    folders = [root / name for name in (QUEUE_FOLDER, BATCH_FOLDER)]
+    return [queue for each in folders if each.is_dir() for queue in ConsumeQueue.find(each)]
+
+
+def _ensure_no_loss(root: Path, result: QueueRebuildResult) -> None:
+    """Raise if units of messages are lost that the log has or once had."""
+    if result.lost:
+        count = sum(each.units for each in result.lost)
+        beyond = sum(each.beyond_log for each in result.lost)
+        behind = f", {beyond} of them of messages behind the end of the log" if beyond else ""
+        raise RmqIndexError(
+            f"{root}: expected new ConsumeQueues with the units of the present ones, got none of "
+            f"{count} of their {result.replaced_count} units{behind}: {_named(result.lost)}. If "
+            "the log is not whole, restore it first; to write the queues without these units, "
+            "give allow_loss=True"
+        )
+    if result.dropped:
+        count = sum(each.units for each in result.dropped)
+        raise RmqIndexError(
+            f"{root}: expected ascending queue offsets, got {count} messages whose queue offsets "
+            f"older messages have: {_named(result.dropped)}. To leave them out of the queues, as a "
+            "broker does, give allow_loss=True"
+        )
+
+
+def _named(units: Sequence[LostUnits | DroppedUnits]) -> str:
+    """Return which units they are, by queue."""
+    named = [
+        f"{each.units} of {each.topic}, queue {each.queue_id}, from queue offset "
+        f"{each.queue_offset} (message at offset {each.phy_offset}) on"
+        for each in units[:_MOST_NAMED]
+    ]
+    more = len(units) - len(named)
+    return "; ".join([*named, *([f"and {more} more queues"] if more else [])])
+
+
+def _topics_of(root: Path, log: CommitLog) -> TopicTable | None:
+    """Return the topics of the store that is written to, else those of the log's own store."""
+    table = TopicTable.of(root)
+    folder = log.files[0].path.parent if log.files else None
+    if table is None and folder is not None and folder.local is not None:
+        store = root_of(folder)
+        if store != folder and store.local is not None:
+            return TopicTable.of(store.local)
+    return table
+
+
+class _OmittedTopics:
+    """The topics that get no queues.
+
+    Attributes:
+        left_out: Those that were asked for.
+        deleted: Those that the broker does not have, and that get queues all the same.
+    """
+
+    def __init__(self, named: Sequence[str], table: TopicTable | None, old: Predecessors) -> None:
+        self._named = frozenset(named)
+        self._table = table
+        self._present = {queue.topic for queue in old.queues}
+        self.left_out: set[str] = set()
+        self.deleted: set[str] = set()
+
+    def __contains__(self, topic: object) -> bool:
+        """Return whether a topic gets no queues."""
+        assert isinstance(topic, str)
+        gone = self._table is not None and self._table.lacks(topic)
+        if topic in self._named or (gone and self._present and topic not in self._present):
+            self.left_out.add(topic)
+            return True
+        if gone:
+            self.deleted.add(topic)
+        return False
 
 
 def _check_size(name: str, size: int | None, dtype: np.dtype[Any]) -> None:
@@ -191,8 +355,12 @@ def _check_size(name: str, size: int | None, dtype: np.dtype[Any]) -> None:
         raise ValueError(f"{name}: expected a multiple of {dtype.itemsize}, got {size}")
 
 
-class _Refusal:
-    """Raises or reports messages whose fields do not fit into a ConsumeQueue."""
+class _Damage:
+    """Raises or reports damaged records, each once.
+
+    Attributes:
+        is_any: Whether damage was passed over.
+    """
 
     def __init__(
         self,
@@ -203,164 +371,23 @@ class _Refusal:
         self._files = log.files
         self._on_malformed = on_malformed
         self._mode = mode
+        self._reported: set[tuple[str, int, str]] = set()
+        self.is_any = False
 
-    def __call__(self, phy_offset: int, field: str, expected: object, got: object) -> None:
-        """Stop at a message, or tell that it is left out."""
-        file = self._files[bisect_right(self._files, phy_offset, key=lambda each: each.start) - 1]
-        byte = phy_offset - file.start
-        error = CorruptCommitLogError(file.path, field, byte, expected, got)
-        if self._mode == "FAILFAST":
-            raise error
-        if self._on_malformed is not None:
+    def pass_over(self, error: CorruptCommitLogError) -> None:
+        """Tell that a place of the log is passed over."""
+        self.is_any = True
+        place = (error.path, error.byte, error.field)
+        if self._on_malformed is not None and place not in self._reported:
+            self._reported.add(place)
             self._on_malformed(error)
 
-
-def _names_folder(topic: str) -> bool:
-    return (
-        topic not in {"", ".", ".."}
-        and not {"/", "\0"} & set(topic)
-        and len(os.fsencode(topic)) <= _MAX_NAME_BYTES
-    )
-
-
-class _Writers:
-    """The queues in the making."""
-
-    def __init__(self, root: Path, sizes: dict[bool, tuple[int, bool]], refuse: _Refusal) -> None:
-        self._root = root
-        self._refuse = refuse
-        self._sizes = sizes
-        self._queues: dict[tuple[str, int, bool], _QueueWriter] = {}
-
-    def __contains__(self, queue: object) -> bool:
-        """Return whether a queue, by topic, number and kind, was written."""
-        return queue in self._queues
-
-    def append(self, units: QueueUnits) -> None:
-        key = (units.topic, units.queue_id, units.is_batch)
-        queue = self._queues.get(key)
-        if queue is None:
-            if not _names_folder(units.topic) or units.queue_id < 0:
-                for phy_offset in units.phy_offset.tolist():
-                    self._refuse(
-                        phy_offset,
-                        "topic",
-                        "the name of a folder, and a queue's number",
-                        f"{units.topic!r} and {units.queue_id}",
-                    )
-                return
-            folder = self._root / (BATCH_FOLDER if units.is_batch else QUEUE_FOLDER)
-            directory = folder / units.topic / str(units.queue_id)
-            directory.mkdir(parents=True)
-            queue = _QueueWriter(directory, self._sizes[units.is_batch][0], self._refuse)
-            self._queues[key] = queue
-        if units.is_batch:
-            queue.append_batches(units)
-        else:
-            queue.append(units)
-
-    def result(self) -> QueueRebuildResult:
-        queues = self._queues.values()
-        return QueueRebuildResult(
-            len(queues),
-            sum(queue.unit_count for queue in queues),
-            sum(queue.file_count for queue in queues),
-            tuple(
-                (topic, queue_id, *gap)
-                for (topic, queue_id, _), queue in self._queues.items()
-                for gap in queue.gaps
-            ),
-            self._sizes[False][0],
-            self._sizes[True][0],
-            any(self._sizes[is_batch][1] for _, _, is_batch in self._queues),
-        )
-
-
-class _QueueWriter:
-    """One queue, which grows at its end."""
-
-    def __init__(self, directory: Path, file_size: int, refuse: _Refusal) -> None:
-        self._refuse = refuse
-        self._directory = directory
-        self._file_size = file_size
-        self._end: int | None = None  # bytes; None before the first unit
-        self._newest = -1  # the offset of the newest message in it
-        self.unit_count = 0
-        self.file_count = 0
-        self.gaps: list[tuple[int, int]] = []
-
-    def append(self, units: QueueUnits) -> None:
-        """Append units, each at the place of its queue offset."""
-        fresh = units.phy_offset > self._newest
-        offsets = units.queue_offset[fresh]
-        if not len(offsets):
-            return
-        data = np.empty(len(offsets), UNIT_DTYPE)
-        data["phy_offset"] = units.phy_offset[fresh]
-        data["size"] = units.size[fresh]
-        data["tags_code"] = units.tags_code[fresh]
-        cuts = [0, *(np.flatnonzero(np.diff(offsets) != 1) + 1).tolist(), len(offsets)]
-        for first, last in pairwise(cuts):
-            phy_offset = int(data["phy_offset"][first])
-            most = self._most(phy_offset)
-            if 0 <= offsets[first] <= most:
-                self._place(int(offsets[first]), data[first:last])
-                self._newest = int(data["phy_offset"][last - 1])
-            else:
-                self._refuse(phy_offset, "queue_offset", f"0 to {most}", int(offsets[first]))
-
-    def _most(self, phy_offset: int) -> int:
-        """Return the largest queue offset that a message can have: so many fit in between."""
-        if self._end is None:
-            return _MAX_QUEUE_OFFSET
-        between = (phy_offset - self._newest) // MIN_RECORD_SIZE
-        return min(self._end // UNIT_DTYPE.itemsize + between, _MAX_QUEUE_OFFSET)
-
-    def _place(self, offset: int, data: NDArray[Any]) -> None:
-        """Write a run of units with consecutive queue offsets."""
-        at = offset * UNIT_DTYPE.itemsize
-        if self._end is None:
-            self._blank(at - at % self._file_size, at)
-        elif at > self._end:
-            self.gaps.append((self._end // UNIT_DTYPE.itemsize, offset))
-            self._blank(self._end, at)
-        elif at < self._end:  # built before, as the broker says in its log
-            data = data[(self._end - at) // UNIT_DTYPE.itemsize :]
-            at = self._end
-        self.unit_count += len(data)
-        self._write(at, data)
-
-    def append_batches(self, units: QueueUnits) -> None:
-        """Append units of batches, one behind the other."""
-        data = np.zeros(len(units.phy_offset), BATCH_UNIT_DTYPE)
-        for name in ("phy_offset", "size", "tags_code", "store_timestamp", "batch_size"):
-            data[name] = getattr(units, name)
-        data["msg_base_offset"] = units.queue_offset
-        data["compacted_offset"] = NO_COMPACTED_OFFSET
-        self.unit_count += len(data)
-        self._write(self._end or 0, data)
-
-    def _blank(self, start: int, stop: int) -> None:
-        blank = np.zeros(min((stop - start) // UNIT_DTYPE.itemsize, _BLANK_UNITS), UNIT_DTYPE)
-        blank["size"] = BLANK_SIZE
-        self._end = start
-        while self._end < stop:
-            self._write(self._end, blank[: (stop - self._end) // UNIT_DTYPE.itemsize])
-
-    def _write(self, at: int, data: NDArray[Any]) -> None:
-        """Write units at a byte of the queue, into as many files as they need."""
-        view = memoryview(data.tobytes())
-        while view:
-            place = at % self._file_size
-            part = view[: self._file_size - place]
-            path = self._directory / f"{at - place:0{FILE_NAME_DIGITS}d}"
-            is_new = not path.exists()
-            with naming(path), path.open("xb" if is_new else "r+b") as file:
-                if is_new:
-                    file.truncate(self._file_size)
-                    self.file_count += 1
-                file.seek(place)
-                file.write(part)
-            view = view[len(part) :]
-            at += len(part)
-        self._end = at
+    def refuse(self, refusal: Refusal) -> None:
+        """Stop at a message, or tell that it is left out."""
+        start = refusal.phy_offset
+        file = self._files[bisect_right(self._files, start, key=lambda each: each.start) - 1]
+        fault = (refusal.field, start - file.start, refusal.expected, refusal.got, refusal.hint)
+        error = CorruptCommitLogError(file.path, *fault)
+        if self._mode == "FAILFAST":
+            raise error
+        self.pass_over(error)

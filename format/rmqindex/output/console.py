@@ -204,10 +204,12 @@ class ConsoleOutput:
         self, directory: Path, result: QueueRebuildResult, missing: Sequence[MissingPart]
     ) -> None:
         """Write how much was written, and a line for each gap."""
+        replaced = counted(result.replaced_count, "unit")
         self._say(
-            f"Wrote {counted(result.unit_count, 'unit')} into "
-            f"{counted(result.queue_count, 'queue')} of {directory}, "
+            f"{'Would write' if result.dry_run else 'Wrote'} {counted(result.unit_count, 'unit')} "
+            f"into {counted(result.queue_count, 'queue')} of {directory}, "
             f"{counted(result.file_count, 'file')}"
+            + (f", in place of {replaced}" if result.replaced_count else "")
         )
         for topic, queue_id, start, stop in result.gaps:
             self._say(

@@ -215,6 +215,16 @@ class JsonOutput:
                 "is_default_size": result.is_default_size,
                 "kept": [{"topic": topic, "queue_id": queue_id} for topic, queue_id in result.kept],
                 "unagreed": None if result.unagreed is None else asdict(result.unagreed),
+                "superseded": [
+                    {"topic": topic, "queue_id": queue_id, "units": units}
+                    for topic, queue_id, units in result.superseded
+                ],
+                "dropped": [each._asdict() for each in result.dropped],
+                "lost": [each._asdict() for each in result.lost],
+                "replaced_count": result.replaced_count,
+                "deleted_topics": list(result.deleted_topics),
+                "left_out": list(result.left_out),
+                "dry_run": result.dry_run,
                 **_lacking(missing),
             }
         )

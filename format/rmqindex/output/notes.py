@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rmqindex.display.text import complain, counted, visible
+from rmqindex.display.text import complain, counted, one_line, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rmqindex.audit import MissingPart
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
@@ -58,6 +58,34 @@ def queue_notes(result: QueueRebuildResult) -> Iterator[str]:
     """Yield a line for each choice that the rebuild of ConsumeQueues made by itself."""
     for topic, queue_id in result.kept:
         yield f"{visible(topic)}, queue {queue_id}: kept as it was, since all messages have expired"
+    for topic, queue_id, count in result.superseded:
+        yield (
+            f"{visible(topic)}, queue {queue_id}: begun anew where its queue offsets fall back to "
+            f"0, since the topic was deleted and made again; left out {counted(count, 'unit')} of "
+            "older messages"
+        )
+    for dropped in result.dropped:
+        yield (
+            f"{visible(dropped.topic)}, queue {dropped.queue_id}: left out "
+            f"{counted(dropped.units, 'message')} from offset {dropped.phy_offset} on, since older "
+            f"ones have the queue offsets from {dropped.queue_offset} on"
+        )
+    for lost in result.lost:
+        yield (
+            f"{visible(lost.topic)}, queue {lost.queue_id}: {counted(lost.units, 'unit')} of the "
+            f"old queue {'would be' if result.dry_run else 'are'} lost, from queue offset "
+            f"{lost.queue_offset} on (message at offset {lost.phy_offset}), {lost.beyond_log} of "
+            "them behind the log's end"
+        )
+    if result.dry_run and (result.lost or result.dropped):
+        yield "Without --dry-run this is refused, unless --allow-loss is given"
+    if result.left_out:
+        yield f"No queues of {_topics(result.left_out)}"
+    if result.deleted_topics:
+        yield (
+            f"config/topics.json does not have {_topics(result.deleted_topics)}: deleted topics, "
+            "whose messages the log still has; --leave-out TOPIC rebuilds no queues of one"
+        )
     if result.unagreed is not None:
         yield f"Left out {result.unagreed}"
     if result.is_default_size:
@@ -66,6 +94,10 @@ def queue_notes(result: QueueRebuildResult) -> Iterator[str]:
             f"{result.batch_file_size} bytes; a broker with other settings needs --file-size or "
             "--batch-file-size"
         )
+
+
+def _topics(names: Sequence[str]) -> str:
+    return ", ".join(map(one_line, names))
 
 
 def _of_tags(tags: TagChoice) -> str:

@@ -311,10 +311,16 @@ class TestRebuild:
         assert rebuild_consume_queues(STORE, tmp_path, file_size=2000).queue_count
 
     def test_queues_that_are_there_are_replaced(self, tmp_path):
-        """All of them, also those that the log has no messages for."""
+        """All of them, also those that the log has no messages for, if that is allowed."""
         shutil.copytree(STORE2, tmp_path / "store")
         shutil.rmtree(tmp_path / "store" / "commitlog")
-        rebuild_consume_queues(STORE, tmp_path / "store", file_size=2000, replace=True)
+        before = queue_files(tmp_path / "store")
+        with pytest.raises(RmqIndexError, match=r"690 of their 1038 units.* allow_loss=True"):
+            rebuild_consume_queues(STORE, tmp_path / "store", file_size=2000, replace=True)
+        assert queue_files(tmp_path / "store") == before
+        rebuild_consume_queues(
+            STORE, tmp_path / "store", file_size=2000, replace=True, allow_loss=True
+        )
         assert not (tmp_path / "store" / "batchconsumequeue").exists()
         assert queue_files(tmp_path / "store") == queue_files(STORE)
 

@@ -11,8 +11,10 @@ from rmqindex.audit import missing_parts
 from rmqindex.cli.options import (
     PATH,
     allow_live_option,
+    allow_loss_option,
     choose_output,
     command,
+    dry_run_option,
     entries_option,
     from_option,
     json_option,
@@ -142,6 +144,7 @@ def rebuild(
     "rebuild-queues",
     "rmqindex rebuild-queues /data/rocketmq/store",
     "rmqindex rebuild-queues store --replace",
+    "rmqindex rebuild-queues store --replace --dry-run",
     "rmqindex rebuild-queues backup/store --out /tmp/store --file-size 6000000",
 )
 @log_argument
@@ -177,8 +180,15 @@ def rebuild(
     "batch_topics",
     metavar="TOPIC",
     multiple=True,
-    help="A topic with batch queues; topics that have some, or inner batches, are detected. May be "
-    "repeated.",
+    help="A topic with batch queues. Those that config/topics.json names are known, and without "
+    "this file those that have batch queues, or inner batches in the log. May be repeated.",
+)
+@click.option(
+    "--leave-out",
+    "leave_out",
+    metavar="TOPIC",
+    multiple=True,
+    help="A topic that gets no queues, such as one that was deleted. May be repeated.",
 )
 @click.option(
     "--delay-levels",
@@ -193,6 +203,8 @@ def rebuild(
     show_default=True,
     help="The broker's enableMultiDispatch: also fill the light queues that messages name.",
 )
+@allow_loss_option
+@dry_run_option
 @allow_live_option
 @json_option
 @mode_option
@@ -208,6 +220,9 @@ def rebuild_queues(
     batch_topics: tuple[str, ...],
     delay_levels: str,
     multi_dispatch: bool,
+    leave_out: tuple[str, ...],
+    allow_loss: bool,
+    dry_run: bool,
     allow_live_store: bool,
     as_json: bool,
     mode: Mode,
@@ -216,7 +231,7 @@ def rebuild_queues(
 
     Stop the broker first. The new queues take their place when all of them are complete; an
     interrupted rebuild leaves the old queues unchanged, and starts from the beginning when it is
-    run again.
+    run again. New queues that lack units of the old ones are refused, unless --allow-loss is given.
     """
     output = choose_output(as_json)
     root = Path(store) if out is None else out
@@ -238,6 +253,9 @@ def rebuild_queues(
                 delay_levels=delay_levels,
                 batch_topics=batch_topics,
                 multi_dispatch=multi_dispatch,
+                leave_out=leave_out,
+                allow_loss=allow_loss,
+                dry_run=dry_run,
                 replace=replace,
                 allow_live_store=allow_live_store,
                 mode=mode,

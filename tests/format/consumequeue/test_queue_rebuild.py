@@ -1,0 +1,424 @@
+"""Rebuilt ConsumeQueues: topics made again, kinds of queues, numbers in properties, losses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import rmqindex
+from commitlog_encoder import Log, Message, properties_text
+from recorded import MESSAGE_KINDS
+from rmqindex import (
+    ConsumeQueue,
+    CorruptCommitLogError,
+    RmqIndexError,
+    rebuild_consume_queues,
+)
+from trees import queue_files
+
+STORE = rmqindex.sample_store()
+INNER_BATCH = 0x1 << 7
+BLANK = 2**31 - 1
+
+
+def store_of(root, messages, file_size=1 << 16):
+    """Write a store with a log of messages, and return where each starts."""
+    log = Log(file_size)
+    for message in messages:
+        log.append(message)
+    log.write_to(root / "commitlog")
+    return log.offsets
+
+
+def numbered(count, **fields):
+    """Return messages with the queue offsets from 0 on."""
+    return [Message(queue_offset=place, **fields) for place in range(count)]
+
+
+def places(root, topic="TopicTest", queue_id=0):
+    """Return the queue offset and log offset of each unit of a queue."""
+    return [
+        (row["queue_offset"], row["phy_offset"])
+        for queue in ConsumeQueue.find(root)
+        if (queue.topic, queue.queue_id) == (topic, queue_id)
+        for batch in queue.scan()
+        for row in batch.to_pylist()
+    ]
+
+
+def write_queue(root, offsets, topic="TopicTest", queue_id=0):
+    """Write a plain queue with one unit for each offset; None for a blank one."""
+    folder = root / "consumequeue" / topic / str(queue_id)
+    folder.mkdir(parents=True)
+    units = [struct.pack(">qiq", 0, BLANK, 0) if at is None else struct.pack(">qiq", at, 150, 0)
+             for at in offsets]  # fmt: skip
+    (folder / f"{0:020d}").write_bytes(b"".join(units).ljust(2000, b"\0"))
+
+
+def write_topics(root, topics):
+    """Write the broker's table of topics."""
+    table = {
+        topic: {"attributes": {"queue.type": "BatchCQ"} if batch else {}, "topicName": topic}
+        for topic, batch in topics.items()
+    }
+    (root / "config").mkdir(parents=True, exist_ok=True)
+    (root / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
+
+
+class TestTopicsMadeAgain:
+    """A queue offset that falls back."""
+
+    def test_a_topic_that_was_deleted_and_made_again_keeps_its_live_queue(self, tmp_path):
+        """Its present units are those of the new messages, at their queue offsets."""
+        offsets = store_of(tmp_path, numbered(10) + numbered(5))
+        live = list(enumerate(offsets[10:]))
+        write_queue(tmp_path, offsets[10:])
+        done = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        assert places(tmp_path) == live
+        assert done.superseded == (("TopicTest", 0, 10),)
+        assert (done.unit_count, done.lost, done.dropped, done.gaps) == (5, (), (), ())
+
+    def test_queues_begin_anew_without_present_ones(self, tmp_path):
+        """However often, and in whatever blocks the log is read."""
+        offsets = store_of(tmp_path, numbered(10) + numbered(7) + numbered(1) + numbered(3))
+        done = rebuild_consume_queues(tmp_path, tmp_path)
+        assert places(tmp_path) == list(enumerate(offsets[18:]))
+        assert done.superseded == (("TopicTest", 0, 18),)
+
+    def test_a_queue_begins_anew_in_a_later_block(self, tmp_path):
+        """What was written before is removed, also further files."""
+        first, second = numbered(9000), numbered(3)
+        offsets = store_of(tmp_path, first + second, 1 << 22)
+        done = rebuild_consume_queues(tmp_path, tmp_path, file_size=2000)
+        assert places(tmp_path) == list(enumerate(offsets[9000:]))
+        assert (done.file_count, done.superseded) == (1, (("TopicTest", 0, 9000),))
+
+    def test_the_present_queue_proves_a_beginning_whose_first_message_is_lost(self, tmp_path):
+        """The unit at a queue offset that falls back leads to that very message."""
+        offsets = store_of(tmp_path, numbered(6) + numbered(4)[1:])
+        write_queue(tmp_path, [None, *offsets[6:]])
+        done = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        assert places(tmp_path) == [(1, offsets[6]), (2, offsets[7]), (3, offsets[8])]
+        assert done.superseded == (("TopicTest", 0, 6),)
+
+    def test_taken_queue_offsets_are_refused_with_their_number(self, tmp_path):
+        """They are never dropped in silence; the broker's rule needs a flag."""
+        messages = [*numbered(6), *numbered(8)[3:]]
+        offsets = store_of(tmp_path, messages)
+        with pytest.raises(RmqIndexError, match=rf"3 of TopicTest, queue 0, .* {offsets[6]}\)"):
+            rebuild_consume_queues(tmp_path, tmp_path)
+        assert not (tmp_path / "consumequeue").exists()
+        done = rebuild_consume_queues(tmp_path, tmp_path, allow_loss=True)
+        assert done.dropped == (("TopicTest", 0, 3, 3, offsets[6]),)
+        assert places(tmp_path) == list(enumerate(offsets[:6] + offsets[9:]))
+
+    def test_deleted_topics_come_back_by_name(self, tmp_path):
+        """Where the broker's table of topics does not have them; they can be left out."""
+        store_of(tmp_path, [*numbered(2, topic="Gone"), *numbered(2), *numbered(1, topic="%LMQ%a")])
+        write_topics(tmp_path, {"TopicTest": False})
+        done = rebuild_consume_queues(tmp_path, tmp_path)
+        assert (done.deleted_topics, done.left_out) == (("Gone",), ())
+        shutil.rmtree(tmp_path / "consumequeue")
+        done = rebuild_consume_queues(tmp_path, tmp_path, leave_out=["Gone"])
+        assert (done.deleted_topics, done.left_out) == ((), ("Gone",))
+        assert places(tmp_path, "Gone") == []
+
+    def test_deleted_topics_stay_away_where_the_queues_have_none_of_them_either(self, tmp_path):
+        """Two witnesses: the table of topics, and the present queues."""
+        offsets = store_of(tmp_path, [*numbered(2, topic="Gone"), *numbered(2)])
+        write_topics(tmp_path, {"TopicTest": False})
+        write_queue(tmp_path, offsets[2:])
+        done = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        assert (done.deleted_topics, done.left_out) == ((), ("Gone",))
+        assert {queue.topic for queue in ConsumeQueue.find(tmp_path)} == {"TopicTest"}
+
+
+class TestLosses:
+    """What is replaced is compared with what replaces it."""
+
+    @pytest.fixture
+    def store(self, tmp_path):
+        """Return a copy of the sample store."""
+        return shutil.copytree(STORE, tmp_path / "store")
+
+    def cut(self, store):
+        """Cut the log's end, as in an older backup."""
+        (path,) = (store / "commitlog").glob("*0000")
+        with path.open("r+b") as log:
+            log.seek(60_000)
+            log.write(bytes(path.stat().st_size - 60_000))
+        for newer in sorted((store / "commitlog").iterdir())[1:]:
+            newer.unlink()
+
+    def test_units_of_a_whole_log_are_replaced_without_a_word(self, store):
+        """By the same ones."""
+        before = queue_files(store)
+        done = rebuild_consume_queues(store, store, replace=True)
+        assert (done.lost, done.replaced_count, done.unit_count) == ((), 406, 406)
+        assert queue_files(store) == before
+
+    def test_units_behind_the_end_of_the_log_are_refused_with_their_number(self, store):
+        """The queues stay as they are; with allow_loss they are replaced."""
+        self.cut(store)
+        before = queue_files(store)
+        with pytest.raises(RmqIndexError, match=r"of their 406 units, \d+ of them .* end of the"):
+            rebuild_consume_queues(store, store, replace=True, mode="DROPMALFORMED")
+        assert queue_files(store) == before
+        assert not (store / ".consumequeue.rmqindex").exists()
+        done = rebuild_consume_queues(
+            store, store, replace=True, mode="DROPMALFORMED", allow_loss=True
+        )
+        assert sum(each.units for each in done.lost) == 406 - done.unit_count > 0
+
+    def test_a_dry_run_compares_and_changes_nothing(self, store):
+        """It tells what would be lost, and refuses nothing."""
+        self.cut(store)
+        before = queue_files(store)
+        done = rebuild_consume_queues(
+            store, store, replace=True, mode="DROPMALFORMED", dry_run=True
+        )
+        assert done.dry_run
+        assert done.lost
+        assert queue_files(store) == before
+        assert not (store / ".consumequeue.rmqindex").exists()
+
+    def test_units_that_lead_to_no_message_are_no_loss(self, tmp_path):
+        """Damage in the queues is what a rebuild mends."""
+        offsets = store_of(tmp_path, numbered(5) + numbered(2, topic="Other"))
+        write_queue(tmp_path, [offsets[0], offsets[1] + 7, offsets[5], *offsets[3:5]])
+        done = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        assert done.lost == ()
+        assert places(tmp_path) == list(enumerate(offsets[:5]))
+
+    def test_units_of_messages_that_are_left_out_are_a_loss(self, tmp_path):
+        """By a range of offsets, or of light queues."""
+        store = shutil.copytree(MESSAGE_KINDS / "store", tmp_path / "store")
+        for options in ({"start": 160_000}, {"stop": 160_000}, {"multi_dispatch": False}):
+            with pytest.raises(RmqIndexError, match="allow_loss=True"):
+                rebuild_consume_queues(store, store, replace=True, **options)
+        assert rebuild_consume_queues(store, store, replace=True).lost == ()
+
+    def test_a_deleted_message_that_a_queue_still_has_is_a_loss(self, tmp_path):
+        """The present queue says that it never began anew."""
+        offsets = store_of(tmp_path, numbered(3) + numbered(2))
+        write_queue(tmp_path, offsets[:4])
+        with pytest.raises(RmqIndexError, match=r"none of 3 of their 4 units"):
+            rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+
+
+def batch_of(number, base, **fields):
+    """Return an inner batch."""
+    properties = properties_text([("INNER_NUM", number), ("INNER_BASE", base)])
+    return Message(sys_flag=INNER_BATCH, properties=properties, queue_offset=int(base), **fields)
+
+
+def kinds_of(root):
+    """Return whether each queue is a batch queue."""
+    return {(queue.topic, queue.queue_id): queue.is_batch for queue in ConsumeQueue.find(root)}
+
+
+class TestKinds:
+    """One topic, one kind of queue."""
+
+    def test_all_queues_of_a_topic_with_an_inner_batch_are_batch_queues(self, tmp_path):
+        """Also those without one, and units that came before it."""
+        messages = [*numbered(2, queue_id=1), batch_of("3", "0"), *numbered(1, topic="Plain")]
+        offsets = store_of(tmp_path, messages)
+        rebuild_consume_queues(tmp_path, tmp_path)
+        assert kinds_of(tmp_path) == {
+            ("TopicTest", 0): True,
+            ("TopicTest", 1): True,
+            ("Plain", 0): False,
+        }
+        assert places(tmp_path, queue_id=1) == list(enumerate(offsets[:2]))
+
+    def test_the_kind_does_not_depend_on_how_far_apart_messages_are(self, tmp_path):
+        """Also beyond a block of the log."""
+        singles = numbered(9000)
+        later = [batch_of("3", "9000"), Message(queue_offset=9003)]
+        told = []
+        offsets = store_of(tmp_path, [*singles, *later], 1 << 22)
+        done = rebuild_consume_queues(tmp_path, tmp_path, on_malformed=told.append)
+        assert kinds_of(tmp_path) == {("TopicTest", 0): True}
+        assert not (tmp_path / "consumequeue").exists()
+        places_there = places(tmp_path)
+        assert places_there[-2:] == [(9000, offsets[9000]), (9003, offsets[9001])]
+        assert (done.queue_count, done.unit_count, done.gaps, told) == (1, 9002, (), [])
+
+    def test_the_brokers_topics_decide(self, tmp_path):
+        """A topic without any inner batch left may have batch queues."""
+        store_of(tmp_path, numbered(2))
+        write_topics(tmp_path, {"TopicTest": True})
+        rebuild_consume_queues(tmp_path, tmp_path)
+        assert kinds_of(tmp_path) == {("TopicTest", 0): True}
+
+    @pytest.mark.parametrize("topics", [{"TopicTest": False}, {"Other": False}])
+    def test_batches_of_a_topic_that_the_broker_does_not_know_as_such_are_refused(
+        self, tmp_path, topics
+    ):
+        """It would not start; without the topic all others are rebuilt."""
+        store_of(tmp_path, [batch_of("3", "0"), *numbered(1, topic="Other")])
+        write_topics(tmp_path, topics)
+        with pytest.raises(RmqIndexError, match=r"queue\.type=BatchCQ.* leave_out=TopicTest,"):
+            rebuild_consume_queues(tmp_path, tmp_path)
+        rebuild_consume_queues(tmp_path, tmp_path, leave_out=["TopicTest"])
+        assert kinds_of(tmp_path) == {("Other", 0): False}
+
+    def test_a_table_of_topics_is_read_from_its_backup(self, tmp_path):
+        """As a broker does; where neither can be read, the kinds are not guessed."""
+        store_of(tmp_path, numbered(1))
+        write_topics(tmp_path, {"TopicTest": True})
+        (tmp_path / "config" / "topics.json").rename(tmp_path / "config" / "topics.json.bak")
+        (tmp_path / "config" / "topics.json").write_bytes(b"")
+        rebuild_consume_queues(tmp_path, tmp_path)
+        assert kinds_of(tmp_path) == {("TopicTest", 0): True}
+        (tmp_path / "config" / "topics.json.bak").write_bytes(b"[]")
+        with pytest.raises(RmqIndexError, match="topicConfigTable"):
+            rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+
+
+# Topic, properties, and the property that a broker cannot read.
+DAMAGED = [
+    ("SCHEDULE_TOPIC_XXXX", {"DELAY": "+-5"}, "DELAY"),
+    ("SCHEDULE_TOPIC_XXXX", {"DELAY": "9" * 25}, "DELAY"),
+    ("SCHEDULE_TOPIC_XXXX", {"DELAY": "2147483648"}, "DELAY"),
+    ("SCHEDULE_TOPIC_XXXX", {"DELAY": " 3"}, "DELAY"),
+    ("T", {"INNER_BASE": "yy", "INNER_NUM": "1"}, "INNER_BASE"),
+    ("T", {"INNER_BASE": "1", "INNER_NUM": "99999999999"}, "INNER_NUM"),
+    ("T", {"INNER_BASE": "1", "INNER_NUM": "32768"}, "INNER_NUM"),
+]
+LIGHT = [
+    {"INNER_MULTI_DISPATCH": "%LMQ%x", "INNER_MULTI_QUEUE_OFFSET": text}
+    for text in ("abc", "9" * 25, "--1", "٣x")
+]
+
+
+class TestNumbers:
+    """Numbers in properties are read as a broker reads them."""
+
+    @pytest.mark.parametrize(("topic", "properties", "field"), DAMAGED)
+    def test_what_a_broker_cannot_read_is_damage(self, tmp_path, topic, properties, field):
+        """With the record's file and byte; DROPMALFORMED passes over the message, and names it."""
+        bad = Message(topic=topic, properties=properties_text(properties.items()))
+        offsets = store_of(tmp_path, [Message(), bad, Message(queue_offset=1)])
+        with pytest.raises(
+            CorruptCommitLogError, match=r"a broker dispatches no message"
+        ) as caught:
+            rebuild_consume_queues(tmp_path, tmp_path)
+        assert (caught.value.field, caught.value.byte) == (field, offsets[1])
+        told = []
+        done = rebuild_consume_queues(
+            tmp_path, tmp_path, mode="DROPMALFORMED", on_malformed=told.append
+        )
+        assert [(error.field, error.byte) for error in told] == [(field, offsets[1])]
+        assert done.unit_count == 2
+        assert places(tmp_path) == [(0, offsets[0]), (1, offsets[2])]
+
+    @pytest.mark.parametrize("properties", LIGHT, ids=lambda each: list(each.values())[1][:5])
+    def test_a_light_queue_offset_that_is_no_number_is_damage(self, tmp_path, properties):
+        """The message keeps its unit in the queue of its topic."""
+        bad = Message(properties=properties_text(properties.items()), queue_offset=1)
+        offsets = store_of(tmp_path, [Message(), bad])
+        with pytest.raises(CorruptCommitLogError, match="INNER_MULTI_QUEUE_OFFSET"):
+            rebuild_consume_queues(tmp_path, tmp_path)
+        told = []
+        rebuild_consume_queues(tmp_path, tmp_path, mode="DROPMALFORMED", on_malformed=told.append)
+        assert [error.byte for error in told] == [offsets[1]]
+        assert places(tmp_path) == list(enumerate(offsets))
+
+    @pytest.mark.parametrize(("number", "base"), [("-3", "0"), ("0", "0"), ("1", "-1")])
+    def test_a_batch_of_no_messages_gets_no_unit(self, tmp_path, number, base):
+        """Such a unit would end the queue for every reader."""
+        offsets = store_of(tmp_path, [batch_of("2", "0"), batch_of(number, base)])
+        with pytest.raises(CorruptCommitLogError, match=r"INNER_(NUM|BASE)") as caught:
+            rebuild_consume_queues(tmp_path, tmp_path)
+        assert caught.value.byte == offsets[1]
+
+    def test_signs_zeros_and_other_scripts_are_numbers(self, tmp_path):
+        """Delay levels that Integer.parseInt takes."""
+        levels = ["+3", "03", "٣"]
+        messages = [
+            Message(
+                topic="SCHEDULE_TOPIC_XXXX",
+                properties=properties_text([("DELAY", level)]),
+                queue_offset=place,
+                store_timestamp=1000,
+            )
+            for place, level in enumerate(levels)
+        ]
+        store_of(tmp_path, messages)
+        rebuild_consume_queues(tmp_path, tmp_path)
+        (queue,) = ConsumeQueue.find(tmp_path)
+        codes = [code for batch in queue.scan() for code in batch["tags_code"].to_pylist()]
+        assert codes == [11_000] * 3
+
+    def test_a_message_without_a_batch_has_its_own_queue_offset_in_a_batch_queue(self, tmp_path):
+        """As RocketMQ's DispatchRequest: its queue offset, and one message."""
+        store_of(tmp_path, [batch_of("3", "0"), Message(queue_offset=3)])
+        rebuild_consume_queues(tmp_path, tmp_path)
+        (queue,) = ConsumeQueue.find(tmp_path)
+        assert queue.max_offset == 4
+
+    @settings(
+        max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )
+    @given(
+        st.lists(
+            st.tuples(
+                st.sampled_from(["T", "SCHEDULE_TOPIC_XXXX", "U"]),
+                st.dictionaries(
+                    st.sampled_from(
+                        [
+                            *("DELAY", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"),
+                            *("INNER_NUM", "INNER_BASE"),
+                        ]
+                    ),
+                    st.one_of(
+                        st.integers(-(2**70), 2**70).map(str),
+                        st.sampled_from(["%LMQ%a", "a,b", "0,1", ",", "/", "..", "T", "U,T"]),
+                        st.text(
+                            st.characters(exclude_characters="\x01\x02", codec="utf-8"), max_size=9
+                        ),
+                    ),
+                ),
+                st.sampled_from([0, 0, INNER_BATCH, 4, 8]),
+                st.one_of(st.integers(0, 5), st.integers(-(2**63), 2**63 - 1)),
+                st.one_of(st.integers(0, 10), st.integers(-(2**63), 2**63 - 1)),
+            ),
+            min_size=1,
+            max_size=8,
+        )
+    )
+    def test_no_property_raises_an_exception_of_another_kind(self, tmp_path, messages):
+        """Whatever a client sets; DROPMALFORMED goes to the end."""
+        root = tmp_path / "store"
+        shutil.rmtree(root, ignore_errors=True)
+        store_of(
+            root,
+            [
+                Message(
+                    topic=topic,
+                    properties=properties_text(properties.items()),
+                    sys_flag=flag,
+                    queue_offset=place,
+                    store_timestamp=time,
+                )
+                for topic, properties, flag, place, time in messages
+            ],
+        )
+        told = []
+        rebuild_consume_queues(
+            root,
+            tmp_path / "out",
+            file_size=2000,
+            mode="DROPMALFORMED",
+            on_malformed=told.append,
+            allow_loss=True,
+            dry_run=True,
+        )
+        assert {type(error) for error in told} <= {CorruptCommitLogError}
