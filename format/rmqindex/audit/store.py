@@ -105,7 +105,7 @@ def audit_state(
     checkpoint = root / CHECKPOINT_NAME
     known = StoreCheckpoint.load(checkpoint) if checkpoint.is_file() else StoreCheckpoint()
     if is_store and broker is BrokerState.CRASHED:
-        own = commit_log_of(directory, "auto") or log
+        own = commit_log_of(root, "auto") or log
         _audit_restart(members, known, own, str(root / ABORT_NAME), findings)
         if own is not None and own is not log:
             own.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -149,3 +150,12 @@ def test_a_default_size_file_without_a_header_has_the_default_geometry(tmp_path)
     rules = {row["rule"] for row in rows(store)}
     assert "index_count" in rules
     assert "geometry" not in rules
+
+
+def test_a_killed_store_without_an_index_has_lost_it(crashed):
+    """With the folder or without it: the broker starts, and indexes the last messages alone."""
+    shutil.rmtree(crashed / "index")
+    (row,) = rows(crashed)
+    assert row["rule"] == "index_missing"
+    (crashed / "index").mkdir()
+    assert rows(crashed) == [row]
