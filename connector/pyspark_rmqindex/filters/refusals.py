@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark_rmqindex.options import OPTIONS
+from pyspark_rmqindex.options import COLUMNS, OPTIONS, sql_times
+from pyspark_rmqindex.schema import ENTRY_COLUMNS, KEY_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,10 +24,17 @@ _NAMES = {
 }
 # The path, which each call writes itself, and what turns pushdown on.
 _NOT_REPEATED = frozenset({"path", "paths", "pushdown"})
-# Options that a call in SQL does not take, or as arguments of other names.
+# Options that a call in SQL does not take; times are its arguments begin and end.
 _NOT_OF_FUNCTIONS = frozenset(
     {"beginTimestamp", "endTimestamp", "logLevel", "maxPartitionBytes", "timeZone"}
 )
+# Options that lookup() does not take.
+_NOT_OF_LOOKUP = frozenset({"maxPartitionBytes"})
+# Options that need a CommitLog, and those by which rows depend on one.
+_OF_MESSAGES = frozenset({"bodyText", "checkCrc", "decompressBody", "message"})
+_BY_MESSAGES = frozenset({"beginTimestamp", "endTimestamp", "unverified"})
+# Columns that need no CommitLog.
+_OF_ENTRIES = frozenset({*ENTRY_COLUMNS, *KEY_COLUMNS, "store"})
 _PAIRS = "[('A', 'x'), ('B', 'y')]"
 _ROWS = "VALUES ('A', 'x'), ('B', 'y')"
 _KEYS = f"keys = spark.createDataFrame({_PAIRS}, 'topic STRING, key STRING')"
@@ -56,12 +64,15 @@ class Calls:
     @property
     def lookup(self) -> str:
         """The call of ``lookup()``."""
-        return f"pyspark_rmqindex.lookup(keys, {self.path!r}{self._arguments()})"
+        given = {name: text for name, text in self._given().items() if name not in _NOT_OF_LOOKUP}
+        written = _written(_without_texts(given))
+        return f"pyspark_rmqindex.lookup(keys, {self.path!r}{written and ', '}{written})"
 
     @property
     def table(self) -> str:
         """The call of ``table()``."""
-        return f"pyspark_rmqindex.table(spark, {self.path!r}{self._arguments()})"
+        written = _written(self._given())
+        return f"pyspark_rmqindex.table(spark, {self.path!r}{written and ', '}{written})"
 
     def load(self, *, known: bool) -> str:
         """Return the call of ``load()``.
@@ -69,7 +80,12 @@ class Calls:
         Args:
             known: Whether to read topics and keys from the CommitLog.
         """
-        given = self._given() | ({"commitLog": "auto"} if known else {})
+        given = self._given()
+        log = given.get("commitLog", "auto")
+        if known or self._needs_log:
+            given["commitLog"] = "auto" if log == "none" and known else log
+        elif "commitLog" not in given or log == "none":
+            given = _without_texts(given)
         options = f".options({_written(given)})" if given else ""
         return f"spark.read.format('rmqindex'){options}.load({self.path!r})"
 
@@ -117,17 +133,38 @@ class Calls:
         paths = [self.path] if isinstance(self.path, str) else self.path
         texts = [_literal(path) for path in paths]
         path = texts[0] if len(texts) == 1 else f"array({', '.join(texts)})"
+        given = self._given()
         options = "".join(
-            f", {name} => {_literal(value)}"
-            for name, value in self._given().items()
-            if name.isidentifier() and name not in _NOT_OF_FUNCTIONS
+            f", {_name(name)} => {_literal(value)}"
+            for name, value in given.items()
+            if name not in _NOT_OF_FUNCTIONS
         )
-        return f"FROM {_ROWS} AS k(topic, id), LATERAL rmq_lookup({path}, k.topic, k.id{options}) m"
+        times = "".join(f", {name} => {value}" for name, value in sql_times(given).items())
+        return (
+            f"FROM {_ROWS} AS k(topic, id), "
+            f"LATERAL rmq_lookup({path}, k.topic, k.id{times}{options}) m"
+        )
 
     @property
     def _without_keys(self) -> str:
-        given = {name: value for name, value in self._given().items() if name != "commitLog"}
+        if self._needs_log:
+            return self.load(known=False)
+        given = {
+            name: value
+            for name, value in _without_texts(self._given()).items()
+            if name != "commitLog"
+        }
         return f"pyspark_rmqindex.table(spark, {self.path!r}, {_written({'keys': False, **given})})"
+
+    @property
+    def _needs_log(self) -> bool:
+        """Whether the same rows, or columns, need the CommitLog."""
+        given = self._given()
+        if given.get("commitLog") == "none":
+            return False
+        return not (_OF_MESSAGES | _BY_MESSAGES).isdisjoint(given) or not _OF_ENTRIES.issuperset(
+            map(str.lower, _columns(given))
+        )
 
     @property
     def _joined(self) -> str:
@@ -141,10 +178,6 @@ class Calls:
             if name in given and name not in _NOT_REPEATED
         }
 
-    def _arguments(self) -> str:
-        written = _written(self._given())
-        return f", {written}" if written else ""
-
 
 def _listed(ways: Iterable[tuple[str, str]]) -> str:
     """Return what each line is for, and the line, indented."""
@@ -152,6 +185,24 @@ def _listed(ways: Iterable[tuple[str, str]]) -> str:
         f"{for_}:\n" + "\n".join(f"    {line}" for line in lines.splitlines())
         for for_, lines in ways
     )
+
+
+def _columns(given: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names in the option ``columns``."""
+    return COLUMNS.parse(given["columns"]) if "columns" in given else ()
+
+
+def _without_texts(given: Mapping[str, str]) -> dict[str, str]:
+    """Return options without the columns topic and key, for a call that does not return them."""
+    if "columns" not in given:
+        return dict(given)
+    kept = [name for name in _columns(given) if name.lower() not in KEY_COLUMNS]
+    return {**given, "columns": ",".join(kept)}
+
+
+def _name(name: str) -> str:
+    """Return the name of an argument in SQL."""
+    return name if name.isidentifier() else f"`{name}`"
 
 
 def _literal(text: str) -> str:

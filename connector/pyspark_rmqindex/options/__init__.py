@@ -6,7 +6,7 @@ The functions turn the options that Spark passes into one of these dataclasses, 
 ``ValueError`` that names the option.
 """
 
-from pyspark_rmqindex.options.kinds import AUTO, Option, Scope
+from pyspark_rmqindex.options.kinds import AUTO, COLUMNS, Option, Scope
 from pyspark_rmqindex.options.messages import MessageOptions, QueueOptions
 from pyspark_rmqindex.options.parse import (
     OPTIONS,
@@ -28,6 +28,7 @@ from pyspark_rmqindex.options.times import (
     EXECUTION_ID,
     LocalBound,
     planned_bound,
+    sql_times,
     system_zone,
     task_range,
     time_texts,
@@ -36,6 +37,7 @@ from pyspark_rmqindex.options.write import WriteOptions
 
 __all__ = [
     "AUTO",
+    "COLUMNS",
     "EXECUTION_ID",
     "OPTIONS",
     "LocalBound",
@@ -58,6 +60,7 @@ __all__ = [
     "read_options",
     "schema_options",
     "scopes_of",
+    "sql_times",
     "stream_options",
     "system_zone",
     "task_range",

@@ -9,12 +9,23 @@ from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
+from pyspark_rmqindex.options.kinds import TIME
 from rmqindex.times import MILLISECOND, LocalTime, time_text, to_milliseconds, zone_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark_rmqindex.options.shared import TimeOptions
 
-__all__ = ["EXECUTION_ID", "LocalBound", "planned_bound", "system_zone", "task_range", "time_texts"]
+__all__ = [
+    "EXECUTION_ID",
+    "LocalBound",
+    "planned_bound",
+    "sql_times",
+    "system_zone",
+    "task_range",
+    "time_texts",
+]
 
 EXECUTION_ID = "spark.sql.execution.id"
 _TIME_ZONE_CONF = "spark.sql.session.timeZone"
@@ -78,6 +89,28 @@ def task_range(
             f"{time_text(high * MILLISECOND)}, got {time_text(low * MILLISECOND)}"
         )
     return low, high
+
+
+def sql_times(given: Mapping[str, str]) -> dict[str, str]:
+    """Return ``beginTimestamp`` and ``endTimestamp`` as arguments of ``rmq_lookup``, in SQL.
+
+    Args:
+        given: Options that were accepted, as text, by their names.
+    """
+    zone = given.get("timeZone")
+    arguments = {}
+    for option, argument in (("beginTimestamp", "begin"), ("endTimestamp", "end")):
+        if option not in given:
+            continue
+        time = TIME.parse(given[option])
+        if isinstance(time, LocalTime) and zone is not None:
+            time = time.in_zone(zone)
+        if isinstance(time, LocalTime):
+            arguments[argument] = f"TIMESTAMP '{time.text}'"
+        else:
+            milliseconds = to_milliseconds(time, up=argument == "begin")
+            arguments[argument] = f"timestamp_millis({milliseconds})"
+    return arguments
 
 
 def time_texts(options: TimeOptions) -> tuple[str, ...]:

@@ -10,6 +10,8 @@ from pyspark.errors import AnalysisException
 
 import pyspark_rmqindex
 from kinds import sampled
+from pyspark_rmqindex.filters.refusals import Calls
+from pyspark_rmqindex.options import OPTIONS, scopes_of
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "refusals.md"
 PATH = "/data/store"
@@ -55,6 +57,115 @@ def answer(text, names):
 def told_lines(error):
     """Return the lines to write that an error has, with those that belong together."""
     return [line.strip() for line in str(error).splitlines()]
+
+
+# A value of each option that a table() takes.
+GIVEN = {
+    "beginTimestamp": "2023-11-14 23:00:00",
+    "bodyText": "true",
+    "checkCrc": "true",
+    "columns": "topic,key,position,phy_offset",
+    "commitLog": "none",
+    "decompressBody": "true",
+    "endTimestamp": "2023-11-15 03:00:00",
+    "fs.s3a.attempts.maximum": "3",
+    "fs.s3a.connection.establish.timeout": "3s",
+    "fs.s3a.connection.ssl.enabled": "false",
+    "fs.s3a.connection.timeout": "20s",
+    "fs.s3a.endpoint": "localhost:1",
+    "fs.s3a.endpoint.region": "eu-west-1",
+    "fs.s3a.path.style.access": "true",
+    "ignoreMissingFiles": "true",
+    "logLevel": "WARNING",
+    "maxBodySize": "1m",
+    "maxHashSlotNum": "97",
+    "maxIndexNum": "200",
+    "maxPartitionBytes": "1k",
+    "message": "true",
+    "mode": "DROPMALFORMED",
+    "pathGlobFilter": "20*",
+    "recursiveFileLookup": "true",
+    "storeColumn": "true",
+    "timeZone": "Asia/Shanghai",
+    "unverified": "drop",
+}
+TOGETHER = {
+    "maxHashSlotNum": ("maxIndexNum",),
+    "maxIndexNum": ("maxHashSlotNum",),
+    "recursiveFileLookup": ("ignoreMissingFiles",),
+    "timeZone": ("beginTimestamp", "endTimestamp"),
+}
+BOUND = "topic = 'TopicTest' AND key IN ('order-49', 'ORDER:68')"
+KEYS = [("TopicTest", "order-49"), ("TopicTest", "ORDER:68")]
+
+
+def given_with(option):
+    """Return options of a table() with this one."""
+    given = {name: GIVEN[name] for name in (option, *TOGETHER.get(option, ()))}
+    return given if "timeZone" in given else {**given, "timeZone": "UTC"}
+
+
+def lines_of(store, given):
+    """Return the lines of the refusal of a table() with some options."""
+    told = Calls(str(store), {"pushdown": "true", **given}).for_unbound(["key"], "nothing")
+    return [line.strip() for line in told.splitlines() if line.startswith("    ")]
+
+
+def test_every_option_of_a_table_has_a_value_here():
+    """So that none is left out below."""
+    known = {
+        option.name
+        for option in OPTIONS
+        if "table" in scopes_of(option) and not option.secret and not option.internal
+    }
+    assert set(GIVEN) == known - {"path", "pushdown"}
+
+
+@pytest.mark.parametrize("option", sorted(GIVEN))
+def test_every_line_is_accepted_with_every_option_of_the_table(spark, store, option):
+    """It is typed as it is, and Spark resolves its columns."""
+    pyspark_rmqindex.register(spark)
+    given = given_with(option)
+    pyspark_rmqindex.table(spark, store, **given).createOrReplaceTempView("messages")
+    lines = lines_of(store, given)
+    names = {"spark": spark, "pyspark_rmqindex": pyspark_rmqindex}
+    for line in lines:
+        if line.startswith("keys = "):
+            exec(line, names)
+        elif line.startswith(("WHERE", "FROM")):
+            prefix = "SELECT * FROM messages " if line.startswith("WHERE") else "SELECT * "
+            assert spark.sql(prefix + line).columns
+        else:
+            assert eval(line, names).columns
+    assert len(lines) == 8
+
+
+@pytest.mark.parametrize("option", ["beginTimestamp", "endTimestamp", "timeZone", "unverified"])
+def test_the_lines_mean_the_rows_of_a_table_with_times(spark, store, option):
+    """Lookups of the same keys, and scans that are cut to them, give the same rows."""
+    pyspark_rmqindex.register(spark)
+    given = given_with(option)
+    expected = rows_of(
+        pyspark_rmqindex.table(spark, store, **given).where(BOUND).select("file_path", "position")
+    )
+    lines = lines_of(store, given)
+    names = {
+        "spark": spark,
+        "pyspark_rmqindex": pyspark_rmqindex,
+        "keys": spark.createDataFrame(KEYS, "topic STRING, key STRING"),
+    }
+    lookup = next(line for line in lines if line.startswith("pyspark_rmqindex.lookup("))
+    lateral = next(line for line in lines if "LATERAL" in line)
+    lateral = lateral.replace("'A', 'x'", "'TopicTest', 'order-49'")
+    lateral = lateral.replace("'B', 'y'", "'TopicTest', 'ORDER:68'")
+    loads = {line.partition(".where")[0] for line in lines if line.startswith("spark.read")}
+    answers = [
+        eval(lookup, names),
+        spark.sql(f"SELECT m.file_path, m.position {lateral}"),
+        *(eval(load, names).where(BOUND) for load in loads),
+    ]
+    for answer_ in answers:
+        assert rows_of(answer_.select("file_path", "position")) == expected
 
 
 def run_line(line, lines, names):

@@ -80,7 +80,9 @@ def check(data):
         for offset in messages.value.values():
             assert type(offset.offset) is int
             last = offset.last
-            assert last is None or {type(each) for each in (*last[:2], last.checksum or 0)} == {int}
+            assert last is None or {
+                type(each) for each in (last.phy_offset, last.store_timestamp)
+            } == {int}
 
 
 def _go_on(offset):
