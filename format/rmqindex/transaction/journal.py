@@ -36,7 +36,6 @@ import contextlib
 import errno
 import os
 import stat
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -78,9 +77,6 @@ _OLD = "old"
 _AN_UNDO = "the old slots of the file that a write continues"
 _UNDO_REMEDY = "restore it from a backup, or remove the index and rebuild it"
 
-# A directory's time stamp moves with the kernel's tick: the next change is sure to alter one that
-# is older than this, or in the future.
-_TICK_NANOSECONDS = 20_000_000
 _DISTURBED = "a commit began or ended"
 
 _NO_HARD_LINKS = frozenset(
@@ -136,15 +132,13 @@ def is_uncommitted(directory: str | os.PathLike[str]) -> bool:
 def _list_once(directory: Path, root: Path) -> dict[str, Path]:
     """List a directory once.
 
-    While there is a journal, it yields the old state at once, however long the commit takes.
+    While there is a journal, it yields the old state at once, however long the commit takes. No
+    clock and no time stamp decides.
 
     Raises:
         UnsteadyError: A commit began or ended meanwhile.
     """
     journal = Journal.read(root)
-    staged = root.exists()
-    asked = time.time_ns()
-    changed = directory.stat().st_mtime_ns
     listing = _listing(directory)
     if journal is not None:
         listing, lost = journal.old_state(root, listing)
@@ -155,10 +149,14 @@ def _list_once(directory: Path, root: Path) -> dict[str, Path]:
         if journal.created and not listing:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(directory))
         return listing
-    if directory.stat().st_mtime_ns != changed or Journal.read(root) is not None:
+    # A commit may have begun and ended during the listing, within one tick of the time stamps. It
+    # has then left other names, since none is ever used again. Without a journal in between, what
+    # two listings agree on is a committed state.
+    if Journal.read(root) is not None:
         raise UnsteadyError(_DISTURBED)
-    if (staged or root.exists()) and abs(asked - changed) <= _TICK_NANOSECONDS:
-        raise UnsteadyError("the directory had just changed")
+    again = set(os.listdir(directory))  # noqa: PTH208  (no paths are needed)
+    if listing.keys() != again or Journal.read(root) is not None:
+        raise UnsteadyError(_DISTURBED)
     return listing
 
 
@@ -166,7 +164,7 @@ def unfinished_append(path: str | os.PathLike[str]) -> AppendUndo | None:
     """Return the append in place that an unfinished commit, dead or alive, makes to a file.
 
     Args:
-        path: A local file.
+        path: A local file; for a link, the commit is one to the file that it leads to.
 
     Returns:
         The state of the file before; None where there is no such commit.
@@ -175,6 +173,8 @@ def unfinished_append(path: str | os.PathLike[str]) -> AppendUndo | None:
         RmqIndexError: A journal is damaged, or one commit after the other appended to the file for
             ten seconds.
     """
+    if Path(path).is_symlink():
+        path = os.path.realpath(path)
     directory, name = os.path.split(path)
     if not _has_journal(directory):
         return None

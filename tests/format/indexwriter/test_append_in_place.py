@@ -306,6 +306,19 @@ class TestReaders:
             with IndexFile(Path(path, NAME), LAYOUT) as file:
                 assert file.header.entry_count == 20
 
+    def test_it_is_so_for_a_link_to_the_file(self, directory, tmp_path, monkeypatch):
+        """The commit is the file's, whatever leads to it: links to links, and a folder of links."""
+        unfinished(directory, ADDED, monkeypatch, 2)
+        (tmp_path / "links").mkdir()
+        (tmp_path / "links" / NAME).symlink_to(directory / NAME)
+        (tmp_path / "another name").symlink_to(Path("links") / NAME)
+        monkeypatch.chdir(tmp_path)
+        for path in (tmp_path / "links" / NAME, tmp_path / "another name", Path("another name")):
+            assert unfinished_append(path) is not None
+            with IndexFile(path, LAYOUT) as file:
+                assert file.header.entry_count == 20
+                assert sum(batch.num_rows for batch in file.scan()) == 20
+
     def test_a_staging_root_that_cannot_be_searched_is_an_error(self, directory, monkeypatch):
         """What cannot be read is not taken for no journal."""
         unfinished(directory, ADDED, monkeypatch, 2)
