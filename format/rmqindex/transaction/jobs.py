@@ -164,7 +164,7 @@ def has_owner(path: Path) -> bool:
         RmqIndexError: The owner's record is damaged.
     """
     owner = OWNER_RECORD.read(path / _OWNER)
-    return owner is not None and not owner.is_gone()
+    return owner is not None and not owner.is_gone
 
 
 def _is_void(job: Path) -> bool:

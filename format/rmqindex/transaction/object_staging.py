@@ -17,8 +17,9 @@ The commit then copies each file to its name, deletes the removed ones, and the 
 If it dies, the next write finishes it: everything needed is there.
 
 Claims keep two commits apart: one that finds another's claim beside its own gives up.
-A claim or record is abandoned when its process is known to be dead, or when it is older than a
-lease, by the store's clock; its owner has stopped by itself before then.
+No clock decides that a claim or record is abandoned, and no host name: its process has ended on
+this machine, since the boot, or somebody who knows that it runs no more has removed its
+``owner.json``.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,10 +58,6 @@ __all__ = ["ObjectStaging", "committed_listing"]
 
 _OWNER = "owner.json"
 _COPY_BYTES = 1 << 23
-# Seconds after which a commit stops by itself; after twice as many it counts as abandoned.
-_LEASE_SECONDS = 1800.0
-# When the commits that this process has begun did so, by job.
-_CLAIMED: dict[str, float] = {}
 
 T = TypeVar("T")
 
@@ -119,7 +115,7 @@ class ObjectStaging:
 
     @classmethod
     def create(cls, directory: Location, owner: Owner) -> ObjectStaging:
-        """Begin a job, and finish or remove dead ones.
+        """Begin a job, and remove dead ones.
 
         Args:
             directory: The index directory.
@@ -196,12 +192,10 @@ class ObjectStaging:
         Raises:
             RmqIndexError: Another commit is under way, or the storage failed.
         """
-        _CLAIMED[self.job] = time.monotonic()
         try:
             self._run_on_store(self._claim)
             yield
         finally:
-            del _CLAIMED[self.job]
             with contextlib.suppress(RmqIndexError):  # discard() tries again
                 self._run_on_store(self._unclaim)
 
@@ -263,15 +257,10 @@ class ObjectStaging:
     def _begin(self) -> None:
         filesystem, inner = open_filesystem(self.directory)
         for info in filesystem.get_file_info(_within(inner)):
-            name = info.base_name
-            if not name.startswith(STAGING_PREFIX):
+            if not info.base_name.startswith(STAGING_PREFIX) or is_record(info):
                 continue
             with contextlib.suppress(FileNotFoundError):  # its owner removed it first
-                if is_record(info):
-                    record = CommitRecord.read(filesystem, inner, info.base_name, self.directory)
-                    if record.owner.is_gone():
-                        _finish(filesystem, inner, record, time.monotonic())
-                elif self._is_void(filesystem, info):
+                if self._is_void(filesystem, info):
                     filesystem.delete_dir(info.path)
         data = OWNER_RECORD.encode(self._staged_location(_OWNER), self.owner.to_dict())
         _store(filesystem, f"{self._staged(inner)}/{_OWNER}", data)
@@ -286,7 +275,7 @@ class ObjectStaging:
             owner = OWNER_RECORD.read_object(filesystem, inner, uri)
         except RmqIndexError:
             return False
-        return owner.is_gone() and not _is_there(filesystem, f"{info.path}{COMMIT_SUFFIX}")
+        return owner.has_ended and not _is_there(filesystem, f"{info.path}{COMMIT_SUFFIX}")
 
     def _publish(self, names: Sequence[str]) -> None:
         filesystem, inner = open_filesystem(self.directory)
@@ -307,6 +296,7 @@ class ObjectStaging:
         mine = infos.get(self._record(inner))
         if mine is None:
             raise FileNotFoundError("the claim of the commit is not listed: the write was ended")
+        dead = []
         for info in infos.values():
             if info.path == mine.path or not is_record(info):
                 continue
@@ -314,14 +304,19 @@ class ObjectStaging:
                 other = CommitRecord.read(filesystem, inner, info.base_name, self.directory)
             except FileNotFoundError:
                 continue
-            age = (mine.mtime - info.mtime).total_seconds()
-            if not other.owner.is_gone() and age < 2 * _LEASE_SECONDS:
+            owner = f"{STAGING_PREFIX}{other.job}/{_OWNER}"
+            if not other.owner.has_ended and _is_there(filesystem, f"{inner}/{owner}"):
                 filesystem.delete_file(mine.path)
                 raise RmqIndexError(
-                    f"{self.directory}: another write is committing, on {other.owner.host} since "
-                    f"{info.mtime:%Y-%m-%d %H:%M:%S} UTC; nothing was committed, write again"
+                    f"{self.directory}: another write is committing, by process {other.owner.pid} "
+                    f"on {other.owner.host} since {info.mtime:%Y-%m-%d %H:%M:%S} UTC; nothing was "
+                    "committed, write again. If you know that this process has ended, remove "
+                    f"{self.directory.child(owner)} before"
                 )
-            _finish(filesystem, inner, other, time.monotonic())
+            dead.append(other)
+        # While this claim is there no other commit begins, so nothing else changes what they do.
+        for other in dead:
+            _finish(filesystem, inner, other)
 
     def _unclaim(self) -> bool:
         """Withdraw the claim unless the commit counts; return whether it does."""
@@ -346,7 +341,6 @@ class ObjectStaging:
     def _store_record(self, new: Sequence[tuple[Path, str]], removed: Sequence[str]) -> None:
         filesystem, inner = open_filesystem(self.directory)
         staged = self._staged(inner)
-        _check_lease(_CLAIMED[self.job])
         infos = filesystem.get_file_info([f"{staged}/{path.name}" for path, _ in new])
         for info in infos:
             if info.type != pafs.FileType.File:
@@ -364,6 +358,16 @@ class ObjectStaging:
             committed=True,
         )
         self._store_own_record(filesystem, inner, record)
+        self._ensure_staged(filesystem, inner, record)
+
+    def _ensure_staged(self, filesystem: pafs.FileSystem, inner: str, record: CommitRecord) -> None:
+        """Withdraw a record whose files were removed while it was stored."""
+        paths = [f"{self._staged(inner)}/{name}" for name, _, _ in record.new]
+        infos = filesystem.get_file_info(paths)
+        gone = next((info.path for info in infos if info.type != pafs.FileType.File), None)
+        if gone is not None:
+            filesystem.delete_file(self._record(inner))
+            raise FileNotFoundError(f"{gone} is not there: the write was ended")
 
     def _keep_name(self, filesystem: pafs.FileSystem, inner: str, removed: Sequence[str]) -> None:
         """Keep the last name if the commit empties the directory."""
@@ -379,7 +383,7 @@ class ObjectStaging:
     def _finish_own(self) -> None:
         filesystem, inner = open_filesystem(self.directory)
         record = self._own_record(filesystem, inner)
-        _finish(filesystem, inner, record, _CLAIMED[self.job])
+        _finish(filesystem, inner, record)
 
     def _discard(self) -> None:
         if self._unclaim():
@@ -415,18 +419,19 @@ class ObjectStaging:
 
 
 def _download(location: Location, path: Path) -> None:
-    """Download an object into a local file, a few MB at a time; blocks of zeros become holes.
+    """Download an object into a local file, which gets its name once it is whole.
 
     Args:
         location: The object.
-        path: A path at which nothing exists yet.
+        path: The local file. Blocks of zeros become holes.
 
     Raises:
         RmqIndexError: The storage failed.
         OSError: The local disk is full or broken.
     """
     filesystem, inner = open_filesystem(location)
-    with path.open("xb") as target:
+    part = path.with_name(f"{path.name}.part")
+    with part.open("wb") as target:
         try:
             source = filesystem.open_input_file(inner)
             size = source.size()
@@ -434,23 +439,28 @@ def _download(location: Location, path: Path) -> None:
             raise unreadable(location, error, expected="the file's size") from error
         for start in range(0, size, _COPY_BYTES):
             try:
-                block = source.read_at(_COPY_BYTES, start)
+                block = source.read_at(min(_COPY_BYTES, size - start), start)
             except (OSError, pa.ArrowException) as error:
                 raise unreadable(location, error, expected=f"bytes from {start} on") from error
+            if len(block) != min(_COPY_BYTES, size - start):
+                raise RmqIndexError(
+                    f"{location}: expected {size} bytes, got {start + len(block)}: it was "
+                    "changed while it was read"
+                )
             if block.count(0) != len(block):
                 target.seek(start)
                 target.write(block)
         target.truncate(size)
+    part.replace(path)
 
 
-def _finish(filesystem: pafs.FileSystem, inner: str, record: CommitRecord, started: float) -> None:
+def _finish(filesystem: pafs.FileSystem, inner: str, record: CommitRecord) -> None:
     """Carry out a recorded commit, or the rest of one, and remove its staged files."""
     staged = f"{inner}/{STAGING_PREFIX}{record.job}"
     if record.committed:
         names = {name for _, name, _ in record.new}
         # The continued file comes first: new names must not appear before it.
         for source, name, _ in sorted(record.new, key=lambda each: each[1] not in record.removed):
-            _check_lease(started)
             filesystem.copy_file(f"{staged}/{source}", f"{inner}/{name}")
         for name in record.removed:
             if name not in names and _is_there(filesystem, f"{inner}/{name}"):
@@ -464,12 +474,6 @@ def _last_name_path(inner: str) -> str | None:
     """Return where the last name of an emptied index is kept; None for a whole bucket."""
     parent, _, name = inner.rpartition("/")
     return f"{parent}/{root_name(name)}/{LAST_NAME}" if parent else None
-
-
-def _check_lease(started: float) -> None:
-    """Raise before others take the commit for abandoned."""
-    if time.monotonic() - started > _LEASE_SECONDS:
-        raise TimeoutError(f"the commit took longer than {_LEASE_SECONDS:.0f} s")
 
 
 def _store(filesystem: pafs.FileSystem, path: str, data: bytes) -> None:

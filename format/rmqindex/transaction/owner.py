@@ -1,6 +1,7 @@
 """The process that owns a job, and whether it still runs.
 
 Process ids are reused; with the start time, the boot and the process namespace, one is unique.
+Host names are not: machines share them, by accident or by a template.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ __all__ = ["OWNER_RECORD", "Owner"]
 _PROC = Path("/proc")
 _BOOT_ID = _PROC / "sys/kernel/random/boot_id"
 _NAMESPACE = _PROC / "self/ns/pid"
+_MACHINE_ID = Path("/etc/machine-id")
 # Field numbers of /proc/<pid>/stat behind the command name, from 0.
 _STATE, _PARENT, _START_TIME = 0, 1, 19
 _GONE_STATES = frozenset("ZXx")
@@ -37,6 +39,7 @@ class Owner:
         namespace: The process namespace in which ``pid`` counts, as the kernel writes it.
         pid: The process id.
         start_time: When the process started, in clock ticks since the boot.
+        machine: The id of the machine's installation; empty where it has none.
     """
 
     host: str
@@ -44,6 +47,7 @@ class Owner:
     namespace: str
     pid: int
     start_time: int
+    machine: str = ""
 
     @classmethod
     def of_process(cls, pid: int) -> Owner:
@@ -55,7 +59,8 @@ class Owner:
         fields = _stat(pid)
         if fields is None:
             raise ProcessLookupError(f"pid: expected a running process, got {pid}")
-        return cls(*_place(), pid=pid, start_time=int(fields[_START_TIME]))
+        start_time = int(fields[_START_TIME])
+        return cls(socket.gethostname(), _boot_id(), _namespace(), pid, start_time, _machine())
 
     @classmethod
     def current(cls) -> Owner:
@@ -91,23 +96,20 @@ class Owner:
             namespace=fields.text("namespace"),
             pid=fields.integer("pid", 1, INT32_MAX),
             start_time=fields.integer("start_time", 0, INT64_MAX),
+            machine=fields.text("machine") if "machine" in fields.values else "",
         )
 
     def to_dict(self) -> dict[str, object]:
         """Return the fields, as JSON can hold them."""
         return asdict(self)
 
-    def is_gone(self) -> bool:
-        """Return whether the process is known to be dead.
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has certainly ended: this kernel, under which it ran, says so.
 
-        A process of another host or namespace is invisible from here, so not known to be dead.
+        A process of another boot or namespace is invisible from here.
         """
-        host, boot_id, namespace = _place()
-        if self.host != host:
-            return False
-        if self.boot_id != boot_id:
-            return True
-        if self.namespace != namespace:
+        if self.boot_id != _boot_id() or self.namespace != _namespace():
             return False
         fields = _stat(self.pid)
         return (
@@ -115,6 +117,18 @@ class Owner:
             or fields[_STATE] in _GONE_STATES
             or int(fields[_START_TIME]) != self.start_time
         )
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has ended, or ran before this machine's last boot as far as ids tell.
+
+        Copies of an installation may share its id, so what relies on this must do no harm to a
+        process that runs.
+        """
+        if self.boot_id == _boot_id():
+            return self.has_ended
+        here = (socket.gethostname(), _machine())
+        return bool(self.machine) and (self.host, self.machine) == here
 
 
 #: The kind of record in ``owner.json``.
@@ -126,8 +140,20 @@ OWNER_RECORD = RecordKind(
 )
 
 
-def _place() -> tuple[str, str, str]:
-    return socket.gethostname(), _BOOT_ID.read_text().strip(), str(_NAMESPACE.readlink())
+def _boot_id() -> str:
+    return _BOOT_ID.read_text().strip()
+
+
+def _namespace() -> str:
+    return str(_NAMESPACE.readlink())
+
+
+def _machine() -> str:
+    try:
+        text = _MACHINE_ID.read_text().strip()
+    except OSError:
+        return ""
+    return text if text.isprintable() else ""
 
 
 def _stat(pid: int) -> list[str] | None:

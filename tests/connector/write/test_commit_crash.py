@@ -176,7 +176,7 @@ def test_a_driver_killed_in_the_middle_of_a_commit_is_undone(tmp_path, whole):
         assert seen(directory) == OLD
         application.kill()
     if whole:  # what runs still may come back, so its staging is left alone
-        while not all(process.is_gone() for process, _ in family):
+        while not all(process.is_gone for process, _ in family):
             time.sleep(0.01)
     # Where only the JVM was killed, this waits until the commit has died of that.
     write(directory, ADDED)

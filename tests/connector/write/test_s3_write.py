@@ -21,9 +21,10 @@ from pyspark_rmqindex.stream.writer import IndexStreamWriter
 from pyspark_rmqindex.write import writer as writer_module
 from pyspark_rmqindex.write.job import write_options
 from pyspark_rmqindex.write.writer import IndexWriter
-from rmqindex import IndexFile, RmqIndexError
+from rmqindex import IndexFile, IndexFileWriter, RmqIndexError
 from rmqindex.fileset.paths import index_files
 from rmqindex.storage import Location
+from rmqindex.transaction import object_staging
 from rmqindex.transaction.commit_record import STAGING_PREFIX
 from rmqindex.transaction.object_staging import ObjectStaging
 from rmqindex.transaction.owner import Owner
@@ -132,6 +133,122 @@ class TestRefused:
         assert len(objects(s3, prefix)) == 1
         write(uri, (10, 20))
         assert offsets(uri) == list(range(20))
+
+
+@pytest.fixture
+def elsewhere():
+    """The process of another machine, or of a container, that has the name of this one."""
+    return Owner(**{**Owner.current().to_dict(), "boot_id": "of another machine", "pid": 1})
+
+
+class TestAnotherMachine:
+    """A process that cannot be seen from here may run, whatever its host's name."""
+
+    def test_what_it_stages_stays(self, uri, elsewhere):
+        """No other job removes it, and it is committed."""
+        job = ObjectStaging.create(Location(uri), elsewhere)
+        build(job, "one", 7)
+        write(uri, (0, 10))
+        with job.exclusive():
+            job.commit([(job.path / "one", "20990101000000000")], [])
+        job.discard()
+        assert offsets(uri) == [*range(10), 7]
+
+    @pytest.mark.parametrize("is_committed", [False, True])
+    def test_its_commit_is_in_nobodys_hands_until_its_end_is_told(
+        self, s3, uri, prefix, elsewhere, is_committed
+    ):
+        """However old it is; the error names what to remove, after which the next write goes on."""
+        write(uri, (0, 10))
+        job = ObjectStaging.create(Location(uri), elsewhere)
+        build(job, "one", 7)
+        if is_committed:
+            s3.fail(1000, "500", "PUT", f"{prefix}/index/2099")
+            with pytest.raises(RmqIndexError, match="The write is committed"), job.exclusive():
+                job.commit([(job.path / "one", "20990101000000000")], [])
+            s3.recover()
+        else:
+            job._claim()
+        before = offsets(uri)
+        assert len(before) == 10 + is_committed
+        with pytest.raises(
+            RmqIndexError, match=r"know that this process has ended, remove"
+        ) as told:
+            write(uri, (10, 20), allowOverlap="true", timeZone="UTC")
+        assert offsets(uri) == before
+        owner = str(told.value).rpartition(" before")[0].rpartition("remove ")[2].rstrip()
+        s3.fs.delete_file(owner.removeprefix("s3://"))
+        with ObjectStaging.create(Location(uri), Owner.current()).exclusive():
+            pass
+        assert offsets(uri) == before
+        assert not any(name.endswith(".commit") for name in objects(s3, prefix))
+
+    def test_files_that_go_before_the_record_is_stored_undo_the_commit(
+        self, s3, uri, prefix, monkeypatch
+    ):
+        """By whomever, and however late: a record without its files does not count."""
+        write(uri, (0, 10))
+        job = ObjectStaging.create(Location(uri), Owner.current())
+        build(job, "one", 7)
+        stored = ObjectStaging._store_own_record
+
+        def late(staging, filesystem, inner, record):
+            if record.committed:
+                filesystem.delete_file(f"{staging._staged(inner)}/one")
+            stored(staging, filesystem, inner, record)
+
+        monkeypatch.setattr(ObjectStaging, "_store_own_record", late)
+        with pytest.raises(RmqIndexError, match="the write was ended"), job.exclusive():
+            job.commit([(job.path / "one", "20990101000000000")], [])
+        monkeypatch.setattr(ObjectStaging, "_store_own_record", stored)
+        assert offsets(uri) == list(range(10))
+        job.discard()
+        assert len(objects(s3, prefix)) == 1
+
+
+def build(job, name, number):
+    """Stage an IndexFile of one entry."""
+    with IndexFileWriter(job.path / name, LAYOUT) as writer:
+        writer.put_many([1], [number * 100], [1_700_000_000_000])
+    job.publish([name])
+
+
+class TestFetch:
+    """Files that other processes have staged."""
+
+    def test_a_download_that_failed_is_made_again(self, uri, monkeypatch):
+        """What it left is not taken for the file."""
+        monkeypatch.setattr(object_staging, "_COPY_BYTES", 1000)
+        job = ObjectStaging.create(Location(uri), Owner.current())
+        content = os.urandom(4500)
+        (job.path / "run").write_bytes(content)
+        job.publish(["run"])
+        opened = object_staging.open_filesystem
+        monkeypatch.setattr(
+            object_staging, "open_filesystem", lambda location: (_Failing(), opened(location)[1])
+        )
+        with pytest.raises(RmqIndexError, match="cannot be read"):
+            job.fetch(["run"])
+        assert not (job.path / "run").exists()
+        monkeypatch.setattr(object_staging, "open_filesystem", opened)
+        job.fetch(["run"])
+        assert (job.path / "run").read_bytes() == content
+        job.discard()
+
+
+class _Failing:
+    """A file system that loses the connection in the middle of a file."""
+
+    def open_input_file(self, _):
+        return self
+
+    def size(self):
+        return 4500
+
+    def read_at(self, length, start):
+        if start >= 2000:
+            raise OSError("connection lost")
+        return b"x" * length
 
 
 class TestDamaged:

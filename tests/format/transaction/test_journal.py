@@ -24,6 +24,8 @@ from rmqindex.fileset.snapshot import Snapshot
 from rmqindex.ownfiles.disk import copy_sparse
 from rmqindex.storage import opening
 from rmqindex.transaction import jobs
+from rmqindex.transaction import journal as journal_module
+from rmqindex.transaction import owner as owner_module
 from rmqindex.transaction.directories import exists
 from rmqindex.transaction.jobs import recover
 from rmqindex.transaction.journal import effective_listing, staging_root
@@ -91,6 +93,44 @@ def dead_owner():
         owner = Owner.of_process(process.pid)
         process.kill()
     return owner
+
+
+class TestCommitsDuringAListing:
+    """A listing is a committed state, and neither a clock nor a time stamp says so."""
+
+    @pytest.mark.parametrize("commits", [1, 2])
+    def test_commits_within_one_tick_are_noticed(self, directory, monkeypatch, commits):
+        """On a file system with coarse stamps, and with the staging root gone again."""
+        stamps = directory.stat()
+        list_names = journal_module._listing
+        left = [commits]
+
+        def disturbed(path):
+            if not left[0]:
+                return list_names(path)
+            left[0] -= 1
+            before = list_names(path)
+            number = 500 + left[0]
+            staging = LocalStaging.create(directory, Owner.current())
+            with staging.exclusive():
+                new = stage(staging, {f"{number}": b"new", f"{number}1": b"newer"})
+                staging.commit(new, [min(before)])
+            staging.discard()
+            os.utime(directory, ns=(stamps.st_atime_ns, stamps.st_mtime_ns))
+            assert not staging_root(directory).exists()
+            added = list_names(path)
+            return {**before, f"{number}": added[f"{number}"]}  # half of the commit
+
+        monkeypatch.setattr(journal_module, "_listing", disturbed)
+        assert effective_listing(directory).keys() == on_disk(directory).keys()
+
+    def test_a_directory_that_has_just_changed_is_listed_at_once(self, directory, monkeypatch):
+        """However young its time stamp is: nothing waits for a tick to pass."""
+        monkeypatch.setattr(opening, "_POLL_SECONDS", None)  # any wait would fail
+        LocalStaging.create(directory, Owner.current())
+        for name in ("500", "600"):
+            (directory / name).touch()
+            assert name in effective_listing(directory)
 
 
 class TestCommit:
@@ -225,15 +265,23 @@ class TestJobs:
         assert caught.value.filename == str(dead.path)
 
     def test_the_next_writer_removes_jobs_of_the_dead_and_keeps_those_of_the_living(
-        self, directory
+        self, directory, monkeypatch
     ):
-        """Only a job whose process is known to be dead is removed."""
+        """Only a job whose process is known to be dead is removed; host names tell nothing."""
+        monkeypatch.setattr(owner_module, "_machine", lambda: "this one")
         living = LocalStaging.create(directory, Owner.current())
         elsewhere = LocalStaging.create(
             directory, Owner("another-host", "boot", "pid:[1]", pid=1, start_time=1)
         )
+        here = os.uname().nodename
+        namesake = LocalStaging.create(
+            directory, Owner(here, "boot", "pid:[1]", pid=1, start_time=1, machine="another")
+        )
+        unknown = LocalStaging.create(
+            directory, Owner(here, "boot", "pid:[1]", pid=1, start_time=1)
+        )
         rebooted = LocalStaging.create(
-            directory, Owner(os.uname().nodename, "boot", "pid:[1]", pid=1, start_time=1)
+            directory, Owner(here, "boot", "pid:[1]", pid=1, start_time=1, machine="this one")
         )
         dead = LocalStaging.create(directory, dead_owner())
         half_made = staging_root(directory) / "job-half-made"
@@ -241,6 +289,8 @@ class TestJobs:
         last = LocalStaging.create(directory, Owner.current())
         assert living.path.exists()
         assert elsewhere.path.exists()
+        assert namesake.path.exists()
+        assert unknown.path.exists()
         assert last.path.exists()
         assert not rebooted.path.exists()
         assert not dead.path.exists()
@@ -249,11 +299,12 @@ class TestJobs:
     def test_a_reused_process_id_is_another_process(self):
         """The start time tells a process from a later one with the same id."""
         current = Owner.current()
-        assert not current.is_gone()
+        assert not current.is_gone
         other = Owner(
             current.host, current.boot_id, current.namespace, current.pid, current.start_time - 1
         )
-        assert other.is_gone()
+        assert other.is_gone
+        assert other.has_ended
 
     def test_an_ancestor_is_found_by_its_command(self):
         """A child of a process names that process by its command, and itself without one."""

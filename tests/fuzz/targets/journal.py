@@ -54,7 +54,7 @@ def check(data):
     if not found.is_value:
         return
     if data[:1] == b"\1":
-        found.value.is_gone()
+        _ = found.value.is_gone
         return
     journal = found.value
     state = outcome(journal.old_state, _NOWHERE, _LISTING)

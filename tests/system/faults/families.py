@@ -30,7 +30,7 @@ def family_of(pid):
 
 def kill(process):
     """Kill a process, and no other that came to have its id; say whether it was there."""
-    if process.is_gone():
+    if process.is_gone:
         return False
     with contextlib.suppress(ProcessLookupError):
         os.kill(process.pid, signal.SIGKILL)

@@ -113,7 +113,7 @@ class Application:
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         until = time.monotonic() + _LONGEST
-        while time.monotonic() < until and not all(process.is_gone() for process, _ in family):
+        while time.monotonic() < until and not all(process.is_gone for process, _ in family):
             time.sleep(0.05)
         self._end()
         self._judge(who)
