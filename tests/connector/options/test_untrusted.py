@@ -11,7 +11,7 @@ from damage import DAMAGES, damaged
 from pyspark_rmqindex.scan.plan_log import ScanPlan, plan_from_schema, plan_schema, record_plan
 from pyspark_rmqindex.scan.pushdown import locked_state
 from pyspark_rmqindex.stream.commit import StreamBatch, commit_batch, staging_of
-from pyspark_rmqindex.stream.offsets import offsets_from_json
+from pyspark_rmqindex.stream.store_offset import offsets_from_json
 from pyspark_rmqindex.write.job import write_options
 from rmqindex import RmqIndexError
 from rmqindex.fileset.patterns import expand, matcher
