@@ -408,7 +408,18 @@ class TestOutput:
         os.close(reader)
         done = shell("scan", STORE, "--limit", 1, stdout=writer)
         os.close(writer)
-        assert (done.returncode, done.stderr) == (1, b"")
+        # Neither an answer nor a search that found nothing: what the shell says of SIGPIPE.
+        assert (done.returncode, done.stderr) == (141, b"")
+
+    def test_closed_standard_input_has_no_keys(self):
+        """It is said in a sentence."""
+        command = f"{sys.executable} -m rmqindex lookup {STORE} TopicTest --keys-file - <&-"
+        done = subprocess.run(
+            ["/bin/sh", "-c", command], capture_output=True, check=False, timeout=60
+        )
+        assert done.returncode == 2
+        assert b"standard input, which is closed" in done.stderr
+        assert b"Traceback" not in done.stderr
 
     def test_no_color_keeps_colours_out(self):
         """With NO_COLOR a terminal gets text without colours."""

@@ -190,6 +190,36 @@ class TestSeveral:
             [str(stores / "a")] * 5 + [str(stores / "b")] * 5
         )
 
+    def test_json_is_one_document(self, run, stores):
+        """Of several stores, several keys, or both, it has a list of answers."""
+        keys = ("TopicTest", "order-49", "BB")
+        for paths, count in (([stores / "a"], 2), ([stores], 4)):
+            _, out, _ = run("lookup", *paths, *keys, "--json")
+            answers = json.loads(out)["answers"]
+            assert len(answers) == count
+            assert {answer["key"] for answer in answers} == set(keys[1:])
+        _, out, _ = run("usage", stores, "--json")
+        assert [each["store"] for each in json.loads(out)["answers"]] == [
+            str(stores / "a"),
+            str(stores / "b"),
+        ]
+        assert json.loads(run("lookup", stores / "a", *keys[:2], "--json")[1])["key"] == "order-49"
+
+    @pytest.mark.parametrize(
+        "command", [("messages",), ("usage",), ("export", "out"), ("scan",), ("lookup", "T", "k")]
+    )
+    def test_a_range_of_times_that_ends_before_it_begins_is_refused(
+        self, run, stores, command, tmp_path, monkeypatch
+    ):
+        """It is a slip, and an answer without rows would hide it."""
+        monkeypatch.chdir(tmp_path)
+        name, *rest = command
+        times = ("--begin", "2026-11-22", "--end", "2026-11-21")
+        code, out, err = run(name, stores / "a", *rest, *times)
+        assert (code, out) == (2, "")
+        assert "'2026-11-22' is after --end '2026-11-21'" in err
+        assert not (tmp_path / "out").exists()
+
     def test_people_see_a_heading(self, run, stores):
         """One for each store."""
         _, out, _ = run("usage", stores)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from pyspark_rmqindex.messages.ids import decode_uniq_keys
 from rmqindex import COMMITLOG_SCHEMA
-from rmqindex.commitlog import BODY_TEXT, bad_body, body_texts, unpack_bodies
+from rmqindex.commitlog import BODY_TEXT, BadBodies, bad_body, body_texts, unpack_bodies
 from rmqindex.record import MAX_BODY_SIZE, BadInnerBatchError, UnpackedSizeError, member_keys
 from rmqindex.times import to_microseconds
 
@@ -35,11 +35,16 @@ __all__ = [
 
 #: Columns that hold times.
 TIMES = frozenset({"born_timestamp", "store_timestamp"})
-#: What the error for a body that cannot be unpacked recommends.
+#: What the error for a damaged body recommends.
 BODY_ADVICE = (
     "The option mode=DROPMALFORMED gives null for such a body, and an inner batch no members; "
     "decompressBody=false returns every body as it is stored, and maxBodySize is the largest that "
     "is unpacked"
+)
+#: What that for a body whose CRC is wrong recommends.
+_CRC_ADVICE = (
+    "The option mode=DROPMALFORMED gives null for such a body; decompressBody=false returns every "
+    "body as it is stored"
 )
 # The most bytes of decompressed bodies in a batch, unless it holds a single message.
 _MAX_UNPACKED = 256 * 1024 * 1024
@@ -47,7 +52,7 @@ _MAX_UNPACKED = 256 * 1024 * 1024
 _MADE_OF = {
     "member_keys": ("all_uniq_keys", "all_keys", "sys_flag", "phy_offset"),
     "decoded_uniq_key": ("uniq_key", "store_timestamp"),
-    BODY_TEXT: ("body", "sys_flag", "phy_offset"),
+    BODY_TEXT: ("body", "body_crc", "sys_flag", "phy_offset"),
 }
 
 
@@ -62,7 +67,7 @@ def log_columns(names: Iterable[str], *, decompress: bool = True) -> list[str]:
     for name in names:
         wanted += _MADE_OF.get(name, (name,))
         if name == "body" and decompress:
-            wanted += ["sys_flag", "phy_offset"]
+            wanted += ["body_crc", "sys_flag", "phy_offset"]
     return [name for name in COMMITLOG_SCHEMA.names if name in wanted]
 
 
@@ -86,8 +91,9 @@ class Messages:
             log: The log of the messages.
             batch: The columns that :func:`log_columns` named, without nulls where the format has
                 no nulls.
-            mode: What to do with bodies that cannot be decompressed: ``FAILFAST`` raises;
-                ``DROPMALFORMED`` returns null, and an inner batch has no members.
+            mode: What to do with bodies whose CRC is wrong, or that cannot be decompressed:
+                ``FAILFAST`` raises; ``DROPMALFORMED`` returns null, and an inner batch that cannot
+                be decompressed has no members.
             decompress: Whether to decompress the column ``body``; ``body_text`` always is.
             max_body_size: The most bytes that a body may decompress to.
             zone: The time zone of the clients.
@@ -162,12 +168,16 @@ class Messages:
             self.batch.column("body"),
             self._numbers("sys_flag"),
             self._numbers("phy_offset"),
-            self._log.files,
-            strict=self._strict,
+            BadBodies(
+                self._log.files,
+                strict=self._strict,
+                advice=BODY_ADVICE,
+                crc_advice=_CRC_ADVICE,
+            ),
+            crcs=self._numbers("body_crc"),
             max_size=self._max_body_size,
             # A larger body gets a batch of its own.
             max_total_size=_MAX_UNPACKED,
-            advice=BODY_ADVICE,
         )
 
 

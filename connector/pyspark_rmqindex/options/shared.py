@@ -233,7 +233,8 @@ class RecordOptions(TimeOptions, InputOptions, PlanOptions):
     check_crc: bool = option(
         "checkCrc",
         BOOLEAN,
-        "Check the CRC of every message that is read.",
+        "Check the CRC of every message that is read, and leave one out that is wrong, or refuse "
+        "it. Without it, only the CRCs of bodies that are returned as they were sent are checked.",
         default="false",
     )
     decompress_body: bool | None = option(

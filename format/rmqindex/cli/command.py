@@ -3,7 +3,7 @@
 Standard output carries the answer, as a table for people or as JSON for machines.
 Standard error carries errors, one line each, and progress bars at a terminal.
 The exit code is 0 for an answer, 1 for a search that found nothing or an audit that found errors,
-2 for bad usage or a bad file.
+2 for bad usage or a bad file, 141 where the reader of standard output wanted no more.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ _NAME = "rmqindex"
 _SHELLS = ("bash", "zsh", "fish")
 _BAD = 2
 _INTERRUPTED = 130
+# As the shell says of a program that SIGPIPE ends.
+_PIPE_CLOSED = 141
 
 
 class Entry(NamedTuple):
@@ -101,15 +103,34 @@ class _Commands(click.Group):
             formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  (click's own signature)
-        """Run a command, and write out its answer while click still handles a closed pipe."""
+        """Run a command, and write out its answer; a reader that wants no more of it is none."""
         try:
-            return super().invoke(ctx)
-        except click.UsageError as error:
-            raise reworded(error) from error
-        except KeyboardInterrupt:
-            raise click.exceptions.Exit(_INTERRUPTED) from None
-        finally:
-            sys.stdout.flush()
+            try:
+                return super().invoke(ctx)
+            except click.UsageError as error:
+                raise reworded(error) from error
+            except RmqIndexError as error:
+                from rmqindex.cli.advice import told_for  # noqa: PLC0415  (errors alone need it)
+
+                name = ctx.invoked_subcommand
+                complain(told_for(error, load(name)) if name in COMMANDS else str(error))
+                raise click.exceptions.Exit(_BAD) from error
+            except KeyboardInterrupt:
+                raise click.exceptions.Exit(_INTERRUPTED) from None
+            finally:
+                _write_documents(ctx)
+                sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise click.exceptions.Exit(_PIPE_CLOSED) from None
+
+
+def _write_documents(ctx: click.Context) -> None:
+    """Write the JSON that the command left, if it wrote any."""
+    if any(str(name).startswith("rmqindex.json") for name in ctx.meta):
+        from rmqindex.output.documents import write_documents  # noqa: PLC0415  (few ask for it)
+
+        write_documents(ctx.meta)
 
 
 def _print_completion(ctx: click.Context, _param: click.Parameter, shell: str | None) -> None:

@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from rmqindex.cli.options import argument
 
 if TYPE_CHECKING:
+    import os
     from typing import BinaryIO
 
 __all__ = ["keys_argument", "keys_file_option", "keys_of"]
+
+
+class _KeysFile(click.File):
+    """A file, or standard input unless that is closed."""
+
+    def convert(
+        self,
+        value: str | os.PathLike[str] | IO[Any],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> IO[Any]:
+        """Open the file.
+
+        Raises:
+            BadParameter: It cannot be opened, or standard input is closed.
+        """
+        if value == "-" and sys.stdin is None:
+            self.fail("expected keys on standard input, which is closed", param, ctx)
+        return super().convert(value, param, ctx)
+
 
 keys_argument = argument(
     "keys",
@@ -23,7 +45,7 @@ keys_argument = argument(
 keys_file_option = click.option(
     "--keys-file",
     metavar="FILE",
-    type=click.File("rb"),
+    type=_KeysFile("rb"),
     help="Read the keys from a file, one a line; '-' is standard input.",
 )
 

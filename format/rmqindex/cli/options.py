@@ -213,7 +213,7 @@ def choose_output(as_json: bool, zone: Zone | None = None) -> Output:
 
         return CsvOutput(named, context.meta)
     if as_json:
-        return JsonOutput(named)
+        return JsonOutput(named, {} if context is None else context.meta)
     from rmqindex.output.console import ConsoleOutput  # noqa: PLC0415  (machines need no rich)
 
     return ConsoleOutput(zone or _zone("UTC"), complain_of_none)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rmqindex.cli.options import begin_option, end_option, from_option, time_of, to_option
+from rmqindex.cli.options import begin_option, end_option, from_option, time_range_of, to_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -57,12 +57,13 @@ def selection_of(zone: Zone, options: Mapping[str, Any]) -> Selection:
     """Return what the options choose."""
     from rmqindex.commitlog.selection import Selection  # noqa: PLC0415  (help needs no Arrow)
 
+    begin, end = time_range_of(options["begin"], options["end"], zone)
     return Selection(
         topics=options["topics"],
         queue_ids=options["queue_ids"],
         tags=options["tags"],
-        begin=time_of(options["begin"], zone, "--begin", up=True),
-        end=time_of(options["end"], zone, "--end", up=False),
+        begin=begin,
+        end=end,
         start=options["from_offset"],
         stop=options["to_offset"],
     )

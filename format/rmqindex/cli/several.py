@@ -77,7 +77,9 @@ class SeveralCommand(Command):
         except click.exceptions.Exit as ended:
             return ended.exit_code
         except RmqIndexError as error:
-            complain(str(error))
+            from rmqindex.cli.advice import told_for  # noqa: PLC0415  (errors alone need it)
+
+            complain(told_for(error, self))
             return _BAD
         return 0
 

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 from rmqindex.rooms import importer
 
 if TYPE_CHECKING:
-    from rmqindex.commitlog.bodies import BODY_TEXT, bad_body, body_texts, in_halves, unpack_bodies
+    from rmqindex.commitlog.bodies import (
+        BODY_TEXT,
+        BadBodies,
+        bad_body,
+        body_texts,
+        in_halves,
+        unpack_bodies,
+    )
     from rmqindex.commitlog.log import MATCH_STATES, CommitLog, LogFile
     from rmqindex.commitlog.mark import LogMark
     from rmqindex.commitlog.planned_log import PlannedLog, PlannedLogs, marked_file
@@ -18,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BODY_TEXT",
     "MATCH_STATES",
+    "BadBodies",
     "Block",
     "CommitLog",
     "LogFile",
@@ -42,6 +50,7 @@ __getattr__ = importer(
     {
         "bodies": (
             "BODY_TEXT",
+            "BadBodies",
             "bad_body",
             "body_texts",
             "in_halves",

@@ -265,16 +265,19 @@ class CommitLog:
             columns: Names of ``COMMITLOG_SCHEMA``, in any order; other columns cost nothing.
                 ``body_text`` may be among them: the body where it is UTF-8 text, else null; null
                 for inner batches. None for all of the schema.
-            check_crc: Check the CRC of every body, and that of the properties where there is one.
-            mode: ``FAILFAST`` raises at damage, and at a body that cannot be decompressed;
-                ``DROPMALFORMED`` continues at the next record that is proved by its offset, parts
-                and CRCs, and gives null for such a body.
+            check_crc: Check the CRC of every record, and that of the properties where there is
+                one; a wrong one is damage. Without it, the CRCs of bodies that are given as they
+                were sent are checked all the same.
+            mode: ``FAILFAST`` raises at damage, and at a body whose CRC is wrong or that cannot be
+                decompressed; ``DROPMALFORMED`` continues at the next record that is proved by its
+                offset, parts and CRCs, and gives null for such a body.
             at_boundaries: Whether ``start`` and ``stop`` come from :meth:`record_boundaries`.
                 Reading then begins at ``start`` at once, and records that pass over ``stop`` are
                 damage.
             on_malformed: Called with each error that ``DROPMALFORMED`` does not raise.
             max_records: The most messages in a batch.
-            decompress_body: Whether compressed bodies are decompressed; False gives them as stored.
+            decompress_body: Whether bodies are given as they were sent; False gives them as stored,
+                also where their CRC is wrong.
             max_body_size: The most bytes that a body may decompress to.
 
         Yields:
@@ -283,7 +286,7 @@ class CommitLog:
         Raises:
             ValueError: An unknown column or mode, a negative offset.
             CorruptCommitLogError: Damage, with the file and the byte; only ``FAILFAST``.
-            RmqIndexError: A body cannot be decompressed, only ``FAILFAST``; the storage failed.
+            RmqIndexError: A body is damaged, only ``FAILFAST``; the storage failed.
         """
         blocks = self.records(
             start,
@@ -365,8 +368,8 @@ class CommitLog:
             offsets: int64, bytes, in any order; duplicates are answered each time.
             columns: As in :meth:`scan`.
             check_crc: As in :meth:`scan`.
-            mode: ``FAILFAST`` raises at a body that cannot be decompressed; ``DROPMALFORMED`` gives
-                null for it.
+            mode: ``FAILFAST`` raises at a body whose CRC is wrong or that cannot be decompressed;
+                ``DROPMALFORMED`` gives null for it.
             decompress_body: As in :meth:`scan`.
             max_body_size: As in :meth:`scan`.
 
@@ -381,7 +384,7 @@ class CommitLog:
         Raises:
             ValueError: An unknown column or mode, a null, or more than 2 GiB of a column.
             TypeError: Offsets that are not integers.
-            RmqIndexError: A body cannot be decompressed, only ``FAILFAST``; the storage failed.
+            RmqIndexError: A body is damaged, only ``FAILFAST``; the storage failed.
         """
         _check_mode(mode)
         bodies = Unpacking(

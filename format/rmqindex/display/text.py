@@ -10,9 +10,10 @@ from rmqindex.display.folding import wrapped
 
 __all__ = ["complain", "counted", "in_flags", "one_line", "visible", "write_line"]
 
-# C0 but for tab and line feed, DEL, C1, and what turns the direction of text: with these a topic
-# or a name could set a terminal's title, move its cursor, or look like another one.
-_COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# C0 but for tab and line feed, DEL, C1, the separators of lines and paragraphs, and what turns the
+# direction of text: with these a topic or a name could set a terminal's title, move its cursor,
+# break a line, or look like another one.
+_COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 # No terminal is narrower; one that says so does not know.
 _LEAST_WIDTH = 20
@@ -29,6 +30,8 @@ _FLAGS = {
     "index_tags=False": "--no-index-tags",
     "decompress_body=False": "--no-decompress",
     "raw_bodies=True": "--raw-bodies",
+    "max_body_size": "--max-body-size",
+    "mode='DROPMALFORMED'": "--mode DROPMALFORMED",
     "mode=DROPMALFORMED": "--mode DROPMALFORMED",
     "maxHashSlotNum and maxIndexNum": "--max-hash-slot-num and --max-index-num",
 }

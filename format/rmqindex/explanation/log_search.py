@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqindex.commitlog.bodies import bad_body
 from rmqindex.explanation.log_parts import join_spans
 from rmqindex.explanation.result import LogReach
 from rmqindex.keys.hashing import KEY_SEPARATOR
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.explanation.log_parts import Gap, LogParts
+    from rmqindex.record.batch_members import BadInnerBatchError
 
     Span = tuple[int, int]
 
@@ -153,7 +155,7 @@ class LogSearch:
                         counts[gap] += len(inside)
                         first = ends.get(gap, (int(inside[0]), 0))[0]
                         ends[gap] = (first, int(inside[-1]))
-                self._match_members(log, batch)
+                self._match_members(log, batch, faults)
                 self._match_tags(batch)
                 self._match_keys(batch, rows, texts)
                 if progress is not None:
@@ -171,11 +173,17 @@ class LogSearch:
             tuple(str(fault) for fault in faults),
         )
 
-    def _match_members(self, log: CommitLog, batch: pa.RecordBatch) -> None:
-        """Note the batches with a message inside that has the key."""
+    def _match_members(
+        self, log: CommitLog, batch: pa.RecordBatch, faults: list[CorruptCommitLogError]
+    ) -> None:
+        """Note the batches with a message inside that has the key, and those that do not unpack."""
 
         def bodies(offsets: NDArray[np.int64]) -> pa.Array:
-            return log.read_at(offsets, ["body"]).column("body")
+            return log.read_at(offsets, ["body"], decompress_body=False).column("body")
+
+        def damaged(error: BadInnerBatchError) -> None:
+            what = "The keys of the messages inside were not searched"
+            faults.append(bad_body(log.files, error.phy_offset, str(error), what))
 
         members = member_keys(
             batch["all_uniq_keys"],
@@ -184,6 +192,7 @@ class LogSearch:
             batch["phy_offset"].to_numpy(),
             bodies,
             strict=False,
+            on_bad=damaged,
         )
         for row, text in zip(members[0].tolist(), members[1], strict=True):
             if text == self.forms.key:

@@ -28,9 +28,8 @@ __all__ = ["export_messages"]
 
 _STREAM = "messages"
 _DEFAULT_FILE_SIZE = 256 * 1024 * 1024
-_ADVICE = (
-    "mode='DROPMALFORMED' makes such a body null, raw_bodies=True keeps every body as it is stored"
-)
+_CRC_ADVICE = "mode='DROPMALFORMED' makes such a body null"
+_ADVICE = f"{_CRC_ADVICE}; raw_bodies=True keeps compressed bodies as they are stored"
 
 
 def export_messages(
@@ -58,7 +57,7 @@ def export_messages(
         raw_bodies: Keep compressed bodies as they are stored.
         max_file_size: About how many bytes a file may have.
         mode: ``FAILFAST`` raises at damage; ``DROPMALFORMED`` leaves damaged messages out, and
-            makes bodies null that do not unpack.
+            makes bodies null whose CRC is wrong or that do not unpack.
         on_skipped: Called with each error that ``DROPMALFORMED`` does not raise.
         progress: Called with the bytes of the log that were read, and those that there are.
 
@@ -106,7 +105,9 @@ def export_messages(
             columns,
             decompress=not raw_bodies,
             strict=mode == "FAILFAST",
+            checks=True,
             advice=_ADVICE,
+            crc_advice=_CRC_ADVICE,
             on_bad=skip,
         )
 

@@ -7,6 +7,7 @@ import struct
 
 from rmqindex.inspection.items import Field, Item
 from rmqindex.record.message_ids import host_text
+from rmqindex.record.text import as_text
 from rmqindex.record_layout import (
     BLANK_MAGIC_CODE,
     BODY_CRC_OFFSET,
@@ -147,13 +148,8 @@ def shown(data: bytes, limit: int | None = None) -> str:
         limit: How many of them, or of their characters, to show; None for all.
     """
     more = "" if limit is None or len(data) <= limit else f" ... of {len(data)} bytes"
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return data[:limit].hex(" ") + more
-    if not all(char.isprintable() or char in "\r\n\t" for char in text):
-        return data[:limit].hex(" ") + more
-    return text[:limit] + more
+    text = as_text(data)
+    return (data[:limit].hex(" ") if text is None else text[:limit]) + more
 
 
 def _note(name: str, value: int) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from rmqindex.commitlog.bodies import Unpacking
 from rmqindex.errors import IncompleteIndexWarning, IncompleteLogWarning
 from rmqindex.export.columns import DEFAULT_COLUMNS, as_table
 from rmqindex.query.many_keys import LOOKUP_SCHEMA
@@ -36,8 +37,16 @@ _USAGE_TYPES = {
 # The groups that need a column; the others are in every table.
 _USAGE_GROUPS = {"topic": {"topic", "queue"}, "queue_id": {"queue"}, "hour": {"hour"}}
 
+_ADVICE = "MessageStore(.., mode='DROPMALFORMED') gives null for such a body"
 # The most bytes of messages, as stored, that are read at a time.
 _MAX_BYTES = 64 * 1024 * 1024
+
+
+def unpacking(columns: Sequence[str], mode: Mode) -> Unpacking:
+    """Return what makes bodies of a store: unpacked, and damaged ones an error or null."""
+    return Unpacking(
+        columns, decompress=True, strict=mode == "FAILFAST", advice=_ADVICE, crc_advice=_ADVICE
+    )
 
 
 def with_messages(found: pa.Table, log: CommitLog, mode: Mode) -> pa.Table:
@@ -46,12 +55,13 @@ def with_messages(found: pa.Table, log: CommitLog, mode: Mode) -> pa.Table:
     Args:
         found: A table of ``LOOKUP_SCHEMA``.
         log: The CommitLog.
-        mode: What to do with a body that does not unpack: raise, or give null for it.
+        mode: What to do with a body that is damaged: raise, or give null for it.
 
     Raises:
-        RmqIndexError: The storage failed, or a body does not unpack; only ``FAILFAST``.
+        RmqIndexError: The storage failed, or a body is damaged; only ``FAILFAST``.
     """
     columns = [name for name in DEFAULT_COLUMNS if name not in LOOKUP_SCHEMA.names]
+    bodies = unpacking(columns, mode)
     offsets = found.column("phy_offset").to_numpy()
     sizes = log.read_at(offsets, ["size"]).column("size").fill_null(0)
     filled = np.cumsum(sizes.to_numpy(zero_copy_only=False), dtype=np.int64)
@@ -60,10 +70,10 @@ def with_messages(found: pa.Table, log: CommitLog, mode: Mode) -> pa.Table:
     while start < len(offsets) or not parts:
         before = int(filled[start - 1]) if start else 0
         stop = max(start + 1, int(np.searchsorted(filled, before + _MAX_BYTES, side="right")))
-        read = log.read_at(offsets[start:stop], columns, mode=mode)
-        parts.append(as_table(read.drop_columns(["state"])))
+        read = log.read_at(offsets[start:stop], bodies.source.names, decompress_body=False)
+        parts.append(as_table(bodies.batch(read, log.files, [read.schema.field("state")])))
         start = stop
-    messages = pa.concat_tables(parts)
+    messages = pa.concat_tables(parts).drop_columns(["state"])
     log.ensure_same()
     for field in messages.schema:
         found = found.append_column(field, messages.column(field.name))

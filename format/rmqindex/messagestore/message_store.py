@@ -11,7 +11,6 @@ import pyarrow.fs as pafs
 
 from rmqindex.audit.missing import missing_beside
 from rmqindex.audit.plan import verify
-from rmqindex.commitlog.bodies import Unpacking
 from rmqindex.commitlog.selection import Selection, select_messages
 from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.display.facts import describe
@@ -33,6 +32,7 @@ from rmqindex.messagestore.arguments import key_array, queues_of, since_millis, 
 from rmqindex.messagestore.columns import (
     told_lacking,
     told_missing,
+    unpacking,
     usage_table,
     with_messages,
 )
@@ -226,7 +226,7 @@ class MessageStore:
             start,
             stop,
         )
-        bodies = Unpacking(columns, decompress=True, strict=self._mode == "FAILFAST")
+        bodies = unpacking(columns, self._mode)
         schema = as_table(bodies.schema.empty_table()).schema
         with self._needed_log() as log:  # what is missing is told now, not at the first row
             schema = schema.with_metadata(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmqindex.display.sizes import size_text
 from rmqindex.display.terminal import make_console, print_text
-from rmqindex.display.text import complain, counted, visible, write_line
+from rmqindex.display.text import counted, visible, write_line
 from rmqindex.keys.hashing import index_key
 from rmqindex.output.explanation import print_explanation
 from rmqindex.output.lists import (
@@ -115,8 +115,6 @@ class ConsoleOutput:
         for number, row in enumerate(rows):
             if number:
                 write_line()
-            if row["state"] == "bad_crc":
-                complain(f"the CRC of the message at {row['phy_offset']} does not agree")
             print_message(console, row, self._zone)
 
     def message_list(

@@ -28,20 +28,43 @@ if TYPE_CHECKING:
     from rmqindex.query.search import Hit
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["JsonOutput"]
+__all__ = ["JsonOutput", "write_documents"]
 
+_ANSWERS = "rmqindex.json.answers"
+_SEVERAL = "rmqindex.json.several"
 _SEVERITIES = ("error", "warning", "info")
+
+
+def write_documents(memory: dict[str, Any]) -> None:
+    """Write the answers of a command as one document: several, or of several stores, as a list.
+
+    Args:
+        memory: What the outputs of the command shared.
+    """
+    answers = memory.pop(_ANSWERS, [])
+    is_list = memory.pop(_SEVERAL, False) or len(answers) > 1
+    if answers:
+        write_line(json.dumps({"answers": answers} if is_list else answers[0], indent=2))
 
 
 class JsonOutput:
     """Writes answers as JSON; implements :class:`~rmqindex.output.interface.Output`."""
 
-    def __init__(self, named: Mapping[str, str] | None = None) -> None:
-        """Put a name into each answer, such as the ``store`` where there are several."""
-        self._named: dict[str, Any] = dict(named or {})
+    def __init__(self, named: Mapping[str, str], memory: dict[str, Any]) -> None:
+        """Put a name into each answer, such as the ``store`` where there are several.
+
+        Args:
+            named: The first fields of each answer.
+            memory: What the outputs of several stores share: the answers, for
+                :func:`write_documents`.
+        """
+        self._named: dict[str, Any] = dict(named)
+        self._memory = memory
 
     def _write(self, document: dict[str, object]) -> None:
-        write_line(json.dumps({**self._named, **document}, indent=2))
+        self._memory.setdefault(_ANSWERS, []).append({**self._named, **document})
+        if self._named:
+            self._memory[_SEVERAL] = True
 
     def heading(self, text: str, *, is_first: bool) -> None:
         """Write nothing: each document says what it is about."""

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["CSV_COLUMNS", "CsvOutput"]
 
 _NAMES = "rmqindex.csv.names"
+# Python quotes the characters of a line's end, and, before 3.13, no other line break.
+_LINE_END = "\r\n"
 # A body is in one of two columns.
-_MESSAGE = (*COLUMNS, "body_base64", "inner_messages")
+_MESSAGE = (*COLUMNS, "body_base64", "inner_messages", "message_state")
 _HIT = ("topic", "key", *(field.name for field in fields(Hit)))
 
 #: The columns of each command, whatever its answer; several stores have a first one, too.
@@ -66,8 +68,7 @@ class CsvOutput(JsonOutput):
             named: The first columns of each line.
             memory: What the outputs of several stores share: the names of the columns.
         """
-        super().__init__(named)
-        self._memory = memory
+        super().__init__(named, memory)
 
     def files(self, path: str, facts: Sequence[FileFacts]) -> None:
         """Write a line for each file."""
@@ -189,13 +190,21 @@ class CsvOutput(JsonOutput):
     def _write_rows(self, rows: Iterable[dict[str, Any]], command: str) -> None:
         """Write rows under the names of a command, which are written once, also without rows."""
         names = [*self._named, *CSV_COLUMNS[command]]
-        writer = csv.DictWriter(sys.stdout, names, restval="", lineterminator="\n")
+        writer = csv.DictWriter(_Lines(), names, restval="", lineterminator=_LINE_END)
         if self._memory.get(_NAMES) != names:
             self._memory[_NAMES] = names
             writer.writeheader()
         for row in rows:
             named = {**self._named, **row}
             writer.writerow({name: _cell(value) for name, value in named.items()})
+
+
+class _Lines:
+    """Standard output, to which each row is written with a line feed."""
+
+    def write(self, row: str) -> int:
+        """Write a row that has its end."""
+        return sys.stdout.write(f"{row.removesuffix(_LINE_END)}\n")
 
 
 def _cell(value: object) -> object:

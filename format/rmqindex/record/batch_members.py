@@ -76,6 +76,7 @@ def member_keys(
     *,
     strict: bool = True,
     max_body_size: int = MAX_BODY_SIZE,
+    on_bad: Callable[[BadInnerBatchError], None] | None = None,
 ) -> tuple[NDArray[np.int64], list[str]]:
     """Return the keys of members of batches by which a broker's index does not lead to them.
 
@@ -92,6 +93,7 @@ def member_keys(
             the messages of inner batches.
         strict: Whether an inner batch that cannot be unpacked is an error; else it has no members.
         max_body_size: The most bytes that a body may unpack to.
+        on_bad: Called with the error of each inner batch that has no members for it.
 
     Returns:
         The row of each key (int64, ascending), and the keys.
@@ -116,8 +118,11 @@ def member_keys(
             try:
                 found += _inner_keys(body, int(sys_flags[row]), max_body_size)
             except RmqIndexError as error:
+                bad = BadInnerBatchError(int(phy_offsets[row]), error)
                 if strict:
-                    raise BadInnerBatchError(int(phy_offsets[row]), error) from error
+                    raise bad from error
+                if on_bad is not None:
+                    on_bad(bad)
         fresh = [key for key in dict.fromkeys(found) if key not in indexed]
         rows += [row] * len(fresh)
         keys += fresh

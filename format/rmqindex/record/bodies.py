@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 import zlib
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,7 @@ from rmqindex.record_layout import (
     COMPRESSED_FLAG,
     COMPRESSION_TYPE_MASK,
     COMPRESSION_TYPE_SHIFT,
+    CRC_MASK,
     INNER_BATCH_FLAG,
     INNER_MESSAGE_HEAD_SIZE,
     NEED_UNWRAP_FLAG,
@@ -36,6 +38,7 @@ __all__ = [
     "MAX_TOTAL_SIZE",
     "InnerMessage",
     "UnpackedSizeError",
+    "body_crc_faults",
     "decompress_bodies",
     "decompress_body",
     "inner_messages",
@@ -113,6 +116,36 @@ def decompress_body(body: bytes, sys_flag: int, *, max_size: int = MAX_BODY_SIZE
             f"body: expected at most {max_size} bytes after unpacking {kind} data, got more"
         )
     return unpacked
+
+
+def body_crc_faults(bodies: pa.Array, crcs: NDArray[np.int32]) -> dict[int, str]:
+    """Compare bodies with the CRCs in their records; as in the broker, an empty one has none.
+
+    Args:
+        bodies: A ``binary`` array, as stored; nulls have none either.
+        crcs: The ``BODYCRC`` of each.
+
+    Returns:
+        What is wrong, by row, for rows whose CRC does not agree.
+    """
+    if not len(bodies) or not bodies.nbytes:
+        return {}
+    _, places, buffer = bodies.buffers()
+    if buffer is None:
+        return {}
+    data = memoryview(buffer)
+    offsets = np.frombuffer(places, np.int32)[bodies.offset :][: len(bodies) + 1]
+    ends = offsets.tolist()
+    got = (
+        np.array([zlib.crc32(data[start:stop]) for start, stop in pairwise(ends)], np.int64)
+        & CRC_MASK
+    )
+    wrong = np.flatnonzero((got != crcs) & (np.diff(offsets) > 0))
+    return {
+        row: f"body: expected the CRC-32 {crcs[row]} of its record, got {got[row]}"
+        for row in wrong.tolist()
+        if bodies.is_valid().to_numpy(zero_copy_only=False)[row]
+    }
 
 
 def decompress_bodies(

@@ -10,6 +10,7 @@ perhaps one more continuation byte, becomes one U+FFFD in Java and one a byte in
 from __future__ import annotations
 
 import codecs
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,11 +19,22 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["cut", "cut_where", "java_text", "java_texts"]
+__all__ = ["as_text", "cut", "cut_where", "java_text", "java_texts"]
 
+# Those of C0 but for tab, line feed and carriage return, DEL, and those of C1.
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _REPLACEMENT = "\ufffd"
 _SURROGATE_LEAD = 0xED
 _JAVA_ERRORS = "rmqindex.java"
+
+
+def as_text(data: bytes) -> str | None:
+    """Return bytes as text if they are UTF-8 without control characters, None otherwise."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if _CONTROLS.search(text) else text
 
 
 def _replace_as_java(error: UnicodeError) -> tuple[str, int]:

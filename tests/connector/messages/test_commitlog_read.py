@@ -329,10 +329,24 @@ class TestBodies:
         path.write_bytes(data)
         return tmp_path, offset
 
-    def test_crcs_are_checked_when_asked(self, spark, flipped):
-        """By default they are not; ``DROPMALFORMED`` leaves the message out."""
+    def test_a_body_whose_crc_is_wrong_is_refused_or_null(self, spark, flipped):
+        """By its file and offset, with options that work; without bodies nothing is checked."""
         store, offset = flipped
-        assert load(spark, store).count() == 430
+        with pytest.raises(PythonException, match=f"message at offset {offset}: body: expected"):
+            load(spark, store).collect()
+        schema = "phy_offset long, body_text string"
+        with pytest.raises(PythonException, match="mode=DROPMALFORMED gives null"):
+            spark.read.format("rmqcommitlog").schema(schema).load(str(store)).collect()
+        assert spark.read.format("rmqcommitlog").schema("topic string").load(str(store)).count()
+        rows = load(spark, store, mode="DROPMALFORMED").collect()
+        assert [row.phy_offset for row in rows if row.body is None] == [offset]
+        assert len(rows) == 430
+        stored = load(spark, store, decompressBody=False)
+        assert stored.where("body IS NULL").count() == 0
+
+    def test_crcs_are_checked_when_asked(self, spark, flipped):
+        """Also where no body is; ``DROPMALFORMED`` leaves the message out."""
+        store, offset = flipped
         with pytest.raises(PythonException, match="body_crc"):
             load(spark, store, checkCrc=True).collect()
         dropped = offsets(load(spark, store, checkCrc=True, mode="DROPMALFORMED"))

@@ -8,6 +8,7 @@ import zlib
 import pytest
 
 from commitlog_encoder import Message
+from recorded import MESSAGE_KINDS
 from rmqindex import COMMITLOG_SCHEMA, CommitLog, RmqIndexError, inner_messages, sample_store
 from rmqindex.commitlog import bodies as bodies_module
 
@@ -140,3 +141,38 @@ def test_members_are_taken_out_of_a_body_that_was_unpacked(tmp_path):
     (row,) = next(log.scan(columns=["body", "sys_flag"])).to_pylist()
     (member,) = inner_messages(row["body"], row["sys_flag"], decompress=False)
     assert (member.body, member.property("KEYS")) == (b"m", "k")
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_body_whose_crc_is_wrong_is_an_error_that_names_it(tmp_path, compressed):
+    """File, offset and ways out; null in the mode DROPMALFORMED; as stored if asked."""
+    body = zlib.compress(b"text") if compressed else b"text"
+    flags = COMPRESSED if compressed else 0
+    bad = Message(body=body, body_crc=5, sys_flag=flags)
+    log, (_, offset, _) = log_of(tmp_path, Message(body=b"a"), bad, Message(body=b"", body_crc=5))
+    for name in ("body", "body_text"):
+        with pytest.raises(RmqIndexError) as scanned:
+            column(log, name)
+        with pytest.raises(RmqIndexError) as read:
+            log.read_at([0, offset], [name])
+        for part in (
+            f"{tmp_path}/{0:020d}: message at offset {offset}: body: expected the CRC-32 5 of its",
+            "mode='DROPMALFORMED'",
+            "decompress_body=False",
+        ):
+            assert part in str(scanned.value)
+            assert part in str(read.value)
+    assert column(log, "body", mode="DROPMALFORMED") == [b"a", None, b""]
+    assert column(log, "body_text", mode="DROPMALFORMED") == ["a", None, ""]
+    assert column(log, "body", decompress_body=False) == [b"a", body, b""]
+    assert column(log, "topic") == ["TopicTest"] * 3
+    states = log.read_at([0, offset], ["body"], check_crc=True)["state"].to_pylist()
+    assert states == ["record", "bad_crc"]
+
+
+def test_sound_bodies_have_the_crcs_of_their_records():
+    """Those of every kind of message that RocketMQ wrote."""
+    for store in (sample_store(), MESSAGE_KINDS / "store"):
+        with CommitLog(store) as log:
+            for batch in log.scan(columns=["body"]):
+                assert batch.column("body").null_count == 0

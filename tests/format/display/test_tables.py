@@ -69,6 +69,7 @@ def test_a_message_is_whole_at_a_terminal(width):
     )  # fmt: skip
     row = {**dict.fromkeys(names), **message(LONG_KEY), "topic": WIDE}
     row |= {"properties": [("KEYS", LONG_KEY), ("p" * 40, "value")], "body": b"body"}
+    row["state"] = "record"
     out = printed(print_message, row, ZONE, width=width, is_terminal=True)
     assert max(map(cell_len, out.splitlines())) <= width
     joined = "".join(out.split())

@@ -463,3 +463,31 @@ def test_every_column_of_a_message_is_known():
     """The default columns are those of the log that repeat nothing."""
     reader = MessageStore(STORE).messages()
     assert set(COMMITLOG_SCHEMA.names) - set(reader.schema.names) == {"all_uniq_keys", "all_keys"}
+
+
+def test_a_damaged_body_is_refused_or_null(tmp_path):
+    """By messages and by lookups, with what to give in this interface."""
+    shutil.copytree(rmqindex.sample_store(), tmp_path / "store")
+    store = rmqindex.MessageStore(tmp_path / "store")
+    (row,) = store.lookup("TopicTest", "order-49").slice(0, 1).to_pylist()
+    offset = row["phy_offset"]
+    (path,) = [
+        path
+        for path in (tmp_path / "store" / "commitlog").iterdir()
+        if int(path.name) <= offset < int(path.name) + path.stat().st_size
+    ]
+    data = bytearray(path.read_bytes())
+    data[offset - int(path.name) + 88] ^= 1
+    path.write_bytes(data)
+    said = rf"message at offset {offset}: body: expected the CRC-32 .*MessageStore\(\.\., mode"
+    store = rmqindex.MessageStore(tmp_path / "store")
+    with pytest.raises(rmqindex.RmqIndexError, match=said):
+        store.messages().read_all()
+    with pytest.raises(rmqindex.RmqIndexError, match=said):
+        store.lookup("TopicTest", "order-49", message=True)
+    assert store.messages(columns=["topic"]).read_all().num_rows == 430
+    store = rmqindex.MessageStore(tmp_path / "store", mode="DROPMALFORMED")
+    table = store.messages().read_all()
+    assert (table.num_rows, table["body"].null_count) == (430, 1)
+    found = store.lookup("TopicTest", "order-49", message=True).to_pylist()
+    assert [row["phy_offset"] for row in found if row["body"] is None] == [offset]

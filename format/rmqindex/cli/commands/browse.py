@@ -20,6 +20,7 @@ from rmqindex.cli.options import (
     mode_option,
     rows_option,
     slots_option,
+    stored_body_option,
     zone_option,
 )
 from rmqindex.cli.selection import selection_of, selection_options
@@ -29,7 +30,7 @@ from rmqindex.display.terminal import progress_bar
 from rmqindex.display.text import complain
 from rmqindex.inspection.dump import dump_file
 from rmqindex.inspection.usage import GROUPS, folder_usage, measure_usage
-from rmqindex.output.messages import COLUMNS, LISTED
+from rmqindex.output.messages import LISTED, read_messages
 from rmqindex.output.notes import complain_of_missing
 
 if TYPE_CHECKING:
@@ -60,11 +61,20 @@ __all__ = ["dump", "messages", "usage"]
     help="Print at most this many messages.",
 )
 @click.option("--body", is_flag=True, help="Also print properties and bodies.")
+@stored_body_option
 @rows_option
 @zone_option
 @mode_option
 def messages(
-    *, store: str, limit: int, body: bool, as_json: bool, zone: Zone, mode: Mode, **options: object
+    *,
+    store: str,
+    limit: int,
+    body: bool,
+    as_stored: bool,
+    as_json: bool,
+    zone: Zone,
+    mode: Mode,
+    **options: object,
 ) -> None:
     """List messages from the CommitLog, those with the highest offsets first.
 
@@ -79,15 +89,16 @@ def messages(
         table = newest_messages(
             log,
             selection,
-            COLUMNS if body else LISTED,
+            LISTED,
             limit,
             mode=mode,
             on_malformed=_complain_of,
             progress=report,
         )
-    rows: list[dict[str, Any]] = table.to_pylist()
-    if body:
-        rows = [{**row, "state": "record"} for row in rows]
+        rows: list[dict[str, Any]] = table.to_pylist()
+        if body:
+            offsets = table["phy_offset"].to_pylist()
+            rows = read_messages(log, offsets, mode=mode, as_stored=as_stored)
     output.message_list(store, rows, missing, whole=body)
     if not rows:
         raise click.exceptions.Exit(NOT_FOUND)

@@ -14,6 +14,7 @@ from rmqindex.cli.options import (
     argument,
     choose_output,
     command,
+    mode_option,
     rows_option,
     stored_body_option,
     zone_option,
@@ -27,7 +28,7 @@ from rmqindex.explanation import uncovered
 from rmqindex.fileset.planned_index import plan_index
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.keys.hashing import index_key, key_hash
-from rmqindex.output.messages import is_readable, read_messages
+from rmqindex.output.messages import complain_of_crc, is_readable, read_messages
 from rmqindex.output.notes import complain_of_missing
 from rmqindex.query.verification import KeyVerifier
 from rmqindex.record.message_ids import decode_offset_msg_id
@@ -37,6 +38,7 @@ from rmqindex.store.contents import refuse_rocksdb_index
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rmqindex.indexfile.entries import Mode
     from rmqindex.output.interface import Zone
 
 __all__ = ["cat"]
@@ -73,6 +75,7 @@ __all__ = ["cat"]
 @stored_body_option
 @rows_option
 @zone_option
+@mode_option
 def cat(
     *,
     path: str,
@@ -82,6 +85,7 @@ def cat(
     as_stored: bool,
     as_json: bool,
     zone: Zone,
+    mode: Mode,
 ) -> None:
     """Print a message from the CommitLog: its fields, properties and decompressed body.
 
@@ -92,7 +96,7 @@ def cat(
         raise click.BadParameter("only for one store", param_hint="--raw")
     with CommitLog(path) as log:
         offsets = _offsets(path, message, topic, log)
-        found = read_messages(log, offsets, as_stored=as_stored)
+        found = read_messages(log, offsets, mode=mode, as_stored=as_stored)
         why = _why_not(found[0]["state"] if found else "", log)
         if not found:
             _complain_of_index(path, log, zone)
@@ -133,7 +137,8 @@ def _complain_of_index(path: str, log: CommitLog, zone: Zone) -> None:
 def _write_bodies(rows: Sequence[dict[str, Any]]) -> None:
     sys.stdout.flush()
     for row in rows:
-        sys.stdout.buffer.write(row["body"])
+        complain_of_crc(row)
+        sys.stdout.buffer.write(row["body"] or b"")
 
 
 def _offsets(path: str, message: str, topic: str | None, log: CommitLog) -> list[int]:
