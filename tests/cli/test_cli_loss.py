@@ -64,3 +64,132 @@ def test_the_remedy_of_a_damaged_count_works_as_it_is_printed(run, store, files)
     code, out, _ = run("info", store, "--json")
     assert code == 0
     assert sum(file["entry_count"] for file in json.loads(out)["files"]) == 959
+
+
+def lose_log_end(store):
+    """Take away the newest file of the CommitLog, as a restored older backup lacks it."""
+    max((store / "commitlog").iterdir()).unlink()
+
+
+def content(store):
+    """Return the name and the bytes of each file of the index."""
+    return {path.name: path.read_bytes() for path in (store / "index").iterdir()}
+
+
+def test_a_rebuild_that_loses_entries_is_refused_with_the_numbers(run, store):
+    """The log ends before the index does; nothing is changed, and nothing is left behind."""
+    lose_log_end(store)
+    before = content(store)
+    code, _, err = run("rebuild", store, "--replace")
+    assert code == 2
+    assert "entries for 959" in err
+    assert "of messages at offsets 65536 to 122928, would be lost" in err
+    assert "--allow-loss" in err
+    assert content(store) == before
+    assert not [path for path in store.iterdir() if "index" in path.name and path.name != "index"]
+
+
+def test_a_loss_that_is_allowed_by_name_is_written(run, store):
+    """The option is the one that the refusal names."""
+    lose_log_end(store)
+    assert run("rebuild", store, "--replace", "--allow-loss")[0] == 0
+    code, out, _ = run("verify", store, "--json")
+    assert code == 0, out
+
+
+def test_a_dry_run_of_a_rebuild_shows_files_entries_and_loss(run, store):
+    """Files that go, files that come, and what is lost; nothing changes."""
+    lose_log_end(store)
+    before = content(store)
+    code, out, _ = run("rebuild", store, "--replace", "--dry-run")
+    assert code == 0
+    assert f"{min(before)} would go: 199 entries" in out
+    assert "would come: 199 entries" in out
+    assert "would be lost" in out
+    code, out, _ = run("rebuild", store, "--replace", "--dry-run", "--json")
+    replacement = json.loads(out)["replacement"]
+    assert [file["name"] for file in replacement["removed"]] == sorted(before)
+    assert sum(file["entry_count"] for file in replacement["removed"]) == 959
+    added = sum(file["entry_count"] for file in replacement["added"])
+    assert 0 < replacement["lost"]["count"] <= 959 - added
+    assert content(store) == before
+    code, _, err = run("rebuild", store, "--dry-run")
+    assert code == 2
+    assert "only with --replace" in err
+
+
+def test_a_range_of_the_log_does_not_replace_the_whole(run, store):
+    """The entries outside it would be lost."""
+    code, _, err = run("rebuild", store, "--replace", "--to", 60_000)
+    assert code == 2
+    assert "would be lost" in err
+    assert run("rebuild", store, "--replace", "--to", 60_000, "--allow-loss")[0] == 0
+
+
+def test_wrong_entries_are_no_loss(run, store, files):
+    """A damaged hash, an offset of no message and an entry twice are mended without a word."""
+    with files[1].open("r+b") as file:
+        for position, field in ((5, struct.pack(">i", 77)), (9, struct.pack(">iq", 5, 12_345))):
+            file.seek(40 + 4 * 97 + 20 * position)
+            file.write(field)
+    code, _, err = run("rebuild", store, "--replace")
+    assert (code, err) == (0, "")
+
+
+@pytest.mark.parametrize("count", [0, 1, 50, 198])
+def test_relayout_refuses_a_damaged_count(run, store, files, count):
+    """The entries that it does not count would be gone for ever."""
+    set_count(files[2], count)
+    before = content(store)
+    code, _, err = run("relayout", store, "--slots", 50, "--entries", 300)
+    assert code == 2
+    assert files[2].name in err
+    assert "`rmqindex verify` says how" in err
+    assert content(store) == before
+
+
+def test_a_dry_run_of_a_relayout_shows_both_states(run, store):
+    """The new files are written aside and discarded."""
+    before = content(store)
+    code, out, _ = run("relayout", store, "--slots", 50, "--entries", 300, "--dry-run")
+    assert code == 0
+    assert "would go: 199 entries" in out
+    assert "would come: 299 entries" in out
+    assert "Would write 959 entries into 4 files in place of 5" in out
+    assert content(store) == before
+
+
+def test_expire_refuses_a_file_whose_end_is_damaged(run, store, files):
+    """Its entries are of messages that the log has."""
+    with files[0].open("r+b") as file:
+        file.seek(24)
+        file.write(struct.pack(">q", 5))
+    for options in ((), ("--dry-run",)):
+        code, _, err = run("expire", store, "--before", 10_000, *options)
+        assert code == 2
+        assert "end_phy_offset at byte 24" in err
+        assert "`rmqindex verify` says how" in err
+    assert files[0].exists()
+    assert run("expire", store, "--before", 10_000, "--allow-loss")[0] == 0
+    assert not files[0].exists()
+
+
+def test_a_refused_rebuild_deletes_no_empty_file(run, store, files):
+    """An empty last file stays until the rebuild is allowed to write."""
+    empty = files[4].with_name("20991231000000000")
+    empty.write_bytes(b"")
+    before = content(store)
+    assert run("rebuild", store)[0] == 2
+    assert content(store) == before
+
+
+def test_a_header_of_zeros_is_no_empty_file(run, store, files):
+    """A rebuild that resumes would take its entries for an unfinished write, and delete it."""
+    with files[4].open("r+b") as file:
+        file.write(bytes(40))
+    before = content(store)
+    code, _, err = run("rebuild", store, "--resume")
+    assert code == 2
+    assert "index_count at byte 36" in err
+    assert content(store) == before
+    assert run("rebuild", store, "--replace")[0] == 0

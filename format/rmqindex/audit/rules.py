@@ -401,7 +401,9 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "error",
         "The last file ends behind the CommitLog: the broker skips "
         "every message until the log has passed that offset.",
-        "If the CommitLog is whole, run `rmqindex rebuild STORE --replace`; else restore it first.",
+        "Restore the newest files of the CommitLog; if it is whole, stop the broker and run "
+        "`rmqindex rebuild STORE --replace --allow-loss`, which drops the entries behind its end "
+        "(`--dry-run` shows how many).",
     ),
 )
 

@@ -44,7 +44,7 @@ class Remedies:
         """
         self._needs_log = any(remedy == RESTORE_LOG for remedy in errors)
         # What has to be replaced cannot be continued, and one rebuild does for all.
-        self._replaces = not self._needs_log and any("--replace`" in remedy for remedy in errors)
+        self._replaces = not self._needs_log and any("--replace" in remedy for remedy in errors)
         self._is_whole = log is not None and not self._needs_log
         self._path = path
         self._place = Place.of(path)

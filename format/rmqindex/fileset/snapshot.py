@@ -60,6 +60,10 @@ class Snapshot:
         """How many entries the headers count; a file without a header has none."""
         return sum(header.entry_count for _, _, header in self.headers if header is not None)
 
+    def without_last(self) -> Snapshot:
+        """Return the snapshot without the last file."""
+        return Snapshot(self.files[:-1], self.headers[:-1], self.identities[:-1])
+
     def ensure_unchanged(self, directory: str | os.PathLike[str]) -> None:
         """Raise if another writer has changed the directory.
 

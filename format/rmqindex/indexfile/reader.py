@@ -18,7 +18,7 @@ from rmqindex.indexfile.fingerprint import Fingerprint, entries_checksum
 from rmqindex.indexfile.geometry import Layout, infer_layout, usual_layout
 from rmqindex.indexfile.proof import proved_count
 from rmqindex.indexfile.select import select_phy_offset
-from rmqindex.indexfile.uncounted import damaged_count, looks_emptied
+from rmqindex.indexfile.uncounted import damaged_count, damaged_header, looks_emptied
 from rmqindex.keys.hashing import key_hash
 from rmqindex.layout import (
     ENTRY_SIZE,
@@ -212,6 +212,22 @@ class IndexFile:
         if error is None and looks_emptied(source):
             error = damaged_count(source, layout_beside(), header)
         return error
+
+    def check_header(self, *, is_last: bool) -> None:
+        """Raise where the header contradicts the entries, so that no write trusts either.
+
+        Args:
+            is_last: Whether the file is the last of its index, to which a broker may be writing.
+
+        Raises:
+            CorruptIndexError: The header is damaged.
+            RmqIndexError: The storage failed.
+        """
+        if self._layout is None:
+            return
+        error = damaged_header(self._source, self._layout, self.header, is_last=is_last)
+        if error is not None:
+            raise error
 
     def drop_unproved(self) -> None:
         """Leave out the entries whose times the header does not prove.

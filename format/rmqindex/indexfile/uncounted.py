@@ -14,19 +14,27 @@ import numpy as np
 
 from rmqindex.errors import CorruptIndexError
 from rmqindex.indexfile.decoding import slots_of, written
-from rmqindex.layout import ENTRY_DTYPE, ENTRY_SIZE, FIRST_POSITION, INDEX_COUNT_OFFSET
+from rmqindex.layout import (
+    BEGIN_PHY_OFFSET_OFFSET,
+    END_PHY_OFFSET_OFFSET,
+    ENTRY_DTYPE,
+    ENTRY_SIZE,
+    FIRST_POSITION,
+    INDEX_COUNT_OFFSET,
+)
 
 if TYPE_CHECKING:
     from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.source import IndexSource
 
-__all__ = ["damaged_count", "looks_emptied"]
+__all__ = ["damaged_count", "damaged_header", "looks_emptied"]
 
 # Entries behind the count whose slots are asked.
 _ASKED = 8
 # Bytes behind the header of a file without entries that are looked at for others than zeros.
 _LOOKED_AT = 1 << 16
+_HINT = "`rmqindex verify` says what to do"
 
 
 def damaged_count(
@@ -65,6 +73,43 @@ def damaged_count(
     return _error(source, f"more than {newest}, to which a slot leads", header, is_damaged)
 
 
+def damaged_header(
+    source: IndexSource, layout: Layout, header: IndexHeader, *, is_last: bool
+) -> CorruptIndexError | None:
+    """Return the error of a header that its entries contradict; None for one that may be right.
+
+    Args:
+        source: The open file, at least as long as its entries.
+        layout: Its geometry.
+        header: Its header.
+        is_last: Whether a broker may be writing to the file, or was killed while it did.
+
+    Raises:
+        RmqIndexError: The storage failed.
+    """
+    error = damaged_count(source, layout, header)
+    count = header.entry_count
+    if error is not None or not count:
+        return error
+    first = source.entry_range(layout, FIRST_POSITION, FIRST_POSITION + 1)["phy_offset"]
+    if int(first[0]) != header.begin_phy_offset:
+        return _wrong(source, "begin_phy_offset", BEGIN_PHY_OFFSET_OFFSET, int(first[0]), header)
+    least = max(count - 1, FIRST_POSITION) if is_last else count
+    ends = source.entry_range(layout, least, count + 1)["phy_offset"].tolist()
+    # A broker counts an entry before it sets the end, which a new file inherits.
+    is_inherited = is_last and count == FIRST_POSITION and header.end_phy_offset <= ends[0]
+    if header.end_phy_offset in ends or is_inherited:
+        return None
+    return _wrong(source, "end_phy_offset", END_PHY_OFFSET_OFFSET, ends[-1], header)
+
+
+def _wrong(
+    source: IndexSource, field: str, byte: int, entry_offset: int, header: IndexHeader
+) -> CorruptIndexError:
+    expected = f"{entry_offset}, the offset of its entry"
+    return CorruptIndexError(source.path, field, byte, expected, getattr(header, field), _HINT)
+
+
 def looks_emptied(source: IndexSource) -> bool:
     """Return whether the first bytes behind the header show that a file had entries.
 
@@ -87,6 +132,6 @@ def _error(
         INDEX_COUNT_OFFSET,
         expected,
         header.index_count,
-        "`rmqindex verify` says what to do, `rmqindex scan --salvage` prints all entries, and "
-        "mode=DROPMALFORMED passes the uncounted ones over",
+        f"{_HINT}, `rmqindex scan --salvage` prints all entries, and mode=DROPMALFORMED passes the "
+        "uncounted ones over",
     )

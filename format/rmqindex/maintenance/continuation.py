@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rmqindex.bulk.index_state import open_file
 from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.errors import RmqIndexError
+from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.keys.messages import expand_messages
 from rmqindex.layout import FIRST_POSITION
+from rmqindex.maintenance.intact_entries import replaced_entries
 from rmqindex.maintenance.relayout import make_exact
 
 if TYPE_CHECKING:
@@ -206,8 +207,7 @@ def keep_expired(
     if min_offset:
         for entry in there:
             try:
-                with open_file(entry.path, layout) as file:
-                    is_last = _put_expired(file, min_offset, roller)
+                is_last = _put_expired(entry, layout, min_offset, roller)
             except RmqIndexError:
                 unreadable.append(Path(entry.path))
             else:
@@ -216,17 +216,31 @@ def keep_expired(
     return Leftover(roller.count, tuple(unreadable))
 
 
-def _put_expired(file: IndexFile, min_offset: int, roller: FileRoller) -> bool:
-    """Put the entries of a file up to the first one at or behind an offset, if there is one."""
-    for batch in file.scan(columns=_COLUMNS):
+def _put_expired(entry: FileEntry, layout: Layout, min_offset: int, roller: FileRoller) -> bool:
+    """Put the entries of a file up to the first one at or behind an offset, if there is one.
+
+    Raises:
+        RmqIndexError: The file cannot be read, or its header does not prove the entries' times.
+    """
+    with open_index_source(entry.path) as source:
+        header = read_header(source)
+    is_first = True
+    for batch in replaced_entries(entry.path, layout, _COLUMNS):
         hashes, offsets, times = (batch[name].to_numpy() for name in _COLUMNS)
-        times = times.copy()
-        make_exact(file.header, offsets, times, None)
         expired = offsets < min_offset
         stop = len(offsets) if expired.all() else int(np.argmin(expired))
+        if (
+            stop
+            and is_first
+            and (header.begin_timestamp <= 0 or header.begin_phy_offset != int(offsets[0]))
+        ):
+            raise RmqIndexError(f"{entry.path}: the times of its entries are not known")
+        times = times.copy()
+        make_exact(header, offsets, times, None)
         roller.put_many(hashes[:stop], offsets[:stop], times[:stop])
         if stop < len(offsets):
             return True
+        is_first = False
     return False
 
 

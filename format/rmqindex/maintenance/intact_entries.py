@@ -7,23 +7,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex.audit.audited import BLOCK
+from rmqindex.errors import RmqIndexError
+from rmqindex.fileset.geometry import layout_beside, open_in_store
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import ENTRY_SCHEMA, MILLISECONDS, BatchBuilder, Links, links_of
 from rmqindex.indexfile.geometry import UnknownLayoutError, infer_layout, usual_layout
+from rmqindex.indexfile.uncounted import damaged_count
 from rmqindex.layout import ENTRY_SIZE, FIRST_POSITION, INT64_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
 
     from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
-    from rmqindex.storage.location import PathLike
+    from rmqindex.storage.location import Location, PathLike
     from rmqindex.storage.source import IndexSource
 
-__all__ = ["salvage", "salvage_listed"]
+__all__ = ["replaced_entries", "salvage", "salvage_listed"]
 
 
 def salvage(
@@ -66,6 +69,42 @@ def salvage_listed(
     """
     with open_index_source(path) as source:
         yield from _salvage(source, layout, header, uncounted=True)
+
+
+def replaced_entries(
+    path: Location, layout: Layout, columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Read the entries of a file that is to be replaced, also of a damaged one.
+
+    Args:
+        path: The file.
+        layout: The geometry of a file that does not show its own, if it has that size.
+        columns: Those of ``ENTRY_SCHEMA`` to decode.
+
+    Yields:
+        Batches in file order.
+
+    Raises:
+        RmqIndexError: No geometry fits, or the file cannot be read.
+    """
+    done = 0
+    try:
+        with open_in_store(path, None, "FAILFAST") as file:
+            for batch in file.scan(columns=columns):
+                yield batch
+                done += len(batch)
+    except RmqIndexError:
+        known = layout_beside(path)
+        with open_index_source(path) as source:
+            header = read_header(source)
+            if known is None:
+                known = layout if source.size == layout.file_size else usual_layout(source.size)
+            if known is None:
+                raise
+            is_counted = damaged_count(source, known, header) is None
+            for batch in _salvage(source, known, header, uncounted=not is_counted):
+                left = batch.slice(int(np.searchsorted(batch["position"], done, side="right")))
+                yield left.select(columns)
 
 
 def _salvage(

@@ -22,6 +22,7 @@ from rmqindex.commitlog.log import CommitLog
 from rmqindex.dledger_layout import DATA_FOLDER
 from rmqindex.errors import RmqIndexError
 from rmqindex.fileset.cover import is_coverable
+from rmqindex.fileset.geometry import open_in_store
 from rmqindex.fileset.snapshot import Snapshot
 from rmqindex.folders import COMMITLOG_FOLDER, DLEDGER_PREFIX, INDEX_FOLDER
 from rmqindex.header import IndexHeader
@@ -33,6 +34,7 @@ from rmqindex.maintenance.continuation import (
     keep_expired,
     resume_at,
 )
+from rmqindex.maintenance.loss import LossJudge, replacement_of
 from rmqindex.maintenance.tags import choose_tags
 from rmqindex.record.batches import store_timestamps
 from rmqindex.record.index_keys import IndexKeys
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.bulk.committer import Commit
+    from rmqindex.bulk.replacement import Replacement
     from rmqindex.commitlog.log import Mode
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.logfile.agreed import UnagreedTail
@@ -85,6 +88,9 @@ class RebuildResult:
             has, and that cannot be read.
         unagreed: What was left out of a log of DLedger, since its group is not known to have
             agreed on it; None where nothing was.
+        replacement: The files that were replaced, and what came in their place; None without
+            ``replace``.
+        dry_run: Whether nothing was changed: the fields tell what would be.
     """
 
     files: tuple[Path, ...]
@@ -100,6 +106,8 @@ class RebuildResult:
     replaced_count: int = 0
     unreadable: tuple[Path, ...] = ()
     unagreed: UnagreedTail | None = None
+    replacement: Replacement | None = None
+    dry_run: bool = False
 
 
 def rebuild_index(
@@ -115,6 +123,8 @@ def rebuild_index(
     checkpoint: bool | Literal["auto"] = "auto",
     time_zone: str | tzinfo | None = None,
     allow_live_store: bool = False,
+    allow_loss: bool = False,
+    dry_run: bool = False,
     mode: Mode = "FAILFAST",
     on_malformed: Callable[[CorruptCommitLogError], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -125,7 +135,8 @@ def rebuild_index(
     An empty or missing index directory is written in place.
     Use ``resume`` to continue an interrupted rebuild: it adds the entries missing behind the last
     one, and none twice; where files lack entries before it, it raises.
-    ``replace`` keeps the entries of messages that the log no longer has, as the broker would.
+    ``replace`` keeps the entries of messages that the log no longer has, as the broker would, and
+    refuses to lose others.
     At every moment, even after a crash, rmqindex's readers find a correct index of the first
     messages; other writers wait meanwhile.
 
@@ -147,6 +158,9 @@ def rebuild_index(
             crash keeps the files. ``auto`` for the index of a store on which no broker runs.
         time_zone: The broker's time zone, in which new files are named; by default the system's.
         allow_live_store: Write even if a broker runs on the store.
+        allow_loss: Replace files even if the new ones lack entries of theirs: of messages behind
+            the log's end or outside ``start`` and ``stop``, or that cannot be read.
+        dry_run: Build the new files and compare them, but replace none; only with ``replace``.
         mode: ``FAILFAST`` stops at damage in the log, ``DROPMALFORMED`` continues behind it.
         on_malformed: Called with each error that ``DROPMALFORMED`` does not raise.
         progress: Called with the offset reached and the log's end, bytes.
@@ -158,14 +172,13 @@ def rebuild_index(
         RmqIndexError: There are files, and neither ``resume`` nor ``replace`` is given; files to
             resume lack entries before the last one, or that is of no message; a broker holds the
             store; the log is damaged; the files contradict each other about tags; no name is left
-            for a new file; another writer changed the index while it was built aside, or holds its
-            lock for ten minutes.
-        ValueError: ``resume`` together with ``replace`` or ``start``; a geometry without room for
-            entries.
+            for a new file; the new files lack entries of the replaced ones; another writer changed
+            the index while it was built aside, or holds its lock for ten minutes.
+        ValueError: ``resume`` together with ``replace`` or ``start``; ``dry_run`` without
+            ``replace``; a geometry without room for entries.
         OSError: The disk is full or broken.
     """
-    if resume and (replace or start is not None):
-        raise ValueError("resume: not together with replace or start")
+    _check_arguments(resume=resume, replace=replace, start=start, dry_run=dry_run)
     target = Path(os.path.abspath(directory))  # noqa: PTH100  (links stay)
     log = commit_log if isinstance(commit_log, CommitLog) else CommitLog(commit_log)
     with hold_writable(target, allow_live_store=allow_live_store), ExitStack() as stack:
@@ -177,20 +190,11 @@ def rebuild_index(
             Committer(staging, target, allow_live_store=allow_live_store, checkpoint=raises)
         )
         commit: Commit | None = None
+        replacement: Replacement | None = None
         if not replace:
             commit = stack.enter_context(committer.begin(create=True))
             staging.make(Owner.current())
-        there = Snapshot.of(target) if replace else _without_unfinished(target)
-        if there.files and not (resume or replace):
-            raise RmqIndexError(
-                f"{target}: expected no IndexFiles, got {len(there.files)}: resume=True continues "
-                "behind their last entry, replace=True indexes the whole log anew in their place"
-            )
-        if replace and there.entry_count and not log.files:
-            raise RmqIndexError(
-                f"{target}: expected a CommitLog with files to replace {there.entry_count} entries "
-                "from, got one without; is its disk mounted?"
-            )
+        there, unfinished = _present(target, log, resume=resume, replace=replace)
         beside = _index_beside(log)
         models = there.files or tuple(() if beside is None else index_entries(beside))
         layout, basis = _chosen_layout(layout, models, beside is None or bool(there.files))
@@ -214,9 +218,17 @@ def rebuild_index(
             if start is None:
                 kept = keep_expired(there.files, layout, log.min_offset, roller)
             _build(roller, messages)
-            said = replace_files(committer, there, roller)
+            judge = LossJudge(
+                log, None if unagreed is None else stop, tags_are_chosen=index_tags != "auto"
+            )
+            replacement = replacement_of(there, roller, layout, judge)
+            if not (allow_loss or dry_run):
+                there.ensure_unchanged(target)
+                replacement.ensure_nothing_lost(target)
+            said = None if dry_run else replace_files(committer, there, roller)
         else:
             target.mkdir(exist_ok=True)
+            _remove(unfinished)
             roller = FileRoller(
                 target,
                 layout,
@@ -241,7 +253,47 @@ def rebuild_index(
         there.entry_count if replace else 0,
         kept.unreadable,
         unagreed,
+        replacement,
+        dry_run,
     )
+
+
+def _check_arguments(*, resume: bool, replace: bool, start: int | None, dry_run: bool) -> None:
+    if resume and (replace or start is not None):
+        raise ValueError("resume: not together with replace or start")
+    if dry_run and not replace:
+        raise ValueError("dry_run: expected replace, without which no file is deleted")
+
+
+def _present(
+    target: Path, log: CommitLog, *, resume: bool, replace: bool
+) -> tuple[Snapshot, Path | None]:
+    """Return the files that are there, without an unfinished one, which is returned apart.
+
+    Raises:
+        RmqIndexError: There are files that the caller did not speak of, or a log without files is
+            to replace them.
+    """
+    there = Snapshot.of(target)
+    unfinished = None if replace else _unfinished(there)
+    if unfinished is not None:
+        there = there.without_last()
+    if there.files and not (resume or replace):
+        raise RmqIndexError(
+            f"{target}: expected no IndexFiles, got {len(there.files)}: resume=True continues "
+            "behind their last entry, replace=True indexes the whole log anew in their place"
+        )
+    if replace and there.entry_count and not log.files:
+        raise RmqIndexError(
+            f"{target}: expected a CommitLog with files to replace {there.entry_count} entries "
+            "from, got one without; is its disk mounted?"
+        )
+    return there, unfinished
+
+
+def _remove(unfinished: Path | None) -> None:
+    if unfinished is not None:
+        unfinished.unlink()
 
 
 def _index_beside(log: CommitLog) -> Path | None:
@@ -272,18 +324,24 @@ def _staging(target: Path, *, aside: bool) -> LocalStaging:
     return LocalStaging.at(target, f"rebuild-{uuid.uuid4().hex}")
 
 
-def _without_unfinished(target: Path) -> Snapshot:
-    """Remove a last file that an interrupted rebuild left empty; return the remaining files.
+def _unfinished(there: Snapshot) -> Path | None:
+    """Return a last file that an interrupted rebuild left empty, if there is one.
 
     Such a file has no size or an empty header, so it lacks the inherited end of the file before it.
+
+    Raises:
+        CorruptIndexError: Its slots show that it is not empty.
     """
-    there = Snapshot.of(target)
-    if there.files:
-        _, size, header = there.headers[-1]
-        if not size or header == IndexHeader():
-            Path(there.files[-1].path).unlink()
-            there = Snapshot.of(target)
-    return there
+    if not there.files:
+        return None
+    _, size, header = there.headers[-1]
+    if size and header != IndexHeader():
+        return None
+    path = there.files[-1].path
+    if size:
+        with open_in_store(path, None, "FAILFAST"):
+            pass
+    return Path(path)
 
 
 class _Messages:

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rmqindex.audit.audited import elapsed_seconds
 from rmqindex.bulk.committer import Committer
+from rmqindex.bulk.replacement import Replacement, summaries
 from rmqindex.bulk.roller import FileRoller, replace_files
 from rmqindex.commitlog.log import MATCH_STATES, CommitLog
 from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.errors import CorruptIndexError, RmqIndexError
-from rmqindex.fileset.geometry import open_in_store
+from rmqindex.fileset.geometry import layout_beside, open_in_store
 from rmqindex.fileset.paths import list_index_files, resolve
 from rmqindex.fileset.snapshot import Snapshot
 from rmqindex.indexfile.committed import open_index_source, read_header
+from rmqindex.indexfile.reader import IndexFile
 from rmqindex.store.checkpoint import CHECKPOINT_NAME
 from rmqindex.store.contents import hold_writable
 from rmqindex.times import zone_of
@@ -32,13 +35,11 @@ from rmqindex.transaction.owner import Owner
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import tzinfo
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
-    from rmqindex.indexfile.reader import IndexFile
     from rmqindex.logfile.files import LogFile
     from rmqindex.storage.location import Location, PathLike
     from rmqindex.transaction.directories import FileEntry
@@ -49,6 +50,10 @@ _RECORD = MATCH_STATES.index("record")
 _DAMAGED_HINT = (
     "a damaged file cannot get another geometry without loss; `rmqindex verify` says how "
     "to write the index anew from the CommitLog"
+)
+_EXPIRE_HINT = (
+    "a damaged file is not deleted by its header; `rmqindex verify` says how to write the index "
+    "anew from the CommitLog, and allow_loss=True deletes the file as the broker would"
 )
 _COLUMNS = ("key_hash", "phy_offset", "store_timestamp")
 
@@ -64,6 +69,8 @@ class RelayoutResult:
         exact_times: How many of them have the exact store time of their message.
         index_msg_timestamp: The value of the store's checkpoint now, epoch milliseconds; None where
             the index does not belong to a store.
+        replacement: The old files and the new ones.
+        dry_run: Whether nothing was changed: the fields tell what would be.
     """
 
     files: tuple[Path, ...]
@@ -71,6 +78,8 @@ class RelayoutResult:
     entry_count: int
     exact_times: int
     index_msg_timestamp: int | None
+    replacement: Replacement
+    dry_run: bool = False
 
 
 def relayout_index(
@@ -81,6 +90,7 @@ def relayout_index(
     commit_log: CommitLog | PathLike | Sequence[PathLike | LogFile] | None = None,
     time_zone: str | tzinfo | None = None,
     allow_live_store: bool = False,
+    dry_run: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> RelayoutResult:
     """Rewrite an index with another geometry.
@@ -99,6 +109,7 @@ def relayout_index(
         commit_log: As :func:`verify` takes it; the source of the exact times.
         time_zone: The broker's time zone, in which new files are named; by default the system's.
         allow_live_store: Write even if a broker runs on the store.
+        dry_run: Write the new files aside, and replace none.
         progress: Called with the number of entries done and the total.
 
     Returns:
@@ -131,7 +142,9 @@ def relayout_index(
         stack.callback(roller.abandon)
         total = sum(_header(entry).entry_count for entry in old.files)
         for entry in old.files:
-            with _whole(entry.path, old_layout) as file:
+            with _whole(
+                entry.path, old_layout, _DAMAGED_HINT, is_last=entry == old.files[-1]
+            ) as file:
                 for batch in file.scan(columns=_COLUMNS):
                     hashes, offsets, times = (batch[name].to_numpy() for name in _COLUMNS)
                     times = times.copy()
@@ -140,24 +153,45 @@ def relayout_index(
                     if progress is not None:
                         progress(roller.count, total)
         roller.close()
-        said = replace_files(committer, old, roller)
+        replacement = Replacement(
+            summaries([Path(e.path) for e in old.files]), summaries(roller.paths)
+        )
+        said = None if dry_run else replace_files(committer, old, roller)
     files = tuple(directory / made.name for made in roller.paths)
-    return RelayoutResult(files, tuple(old.names), roller.count, exact, said)
+    return RelayoutResult(files, tuple(old.names), roller.count, exact, said, replacement, dry_run)
 
 
 @contextmanager
-def _whole(path: Location, layout: Layout | None) -> Iterator[IndexFile]:
-    """Open a file of which no entry may be lost.
+def _whole(
+    path: Location, layout: Layout | None, hint: str, *, is_last: bool
+) -> Iterator[IndexFile]:
+    """Open a file that must be read completely.
 
     Raises:
         CorruptIndexError: It is damaged; reading it, too, raises this.
+        RmqIndexError: It does not show its geometry.
     """
     try:
-        with open_in_store(path, layout, "FAILFAST") as file:
+        with _opened(path, layout, is_last=is_last) as file:
+            file.check_header(is_last=is_last)
             yield file
     except CorruptIndexError as error:
-        parts = (error.path, error.field, error.byte, error.expected, error.got)
-        raise CorruptIndexError(*parts, _DAMAGED_HINT) from error
+        parts = (error.path, error.field, error.byte, error.expected, error.got, hint)
+        raise CorruptIndexError(*parts) from error
+
+
+def _opened(path: Location, layout: Layout | None, *, is_last: bool) -> IndexFile:
+    """Open a file; where its header hides its geometry, the error names the header's field."""
+    try:
+        return open_in_store(path, layout, "FAILFAST")
+    except CorruptIndexError:
+        raise
+    except RmqIndexError:
+        known = layout or layout_beside(path)
+        if known is not None:
+            with IndexFile(path, known) as file:
+                file.check_header(is_last=is_last)
+        raise
 
 
 def make_exact(
@@ -167,7 +201,8 @@ def make_exact(
     log: CommitLog | None,
 ) -> int:
     """Replace times in whole seconds by the messages' own; return how many are exact now."""
-    is_exact = times == header.begin_timestamp
+    # The header has the exact time of the first message, too; others may be up to a second later.
+    is_exact = (times == header.begin_timestamp) & (offsets == header.begin_phy_offset)
     if log is not None:
         wanted, rows = np.unique(offsets, return_inverse=True)
         found = log.read_at(wanted, ["store_timestamp"])
@@ -189,7 +224,7 @@ def make_exact(
     return int(np.count_nonzero(is_exact | ends))
 
 
-def expired_files(path: PathLike, offset: int) -> list[FileEntry]:
+def expired_files(path: PathLike, offset: int, *, allow_loss: bool = False) -> list[FileEntry]:
     """Return the files that the broker's next expiry deletes (``IndexService.deleteExpiredFile``).
 
     These are the oldest files, up to the first that does not end before an offset, and never the
@@ -198,9 +233,11 @@ def expired_files(path: PathLike, offset: int) -> list[FileEntry]:
     Args:
         path: An index directory, or a store root that has ``index/``.
         offset: Where the CommitLog begins, bytes.
+        allow_loss: Believe a header that its entries contradict, as the broker does.
 
     Raises:
-        RmqIndexError: No index directory.
+        RmqIndexError: No index directory; or, unless ``allow_loss``, a file cannot be read.
+        CorruptIndexError: Unless ``allow_loss``: a header does not tell where its file ends.
     """
     resolved = resolve(path)
     if resolved.is_file:
@@ -209,34 +246,57 @@ def expired_files(path: PathLike, offset: int) -> list[FileEntry]:
     for entry in list_index_files(resolved.path)[:-1]:
         if _header(entry).end_phy_offset >= offset:
             break
+        if not allow_loss:
+            _ensure_expired(entry, offset)
         expired.append(entry)
     return expired
 
 
-def expire_index(path: PathLike, offset: int, *, allow_live_store: bool = False) -> list[FileEntry]:
+def _ensure_expired(entry: FileEntry, offset: int) -> None:
+    """Refuse to delete a file with entries of messages at or behind an offset.
+
+    Raises:
+        RmqIndexError: It has some, or cannot be read.
+    """
+    with _whole(entry.path, None, _EXPIRE_HINT, is_last=False) as file:
+        for batch in file.scan(columns=["phy_offset"]):
+            greatest = int(batch["phy_offset"].to_numpy().max())
+            if greatest >= offset:
+                raise RmqIndexError(
+                    f"{entry.path}: expected entries of messages before {offset}, got one at "
+                    f"{greatest}, though the last one is before: allow_loss=True deletes the "
+                    "file, as the broker would"
+                )
+
+
+def expire_index(
+    path: PathLike, offset: int, *, allow_live_store: bool = False, allow_loss: bool = False
+) -> list[FileEntry]:
     """Delete the files of :func:`expired_files`, all or none.
 
     Args:
         path: A local index directory, or a store root that has ``index/``.
         offset: Where the CommitLog begins, bytes.
         allow_live_store: Delete even if a broker runs on the store.
+        allow_loss: As :func:`expired_files` takes it.
 
     Returns:
         The files that are gone.
 
     Raises:
-        RmqIndexError: No local index directory, or a broker holds the store.
+        RmqIndexError: No local index directory, a broker holds the store, or a file is damaged.
         OSError: A file cannot be deleted.
     """
     directory = _local_directory(path)
     with hold_writable(directory, allow_live_store=allow_live_store):
-        if not expired_files(path, offset):
+        if not expired_files(path, offset, allow_loss=allow_loss):
             recover(directory)  # a run that died after its commit has left nothing else to do
             return []
         staging = LocalStaging.create(directory, Owner.current())
         committer = Committer(staging, directory, allow_live_store=allow_live_store)
         with committer, committer.begin() as commit:
-            expired = expired_files(path, offset)  # others may have written in between
+            # Others may have written in between.
+            expired = expired_files(path, offset, allow_loss=allow_loss)
             if expired:
                 commit.remove([entry.name for entry in expired])
                 commit.finish()

@@ -353,10 +353,9 @@ class MessageStore:
         index_tags: bool | Literal["auto"] = "auto",
         checkpoint: bool | Literal["auto"] = "auto",
         allow_live_store: bool = False,
+        allow_loss: bool = False,
     ) -> RebuildResult:
-        """Rebuild the index from the CommitLog, byte for byte as the broker writes it.
-
-        The broker must be stopped.
+        """Rebuild the index from the CommitLog, as the broker writes it; the broker is stopped.
 
         Args:
             resume: Continue behind the last entry of the present files.
@@ -366,6 +365,7 @@ class MessageStore:
             index_tags: As :func:`rebuild_index` takes it.
             checkpoint: As :func:`rebuild_index` takes it.
             allow_live_store: Write even if a broker runs on the store.
+            allow_loss: As :func:`rebuild_index` takes it.
 
         Returns:
             What :func:`rebuild_index` returns.
@@ -377,9 +377,8 @@ class MessageStore:
         root = self._path.local
         if root is None or root.is_file():
             raise ValueError(f"{self.path}: expected a local store or index directory to rebuild")
-        target = root / INDEX_FOLDER
-        if not lacks_index(self._path):
-            target = Path(resolve(self._path, to_write=True).directory)
+        lacks = lacks_index(self._path)
+        target = root / INDEX_FOLDER if lacks else resolve(self._path, to_write=True).directory
         with self._needed_log() as log:
             return rebuild_index(
                 log,
@@ -393,6 +392,7 @@ class MessageStore:
                 checkpoint=checkpoint,
                 time_zone=self._zone,
                 allow_live_store=allow_live_store,
+                allow_loss=allow_loss,
                 mode=self._mode,
             )
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rmqindex.audit import MissingPart
+    from rmqindex.bulk.replacement import Replacement
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
     from rmqindex.display.facts import FileFacts
     from rmqindex.explanation import LookupExplanation, Uncovered
@@ -189,8 +190,11 @@ class ConsoleOutput:
         """Write how much was indexed, and what was taken where nobody chose."""
         replaced = result.replaced_count
         in_place = f", in place of {counted(replaced, 'entry', 'entries')}" if replaced else ""
+        if result.dry_run:
+            self._say_dry_run(result.replacement)
+        verb = "Would index" if result.dry_run else "Indexed"
         self._say(
-            f"Indexed {counted(result.message_count, 'message')} from {result.start} to "
+            f"{verb} {counted(result.message_count, 'message')} from {result.start} to "
             f"{result.stop}: {counted(result.entry_count, 'entry', 'entries')} in "
             f"{counted(len(result.files), 'file')} of {directory}{in_place}"
         )
@@ -229,8 +233,11 @@ class ConsoleOutput:
 
     def relayout(self, path: str, result: RelayoutResult) -> None:
         """Write how many entries and files there are now."""
+        if result.dry_run:
+            self._say_dry_run(result.replacement)
+        verb = "Would write" if result.dry_run else "Wrote"
         self._say(
-            f"Wrote {counted(result.entry_count, 'entry', 'entries')} into "
+            f"{verb} {counted(result.entry_count, 'entry', 'entries')} into "
             f"{counted(len(result.files), 'file')} in place of {len(result.replaced)}; "
             f"{result.exact_times} with their exact times"
         )
@@ -241,6 +248,17 @@ class ConsoleOutput:
         names = [name for name, undone in (("index", index), ("queues", queues)) if undone]
         done = f"Undid an unfinished write of: {', '.join(names)}" if names else "Nothing to undo"
         write_line(done)
+
+    def _say_dry_run(self, replacement: Replacement | None) -> None:
+        """Write which files would go and come, with their entries."""
+        if replacement is None:
+            return
+        for verb, files in (("go", replacement.removed), ("come", replacement.added)):
+            for file in files:
+                count = counted(file.entry_count, "entry", "entries")
+                write_line(f"{file.name} would {verb}: {count}, {size_text(file.size)}")
+        for line in replacement.warnings():
+            self._say(line)
 
     def _complain_of_no_entry(self, question: Question, at_other_times: int | None) -> None:
         window = self._zone.window(question.begin, question.end)

@@ -215,6 +215,8 @@ class JsonOutput:
                 "replaced_count": result.replaced_count,
                 "unreadable": [path.name for path in result.unreadable],
                 "unagreed": None if result.unagreed is None else asdict(result.unagreed),
+                "dry_run": result.dry_run,
+                "replacement": None if result.replacement is None else asdict(result.replacement),
                 **_lacking(missing),
             }
         )
@@ -274,6 +276,8 @@ class JsonOutput:
                 "entry_count": result.entry_count,
                 "exact_times": result.exact_times,
                 "index_msg_timestamp": result.index_msg_timestamp,
+                "dry_run": result.dry_run,
+                "replacement": asdict(result.replacement),
             }
         )
 

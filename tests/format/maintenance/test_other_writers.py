@@ -104,7 +104,7 @@ class TestMeanwhile:
         [
             lambda store, progress: relayout_index(store, OTHER, progress=progress),
             lambda store, progress: rebuild_index(
-                store, store / "index", replace=True, progress=progress
+                store, store / "index", replace=True, allow_loss=True, progress=progress
             ),
         ],
         ids=["relayout", "rebuild"],

@@ -11,10 +11,12 @@ import click
 from rmqindex.cli.options import (
     PATH,
     allow_live_option,
+    allow_loss_option,
     argument,
     choose_output,
     command,
     commit_log_option,
+    dry_run_option,
     entries_option,
     json_option,
     layout_of,
@@ -54,9 +56,8 @@ _store_argument = argument("store", "STORE", "A local store root, or its index d
     help="Where the CommitLog begins; by default read from the CommitLog.",
 )
 @commit_log_option
-@click.option(
-    "--dry-run", is_flag=True, help="Show which files would be deleted, and delete nothing."
-)
+@dry_run_option
+@allow_loss_option
 @allow_live_option
 @json_option
 def expire(
@@ -65,12 +66,14 @@ def expire(
     before: int | None,
     commit_log: str | None,
     dry_run: bool,
+    allow_loss: bool,
     allow_live_store: bool,
     as_json: bool,
 ) -> None:
     """Delete the IndexFiles that end before the CommitLog begins, as the broker's expiry does.
 
-    Files are deleted from the oldest on; the last one is always kept.
+    Files are deleted from the oldest on; the last one is always kept. A file whose header its
+    entries contradict is not deleted.
     """
     output = choose_output(as_json)
     if before is None:
@@ -79,9 +82,11 @@ def expire(
             raise click.BadParameter("needed without a CommitLog", param_hint="--before")
         before = log.min_offset
     if dry_run:
-        files = expired_files(store, before)
+        files = expired_files(store, before, allow_loss=allow_loss)
     else:
-        files = expire_index(store, before, allow_live_store=allow_live_store)
+        files = expire_index(
+            store, before, allow_live_store=allow_live_store, allow_loss=allow_loss
+        )
     output.expiry(store, before, files, dry_run=dry_run)
 
 
@@ -106,6 +111,7 @@ def expire(
     help="The new maxIndexNum.",
 )
 @commit_log_option
+@dry_run_option
 @allow_live_option
 @json_option
 @local_zone_option
@@ -117,6 +123,7 @@ def relayout(
     slots: int,
     entries: int,
     commit_log: str | None,
+    dry_run: bool,
     allow_live_store: bool,
     as_json: bool,
     time_zone: tzinfo | None,
@@ -144,6 +151,7 @@ def relayout(
             commit_log=commit_log,
             time_zone=time_zone,
             allow_live_store=allow_live_store,
+            dry_run=dry_run,
             progress=report,
         )
     output.relayout(store, result)

@@ -81,6 +81,8 @@ __all__ = ["rebuild", "rebuild_queues"]
     help="Raise the checkpoint of the store, so that a broker keeps the files after a crash. By "
     "default only in the index of a store on which no broker runs.",
 )
+@dry_run_option
+@allow_loss_option
 @allow_live_option
 @json_option
 @local_zone_option
@@ -97,6 +99,8 @@ def rebuild(
     replace: bool,
     index_tags: bool | None,
     checkpoint: bool | None,
+    dry_run: bool,
+    allow_loss: bool,
     allow_live_store: bool,
     as_json: bool,
     time_zone: tzinfo | None,
@@ -108,13 +112,16 @@ def rebuild(
 
     A broker cannot do this itself. Stop it first. Geometry and tags are taken from the existing
     files; if there are none, give the broker's geometry. Use --resume to continue an interrupted
-    rebuild.
+    rebuild. With --replace, entries that only the old files have are kept if their messages have
+    expired; a loss of any others is refused.
     """
     layout = layout_of(max_hash_slot_num, max_index_num)
     output = choose_output(as_json)
     target = Path(store) / INDEX_FOLDER if out is None else out
     if resume and (replace or from_offset is not None):
         raise click.BadParameter("not together with --replace or --from", param_hint="--resume")
+    if dry_run and not replace:
+        raise click.BadParameter("only with --replace", param_hint="--dry-run")
     _require_out(store, out)
     interrupt = told_if_interrupted([target], "--resume continues what was begun")
     with interrupt, CommitLog(store) as log, progress_bar("rebuild") as report:
@@ -133,6 +140,8 @@ def rebuild(
             checkpoint="auto" if checkpoint is None else checkpoint,
             time_zone=time_zone,
             allow_live_store=allow_live_store,
+            allow_loss=allow_loss,
+            dry_run=dry_run,
             mode=mode,
             on_malformed=_complain_of,
             progress=lambda done, total: report(done - begin, total - begin),
