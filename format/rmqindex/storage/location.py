@@ -12,6 +12,8 @@ from urllib.parse import quote, unquote
 from rmqindex.storage.s3 import S3Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pyarrow.fs as pafs
 
 __all__ = ["Location", "PathLike", "Storage"]
@@ -46,8 +48,9 @@ class Location(str):
     """Where a file or a directory lies: a local path or a URI, with how to reach it; picklable.
 
     It is its own text, and nothing but the text gets into columns, JSON, logs and errors, so that
-    no key does. Only a location made by the members below can still be reached: plain text made
-    from one, such as by ``str()``, has lost its storage.
+    no key does. Two locations are equal if text and storage are; one is equal to plain text that is
+    its own. What is cut from one, or added to it, keeps its storage; ``str()`` and formatting give
+    plain text, which has none.
     """
 
     __slots__ = ("_local", "_storage")
@@ -61,6 +64,20 @@ class Location(str):
         if isinstance(path, Path) and path.is_absolute() and storage.filesystem is None:
             location._local = path  # its text is no URI, and need not be parsed again
         return location
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether another location is the same place, or a text is this one's."""
+        return str.__eq__(self, other) is True and not (
+            isinstance(other, Location)
+            and self._storage is not other._storage
+            and self._storage != other._storage
+        )
+
+    def __ne__(self, other: object) -> bool:
+        """Return the opposite of ``==``."""
+        return not self == other
+
+    __hash__ = str.__hash__
 
     def __reduce__(self) -> tuple[type[Location], tuple[str] | tuple[str, Storage]]:
         """Pickle the text with the storage, which plans do not repeat where it is the default."""
@@ -119,7 +136,8 @@ class Location(str):
     @property
     def base(self) -> str:
         """Its text without the query of a URI."""
-        return self.partition("?")[0] if self._is_uri else str(self)
+        text = str(self)
+        return text.partition("?")[0] if self._is_uri else text
 
     @property
     def name(self) -> str:
@@ -158,7 +176,7 @@ class Location(str):
         match = _URI.match(self) if self._is_uri else None
         start = match.end() if match is not None else 0
         root, *names = self.base[start:].rstrip("/").split("/")
-        return self._with_base(self[:start] + root or "/"), names
+        return self._with_base(str(self)[:start] + root or "/"), names
 
     def step(self, name: str) -> Location:
         """Return the location of a name as :meth:`steps` returns it."""
@@ -192,6 +210,43 @@ class Location(str):
 
     def _with_base(self, base: str) -> Location:
         return Location(base + self._query, self._storage)
+
+
+#: The methods whose results may be paths.
+_CUTS = (
+    "__add__",
+    "__getitem__",
+    "lstrip",
+    "partition",
+    "removeprefix",
+    "removesuffix",
+    "replace",
+    "rpartition",
+    "rsplit",
+    "rstrip",
+    "split",
+    "strip",
+)
+
+
+def _keeping(name: str) -> Callable[..., object]:
+    """Return a method of texts whose results can be reached where the location can."""
+    cut = getattr(str, name)
+
+    def method(self: Location, *arguments: object, **options: object) -> object:
+        result = cut(self, *arguments, **options)
+        storage = self._storage
+        if storage is _DEFAULT or result is NotImplemented or storage == _DEFAULT:
+            return result
+        if isinstance(result, str):
+            return Location(result, storage)
+        return type(result)(Location(part, storage) for part in result)
+
+    return method
+
+
+for _name in _CUTS:
+    setattr(Location, _name, _keeping(_name))
 
 
 def _local_path(text: str) -> Path:

@@ -143,13 +143,13 @@ def _remote_entry(path: Location, info: pafs.FileInfo) -> FileEntry:
 
 def list_once() -> Lister:
     """Return a function that lists as :func:`directory_entries` does, each directory once."""
-    known: dict[str, list[FileEntry]] = {}
+    known: dict[Location, list[FileEntry]] = {}
 
     def listed(directory: PathLike) -> list[FileEntry]:
-        name = str(directory)
-        if name not in known:
-            known[name] = directory_entries(directory)
-        return known[name]
+        location = Location.of(directory)
+        if location not in known:
+            known[location] = directory_entries(location)
+        return known[location]
 
     return listed
 

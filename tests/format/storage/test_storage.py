@@ -24,6 +24,7 @@ from rmqindex.storage import local
 from rmqindex.storage.location import Location, Storage
 from rmqindex.storage.opening import open_source
 from rmqindex.storage.s3 import S3Settings
+from rmqindex.transaction.directories import list_once
 from twin import BrokerFile
 
 LAYOUT = Layout(64, 300)
@@ -246,6 +247,52 @@ class TestLocations:
         assert child.name == name
         assert child.parent == directory
         assert child.storage is child.parent.storage is directory.storage
+
+    def test_two_storages_make_two_places_of_one_text(self):
+        """So that what is kept by location is never another store's; plain text names either."""
+        one, other = (
+            ELSEWHERE.at("s3://bucket/a"),
+            Storage(S3Settings(region="s")).at("s3://bucket/a"),
+        )
+        assert one != other
+        assert not one == other  # noqa: SIM201  (both operators are defined)
+        assert {one: 1, other: 2} == {other: 2, one: 1}
+        assert len({one, other}) == 2
+        assert one == "s3://bucket/a" == other
+        assert one == pickle.loads(pickle.dumps(one)) != pickle.loads(pickle.dumps(other))
+        assert one == Storage(S3Settings(region="r", secret_key="SECRET")).at("s3://bucket/a")
+        assert one != Storage(S3Settings(region="r", secret_key="ANOTHER")).at("s3://bucket/a")
+
+    def test_a_listing_that_is_kept_is_its_storages(self, tmp_path):
+        """Of one directory name in two file systems."""
+        stores = []
+        for name in ("one", "two"):
+            (tmp_path / name / "index").mkdir(parents=True)
+            (tmp_path / name / "index" / name).touch()
+            inside = pafs.SubTreeFileSystem(str(tmp_path / name), pafs.LocalFileSystem())
+            stores.append(Storage(filesystem=inside).at("index"))
+        listed = list_once()
+        assert [[entry.name for entry in listed(each)] for each in stores] == [["one"], ["two"]]
+
+    @pytest.mark.parametrize(
+        "cut",
+        [
+            lambda path: path + "/b",
+            lambda path: path[:-1],
+            lambda path: path.rstrip("/"),
+            lambda path: path.removesuffix("a"),
+            lambda path: path.replace("a", "b"),
+            lambda path: path.rpartition("/")[0],
+            lambda path: path.split("/", 3)[-1],
+            os.path.dirname,
+        ],
+    )
+    def test_what_is_cut_from_one_can_be_reached_as_it_can(self, cut):
+        """A text that lost its storage would be looked for elsewhere, with other keys or none."""
+        cut_off = Location.of(cut(ELSEWHERE.at("s3://bucket/a/a")))
+        assert cut_off.storage is ELSEWHERE
+        assert cut_off == cut("s3://bucket/a/a")
+        assert type(cut(Location.of("/a/a"))) is str  # nothing is lost of a path of this machine
 
     def test_the_query_of_a_uri_stays_at_its_end(self):
         """It belongs to the whole URI, and none of its slashes separates names."""
