@@ -5,6 +5,8 @@ from __future__ import annotations
 from rmqindex import IndexFile, IndexHeader
 from rmqindex.audit import audited
 from rmqindex.audit.plan import AuditUnit, run_audit
+from rmqindex.layout import INT32_MAX
+from rmqindex.storage import Location
 
 from ..index_bytes import MAX_LENGTH, PATH, mutate, seeds, taken_apart
 from ..memory import FILES, constants
@@ -23,7 +25,7 @@ def check(data):
     name = PATH.rpartition("/")[2]
     previous = _PREVIOUS if flags & 2 else None
     known = None if flags & 4 else layout
-    unit = AuditUnit(PATH, name, known, previous, (), None, None)
+    unit = AuditUnit(Location(PATH), name, known, previous, (), None, None, count=INT32_MAX)
     with constants({audited: {"BLOCK": 3, "_SLOT_BLOCK": 3}}):
         found = run_audit(unit, 1 + flags % 3)
     found.validate(full=True)

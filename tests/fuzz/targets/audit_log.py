@@ -7,6 +7,8 @@ from rmqindex.audit import audited
 from rmqindex.audit import log as log_module
 from rmqindex.audit.log import LogRange
 from rmqindex.audit.plan import AuditUnit, run_audit
+from rmqindex.layout import INT32_MAX
+from rmqindex.storage import Location
 from twin import BrokerFile, java_hash
 
 from ..index_bytes import PATH, taken_apart
@@ -61,11 +63,13 @@ def check(data):
     layout, _, FILES[PATH] = taken_apart(index)
     FILES[_LOG] = log
     begin = 300 if flags & 2 else 0
-    span = LogRange(begin if flags & 4 else 0, 400 if flags & 8 else None, begin)
-    other = ((PATH, layout, None),) if flags & 0x10 else ()
+    path = Location(PATH)
+    start, stop = (begin if flags & 4 else 0), (400 if flags & 8 else None)
+    span = LogRange(start, stop, begin, path.parent)
+    other = ((path, layout, None),) if flags & 0x10 else ()
     name = PATH.rpartition("/")[2]
     files = [LogFile(0, len(log), _LOG)] if log else []
-    unit = AuditUnit(PATH, name, layout, None, other, span, tuple(files))
+    unit = AuditUnit(path, name, layout, None, other, span, tuple(files), count=INT32_MAX)
     with constants(_SMALL):
         found = run_audit(unit, 1 + flags % 4, CommitLog(files))
     found.validate(full=True)
