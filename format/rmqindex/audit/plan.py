@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqindex.audit.audited import open_audited, open_planned
+from rmqindex.audit.bodies import audit_bodies
 from rmqindex.audit.extent import audit_missing, broker_of
 from rmqindex.audit.file import audit_file
 from rmqindex.audit.log import LogRange, audit_coverage, audit_entries
@@ -51,6 +52,7 @@ def verify(
     *,
     max_findings: int = _DEFAULT_LIMIT,
     since: int | datetime | timedelta | None = None,
+    bodies: bool = False,
 ) -> pa.Table:
     """Check an index, byte by byte, and against its CommitLog.
 
@@ -72,6 +74,8 @@ def verify(
         since: Check only what was stored at this time or later: epoch milliseconds, a time, or how
             long ago. Files that ended earlier are left out, but for the last one; an index that is
             gone is an error all the same.
+        bodies: Read the bodies of all messages, too, and compare them with their CRCs. Without a
+            CommitLog there are none.
 
     Returns:
         Findings with the columns of ``FINDING_SCHEMA``: ``file``, ``rule`` (a name of
@@ -98,6 +102,8 @@ def verify(
             stack.callback(log.close)
         units = plan_audit(path, log, layout, _millis(since))
         batches = list(run_audits(units, max_findings, log))
+        if bodies and log is not None:
+            batches.append(audit_bodies(log, max_findings, _millis(since)))
     return pa.Table.from_batches(batches, FINDING_SCHEMA)
 
 

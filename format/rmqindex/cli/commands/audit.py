@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import pyarrow as pa
 
+from rmqindex.audit.bodies import audit_bodies
 from rmqindex.audit.plan import plan_audit, run_audits
 from rmqindex.audit.rules import FINDING_SCHEMA, SEVERITIES
 from rmqindex.cli.options import (
@@ -76,6 +77,11 @@ __all__ = ["plot", "verify"]
     metavar="TIME",
     help="Check only what was stored at this time or later, or in the last 30m, 2h or 1d.",
 )
+@click.option(
+    "--bodies",
+    is_flag=True,
+    help="Also read the bodies of all messages and compare them with their CRCs.",
+)
 @rows_option
 @zone_option
 @slots_option
@@ -87,6 +93,7 @@ def verify(
     max_findings: int,
     fail_on: Severity,
     since: str | None,
+    bodies: bool,
     as_json: bool,
     zone: Zone,
     max_hash_slot_num: int | None,
@@ -102,6 +109,8 @@ def verify(
     output = choose_output(as_json, zone)
     start = _since(since, zone)
     log = commit_log_of(path, commit_log)
+    if bodies and log is None:
+        raise click.BadParameter("needs a CommitLog, found none", param_hint="--bodies")
     batches: list[pa.RecordBatch] = []
     try:
         units = plan_audit(path, log, layout, start)
@@ -109,6 +118,8 @@ def verify(
             for number, batch in enumerate(run_audits(units, max_findings, log)):
                 batches.append(batch)
                 report(number + 1, len(units))
+        if bodies and log is not None:
+            batches.append(audit_bodies(log, max_findings, start))
     finally:
         if log is not None:
             log.close()

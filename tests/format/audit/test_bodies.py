@@ -1,0 +1,84 @@
+"""The audit of bodies, which are read only if they are asked for."""
+
+from __future__ import annotations
+
+import shutil
+import time
+
+import pytest
+
+import rmqindex
+from commitlog_encoder import Log, Message
+from rmqindex import CommitLog, verify
+from rmqindex.audit.bodies import audit_bodies
+
+
+@pytest.fixture
+def damaged(tmp_path):
+    """The sample store with a changed byte in the body of a message, and where that begins."""
+    store = shutil.copytree(rmqindex.sample_store(), tmp_path / "store")
+    with CommitLog(store) as log:
+        (batch, *_) = log.scan(columns=["phy_offset"])
+    offset = batch["phy_offset"][40].as_py()
+    path = store / "commitlog" / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    data[offset + 88] ^= 1
+    path.write_bytes(data)
+    return store, offset
+
+
+def test_a_damaged_body_is_an_error_if_bodies_are_read(damaged):
+    """With its file, the byte of its CRC, and its message's offset."""
+    store, offset = damaged
+    quick = verify(store, "auto").to_pylist()
+    assert not [row for row in quick if row["severity"] == "error"]
+    (row,) = (
+        row for row in verify(store, "auto", bodies=True).to_pylist() if row["severity"] == "error"
+    )
+    assert (row["rule"], row["byte"]) == ("body_crc", offset + 8)
+    assert row["file"].endswith(f"{0:020d}")
+    assert row["expected"].endswith(f"(message at {offset})")
+
+
+def test_sound_bodies_have_no_findings():
+    """Those that RocketMQ wrote; without a log there are none to read."""
+    store = rmqindex.sample_store()
+    assert verify(store, "auto", bodies=True).equals(verify(store, "auto"))
+    assert verify(store, None, bodies=True).equals(verify(store, None))
+
+
+def test_only_as_many_are_listed_as_are_asked_for(tmp_path):
+    """And the number of the rest; files of older messages are left out."""
+    log = Log(4096)
+    for number in range(60):
+        log.append(Message(body=b"body", body_crc=5, store_timestamp=10**12 + number * 10**9))
+    log.write_to(tmp_path)
+    with CommitLog(tmp_path) as opened:
+        rows = audit_bodies(opened, 3).to_pylist()
+        assert {row["rule"] for row in rows} == {"body_crc"}
+        count = sum(int(row["got"].split()[0]) for row in rows if "findings" in row["got"])
+        assert count == 60
+        late = audit_bodies(opened, 100, since=10**12 + 59 * 10**9).to_pylist()
+        assert {row["file"] for row in late} == {str(opened.files[-1].path)}
+
+
+def test_a_message_that_is_being_written_is_not_judged(tmp_path):
+    """Its body may come after its size."""
+    log = Log(4096)
+    log.append(Message())
+    log.append(
+        Message(body=b"torn", body_crc=5, store_timestamp=time.time_ns() // 1_000_000 + 9**9)
+    )
+    log.write_to(tmp_path)
+    with CommitLog(tmp_path) as opened:
+        assert not audit_bodies(opened, 9).num_rows
+
+
+def test_the_command_reads_bodies_if_it_is_told_to(damaged, run):
+    """And needs a log for it."""
+    store, offset = damaged
+    assert run("verify", store)[0] == 0
+    code, out, _ = run("verify", store, "--bodies", "--csv")
+    assert (code, f"(message at {offset})" in out) == (1, True)
+    code, _, err = run("verify", store, "--bodies", "--commit-log", "none")
+    assert (code, "--bodies" in err) == (2, True)
