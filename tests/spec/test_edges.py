@@ -6,6 +6,7 @@ import json
 import struct
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from rmqindex import CorruptIndexError, IndexDirectory, IndexFile, IndexFileWrit
 from rmqindex.errors import RmqIndexError
 from rmqindex.fileset.paths import is_index_name
 from rmqindex.fileset.planned_index import plan_index
-from rmqindex.query.search import search
+from rmqindex.query.many_keys import lookup_keys
 from rmqindex.record.text import java_text
 
 if TYPE_CHECKING:
@@ -281,10 +282,8 @@ class TestDirectories:
     @staticmethod
     def found(index: Path, mode: Any) -> list[tuple[str, int]]:
         """Return the file and the position of every entry of a hash."""
-        hits = search(
-            plan_index(index, LAYOUT, mode), oracle.key_hash("T#a"), begin=0, end=INT64_MAX
-        )
-        return [(hit.name, hit.position) for hit in hits]
+        found = lookup_keys(plan_index(index, LAYOUT, mode), None, "T", pa.array(["a"]))
+        return list(zip(*(found[name].to_pylist() for name in ("file", "position")), strict=True))
 
     @pytest.mark.requirement("IDX-DIR-1", "IDX-DIR-3")
     def test_all_entries_are_found_newest_first(self, index: Path) -> None:

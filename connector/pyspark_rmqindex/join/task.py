@@ -22,9 +22,9 @@ from pyspark_rmqindex.filters.filters import EVERYTHING, Range
 from pyspark_rmqindex.join.cost import Strategy, is_scanned
 from pyspark_rmqindex.join.key_chunk import KeyChunk, KeyColumns, Limits
 from pyspark_rmqindex.scan.plan_log import log_plan
-from pyspark_rmqindex.scan.verification import Verifier, handle_unverified
+from pyspark_rmqindex.scan.verification import MessageCheck, handle_unverified, of_keys
 from pyspark_rmqindex.schema import MATCH_COLUMN
-from rmqindex.query import VERIFIED, may_hold, pairs_kept
+from rmqindex.query import VERIFIED, may_hold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -133,7 +133,7 @@ class _Answer:
         with contextlib.ExitStack() as stack:
             verifier = None
             if self._options.has_log:
-                verifier = stack.enter_context(Verifier(self._options, self._builder.types))
+                verifier = stack.enter_context(MessageCheck(self._options, self._builder.types))
             for file_slice in task.slices:
                 yield from self._of_file(file_slice, verifier)
         self._log()
@@ -143,7 +143,7 @@ class _Answer:
         yield from self._key_rows()
 
     def _of_file(
-        self, file_slice: FileSlice, verifier: Verifier | None
+        self, file_slice: FileSlice, verifier: MessageCheck | None
     ) -> Iterator[pa.RecordBatch]:
         wanted = self._index.wanted
         if not len(wanted) or (verifier is None and not self._may_be_within(file_slice)):
@@ -171,7 +171,7 @@ class _Answer:
         file: IndexFile,
         file_slice: FileSlice,
         hits: pa.RecordBatch,
-        verifier: Verifier | None,
+        verifier: MessageCheck | None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the entries within the time bounds, compared with their messages."""
         times = self._task.times
@@ -207,7 +207,7 @@ class _Answer:
         if self._options.has_log:
             found = found.append_column(_PAIR, pa.array(np.arange(len(rows))))
             if keys is not None and is_compared:
-                found = self._of_keys(found, keys)
+                found = of_keys(found, self._task.columns.texts(keys))
             found = handle_unverified(found, file_slice, self._options)
             if found.num_rows < len(rows):
                 self._counts["dropped"] += len(rows) - found.num_rows
@@ -218,16 +218,6 @@ class _Answer:
         if keys is not None and how not in KEYS_ONLY:
             built = self._builder.build(found, file_slice.name_path)
             yield _beside(keys, built.schema, built.columns)
-
-    def _of_keys(self, found: pa.RecordBatch, keys: pa.RecordBatch) -> pa.RecordBatch:
-        """Drop hash collisions; an unverified entry is taken to be of the key looked up."""
-        columns = self._task.columns
-        kept = pairs_kept(
-            found.column(MATCH_COLUMN),
-            (found.column("topic"), found.column("key")),
-            columns.texts(keys),
-        )
-        return found.filter(kept)
 
     def _key_rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows with a match, each once, for ``semi``, else those without one."""

@@ -43,11 +43,11 @@ from pyspark_rmqindex.scan.planning import (
     prune,
 )
 from pyspark_rmqindex.scan.pushdown import check_generation, locked_state
-from pyspark_rmqindex.scan.verification import Verifier, handle_unverified
+from pyspark_rmqindex.scan.verification import MessageCheck, handle_unverified, of_keys
 from pyspark_rmqindex.schema import EXTRA_MESSAGE_COLUMNS, KEY_COLUMNS, MATCH_COLUMN
 from rmqindex import index_key_hashes
 from rmqindex.keys import is_utf8
-from rmqindex.query import VERIFIED_COLUMNS, may_hold, pairs_kept
+from rmqindex.query import VERIFIED_COLUMNS, may_hold
 from rmqindex.times import to_milliseconds
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class IndexReader(PrunedReader):
         with contextlib.ExitStack() as stack:
             check: _Check | None = None
             if _is_compared(query, builder, self._options):
-                verifier = stack.enter_context(Verifier(self._options, builder.types))
+                verifier = stack.enter_context(MessageCheck(self._options, builder.types))
                 check = _Check(verifier, self._options, times)
             for file_slice in partition.slices:
                 with open_slice(file_slice, self._options) as file:
@@ -366,7 +366,7 @@ class _Check:
         times: Store times to keep, epoch milliseconds.
     """
 
-    verifier: Verifier
+    verifier: MessageCheck
     options: ReadOptions
     times: Range
 
@@ -383,12 +383,7 @@ class _Check:
 
 def _of_pairs(checked: pa.RecordBatch) -> pa.RecordBatch:
     """Drop hash collisions; an unverified entry is taken to be of the key looked up."""
-    mask = pairs_kept(
-        checked.column(MATCH_COLUMN),
-        (checked.column("topic"), checked.column("key")),
-        (checked.column("bound_topic"), checked.column("bound_key")),
-    )
-    kept = checked.filter(mask)
+    kept = of_keys(checked, (checked.column("bound_topic"), checked.column("bound_key")))
     columns = dict(zip(kept.schema.names, kept.columns, strict=True))
     for name in KEY_COLUMNS:
         columns[name] = columns.pop(f"bound_{name}")

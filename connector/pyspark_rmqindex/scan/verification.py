@@ -13,7 +13,7 @@ from pyspark_rmqindex.messages.columns import BODY_ADVICE, Messages, ensure_fits
 from pyspark_rmqindex.schema import EXTRA_MESSAGE_COLUMNS, MATCH_COLUMN
 from rmqindex import RmqIndexError
 from rmqindex.commitlog import BODY_TEXT, PlannedLogs, bad_body, in_halves
-from rmqindex.query import MATCH_CODES, NO_LOG, VERIFIED, EntryVerifier, Ranks, SearchedFile
+from rmqindex.query import MATCH_CODES, NO_LOG, VERIFIED, SearchedFile, Verifier, pairs_kept
 from rmqindex.record import BadInnerBatchError
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.files.slices import FileSlice
     from pyspark_rmqindex.options import ReadOptions
     from rmqindex import CommitLog, IndexFile
-    from rmqindex.query import Comparison, Shares
+    from rmqindex.query import Comparison
 
-__all__ = ["Verifier", "handle_unverified"]
+__all__ = ["MessageCheck", "handle_unverified", "of_keys"]
 
 # The most bytes of messages held at once if bodies or properties are requested.
 _MAX_BYTES = 32 * 1024 * 1024
@@ -32,7 +32,7 @@ _BODIES = frozenset({"body", BODY_TEXT})
 _HEAVY = _BODIES | {"properties"}
 
 
-class Verifier:
+class MessageCheck:
     """Compares the entries of one task with their messages; a context manager.
 
     On exit, it checks that the logs are still those it compared with.
@@ -50,8 +50,7 @@ class Verifier:
         names = [field.name for field in self._fields]
         self._is_heavy = not _HEAVY.isdisjoint(names)
         self._logs = PlannedLogs()
-        self._ranks = Ranks(options.layout, options.mode)
-        self._entries = EntryVerifier(
+        self._verifier = Verifier(
             "members",
             log_columns(names, decompress=options.unpacks_bodies),
             check_crc=options.check_crc,
@@ -82,12 +81,12 @@ class Verifier:
             yield self._without_check(entries)
             return
         log = self._logs.open(file_slice.commit_log)
-        searched = SearchedFile(file, file_slice.name_path, file_slice.limit)
+        searched = SearchedFile.of(file, file_slice.name_path)
         for part in self._portions(log, entries):
             yield from in_halves(part, partial(self._check, log, searched))
 
     def __enter__(self) -> Self:
-        """Return the verifier itself."""
+        """Return the check itself."""
         self._logs.__enter__()
         return self
 
@@ -126,16 +125,10 @@ class Verifier:
     def _check(
         self, log: CommitLog, searched: SearchedFile, entries: pa.RecordBatch
     ) -> pa.RecordBatch:
-        hashes = entries.column("key_hash").to_numpy()
-        offsets = entries.column("phy_offset").to_numpy()
-        positions = entries.column("position").to_numpy()
-
-        def rank(entry: int, shares: Shares) -> int | None:
-            place = (int(hashes[entry]), int(offsets[entry]), int(positions[entry]))
-            return self._ranks.rank(searched, *place, shares)
-
+        columns = ("key_hash", "phy_offset", "position")
+        arrays = (entries.column(name).to_numpy() for name in columns)
         try:
-            compared = self._entries.compare(log, hashes, offsets, rank)
+            compared = self._verifier.compare(log, [searched], *arrays)
         except BadInnerBatchError as error:
             raise bad_body(log.files, error.phy_offset, str(error), BODY_ADVICE) from error
         return self._enrich(log, entries, compared)
@@ -151,6 +144,7 @@ class Verifier:
             max_body_size=self._options.max_body_size,
             members=compared.members,
         )
+        topics, keys = compared.found_pairs()
         verified, rows = compared.verified, compared.rows
         unknown = None if verified.all() else ~verified
         taken = pa.array(rows, mask=unknown)
@@ -159,8 +153,8 @@ class Verifier:
         times[verified] = batch.column("store_timestamp").to_numpy()[rows[verified]]
         columns = {
             MATCH_COLUMN: pa.array(MATCH_CODES).take(pa.array(compared.states)),
-            "topic": batch.column("topic").take(taken),
-            "key": compared.keys.texts.take(pa.array(compared.places, mask=unknown)),
+            "topic": topics,
+            "key": keys,
             "store_timestamp": pa.array(times),
         }
         for field in self._fields:
@@ -171,13 +165,25 @@ class Verifier:
         return _with_columns(entries, columns)
 
 
+def of_keys(checked: pa.RecordBatch, asked: tuple[pa.Array, pa.Array]) -> pa.RecordBatch:
+    """Leave out the entries of other keys; one that is not verified may be of the key looked up.
+
+    Args:
+        checked: What :meth:`MessageCheck.check` returned.
+        asked: The topic and the key that each entry was looked up for.
+    """
+    verified = pc.equal(checked.column(MATCH_COLUMN), VERIFIED).to_numpy(zero_copy_only=False)
+    kept = pairs_kept(verified, (checked.column("topic"), checked.column("key")), asked)
+    return checked.filter(pa.array(kept))
+
+
 def handle_unverified(
     entries: pa.RecordBatch, file_slice: FileSlice, options: ReadOptions
 ) -> pa.RecordBatch:
     """Keep, drop or reject unverified entries, as the options say.
 
     Args:
-        entries: What :meth:`Verifier.check` returned.
+        entries: What :meth:`MessageCheck.check` returned.
         file_slice: The slice of the entries.
         options: The options of the read.
 

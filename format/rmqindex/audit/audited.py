@@ -11,6 +11,7 @@ from rmqindex.errors import CorruptIndexError, RmqIndexError
 from rmqindex.header import IndexHeader
 from rmqindex.indexfile.committed import open_found_index, open_index_source, read_header
 from rmqindex.indexfile.decoding import MILLISECONDS
+from rmqindex.indexfile.entries import read_message_run
 from rmqindex.indexfile.geometry import Layout, UnknownLayoutError, infer_layout, usual_layout
 from rmqindex.indexfile.uncounted import looks_emptied
 from rmqindex.indexwriter.linking import LINK_BATCH
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.audit.rules import Findings
+    from rmqindex.indexfile.entries import MessageRun
     from rmqindex.storage.location import Location
     from rmqindex.storage.opening import FileMark
     from rmqindex.storage.source import IndexSource
@@ -134,6 +136,20 @@ class AuditedFile:
     def has_end(self) -> bool:
         """Whether the header repeats an entry: a broker counts the first one before that."""
         return self.counts[0] > (FIRST_POSITION if self.is_live else 0)
+
+    @property
+    def entry_count(self) -> int:
+        """How many entries it has, as :attr:`rmqindex.IndexFile.entry_count`."""
+        return self.count
+
+    def message_run(self, position: int) -> tuple[int, MessageRun]:
+        """Return the consecutive entries of one offset, as :meth:`rmqindex.IndexFile.message_run`.
+
+        Args:
+            position: The position of one of them.
+        """
+        stop = max(self.count, position) + FIRST_POSITION
+        return read_message_run(self.source, self.layout, position, stop)
 
     def blocks(self) -> Iterator[tuple[int, NDArray[Any]]]:
         """Yield the position of each block's first entry, and its entries."""

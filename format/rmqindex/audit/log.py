@@ -8,6 +8,7 @@ Both work in batches, whatever the size of the log and of the files.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +20,9 @@ from rmqindex.audit.extent import Gap, index_end, log_start, rows_with_keys
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.messages import expand_messages, message_keys
 from rmqindex.layout import BEGIN_TIMESTAMP_OFFSET, END_TIMESTAMP_OFFSET, FIRST_POSITION
-from rmqindex.query.verification import MATCH_CODES, EntryVerifier
+from rmqindex.query.ranks import SearchedFile
+from rmqindex.query.verification import MATCH_CODES, Verifier
+from rmqindex.storage.location import Location
 from rmqindex.transaction.broker_lock import BrokerState
 
 if TYPE_CHECKING:
@@ -31,7 +34,6 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.query.verification import Comparison
-    from rmqindex.storage.location import Location
 
 __all__ = ["LogRange", "audit_coverage", "audit_entries"]
 
@@ -65,7 +67,7 @@ def audit_entries(
     """
     expired = 0
     # Brokers from 5.4.0 on index tags as well; which version wrote an entry is unknown.
-    verifier = EntryVerifier("indexed")
+    verifier = Verifier("indexed")
     for first, entries in file.blocks():
         if since is not None and _newest(file, entries) < since:
             continue
@@ -83,7 +85,7 @@ def audit_entries(
 
 
 def _audit_end_time(
-    file: AuditedFile, log: CommitLog, verifier: EntryVerifier, findings: Findings
+    file: AuditedFile, log: CommitLog, verifier: Verifier, findings: Findings
 ) -> None:
     """Compare the header's last time with the message of its last entry."""
     if not file.has_end:
@@ -91,7 +93,7 @@ def _audit_end_time(
     places = file.last_places
     entries = file.source.entries(file.layout, places)
     hashes, offsets = entries["key_hash"].astype(np.int32), entries["phy_offset"].astype(np.int64)
-    compared = verifier.compare(log, hashes, offsets)
+    compared = verifier.compare(log, [_searched(file)], hashes, offsets, places.astype(np.int32))
     if (compared.rows < 0).any():
         return  # reported with the other entries
     times = compared.messages["store_timestamp"].to_numpy()[compared.rows].tolist()
@@ -105,6 +107,10 @@ def _audit_end_time(
         )
 
 
+def _searched(file: AuditedFile) -> SearchedFile:
+    return SearchedFile(Location.of(file.path), lambda: nullcontext(file), file.layout)
+
+
 def _newest(file: AuditedFile, entries: NDArray[Any]) -> int:
     """Return the latest time of a block's entries, epoch milliseconds, up to a second late."""
     seconds = int(entries["time_diff"].max()) + 1
@@ -116,12 +122,13 @@ def _audit_block(
     first: int,
     entries: NDArray[Any],
     log: CommitLog,
-    verifier: EntryVerifier,
+    verifier: Verifier,
     findings: Findings,
 ) -> int:
     """Compare entries with their messages; return how many lie before the log."""
     hashes, offsets = entries["key_hash"].astype(np.int32), entries["phy_offset"].astype(np.int64)
-    compared = verifier.compare(log, hashes, offsets)
+    positions = np.arange(first, first + len(entries), dtype=np.int32)
+    compared = verifier.compare(log, [_searched(file)], hashes, offsets, positions)
     _report_dangling(file, first, entries, compared, findings)
 
     def of_message(place: int) -> str:

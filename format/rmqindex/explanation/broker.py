@@ -14,25 +14,30 @@ import numpy as np
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.result import FileExplanation, HitExplanation
 from rmqindex.indexfile.committed import open_index_source
-from rmqindex.keys.hashing import key_hash
+from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.layout import FIRST_POSITION, INVALID_INDEX
+from rmqindex.query.ranks import SearchedFile
+from rmqindex.query.verification import NO_LOG, Verdict, Verifier
 from rmqindex.storage.identity import FileChangedError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
+    from rmqindex.commitlog.log import CommitLog
     from rmqindex.fileset.planned_index import PlannedFile
     from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.indexfile.reader import IndexFile
-    from rmqindex.query.verification import KeyVerifier
     from rmqindex.storage.location import PathLike
 
-__all__ = ["BrokerSearch", "Window", "explain_file", "truth_of"]
+__all__ = ["BrokerSearch", "KeyTruths", "Window", "explain_file", "truth_of"]
 
 # What a verdict means for an entry that the broker returns.
 _TRUTHS = {
     "verified": "hit",
+    "ambiguous": "hit",
     "no_log": "hit",
     "mismatch": "collision",
     "unverified": "expired",
@@ -44,6 +49,39 @@ _MAX_CHAIN = 10_000
 def truth_of(state: str) -> str:
     """Return the reason that a verdict's state stands for."""
     return _TRUTHS.get(state, "dangling")
+
+
+class KeyTruths:
+    """Compares the entries of keys with their messages, if there is a log."""
+
+    def __init__(self, log: CommitLog | None) -> None:
+        """Set the log."""
+        self._log = log
+        self._verifier = Verifier("members", strict=False)
+
+    def verdicts(
+        self, searched: SearchedFile, found: pa.RecordBatch, pairs: Sequence[tuple[str, str]]
+    ) -> list[Verdict]:
+        """Return a verdict for each entry of a file.
+
+        Args:
+            searched: The file.
+            found: What :meth:`rmqindex.IndexFile.lookup` found.
+            pairs: The topic and key of each hash that was looked up.
+
+        Raises:
+            RmqIndexError: The storage failed, or the file was changed since it was listed.
+        """
+        if self._log is None or not len(found):
+            return [Verdict(NO_LOG)] * len(found)
+        columns = ("key_hash", "phy_offset", "position")
+        compared = self._verifier.compare(
+            self._log, [searched], *(found[name].to_numpy() for name in columns)
+        )
+        return [
+            compared.verdict(entry, *pairs[query])
+            for entry, query in enumerate(found["query"].to_pylist())
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +99,12 @@ class Window:
 class BrokerSearch:
     """The broker's search over the files, one after the other, newest first."""
 
-    def __init__(self, window: Window, text: str, limit: int) -> None:
-        """Set the times, the whole ``topic#key`` and the broker's ``maxMsgsNumBatch``."""
+    def __init__(self, window: Window, pair: tuple[str, str], limit: int) -> None:
+        """Set the times, the topic and key, and the broker's ``maxMsgsNumBatch``."""
         self.window = window
-        self.hash = key_hash(text)
-        self._text = text
+        self.pair = pair
+        self._text = index_key(*pair)
+        self.hash = key_hash(self._text)
         self._limit = limit
         self._returned = 0
         self._stopped_by: str | None = None
@@ -98,16 +137,14 @@ class BrokerSearch:
             self._stopped_by = "hidden_by_file"
 
 
-def explain_file(
-    planned: PlannedFile, broker: BrokerSearch, verifier: KeyVerifier
-) -> FileExplanation:
+def explain_file(planned: PlannedFile, broker: BrokerSearch, truths: KeyTruths) -> FileExplanation:
     """Explain what a file holds for the key; go from the newest file to the oldest."""
     if planned.is_empty:
         broker.leave(planned.header)
         return FileExplanation(planned.entry.path, planned.entry.name, "no_entries", "no entries")
     try:
         with planned.open() as file:
-            return _explain_open_file(file, planned, broker, verifier)
+            return _explain_open_file(file, planned, broker, truths)
     except FileChangedError:
         raise
     except RmqIndexError as error:
@@ -122,7 +159,7 @@ def _without_mode(error: RmqIndexError) -> str:
 
 
 def _explain_open_file(
-    file: IndexFile, planned: PlannedFile, broker: BrokerSearch, verifier: KeyVerifier
+    file: IndexFile, planned: PlannedFile, broker: BrokerSearch, truths: KeyTruths
 ) -> FileExplanation:
     entry, layout = planned.entry, planned.layout
     assert layout is not None  # there are entries
@@ -140,7 +177,8 @@ def _explain_open_file(
             else "empty"
         )
         return FileExplanation(entry.path, entry.name, reason, detail, slot, len(chain))
-    hits = _explain_hits(found, returned, missing, broker, verifier, file)
+    verdicts = truths.verdicts(SearchedFile.of(file, planned.name_path), found, [broker.pair])
+    hits = _explain_hits(found, verdicts, returned, missing, broker, file)
     reasons = Counter(hit.reason for hit in hits)
     reason = "hit" if reasons["hit"] else hits[0].reason
     detail = f"slot {slot}: " + ", ".join(f"{count} {name}" for name, count in reasons.items())
@@ -149,16 +187,15 @@ def _explain_open_file(
 
 def _explain_hits(
     found: pa.RecordBatch,
+    verdicts: Sequence[Verdict],
     returned: Counter[int],
     missing: str,
     broker: BrokerSearch,
-    verifier: KeyVerifier,
     file: IndexFile,
 ) -> list[HitExplanation]:
     """Explain, for each entry with the hash, whether the broker returns it, and why."""
     rows = found.select(["position", "phy_offset", "store_timestamp", "time_diff"]).to_pylist()
     hits = []
-    verdicts = verifier.compare([row["phy_offset"] for row in rows])
     for row, verdict in zip(rows, verdicts, strict=True):
         truth, message = truth_of(verdict.state), verdict.message
         offset, read = row["phy_offset"], row["store_timestamp"]

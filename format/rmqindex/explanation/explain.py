@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from rmqindex.explanation.broker import BrokerSearch, Window, explain_file
+from rmqindex.explanation.broker import BrokerSearch, KeyTruths, Window, explain_file
 from rmqindex.explanation.diagnosis import Evidence, diagnose
 from rmqindex.explanation.log_parts import (
     LogParts,
@@ -37,7 +37,6 @@ from rmqindex.fileset.planned_index import plan_index
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.messages import tag_key
 from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, INT64_MAX
-from rmqindex.query.verification import KeyVerifier
 from rmqindex.record.message_ids import (
     GrpcMessageId,
     RemotingMessageId,
@@ -193,9 +192,9 @@ class _Case:
     ) -> Evidence:
         """Search the index as the broker does, the log, and the index under other names."""
         topic, key, log = self.topic, self.forms.key, self.log
-        broker = BrokerSearch(self.window, index_key(topic, key), max_msgs_num_batch)
-        verifier = KeyVerifier(log, topic, key)
-        files = tuple(explain_file(file, broker, verifier) for file in reversed(self.planned))
+        broker = BrokerSearch(self.window, (topic, key), max_msgs_num_batch)
+        truths = KeyTruths(log)
+        files = tuple(explain_file(file, broker, truths) for file in reversed(self.planned))
         index = self._index_reach()
         made = self._key_time(times.now if index is None else index.end_timestamp, times.now)
         search = None if log is None else LogSearch(topic, self.forms)

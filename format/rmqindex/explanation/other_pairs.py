@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.explanation.broker import truth_of
+from rmqindex.explanation.broker import KeyTruths, truth_of
 from rmqindex.explanation.result import OtherTopic
 from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.keys.hashing import index_key, key_hash
-from rmqindex.query.verification import KeyVerifier
+from rmqindex.query.ranks import SearchedFile
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.store.contents import rocksdb_queues
 from rmqindex.transaction.directories import entries_or_none
@@ -92,10 +92,11 @@ def topics_to_try(topic: str, topics: Sequence[str]) -> list[str]:
 def look_up_pairs(
     files: Sequence[PlannedFile], pairs: Iterable[tuple[str, str]], log: CommitLog | None
 ) -> list[PairOffsets]:
-    """Return those of some topics and keys that have entries, compared with their messages."""
+    """Look up topics and keys, and return those that have entries; their messages are compared."""
     wanted = list(dict.fromkeys(pairs))
     hashes = [key_hash(index_key(*pair)) for pair in wanted]
-    offsets: dict[int, list[int]] = {}
+    truths = KeyTruths(log)
+    kept: dict[int, dict[int, str]] = {}
     for file in reversed(files):
         if file.is_empty or not wanted:
             continue
@@ -106,23 +107,21 @@ def look_up_pairs(
             raise
         except RmqIndexError:
             continue  # its own explanation reports it
-        for query, offset in zip(
-            found["query"].to_pylist(), found["phy_offset"].to_pylist(), strict=True
+        verdicts = truths.verdicts(SearchedFile.planned(file), found, wanted)
+        for query, offset, verdict in zip(
+            found["query"].to_pylist(), found["phy_offset"].to_pylist(), verdicts, strict=True
         ):
-            offsets.setdefault(query, []).append(offset)
-    answers = [_compared(*wanted[query], offsets[query], log) for query in sorted(offsets)]
-    return [answer for answer in answers if answer.phy_offsets]
-
-
-def _compared(topic: str, key: str, offsets: list[int], log: CommitLog | None) -> PairOffsets:
-    truths = [truth_of(verdict.state) for verdict in KeyVerifier(log, topic, key).compare(offsets)]
-    kept = {
-        offset: truth
-        for offset, truth in zip(offsets, truths, strict=True)
-        if truth in ("hit", "expired")
-    }
-    is_verified = log is not None and set(kept.values()) <= {"hit"}
-    return PairOffsets(topic, key, tuple(kept), is_verified)
+            truth = truth_of(verdict.state)
+            if truth in ("hit", "expired"):
+                kept.setdefault(query, {})[offset] = truth
+    return [
+        PairOffsets(
+            *wanted[query],
+            tuple(kept[query]),
+            log is not None and set(kept[query].values()) <= {"hit"},
+        )
+        for query in sorted(kept)
+    ]
 
 
 def as_other_topic(found: PairOffsets, log: CommitLog | None) -> OtherTopic:

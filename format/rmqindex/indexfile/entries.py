@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.source import IndexSource
 
-__all__ = ["EntryReader", "Mode"]
+__all__ = ["EntryReader", "MessageRun", "Mode", "read_message_run"]
 
 Mode = Literal["FAILFAST", "DROPMALFORMED"]
 
@@ -48,6 +48,26 @@ _COMMON_STEPS = 64
 _MAX_LONG_WALKS = 64
 # Hashes of a search that walk together: their entries, `_COMMON_STEPS` each at most, are one batch.
 _SEARCH_HASHES = 16_384
+
+# Entries read to each side at first; most messages have fewer.
+_REACH = 32
+
+
+class MessageRun(NamedTuple):
+    """Consecutive entries of one offset.
+
+    Attributes:
+        first: The position of the first of them.
+        hashes: Their key hashes, as stored.
+    """
+
+    first: int
+    hashes: NDArray[np.int32]
+
+    @property
+    def stop(self) -> int:
+        """The position behind the last of them."""
+        return self.first + len(self.hashes)
 
 
 class EntryReader:
@@ -115,6 +135,13 @@ class EntryReader:
             hits = _repeat(unfinished, places, self._finish(distinct, limit, layout))
             parts = [_by_query([*parts, hits])]
         return self._answer(parts, layout)
+
+    def message_run(self, position: int, stop: int) -> tuple[int, MessageRun]:
+        """Read the entries around a position that have its offset."""
+        assert self._layout is not None  # there are entries
+        found = read_message_run(self._source, self._layout, position, stop)
+        self._source.ensure_uncut()
+        return found
 
     def search(self, wanted: HashSet, limit: int, *, by_scan: bool) -> Iterator[pa.RecordBatch]:
         """Find the entries of many hashes, as :meth:`rmqindex.IndexFile.search`."""
@@ -229,6 +256,40 @@ class EntryReader:
         if len(rest):
             for hits in self._matching(HashSet(wanted.hashes.take(rest)), limit):
                 yield hits._replace(queries=rest.take(hits.queries))
+
+
+def read_message_run(
+    source: IndexSource, layout: Layout, position: int, stop: int
+) -> tuple[int, MessageRun]:
+    """Read the entries around a position that have its offset, sound or not.
+
+    Args:
+        source: The open file.
+        layout: Its geometry.
+        position: The position.
+        stop: The position behind the last entry of the file.
+
+    Returns:
+        The offset, bytes, and the entries.
+
+    Raises:
+        CorruptIndexError: The file ends before one of them.
+        RmqIndexError: The storage failed.
+    """
+    reach = _REACH
+    while True:
+        start, end = max(position - reach, FIRST_POSITION), min(position + reach, stop)
+        entries = source.entry_range(layout, start, end)
+        offsets = entries["phy_offset"]
+        place = position - start
+        other = np.flatnonzero(offsets != offsets[place])
+        after = int(np.searchsorted(other, place))
+        first = int(other[after - 1]) + 1 if after else 0
+        last = int(other[after]) if after < len(other) else len(offsets)
+        if (first or start == FIRST_POSITION) and (last < len(offsets) or end == stop):
+            run = MessageRun(start + first, entries["key_hash"][first:last].astype(np.int32))
+            return int(offsets[place]), run
+        reach *= 8
 
 
 def _or_unwritten(

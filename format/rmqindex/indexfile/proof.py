@@ -1,4 +1,4 @@
-"""How many entries of a possibly damaged file have a number and a time that its header proves.
+"""Whether a file has the size of its geometry, and which entries its header proves.
 
 A row's time is the header's ``begin_timestamp`` plus the entry's seconds, so a wrong header makes
 every row wrong. The file itself shows it: the last entry's seconds lead from ``begin_timestamp`` to
@@ -9,17 +9,51 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rmqindex.errors import CorruptIndexError
 from rmqindex.indexfile.decoding import MILLISECONDS, written
-from rmqindex.layout import ENTRY_SIZE, FIRST_POSITION, INT32_MAX
+from rmqindex.layout import ENTRY_SIZE, FIRST_POSITION, INDEX_COUNT_OFFSET, INT32_MAX
 
 if TYPE_CHECKING:
     from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.source import IndexSource
 
-__all__ = ["proved_count"]
+__all__ = ["ensure_fits", "proved_count"]
 
 _BLOCK = 65_536
+
+
+def ensure_fits(source: IndexSource, layout: Layout, header: IndexHeader, hint: str) -> None:
+    """Raise unless a file is large enough for its geometry and the entries that it counts.
+
+    Args:
+        source: The open file.
+        layout: Its geometry.
+        header: Its header.
+        hint: What to do, for the error.
+
+    Raises:
+        CorruptIndexError: It is shorter, or counts more entries than fit.
+    """
+    if source.size < layout.file_size:
+        raise CorruptIndexError(
+            source.path,
+            "file_size",
+            source.size,
+            f"{layout.file_size} bytes, as maxHashSlotNum {layout.hash_slot_num} and "
+            f"maxIndexNum {layout.index_num} make it",
+            source.size,
+            hint,
+        )
+    if header.index_count > layout.index_num:
+        raise CorruptIndexError(
+            source.path,
+            "index_count",
+            INDEX_COUNT_OFFSET,
+            f"at most {layout.index_num}",
+            header.index_count,
+            hint,
+        )
 
 
 def proved_count(source: IndexSource, layout: Layout, header: IndexHeader) -> int:

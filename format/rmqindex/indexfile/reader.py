@@ -9,14 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from rmqindex.arrays import int_array
-from rmqindex.errors import CorruptIndexError
 from rmqindex.header import IndexHeader
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import ENTRY_SCHEMA
 from rmqindex.indexfile.entries import EntryReader, Mode
 from rmqindex.indexfile.fingerprint import Fingerprint, entries_checksum
 from rmqindex.indexfile.geometry import Layout, infer_layout, usual_layout
-from rmqindex.indexfile.proof import proved_count
+from rmqindex.indexfile.proof import ensure_fits, proved_count
 from rmqindex.indexfile.select import select_phy_offset
 from rmqindex.indexfile.uncounted import damaged_count, damaged_header, looks_emptied
 from rmqindex.keys.hashing import key_hash
@@ -24,7 +23,6 @@ from rmqindex.layout import (
     ENTRY_SIZE,
     FIRST_POSITION,
     HEADER_SIZE,
-    INDEX_COUNT_OFFSET,
     INT32_MAX,
 )
 from rmqindex.markup import html_table
@@ -39,6 +37,8 @@ if TYPE_CHECKING:
     import pyarrow.fs as pafs
 
     from rmqindex.arrays import IntArray
+    from rmqindex.errors import CorruptIndexError
+    from rmqindex.indexfile.entries import MessageRun
     from rmqindex.keys.hash_set import HashSet
     from rmqindex.storage.location import PathLike
 
@@ -126,25 +126,7 @@ class IndexFile:
             there = (source.size - layout.entry_offset(0)) // ENTRY_SIZE - 1
             self._entry_count = max(0, min(self._entry_count, layout.capacity, there))
             return
-        if source.size < layout.file_size:
-            raise CorruptIndexError(
-                source.path,
-                "file_size",
-                source.size,
-                f"{layout.file_size} bytes, as maxHashSlotNum {layout.hash_slot_num} and "
-                f"maxIndexNum {layout.index_num} make it",
-                source.size,
-                _DAMAGED_HINT,
-            )
-        if self.header.index_count > layout.index_num:
-            raise CorruptIndexError(
-                source.path,
-                "index_count",
-                INDEX_COUNT_OFFSET,
-                f"at most {layout.index_num}",
-                self.header.index_count,
-                _DAMAGED_HINT,
-            )
+        ensure_fits(source, layout, self.header, _DAMAGED_HINT)
 
     @property
     def name(self) -> str:
@@ -364,6 +346,25 @@ class IndexFile:
         end = self._entry_count + FIRST_POSITION
         limit = end if limit is None else min(limit, end)
         return self._entries.lookup(wanted, limit)
+
+    def message_run(self, position: int) -> tuple[int, MessageRun]:
+        """Read the consecutive entries that have the offset of one, sound or not.
+
+        Args:
+            position: The position of the entry.
+
+        Returns:
+            The offset, bytes, and the entries, which the broker wrote for the message there.
+
+        Raises:
+            ValueError: A position without an entry, or a closed file.
+            CorruptIndexError: The file was truncated meanwhile.
+        """
+        self._entries.check_open()
+        end = self._entry_count + FIRST_POSITION
+        if not FIRST_POSITION <= position < end:
+            raise ValueError(f"position: expected 1 to {end - 1}, got {position}")
+        return self._entries.message_run(position, end)
 
     def search(
         self, wanted: HashSet, limit: int | None = None, *, by_scan: bool = False

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rmqindex.commitlog.bodies import Unpacking
 from rmqindex.errors import IncompleteIndexWarning, IncompleteLogWarning
 from rmqindex.export.columns import DEFAULT_COLUMNS, as_table
 from rmqindex.query.many_keys import LOOKUP_SCHEMA
+from rmqindex.query.verification import VERIFIED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +52,7 @@ def unpacking(columns: Sequence[str], mode: Mode) -> Unpacking:
 
 
 def with_messages(found: pa.Table, log: CommitLog, mode: Mode) -> pa.Table:
-    """Add the columns of the messages, bodies unpacked; null where no message is found.
+    """Add the columns of the messages, bodies unpacked; null unless an entry is verified.
 
     Args:
         found: A table of ``LOOKUP_SCHEMA``.
@@ -63,6 +65,7 @@ def with_messages(found: pa.Table, log: CommitLog, mode: Mode) -> pa.Table:
     columns = [name for name in DEFAULT_COLUMNS if name not in LOOKUP_SCHEMA.names]
     bodies = unpacking(columns, mode)
     offsets = found.column("phy_offset").to_numpy()
+    verified = np.asarray(pc.equal(found.column("match_state"), VERIFIED))
     sizes = log.read_at(offsets, ["size"]).column("size").fill_null(0)
     filled = np.cumsum(sizes.to_numpy(zero_copy_only=False), dtype=np.int64)
     parts: list[pa.Table] = []
@@ -71,6 +74,9 @@ def with_messages(found: pa.Table, log: CommitLog, mode: Mode) -> pa.Table:
         before = int(filled[start - 1]) if start else 0
         stop = max(start + 1, int(np.searchsorted(filled, before + _MAX_BYTES, side="right")))
         read = log.read_at(offsets[start:stop], bodies.source.names, decompress_body=False)
+        other = ~verified[start:stop]
+        if other.any():
+            read = read.take(pa.array(np.arange(read.num_rows), mask=other))
         parts.append(as_table(bodies.batch(read, log.files, [read.schema.field("state")])))
         start = stop
     messages = pa.concat_tables(parts).drop_columns(["state"])

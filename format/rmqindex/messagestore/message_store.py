@@ -148,10 +148,10 @@ class MessageStore:
 
         Returns:
             ``topic``, ``key``, ``phy_offset`` (bytes), ``store_timestamp``, ``match_state``,
-            ``file`` and ``position``, newest first. ``match_state`` is ``verified`` if the message
-            has the key, ``unverified`` if it is no longer in the log, ``no_log`` without one;
-            others mean that no message starts at the offset. With ``message``, the other columns
-            of :meth:`messages` follow, null where no message was found.
+            ``file`` and ``position``, newest first; a row for each entry. ``match_state`` is
+            ``verified`` if the entry is the key's, ``unverified`` if its message is no longer in
+            the log, ``no_log`` without one; others mean that no message confirms it. With
+            ``message``, the other columns of :meth:`messages` follow, null unless verified.
 
         Warns:
             IncompleteIndexWarning: Rows may be missing. The metadata ``uncovered`` says it too.

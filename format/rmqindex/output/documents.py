@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from rmqindex.inspection import Dump, FolderUsage, Item, Usage
     from rmqindex.maintenance.rebuild import RebuildResult
     from rmqindex.maintenance.relayout import RelayoutResult
+    from rmqindex.output.hits import Hit
     from rmqindex.output.interface import Question, Shortfall
     from rmqindex.query.index_directory import QueryOffsetResult
-    from rmqindex.query.search import Hit
     from rmqindex.transaction.directories import FileEntry
 
 __all__ = ["JsonOutput", "write_documents"]

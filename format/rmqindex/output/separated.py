@@ -14,8 +14,8 @@ from rmqindex.indexfile.decoding import ENTRY_SCHEMA
 from rmqindex.inspection.items import Field
 from rmqindex.inspection.usage import UsageRow
 from rmqindex.output.documents import JsonOutput
+from rmqindex.output.hits import Hit
 from rmqindex.output.messages import COLUMNS, LISTED, message_document
-from rmqindex.query.search import Hit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from rmqindex.display.facts import FileFacts
     from rmqindex.display.terminal import Console
+    from rmqindex.output.hits import Hit
     from rmqindex.output.interface import Shortfall, Zone
     from rmqindex.query.index_directory import QueryOffsetResult
-    from rmqindex.query.search import Hit
 
 __all__ = [
     "print_broker_answer",

@@ -10,14 +10,15 @@ if TYPE_CHECKING:
     from rmqindex.query.index_directory import IndexDirectory, QueryOffsetResult
     from rmqindex.query.many_keys import LOOKUP_SCHEMA, lookup_keys
     from rmqindex.query.point_lookup import PointEntry, PointFile, PointLog
-    from rmqindex.query.ranks import Ranks, SearchedFile, Shares
+    from rmqindex.query.ranks import SearchedFile
     from rmqindex.query.verification import (
         MATCH_CODES,
         NO_LOG,
         VERIFIED,
         VERIFIED_COLUMNS,
         Comparison,
-        EntryVerifier,
+        Verdict,
+        Verifier,
         may_hold,
         pairs_kept,
     )
@@ -29,15 +30,14 @@ __all__ = [
     "VERIFIED",
     "VERIFIED_COLUMNS",
     "Comparison",
-    "EntryVerifier",
     "IndexDirectory",
     "PointEntry",
     "PointFile",
     "PointLog",
     "QueryOffsetResult",
-    "Ranks",
     "SearchedFile",
-    "Shares",
+    "Verdict",
+    "Verifier",
     "lookup_keys",
     "may_hold",
     "pairs_kept",
@@ -59,18 +59,15 @@ __getattr__ = importer(
             "PointFile",
             "PointLog",
         ),
-        "ranks": (
-            "Ranks",
-            "SearchedFile",
-            "Shares",
-        ),
+        "ranks": ("SearchedFile",),
         "verification": (
             "Comparison",
-            "EntryVerifier",
             "MATCH_CODES",
             "NO_LOG",
             "VERIFIED",
             "VERIFIED_COLUMNS",
+            "Verdict",
+            "Verifier",
             "may_hold",
             "pairs_kept",
         ),

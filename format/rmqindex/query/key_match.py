@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from rmqindex.keys.hashing import index_key_hashes
-from rmqindex.keys.messages import indexed_tags
-from rmqindex.query.ranks import Shares
+from rmqindex.keys.hashing import index_key, index_key_hashes, key_hash
+from rmqindex.keys.messages import indexed_tags, tag_key
 from rmqindex.record.batch_members import indexed_keys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["KEY_COLUMNS", "KeyMatches", "KeySet"]
+__all__ = ["KEY_COLUMNS", "KeyMatches", "KeySet", "hash_tags"]
 
 #: The columns of messages that their keys are made of.
 KEY_COLUMNS = ("topic", "all_uniq_keys", "all_keys")
+# As many messages are hashed faster one by one than by the calls of NumPy and Arrow.
+_FEW_MESSAGES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,29 +67,34 @@ class KeySet:
     def of(
         cls,
         messages: pa.RecordBatch,
-        tags: pa.Array | None = None,
+        tag_hashes: NDArray[np.int32] | None,
         members: tuple[NDArray[np.int64], list[str]] | None = None,
     ) -> KeySet:
         """Collect the keys of messages.
 
         Args:
-            messages: At least ``KEY_COLUMNS``.
-            tags: Their tags; None to leave them out.
+            messages: At least ``KEY_COLUMNS`` and ``tags``.
+            tag_hashes: What :func:`hash_tags` returns; None to leave the tags out.
             members: The row of each key of a batch's members, and these keys; None to leave them
                 out.
         """
         rows, texts = indexed_keys(messages.column("all_uniq_keys"), messages.column("all_keys"))
         indexed = len(texts)
-        if tags is not None:
-            tag_rows, tag_keys = indexed_tags(tags)
+        if tag_hashes is not None:
+            tag_rows, tag_keys = indexed_tags(messages.column("tags"))
             rows, texts = np.concatenate([rows, tag_rows]), pa.concat_arrays([texts, tag_keys])
         tagged = len(texts)
         if members is not None and members[1]:
             member_rows, member_texts = members
             rows = np.concatenate([rows, member_rows])
             texts = pa.concat_arrays([texts, pa.array(member_texts, pa.string())])
-        topics = messages.column("topic").dictionary_encode()
-        hashes = index_key_hashes(topics.take(pa.array(rows)), texts)
+        topics = messages.column("topic").dictionary_encode().take(pa.array(rows))
+        if tag_hashes is None:
+            hashes = index_key_hashes(topics, texts)
+        else:
+            others = (slice(indexed), slice(tagged, None))
+            before, after = (index_key_hashes(topics[part], texts[part]) for part in others)
+            hashes = np.concatenate([before, tag_hashes[rows[indexed:tagged]], after])
         both = _pack_pairs(rows, hashes)
         order = np.argsort(both, kind="stable")
         return cls(texts, rows, hashes, indexed, tagged, order, both[order])
@@ -116,18 +122,20 @@ class KeySet:
         first = matches.first[entry]
         return self.order[first : first + matches.count[entry]]
 
-    def shares(self, group: NDArray[np.int64]) -> Shares:
-        """Return how many entries a message has for a group of its keys."""
-        mine = self.rows == self.rows[group[0]]
-        own = np.arange(len(mine)) < self.tagged
-        of_members = self.hashes[mine & ~own]
-        proofs = of_members[~np.isin(of_members, self.hashes[mine & own])]
-        return Shares(
-            int((group < self.indexed).sum()),
-            len(group),
-            int(proofs[0]) if proofs.size else None,
-            int((group < self.tagged).sum()),
-        )
+    def dispatches(self, row: int) -> list[tuple[NDArray[np.int32], NDArray[np.int64]]]:
+        """Return what brokers and writers of other versions index of one message.
+
+        Returns:
+            Of each the hashes, in the order of the keys, and the places of the keys: without tags
+            and with them, and each of these also with the keys of members.
+        """
+        first, last = np.searchsorted(self.sorted, [row << 32, row + 1 << 32])
+        places = np.sort(self.order[first:last])
+        own = places < self.indexed
+        tag = (places >= self.indexed) & (places < self.tagged)
+        chosen = (own, own | tag, ~tag, own | True)
+        distinct = {tuple(places[each].tolist()): places[each] for each in chosen}
+        return [(self.hashes[each], each) for each in distinct.values()]
 
     def _differ(self, first: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return whether the keys in each range of the order differ in their text."""
@@ -135,6 +143,37 @@ class KeySet:
         changes = np.append(0, np.cumsum(codes[1:] != codes[:-1]))
         differ: NDArray[np.bool_] = changes[first + count - 1] > changes[first]
         return differ
+
+
+def hash_tags(messages: pa.RecordBatch) -> NDArray[np.int32]:
+    """Return the hash of each message's tags, each distinct topic and tags hashed once.
+
+    Args:
+        messages: At least ``topic`` and ``tags``.
+
+    Returns:
+        -1 for a message without tags.
+    """
+    found = np.full(messages.num_rows, -1, np.int32)
+    if messages.num_rows <= _FEW_MESSAGES:
+        columns = (messages.column(name).to_pylist() for name in ("topic", "tags"))
+        for row, (topic, text) in enumerate(zip(*columns, strict=True)):
+            if text:
+                found[row] = key_hash(index_key(topic, tag_key(text)))
+        return found
+    topics, tags = (messages.column(name).dictionary_encode() for name in ("topic", "tags"))
+    rows, keys = indexed_tags(tags.dictionary)
+    key_of_tags = np.full(len(tags.dictionary) + 1, -1, np.int64)
+    key_of_tags[rows] = np.arange(len(rows))
+    codes = key_of_tags[tags.indices.fill_null(len(tags.dictionary)).to_numpy()]
+    there = np.flatnonzero(codes >= 0)
+    if len(there):
+        both = topics.indices.to_numpy()[there] * np.int64(len(keys)) + codes[there]
+        pairs = pa.array(both).dictionary_encode()
+        topic, key = np.divmod(pairs.dictionary.to_numpy(), len(keys))
+        texts = (topics.dictionary.take(pa.array(topic)), keys.take(pa.array(key)))
+        found[there] = index_key_hashes(*texts)[pairs.indices.to_numpy()]
+    return found
 
 
 def _pack_pairs(rows: NDArray[np.int64], hashes: NDArray[np.int32]) -> NDArray[np.int64]:

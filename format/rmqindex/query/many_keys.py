@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from rmqindex.commitlog.bodies import bad_body
 from rmqindex.keys.hashing import index_key_hashes
 from rmqindex.layout import INT64_MAX, INT64_MIN
-from rmqindex.query.verification import MATCH_CODES, NO_LOG, EntryVerifier
+from rmqindex.query.ranks import SearchedFile
+from rmqindex.query.verification import MATCH_CODES, NO_LOG, Verifier, pairs_kept
+from rmqindex.record.batch_members import BadInnerBatchError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,9 +74,10 @@ def lookup_keys(
     order = np.argsort(hashes, kind="stable")
     by_hash = hashes[order]
     found_of_key = np.zeros(len(keys), np.int64)
-    verifier = EntryVerifier("properties")
+    verifier = Verifier("members", strict=all(planned.mode == "FAILFAST" for planned in files))
     bounds = (INT64_MIN if begin is None else begin, INT64_MAX if end is None else end)
     newest_first = [planned for planned in reversed(files) if not planned.is_empty]
+    searched = [SearchedFile.planned(planned) for planned in newest_first]
     names = pa.array([planned.entry.name for planned in newest_first], pa.string())
     tables = []
     waiting: list[_Candidates] = []
@@ -90,7 +94,7 @@ def lookup_keys(
             continue
         found = _Candidates.joined(waiting)
         waiting = []
-        kept, states, times = _judged(verifier, log, topic, keys, found)
+        kept, states, times = _compare(verifier, log, searched, topic, keys, found)
         kept &= (times >= bounds[0]) & (times <= bounds[1])
         answered = np.lexsort((found.key, -found.position, found.file))
         chosen = answered[kept[answered]]
@@ -154,13 +158,14 @@ class _Candidates(NamedTuple):
 
     @classmethod
     def joined(cls, parts: list[_Candidates]) -> _Candidates:
-        """Return those of several files."""
+        """Concatenate the candidates of several files."""
         return cls(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
-def _judged(
-    verifier: EntryVerifier,
+def _compare(
+    verifier: Verifier,
     log: CommitLog | None,
+    files: Sequence[SearchedFile],
     topic: str,
     keys: pa.Array,
     found: _Candidates,
@@ -173,13 +178,24 @@ def _judged(
         return kept, states, times
     for start in range(0, len(found.key), _PORTION):
         part = slice(start, start + _PORTION)
-        compared = verifier.compare(log, found.key_hash[part], found.phy_offset[part])
+        try:
+            compared = verifier.compare(
+                log,
+                files,
+                found.key_hash[part],
+                found.phy_offset[part],
+                found.position[part],
+                found.file[part],
+            )
+        except BadInnerBatchError as error:
+            raise bad_body(log.files, error.phy_offset, str(error)) from error
         states[part] = compared.states
-        has_message = compared.rows >= 0
-        kept[part] = ~has_message | compared.belong_to(topic, keys.take(pa.array(found.key[part])))
-        if has_message.any():
+        asked = (pa.scalar(topic), keys.take(pa.array(found.key[part])))
+        kept[part] = pairs_kept(compared.verified, compared.found_pairs(), asked)
+        verified = compared.verified
+        if verified.any():
             stored = compared.messages.column("store_timestamp").to_numpy()
-            times[part][has_message] = stored[compared.rows[has_message]]
+            times[part][verified] = stored[compared.rows[verified]]
     return kept, states, times
 
 

@@ -15,6 +15,7 @@ from rmqindex.commitlog.log import CommitLog
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.single_chain import PointEntry, walk_one
 from rmqindex.keys.hashing import KEY_SEPARATOR
+from rmqindex.keys.messages import tag_key
 from rmqindex.layout import (
     BEGIN_PHY_OFFSET_OFFSET,
     BEGIN_TIMESTAMP_OFFSET,
@@ -33,6 +34,7 @@ from rmqindex.record_layout import (
     MAGIC_CODE_V1,
     PROPERTIES_LENGTH_SIZE,
     PROPERTY_KEYS,
+    PROPERTY_TAGS,
     PROPERTY_UNIQ_KEY,
     STORE_HOST_V6_FLAG,
     SYS_FLAG_OFFSET,
@@ -53,7 +55,9 @@ if TYPE_CHECKING:
 __all__ = ["PointEntry", "PointFile", "PointLog", "PointMessage"]
 
 _INT32 = struct.Struct(">i")
-_UNIQ_KEY, _KEYS = PROPERTY_UNIQ_KEY.decode(), PROPERTY_KEYS.decode()
+_UNIQ_KEY, _KEYS, _TAGS = (
+    name.decode() for name in (PROPERTY_UNIQ_KEY, PROPERTY_KEYS, PROPERTY_TAGS)
+)
 
 
 class PointFile:
@@ -156,7 +160,7 @@ class PointMessage(NamedTuple):
 
     Attributes:
         topic: The topic.
-        keys: The keys that a broker indexes, in the order of their entries.
+        keys: The keys that a broker indexes, in the order of their entries, tags included.
         store_timestamp: When it was stored, epoch milliseconds.
     """
 
@@ -292,7 +296,7 @@ def _message(source: ByteSource, start: int, size: int) -> PointMessage | None:
     keys: list[str] = []
     named: dict[str, str] = {}
     for name, value in property_pairs(bytes(read(at, start + size - at))):
-        if name in (_UNIQ_KEY, _KEYS):
+        if name in (_UNIQ_KEY, _KEYS, _TAGS):
             if name in named:
                 return None
             named[name] = value
@@ -300,4 +304,6 @@ def _message(source: ByteSource, start: int, size: int) -> PointMessage | None:
         keys.append(named[_UNIQ_KEY])
     if _KEYS in named:
         keys += [part for part in named[_KEYS].split(KEY_SEPARATOR) if part]
+    if named.get(_TAGS):
+        keys.append(tag_key(named[_TAGS]))
     return PointMessage(topic, keys, store_timestamp_of(read, start))

@@ -1,161 +1,194 @@
-"""Ranks an entry among those of one hash and one message, in the order of the message's keys."""
+"""Ranks an entry among those of its message, by all entries that the index has of the message.
+
+A broker writes the entries of a message one behind the other; where a file is full, the rest
+begins the next file.
+So the entries of a message are the run of one offset around any of them, over the borders of files.
+A run is read from the entries themselves: it is the same whichever entries a search found, and
+whatever its slots, its links, its range of times and its part of the file hid from it.
+"""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
+from rmqindex.errors import RmqIndexError
 from rmqindex.fileset.geometry import open_in_store
 from rmqindex.fileset.paths import list_index_files
+from rmqindex.layout import FIRST_POSITION
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Self
+
     from numpy.typing import NDArray
 
-    from rmqindex.indexfile.entries import Mode
+    from rmqindex.fileset.planned_index import PlannedFile
+    from rmqindex.indexfile.entries import MessageRun
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.indexfile.reader import IndexFile
     from rmqindex.storage.location import Location
+    from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["Ranks", "SearchedFile", "Shares"]
-
-# The most cached answers about ambiguous entries.
-_MAX_KEPT = 1024
+__all__ = ["EntryRun", "Ranks", "SearchedFile", "choose_key"]
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """How many entries of one hash a message should have.
+class HasRuns(Protocol):
+    """An open IndexFile."""
 
-    Attributes:
-        indexed: In a broker's index; 0 where only members have the hash.
-        every: In an index that has the keys of a batch's members as well.
-        proof: A hash that only such an index contains; None without one.
-        tagged: In an index that has tags as well; ``indexed`` where the tags have another hash.
-    """
+    @property
+    def entry_count(self) -> int:
+        """How many entries it has."""
 
-    indexed: int
-    every: int
-    proof: int | None
-    tagged: int
+    def message_run(self, position: int) -> tuple[int, MessageRun]:
+        """Return the offset of an entry, and the consecutive entries that have it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchedFile:
-    """An open IndexFile whose entries are ranked.
+    """An IndexFile whose entries are compared with their messages.
 
     Attributes:
-        file: The open file.
-        path: The path it is listed under; the files beside it are read where it alone leaves a rank
-            open.
-        limit: The position after its last entry to consider.
+        path: The path it is listed under, beside the other files of its index.
+        open: Opens it, or returns it where it is open; called only for messages with several keys
+            of one hash.
+        layout: Its geometry.
     """
 
-    file: IndexFile
     path: Location
-    limit: int
+    open: Callable[[], AbstractContextManager[HasRuns]]
+    layout: Layout | None
+
+    @classmethod
+    def of(cls, file: IndexFile, path: Location) -> Self:
+        """Return an open file that is listed under a path."""
+        return cls(path, lambda: nullcontext(file), file.layout)
+
+    @classmethod
+    def planned(cls, planned: PlannedFile) -> Self:
+        """Return a file of a plan, which is opened again."""
+        return cls(planned.name_path, planned.open, planned.layout)
+
+
+class EntryRun(NamedTuple):
+    """All entries of a message.
+
+    Attributes:
+        hashes: Their hashes, in the order in which they were written.
+        place: The place of one of them.
+    """
+
+    hashes: NDArray[np.int32]
+    place: int
 
 
 class Ranks:
-    """Ranks an entry among those with the same hash and offset."""
+    """Finds all entries of the message of an entry."""
 
-    def __init__(self, layout: Layout | None = None, mode: Mode = "FAILFAST") -> None:
-        """Begin without reading any file.
+    def __init__(self) -> None:
+        """Begin without reading anything."""
+        self._listings: dict[Location, list[FileEntry]] = {}
 
-        Args:
-            layout: The geometry of the files beside a searched one; None to infer it.
-            mode: Their mode, as :class:`rmqindex.IndexFile` takes it.
-        """
-        self._layout = layout
-        self._mode: Mode = mode
-        # The entries of one hash in one file, and those of one hash and offset in a directory.
-        self._of_file: dict[tuple[str, int], tuple[NDArray[np.int64], NDArray[np.int32]]] = {}
-        self._of_folder: dict[tuple[str, int, int], list[tuple[str, int]]] = {}
+    def runs(self, searched: SearchedFile, positions: Sequence[int]) -> list[EntryRun]:
+        """Return all entries of the message of each entry, in its file and in those beside it.
 
-    def rank(
-        self,
-        searched: SearchedFile,
-        key_hash: int,
-        phy_offset: int,
-        position: int,
-        shares: Shares,
-    ) -> int | None:
-        """Return the rank of an entry among those of one dispatch of its message, from 0.
-
-        A message that was dispatched again has all its entries again.
+        Entries in a file that cannot be read are left out.
 
         Args:
-            searched: The file that the entry is in.
-            key_hash: The entry's hash.
-            phy_offset: The offset of its message, bytes.
-            position: Its position in the file.
-            shares: How many entries of this hash its message should have.
-
-        Returns:
-            The rank; None where it is unknown, since entries are missing.
+            searched: The file that the entries are in.
+            positions: Their positions.
 
         Raises:
-            RmqIndexError: A file beside it cannot be read.
+            RmqIndexError: The file cannot be read, or was changed since it was listed.
         """
-        counts = {shares.indexed, shares.every} - {0}
-        if shares.tagged > shares.indexed:
-            # Tags share the hash: only the count itself can show whether they are indexed.
-            if shares.every > shares.tagged:
-                return None
-            counts |= {shares.tagged}
-        elif len(counts) > 1 and shares.proof is not None:
-            has_members = len(self._in_file(searched, shares.proof, phy_offset)) > 0
-            counts = {shares.every if has_members else shares.indexed}
-        mine = self._in_file(searched, key_hash, phy_offset)
-        period = _period(len(mine), counts)
-        if period is not None:
-            return int(np.searchsorted(mine, position)) % period
-        # A message's entries may be spread over two files.
-        every = self._across(searched.path, key_hash, phy_offset)
-        period = _period(len(every), counts)
-        place = (searched.path.name, position)
-        return None if period is None or place not in every else every.index(place) % period
+        found: list[EntryRun] = []
+        run: MessageRun | None = None
+        hashes, before = np.empty(0, np.int32), 0
+        with searched.open() as file:
+            stop = file.entry_count + FIRST_POSITION
+            for position in positions:
+                if run is None or not run.first <= position < run.stop:
+                    offset, run = file.message_run(position)
+                    earlier = run.first == FIRST_POSITION
+                    older = self._beside(searched, offset, -1) if earlier else []
+                    newer = self._beside(searched, offset, 1) if run.stop == stop else []
+                    hashes = np.concatenate([*reversed(older), run.hashes, *newer])
+                    before = sum(map(len, older))
+                found.append(EntryRun(hashes, before + position - run.first))
+        return found
 
-    def _in_file(self, searched: SearchedFile, key_hash: int, phy_offset: int) -> NDArray[np.int32]:
-        """Return the positions of the entries of a hash and offset in the file, oldest first."""
-        key = (searched.path, key_hash)
-        if key not in self._of_file:
-            if len(self._of_file) >= _MAX_KEPT:
-                self._of_file.clear()
-            self._of_file[key] = _entries_of(searched.file, key_hash, searched.limit)
-        offsets, positions = self._of_file[key]
-        mine: NDArray[np.int32] = positions[offsets == phy_offset]
-        return mine
+    def _beside(
+        self, searched: SearchedFile, phy_offset: int, step: int
+    ) -> list[NDArray[np.int32]]:
+        """Return the hashes with which a run goes on in the files before or behind one."""
+        parts: list[NDArray[np.int32]] = []
+        with suppress(RmqIndexError):  # then entries are missing, and the rank shows it
+            entries = self._listing(searched.path.parent)
+            names = [entry.name for entry in entries]
+            if searched.path.name not in names:
+                return parts
+            place = names.index(searched.path.name) + step
+            while 0 <= place < len(entries):
+                with _open_beside(entries[place], searched.layout) as file:
+                    count = file.entry_count
+                    if count:
+                        edge = FIRST_POSITION if step > 0 else count
+                        offset, run = file.message_run(edge)
+                        if offset != phy_offset:
+                            break
+                        parts.append(run.hashes)
+                        if len(run.hashes) < count:
+                            break
+                place += step
+        return parts
 
-    def _across(self, path: Location, key_hash: int, phy_offset: int) -> list[tuple[str, int]]:
-        """Return all entries of a hash and offset in a directory: file names and positions."""
-        folder = path.parent
-        key = (folder, key_hash, phy_offset)
-        if key not in self._of_folder:
-            if len(self._of_folder) >= _MAX_KEPT:
-                self._of_folder.clear()
-            found: list[tuple[str, int]] = []
-            for entry in list_index_files(folder, self._mode):
-                with open_in_store(entry.path, self._layout, self._mode) as file:
-                    offsets, positions = _entries_of(file, key_hash, None)
-                mine = positions[offsets == phy_offset].tolist()
-                found += [(entry.name, position) for position in mine]
-            self._of_folder[key] = found
-        return self._of_folder[key]
-
-
-def _entries_of(
-    file: IndexFile, hash_: int, limit: int | None
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the offsets and positions of the entries of a hash, oldest first."""
-    found = file.lookup([hash_], limit)
-    positions = found.column("position").to_numpy()
-    order = np.argsort(positions)
-    return found.column("phy_offset").to_numpy()[order], positions[order]
+    def _listing(self, folder: Location) -> list[FileEntry]:
+        if folder not in self._listings:
+            self._listings[folder] = list_index_files(folder, "DROPMALFORMED")
+        return self._listings[folder]
 
 
-def _period(count: int, counts: set[int]) -> int | None:
-    """Return how many entries one dispatch adds, if only one of the numbers fits."""
-    fitting = [each for each in counts if count and count % each == 0]
-    return fitting[0] if len(fitting) == 1 else None
+def _open_beside(entry: FileEntry, layout: Layout | None) -> IndexFile:
+    """Open a file with the geometry of the one beside it, if it has its size."""
+    same = layout is not None and entry.size == layout.file_size
+    return open_in_store(entry.path, layout if same else None, "FAILFAST")
+
+
+def choose_key(
+    run: EntryRun, dispatches: Sequence[tuple[NDArray[np.int32], NDArray[np.int64]]]
+) -> int | None:
+    """Return the key of one entry of a message.
+
+    The n-th entry of a hash belongs to the n-th key of it. A message that was dispatched again has
+    all its entries again.
+
+    Args:
+        run: All entries of the message.
+        dispatches: What a broker may have written for the message: hashes in their order, and which
+            key each is of.
+
+    Returns:
+        One of the keys; None where it cannot be known, since entries are missing or since several
+        dispatches fit.
+    """
+    hash_ = run.hashes[run.place]
+    count = np.count_nonzero(run.hashes == hash_)
+    before = np.count_nonzero(run.hashes[: run.place] == hash_)
+    every = np.sort(run.hashes)
+    fitting: set[int] = set()
+    exact: set[int] = set()
+    for hashes, keys in dispatches:
+        mine = keys[hashes == hash_]
+        if not len(mine) or count % len(mine):
+            continue
+        key = int(mine[before % len(mine)])
+        fitting.add(key)
+        if np.array_equal(np.sort(np.tile(hashes, count // len(mine))), every):
+            exact.add(key)
+    for keys_left in (fitting, exact):
+        if len(keys_left) == 1:
+            return keys_left.pop()
+    return None

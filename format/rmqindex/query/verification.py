@@ -1,11 +1,16 @@
-"""The rule of which key of its message an entry belongs to, and the engine that applies it.
+"""Whose entry an entry is: the one rule, and the one engine that applies it.
 
 An entry holds a hash and an offset, and is verified if the message at that offset has a key of that
 hash.
-Where several of its keys have the hash, which is rare, the n-th entry of one hash and offset
-belongs to the n-th such key in the message's own order.
-Brokers from 5.4.0 on write an entry for a message's tags behind those for its keys; tags are read
-only once an entry matches none of its message's keys.
+Where several of its keys have the hash, which is rare, the n-th entry of that hash and message
+belongs to the n-th such key in the message's own order: the unique key, the parts of ``KEYS``, the
+tags, which brokers from 5.4.0 on index, and the keys of a batch's members.
+So an entry belongs to one key, and each search finds it for that key alone.
+Entries are counted in the index, not among those that a search found (see
+:mod:`rmqindex.query.ranks`).
+
+A message that has a key twice, or that a broker indexed again after a crash, has two entries of the
+key: a lookup gives one row for each.
 """
 
 from __future__ import annotations
@@ -21,21 +26,19 @@ from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.hashing import KEY_SEPARATOR, index_key, key_hash
 from rmqindex.keys.messages import is_rolled_back
 from rmqindex.layout import INT32_MAX, INT64_MAX, INT64_MIN
-from rmqindex.query.key_match import KEY_COLUMNS, KeySet
+from rmqindex.query.key_match import KEY_COLUMNS, KeySet, hash_tags
+from rmqindex.query.ranks import Ranks, choose_key
 from rmqindex.record.batch_members import member_keys
 from rmqindex.record.bodies import MAX_BODY_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.query.key_match import KeyMatches
-    from rmqindex.query.ranks import Shares
-
-    # Returns the rank of entry number n among those of its hash and message, or None.
-    Rank = Callable[[int, Shares], int | None]
+    from rmqindex.query.ranks import SearchedFile
 
 __all__ = [
     "EXPIRED",
@@ -44,11 +47,10 @@ __all__ = [
     "VERIFIED",
     "VERIFIED_COLUMNS",
     "Comparison",
-    "EntryVerifier",
     "KeyScope",
-    "KeyVerifier",
     "MatchState",
     "Verdict",
+    "Verifier",
     "may_hold",
     "only_key",
     "pairs_kept",
@@ -72,7 +74,7 @@ NO_LOG: MatchState = "no_log"
 _STATE_OF_LOG: dict[str, MatchState] = {"record": VERIFIED, "expired": EXPIRED}
 #: The values of ``match_state``. ``verified``: the message has the key; ``unverified``: it lies
 #: before the log; ``mismatch``: no key of it has the entry's hash; ``ambiguous``: several do, and
-#: and the entry's cannot be determined; ``no_log``: there is no log. The others are those of
+#: the entry's cannot be determined; ``no_log``: there is no log. The others are those of
 #: ``MATCH_STATES``, each at the same place.
 MATCH_CODES: tuple[str, ...] = (
     *(_STATE_OF_LOG.get(state, state) for state in MATCH_STATES),
@@ -85,14 +87,13 @@ _VERIFIED, _MISMATCH, _AMBIGUOUS = (
 )
 
 #: Which keys of a message an entry may have. ``indexed``: those that a broker writes entries of,
-#: tags included, so none of a message that was rolled back; ``properties``: every value of
-#: ``UNIQ_KEY`` and ``KEYS``, and the tags; ``members``: besides, the keys of the messages inside an
-#: inner batch.
-KeyScope = Literal["indexed", "properties", "members"]
+#: tags included, so none of a message that was rolled back; ``members``: every value of
+#: ``UNIQ_KEY`` and ``KEYS``, the tags, and the keys of the messages inside an inner batch.
+KeyScope = Literal["indexed", "members"]
 
 #: The columns of entries that verification needs.
 VERIFIED_COLUMNS = ("key_hash", "phy_offset", "position", "store_timestamp")
-_MESSAGE_COLUMNS = (*KEY_COLUMNS, "phy_offset", "sys_flag", "store_timestamp")
+_MESSAGE_COLUMNS = (*KEY_COLUMNS, "tags", "phy_offset", "sys_flag", "store_timestamp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +106,7 @@ class Comparison:
         messages: The messages found, each once, with the requested columns.
         keys: The keys that entries of these messages may have.
         key_rows: ``rows``, but also negative where the message has no keys in the scope.
-        places: The place in ``keys`` of each verified entry's key; without ranks, the first of
-            several keys with its hash.
+        places: The place in ``keys`` of each verified entry's key.
         matches: The keys with the hash of each entry.
         members: The row of each key of a batch's members, and these keys.
     """
@@ -126,26 +126,37 @@ class Comparison:
         verified: NDArray[np.bool_] = self.states == _VERIFIED
         return verified
 
-    def belong_to(self, topic: str, keys: pa.Array) -> NDArray[np.bool_]:
-        """Return whether each entry's message has a topic, and a key that has the entry's hash.
+    def found_pairs(self) -> tuple[pa.Array, pa.Array]:
+        """Return the topic and the key of each entry; null unless it is verified."""
+        unknown = ~self.verified
+        return (
+            self.messages.column("topic").take(pa.array(self.rows, mask=unknown)),
+            self.keys.texts.take(pa.array(self.places, mask=unknown)),
+        )
+
+    def verdict(self, entry: int, topic: str, key: str) -> Verdict:
+        """Return whether an entry belongs to one key, and of which message it is.
 
         Args:
+            entry: Its number.
             topic: The topic.
-            keys: The key for each entry, ``string``.
+            key: A key of its hash.
         """
-        import pyarrow.compute as pc  # noqa: PLC0415  (a command may not need it)
-
-        found: NDArray[np.bool_] = self.verified.copy()
-        if not found.any():
-            return found
-        unknown = ~found
-        topics = self.messages.column("topic").take(pa.array(self.rows, mask=unknown))
-        texts = self.keys.texts.take(pa.array(self.places, mask=unknown))
-        same = pc.equal(texts, keys).fill_null(False).to_numpy(zero_copy_only=False).copy()
-        for entry in np.flatnonzero(found & self.matches.several).tolist():
-            same[entry] = keys[entry].as_py() in self.texts_of(entry)
-        found &= same & pc.equal(topics, topic).fill_null(False).to_numpy(zero_copy_only=False)
-        return found
+        state, row = MATCH_CODES[self.states[entry]], int(self.rows[entry])
+        if row < 0:
+            return Verdict(state)
+        message = {
+            name: self.messages.column(name)[row].as_py()
+            for name in ("topic", "all_uniq_keys", "all_keys", "store_timestamp")
+        }
+        fitting = self.texts_of(entry)
+        if state == VERIFIED:
+            fitting = [self.keys.texts[int(self.places[entry])].as_py()]
+        if message["topic"] != topic or key not in fitting:
+            state = "mismatch"
+        keys = [*message["all_uniq_keys"]]
+        keys += [part for text in message["all_keys"] for part in text.split(KEY_SEPARATOR) if part]
+        return Verdict(state, f"{message['topic']}: {' '.join(keys)}", message["store_timestamp"])
 
     def hashes_of(self, entry: int) -> list[int]:
         """Return the distinct hashes that entries of the same message may have, ascending."""
@@ -157,8 +168,8 @@ class Comparison:
         return texts
 
 
-class EntryVerifier:
-    """Compares many entries with their messages at a time."""
+class Verifier:
+    """Decides which key an entry belongs to, by its message and by all entries of that message."""
 
     def __init__(
         self,
@@ -184,33 +195,35 @@ class EntryVerifier:
         self._check_crc = check_crc
         self._strict = strict
         self._max_body_size = max_body_size
-        self._has_tags = False
+        self._ranks = Ranks()
 
     def compare(
         self,
         log: CommitLog,
+        files: Sequence[SearchedFile],
         key_hashes: NDArray[np.int32],
         phy_offsets: NDArray[np.int64],
-        rank: Rank | None = None,
+        positions: NDArray[np.int32],
+        file_numbers: NDArray[np.int64] | None = None,
     ) -> Comparison:
         """Compare entries with their messages.
 
         Args:
             log: The log.
+            files: The files that the entries are in.
             key_hashes: The hash of each entry.
             phy_offsets: The offset of each entry's message, bytes.
-            rank: Returns the rank of an entry, given by its number; called where several keys of
-                its message have the hash. Without it, such an entry is verified, and any of these
-                keys may be its own.
+            positions: The position of each entry in its file.
+            file_numbers: The place of that file among ``files``; None where there is only one.
 
         Raises:
             BadInnerBatchError: An inner batch cannot be unpacked, and ``strict`` is set.
-            RmqIndexError: The storage failed.
+            RmqIndexError: The storage failed, or a file was changed since it was listed.
         """
         offsets, of_entry = np.unique(phy_offsets, return_inverse=True)
-        has_tags = self._has_tags
-        columns = list(dict.fromkeys([*self._columns, *(["tags"] if has_tags else [])]))
-        found = log.read_at(offsets, columns, check_crc=self._check_crc, decompress_body=False)
+        found = log.read_at(
+            offsets, self._columns, check_crc=self._check_crc, decompress_body=False
+        )
         codes = found.column("state").indices.to_numpy()
         sound = np.flatnonzero(codes == _VERIFIED)
         messages = found.drop_columns(["state"])
@@ -221,24 +234,27 @@ class EntryVerifier:
         rows = row_of_offset[of_entry]
         key_rows = self._key_rows(messages, rows)
         members = self._members(log, messages)
-        keys = KeySet.of(messages, messages.column("tags") if has_tags else None, members)
+        tag_hashes = hash_tags(messages)
+        read = np.flatnonzero(key_rows >= 0)
+        has_tags = bool((tag_hashes[key_rows[read]] == key_hashes[read]).any())
+        keys = KeySet.of(messages, tag_hashes if has_tags else None, members)
         matches = keys.match(key_rows, key_hashes)
-        if not has_tags and ((key_rows >= 0) & (matches.count == 0)).any():
-            tags = log.read_at(messages.column("phy_offset"), ["tags"]).column("tags")
-            keys = KeySet.of(messages, tags, members)
-            strange, matches = matches.count == 0, keys.match(key_rows, key_hashes)
-            self._has_tags = bool((strange & (matches.count > 0)).any())
-        states = codes[of_entry]
+        if not has_tags and ((key_rows >= 0) & ((matches.count == 0) | matches.several)).any():
+            keys = KeySet.of(messages, tag_hashes, members)
+            matches = keys.match(key_rows, key_hashes)
+        states, places = codes[of_entry], matches.place
         states[(rows >= 0) & (matches.count == 0)] = _MISMATCH
-        places = matches.place
-        if rank is not None:
-            for entry in np.flatnonzero(matches.several).tolist():
-                group = keys.group(matches, entry)
-                place = rank(entry, keys.shares(group))
+        several = np.flatnonzero(matches.several)
+        owners = file_numbers[several] if file_numbers is not None else np.zeros_like(several)
+        for number in np.unique(owners).tolist():
+            mine = several[owners == number]
+            runs = self._ranks.runs(files[number], positions[mine].tolist())
+            for entry, run in zip(mine.tolist(), runs, strict=True):
+                place = choose_key(run, keys.dispatches(int(key_rows[entry])))
                 if place is None:
                     states[entry] = _AMBIGUOUS
                 else:
-                    places[entry] = group[place]
+                    places[entry] = place
         return Comparison(states, rows, messages, keys, key_rows, places, matches, members)
 
     def _key_rows(self, messages: pa.RecordBatch, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -262,7 +278,7 @@ class EntryVerifier:
             messages.column("all_keys"),
             messages.column("sys_flag").to_numpy(),
             messages.column("phy_offset").to_numpy(),
-            bodies if self._scope == "members" else None,
+            bodies,
             strict=self._strict,
             max_body_size=self._max_body_size,
         )
@@ -271,16 +287,16 @@ class EntryVerifier:
 def only_key(topic: str, keys: Sequence[str], hash_: int, asked: tuple[str, str]) -> str | None:
     """Return the key of a message that an entry belongs to, where only one has its hash.
 
-    It decides as :class:`EntryVerifier`, but for one message, without arrays.
+    It decides as :class:`Verifier`, but for one message, without arrays.
 
     Args:
         topic: The message's topic.
-        keys: Its keys that a broker indexes, without tags.
+        keys: Its keys that a broker indexes, ``T#`` with its tags included.
         hash_: The entry's hash.
         asked: A topic and key known to have this hash, which need not be hashed again.
 
     Returns:
-        The key; None where none or several have the hash, so that tags, members or ranks decide.
+        The key; None where none or several have the hash, so that members or ranks decide.
     """
     fitting = {
         key for key in keys if (topic, key) == asked or key_hash(index_key(topic, key)) == hash_
@@ -289,24 +305,25 @@ def only_key(topic: str, keys: Sequence[str], hash_: int, asked: tuple[str, str]
 
 
 def pairs_kept(
-    states: pa.Array,
+    verified: NDArray[np.bool_],
     found: tuple[pa.Array, pa.Array],
-    asked: tuple[pa.Array, pa.Array],
-) -> pa.Array:
-    """Return which entries of a lookup are kept: all but the hash collisions.
+    asked: tuple[pa.Array | pa.Scalar, pa.Array],
+) -> NDArray[np.bool_]:
+    """Return which entries of a lookup are kept: all but those of other keys.
 
     Args:
-        states: ``match_state`` of each entry.
+        verified: Whether each entry is verified.
         found: The topic and key of each; null where it is not verified.
         asked: The topic and key that each was looked up for.
 
     Returns:
-        Booleans. An entry that is not verified is kept, since it may belong to the key.
+        One for each. An entry that is not verified is kept, since it may belong to the key.
     """
     import pyarrow.compute as pc  # noqa: PLC0415  (a command may not need it)
 
     same = pc.and_(pc.equal(found[0], asked[0]), pc.equal(found[1], asked[1])).fill_null(False)
-    return pc.or_(pc.not_equal(states, VERIFIED), same)
+    kept: NDArray[np.bool_] = ~verified | same.to_numpy(zero_copy_only=False)
+    return kept
 
 
 def may_hold(entries: pa.RecordBatch, earliest: int | None, latest: int | None) -> pa.RecordBatch:
@@ -338,13 +355,11 @@ def _in_64_bits(number: int) -> int:
 
 
 class Verdict(NamedTuple):
-    """The result of comparing an entry with its message.
+    """Whether an entry belongs to one key.
 
     Attributes:
-        state: ``verified``: the message has the key; ``mismatch``: it has another key of the same
-            hash; ``unverified``: it is no longer in the log; ``beyond_end``, ``missing``,
-            ``not_a_record``: no message starts there, as in ``MATCH_STATES``; ``no_log``: there is
-            no log to compare with.
+        state: One of ``MATCH_CODES``; ``mismatch`` also where it belongs to another key of the
+            hash.
         message: The topic and keys of the message, if any.
         store_timestamp: Its store time, epoch milliseconds, if any.
     """
@@ -352,46 +367,3 @@ class Verdict(NamedTuple):
     state: str
     message: str | None = None
     store_timestamp: int | None = None
-
-
-class KeyVerifier:
-    """Decides by a CommitLog which entries belong to one key."""
-
-    def __init__(self, log: CommitLog | None, topic: str, key: str) -> None:
-        """Set the log and the key.
-
-        Args:
-            log: The CommitLog, or None.
-            topic: The topic.
-            key: The key: a unique key, one of ``KEYS``, or ``T#`` with the tags.
-        """
-        self._log = log
-        self._topic = topic
-        self._key = key
-        self._verifier = EntryVerifier("properties")
-
-    def compare(self, phy_offsets: Sequence[int]) -> list[Verdict]:
-        """Return a verdict for each offset, in their order."""
-        if self._log is None or not phy_offsets:
-            return [Verdict("no_log")] * len(phy_offsets)
-        hash_ = key_hash(index_key(self._topic, self._key))
-        compared = self._verifier.compare(
-            self._log,
-            np.full(len(phy_offsets), hash_, np.int32),
-            np.array(phy_offsets, np.int64),
-        )
-        return [self._verdict(compared, entry) for entry in range(len(phy_offsets))]
-
-    def _verdict(self, compared: Comparison, entry: int) -> Verdict:
-        state, row = MATCH_CODES[compared.states[entry]], int(compared.rows[entry])
-        if row < 0:
-            return Verdict(state)
-        message = {
-            name: compared.messages.column(name)[row].as_py()
-            for name in ("topic", "all_uniq_keys", "all_keys", "store_timestamp")
-        }
-        if message["topic"] != self._topic or self._key not in compared.texts_of(entry):
-            state = "mismatch"
-        keys = [*message["all_uniq_keys"]]
-        keys += [part for text in message["all_keys"] for part in text.split(KEY_SEPARATOR) if part]
-        return Verdict(state, f"{message['topic']}: {' '.join(keys)}", message["store_timestamp"])

@@ -26,7 +26,7 @@ from pyspark_rmqindex.join.task import LookupTask
 from pyspark_rmqindex.options import read_options
 from pyspark_rmqindex.scan.pushdown import create_state
 from pyspark_rmqindex.scan.reader import PushdownReader
-from pyspark_rmqindex.scan.verification import Verifier
+from pyspark_rmqindex.scan.verification import MessageCheck
 from pyspark_rmqindex.schema import arrow_schema, full_schema
 from pyspark_rmqindex.sql.calls import plan_files_of
 from pyspark_rmqindex.sql.key_finder import KeyFinder
@@ -215,7 +215,7 @@ def test_a_rewrite_while_entries_are_compared_is_noticed(stores, store):
     """The log stays open for all entries of a task."""
     checked = read_options({"path": str(store), "commitLog": "auto", **GEOMETRY})
     each = _list(checked).slices[0]
-    verifier = Verifier(checked, arrow_schema(full_schema(keys=False, log=True)))
+    verifier = MessageCheck(checked, arrow_schema(full_schema(keys=False, log=True)))
 
     def compare(change):
         with IndexFile(each.path, LAYOUT) as file, verifier:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from rmqindex import (
@@ -23,7 +24,7 @@ from rmqindex.display.plot_data import count_index
 from rmqindex.fileset import paths
 from rmqindex.indexwriter.append_in_place import InPlaceAppend
 from rmqindex.output.interface import Shortfall
-from rmqindex.query.search import search
+from rmqindex.query.many_keys import lookup_keys
 from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
 
@@ -81,8 +82,13 @@ WRITES = [append_in_place, append_in_a_copy, overwrite, relayout]
 
 def lookup(directory):
     """Look the key up in every file."""
-    files = plan(directory)
-    return sorted(hit.phy_offset for hit in search(files, HASH, begin=0, end=2 * START))
+    return sorted(found_in(plan(directory)))
+
+
+def found_in(files, max_num=None):
+    """Return the offsets of the key's entries, newest first."""
+    found = lookup_keys(files, None, "T", pa.array(["k"]), max_num=max_num)
+    return found["phy_offset"].to_pylist()
 
 
 def offsets_of(files, *, salvaged):
@@ -212,7 +218,7 @@ def test_files_without_entries_are_not_opened_again(index):
     files = plan(index)
     (index / FIRST).unlink()
     write(index / LAST, [500])
-    assert list(search(files, HASH, begin=0, end=2 * START)) == []
+    assert found_in(files) == []
     assert offsets_of(files, salvaged=False) == []
     assert count_index(files).entry_counts == (0, 0)
 
@@ -222,19 +228,14 @@ def test_a_removed_file_is_named(index):
     files = plan(index)
     (index / FIRST).unlink()
     with pytest.raises(RmqIndexError, match=f"{FIRST}: the file was removed .* run this again"):
-        list(search(files, HASH, begin=0, end=2 * START))
+        found_in(files)
 
 
 def test_entries_that_a_broker_appends_are_not_read(index):
     """Each file is read as far as it was counted, whatever is put into its slots."""
     files = plan(index)
     append_in_place(index)
-    assert [hit.phy_offset for hit in search(files, HASH, begin=0, end=2 * START)] == [
-        400,
-        300,
-        200,
-        100,
-    ]
+    assert found_in(files) == [400, 300, 200, 100]
     assert [
         row["phy_offset"] for row in _entries(files, {}, Shortfall(None, None), salvaged=True)
     ] == [
@@ -248,7 +249,7 @@ def test_entries_that_a_broker_appends_are_not_read(index):
 def test_a_damaged_file_is_told_when_its_turn_comes(index):
     """What newer files hold is found before."""
     (index / FIRST).write_bytes(b"x" * 10)
-    hits = search(plan(index), HASH, begin=0, end=2 * START)
-    assert [next(hits).phy_offset, next(hits).phy_offset] == [400, 300]
+    files = plan(index)
+    assert found_in(files, 2) == [400, 300]
     with pytest.raises(RmqIndexError, match=FIRST):
-        next(hits)
+        found_in(files, 3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 
+import pyarrow as pa
 import pytest
 
 from recorded import BROKER_VERSIONS
@@ -21,9 +22,7 @@ from rmqindex import (
     verify,
 )
 from rmqindex.fileset.planned_index import plan_index
-from rmqindex.keys.hashing import index_key, key_hash
-from rmqindex.query.search import search
-from rmqindex.query.verification import KeyVerifier
+from rmqindex.query.many_keys import lookup_keys
 from trees import queue_files
 
 VERSIONS = sorted(path.name for path in BROKER_VERSIONS.iterdir() if path.is_dir())
@@ -199,14 +198,8 @@ def test_every_key_is_found_where_its_messages_are(store, layout, told, rows):
                 and key in ((row[column] or "").split(" ") if column == "keys" else [row[column]])
             ]
             asked = f"T#{key}" if index_type == "T" else key
-            hits = search(
-                files,
-                key_hash(index_key(topic, asked)),
-                begin=0,
-                end=LONG_MAX,
-                verifier=KeyVerifier(log, topic, asked),
-            )
-            assert sorted({hit.phy_offset for hit in hits}) == wanted, (topic, key)
+            found = lookup_keys(files, log, topic, pa.array([asked]))
+            assert sorted(set(found["phy_offset"].to_pylist())) == wanted, (topic, key)
 
 
 def questions_of(told):

@@ -75,7 +75,7 @@ def test_any_damaged_byte_gives_the_same_rows_or_none(tmp_path):
 def test_every_message_of_the_sample_store():
     """Topic, keys in the order of their entries, and time; batches are left out."""
     columns = ["phy_offset", "topic", "uniq_key", "keys", "all_uniq_keys", "all_keys", "sys_flag"]
-    columns.append("store_timestamp")
+    columns += ["store_timestamp", "tags"]
     plain = 0
     with CommitLog(sample_store()) as log, PointLog(str(sample_store())) as point:
         for batch in log.scan(columns=columns):
@@ -87,6 +87,7 @@ def test_every_message_of_the_sample_store():
                     continue
                 keys = [row["uniq_key"]] if row["uniq_key"] else []
                 keys += [part for part in (row["keys"] or "").split(" ") if part]
+                keys += [f"T#{row['tags']}"] if row["tags"] else []
                 assert found == (row["topic"], keys, row["store_timestamp"])
                 plain += 1
         assert point.message(log.max_offset) is None

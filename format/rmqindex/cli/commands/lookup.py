@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
+import pyarrow as pa
 
 from rmqindex.cli.keys import keys_argument, keys_file_option, keys_of
 from rmqindex.cli.options import (
@@ -32,14 +32,15 @@ from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.display.text import complain
 from rmqindex.explanation.coverage import uncovered
 from rmqindex.fileset.planned_index import plan_index
-from rmqindex.keys.hashing import index_key, key_hash
+from rmqindex.keys.hashing import index_key
 from rmqindex.keys.messages import tag_key
-from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, INT64_MAX, INT64_MIN
+from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, INT64_MAX
+from rmqindex.output.hits import Hit
 from rmqindex.output.interface import Question
 from rmqindex.output.messages import is_readable, read_messages
 from rmqindex.output.notes import complain_of_lacking
-from rmqindex.query.search import search
-from rmqindex.query.verification import KeyVerifier
+from rmqindex.query.many_keys import lookup_keys
+from rmqindex.query.verification import VERIFIED
 from rmqindex.storage.location import Location
 
 if TYPE_CHECKING:
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.output.interface import Zone
     from rmqindex.query.index_directory import QueryOffsetResult
-    from rmqindex.query.search import Hit
 
 __all__ = ["lookup"]
 
@@ -173,14 +173,27 @@ def lookup(
 
 def _search(question: Question, files: Sequence[PlannedFile], log: CommitLog | None) -> list[Hit]:
     """Return the entries of a key, newest first, without those of other keys if a log tells."""
-    hits = search(
+    table = lookup_keys(
         files,
-        key_hash(index_key(question.topic, question.key)),
-        begin=INT64_MIN if question.begin is None else question.begin,
-        end=INT64_MAX if question.end is None else question.end,
-        verifier=KeyVerifier(log, question.topic, question.key),
+        log,
+        question.topic,
+        pa.array([question.key], pa.string()),
+        begin=question.begin,
+        end=question.end,
+        max_num=question.max_num,
     )
-    return list(islice(hits, question.max_num))
+    paths = {planned.entry.name: planned.entry.path for planned in files}
+    columns = (
+        table["file"],
+        table["position"],
+        table["phy_offset"],
+        table["store_timestamp"].cast(pa.int64()),
+        table["match_state"],
+    )
+    return [
+        Hit(paths[name], name, *rest)
+        for name, *rest in zip(*(column.to_pylist() for column in columns), strict=True)
+    ]
 
 
 def _at_other_times(
@@ -218,9 +231,12 @@ def _messages(
     mode: Mode,
     as_stored: bool,
 ) -> list[dict[str, Any] | None]:
-    """Return the message of each hit, None where it is not in the log."""
+    """Return the message of each hit, None unless it is the key's and in the log."""
     if log is None or not hits:
         return [None] * len(hits)
     offsets = [hit.phy_offset for hit in hits]
     rows = read_messages(log, offsets, mode=mode, as_stored=as_stored)
-    return [row if is_readable(row) else None for row in rows]
+    return [
+        row if hit.state == VERIFIED and is_readable(row) else None
+        for hit, row in zip(hits, rows, strict=True)
+    ]

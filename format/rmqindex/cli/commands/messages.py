@@ -30,7 +30,8 @@ from rmqindex.folders import INDEX_FOLDER
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.output.messages import complain_of_crc, is_readable, read_messages
 from rmqindex.output.notes import complain_of_missing
-from rmqindex.query.verification import KeyVerifier
+from rmqindex.query.ranks import SearchedFile
+from rmqindex.query.verification import VERIFIED, Verifier
 from rmqindex.record.message_ids import decode_offset_msg_id
 from rmqindex.storage.location import Location
 from rmqindex.store.contents import refuse_rocksdb_index
@@ -183,22 +184,24 @@ def _indexed_store(path: Path) -> Path:
 
 def _by_unique_key(path: str, key: str, topics: Sequence[str], log: CommitLog) -> list[int]:
     """Find a unique key under any of some topics, in the index beside the log."""
-    import pyarrow.compute as pc  # noqa: PLC0415  (a command may not need it)
-
     files = plan_index(_indexed_store(Path(path)), None, "FAILFAST")
-    hashes = [key_hash(index_key(each, key)) for each in topics]
+    pairs = [(each, key) for each in topics]
+    hashes = [key_hash(index_key(*pair)) for pair in pairs]
+    verifier = Verifier("members", strict=False)
+    columns = ("key_hash", "phy_offset", "position")
     found: list[int] = []
     for each in reversed(files):
         if each.is_empty:
             continue
         with each.open() as file:
             batch = file.lookup(hashes, each.stop)
-        for query in sorted(set(batch["query"].to_pylist())):
-            mine = batch.filter(pc.equal(batch["query"], query))["phy_offset"].to_pylist()
-            verdicts = KeyVerifier(log, topics[query], key).compare(mine)
-            found += [
-                offset
-                for offset, verdict in zip(mine, verdicts, strict=True)
-                if verdict.state == "verified"
-            ]
+        searched = SearchedFile.planned(each)
+        compared = verifier.compare(log, [searched], *(batch[name].to_numpy() for name in columns))
+        found += [
+            offset
+            for entry, (query, offset) in enumerate(
+                zip(batch["query"].to_pylist(), batch["phy_offset"].to_pylist(), strict=True)
+            )
+            if compared.verdict(entry, *pairs[query]).state == VERIFIED
+        ]
     return list(dict.fromkeys(found))
