@@ -69,10 +69,7 @@ _SALVAGE = (
     "`rmqindex scan FILE --salvage` prints what can be read."
 )
 _NOTHING = "Nothing: the broker reads and writes on."
-_DAMAGED_MESSAGE = (
-    "Restore the file of the CommitLog from a replica or a backup; until then what reads bodies "
-    "refuses this one, or gives null for it with `--mode DROPMALFORMED`."
-)
+_BODY = "Restore the file of the CommitLog; until then `--mode DROPMALFORMED` reads on behind it."
 _HARMLESS = "Nothing needs to be done; a rebuild with `--replace` removes it."
 RESTORE_LOG = (
     "Restore the CommitLog from a replica or a backup, or name another with `--commit-log`; then "
@@ -363,19 +360,8 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
     ),
     AuditRule("key_missing", "error", "A key of a message has no entry.", _REBUILD),
     AuditRule("coverage_gap", "error", "Messages with keys have no entries at all.", _REBUILD),
-    AuditRule(
-        "body_crc",
-        "error",
-        "A message's body does not agree with its CRC; only with `--bodies`.",
-        _DAMAGED_MESSAGE,
-    ),
-    AuditRule(
-        "property_crc",
-        "error",
-        "A message does not agree with the CRC in its properties (`enabledAppendPropCRC`); only "
-        "with `--bodies`.",
-        _DAMAGED_MESSAGE,
-    ),
+    AuditRule("body_crc", "error", "A message's body has another CRC (`--bodies`).", _BODY),
+    AuditRule("property_crc", "error", "A message has another CRC (`--bodies`).", _BODY),
     AuditRule(
         "index_begins_late",
         "error",
