@@ -17,6 +17,7 @@ from rmqindex.indexfile.reader import IndexFile
 from rmqindex.keys.messages import expand_messages
 from rmqindex.layout import FIRST_POSITION
 from rmqindex.maintenance.intact_entries import replaced_entries
+from rmqindex.maintenance.log_proof import KEY_COLUMNS, ensure_of_log
 from rmqindex.maintenance.relayout import make_exact
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from rmqindex.transaction.directories import FileEntry
 
 __all__ = [
-    "KEY_COLUMNS",
     "Leftover",
     "Start",
     "ensure_no_hole",
@@ -36,8 +36,6 @@ __all__ = [
     "resume_at",
 ]
 
-#: The columns of a message that make its keys, without tags.
-KEY_COLUMNS = ("topic", "uniq_key", "keys", "sys_flag")
 _COLUMNS = ("key_hash", "phy_offset", "store_timestamp")
 _EXPIRED = MATCH_STATES.index("expired")
 _RECORD = MATCH_STATES.index("record")
@@ -73,7 +71,7 @@ def resume_at(there: Sequence[FileEntry], layout: Layout, log: CommitLog) -> Sta
         Where to go on; None where no file has entries.
 
     Raises:
-        RmqIndexError: A file cannot be read, or its last entry is of no message of the log.
+        RmqIndexError: A file cannot be read, or has entries of another log.
     """
     skip = 0
     offset: int | None = None
@@ -102,6 +100,9 @@ def resume_at(there: Sequence[FileEntry], layout: Layout, log: CommitLog) -> Sta
             f"{offset}, where none is ({MATCH_STATES[state]}): a rebuild cannot continue behind "
             f"it; {_HOW}"
         )
+    for entry in there:
+        with _opened(entry, layout) as file:
+            ensure_of_log(file, log, _HOW)
     return Start(offset, skip, Path(there[-1].path))
 
 

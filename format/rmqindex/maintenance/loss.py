@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from rmqindex.bulk.replacement import (
     COLUMNS,
@@ -17,10 +16,9 @@ from rmqindex.bulk.replacement import (
 )
 from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.errors import RmqIndexError
-from rmqindex.keys.messages import expand_messages
 from rmqindex.layout import HEADER_SIZE
-from rmqindex.maintenance.continuation import KEY_COLUMNS
 from rmqindex.maintenance.intact_entries import replaced_entries
+from rmqindex.maintenance.log_proof import keys_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +34,6 @@ __all__ = ["LossJudge", "replacement_of"]
 
 _NOT_A_RECORD = MATCH_STATES.index("not_a_record")
 _RECORD = MATCH_STATES.index("record")
-_HASH_BITS = np.int64(32)
 
 
 class LossJudge:
@@ -65,15 +62,10 @@ class LossJudge:
             missing: Entries of the old files.
         """
         offsets, rows = np.unique(missing.offsets, return_inverse=True)
-        columns = KEY_COLUMNS if self._tags_are_chosen else (*KEY_COLUMNS, "tags")
-        found = self.log.read_at(offsets, [*columns])
-        states = found["state"].indices.to_numpy()
-        there = np.flatnonzero(states == _RECORD)
-        messages = found.take(pa.array(there))
-        key_rows, _, hashes = expand_messages(*(messages[name] for name in columns))
-        keys = (there[key_rows] << _HASH_BITS) | hashes.astype(np.int64)
-        is_key = np.isin((rows << _HASH_BITS) | missing.hashes.astype(np.int64), keys)
-        lost = np.where(states[rows] == _RECORD, is_key, states[rows] != _NOT_A_RECORD)
+        found = keys_at(self.log, offsets, tags=not self._tags_are_chosen)
+        states = found.states[rows]
+        is_key = found.have(rows, missing.hashes)
+        lost = np.where(states == _RECORD, is_key, states != _NOT_A_RECORD)
         if self._agreed is not None:
             lost &= missing.offsets < self._agreed
         return np.asarray(lost)
