@@ -159,9 +159,11 @@ def choose_parts(
     Args:
         log: The log.
         ranges: The ranges to search, in their order.
-        window: The store times queried; files of other times are not searched.
+        window: The store times queried. A clock that steps back puts a message into a file of
+            another time, so that only a limit leaves files out.
         likely: The store times at which the key's message is expected.
-        limit: The most bytes to search: the files of the likely times, then the newest.
+        limit: The most bytes to search: the files of the window, then those of the likely times,
+            then the newest.
     """
     parts = [
         (max(start, file.start), min(stop, file.stop, log.max_offset), file)
@@ -169,12 +171,11 @@ def choose_parts(
         for start, stop in ranges
         if max(start, file.start) < min(stop, file.stop, log.max_offset)
     ]
-    if window.begin > 0 or window.end < INT64_MAX:
-        parts = [part for part in parts if _may_overlap(log, part[2], window)]
     if limit is not None and sum(stop - start for start, stop, _ in parts) > limit:
+        times = [window] if likely is None else [window, likely]
         ordered = sorted(
             parts,
-            key=lambda part: (likely is None or not _may_overlap(log, part[2], likely), -part[0]),
+            key=lambda part: (*(not _may_overlap(log, part[2], time) for time in times), -part[0]),
         )
         parts, total = [], 0
         for part in ordered:
@@ -187,10 +188,7 @@ def choose_parts(
 
 
 def _may_overlap(log: CommitLog, file: LogFile, window: Window) -> bool:
-    """Return whether a file may have messages of a time, by the first message of it and the next.
-
-    Clocks that step back can put a message into another file; it is not searched then.
-    """
+    """Return whether a file has messages of a time, by the first message of it and the next."""
     number = log.files.index(file)
     following = log.files[number + 1] if number + 1 < len(log.files) else None
     first = log.first_store_timestamp(file)

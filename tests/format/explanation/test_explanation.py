@@ -255,15 +255,18 @@ class TestWhatWasSearched:
         assert explained.log.searched == ()
         assert reason(explained, "not_searched")
 
-    def test_files_of_other_times_are_not_searched(self, store):
-        """With bounds, only files that may have messages of these times are."""
+    def test_times_leave_no_file_out(self, store):
+        """A clock that stepped back puts a message into a file of another time."""
         shutil.rmtree(store / "index")
         (store / "index").mkdir()
         with CommitLog(store) as log:
             second = log.first_store_timestamp(log.files[1])
+            whole = [(0, log.max_offset)]
+            early = Window(0, second - 1)
+            assert choose_parts(log, whole, early, None, 60_000).searched == ((0, 65_536),)
         explained = explain(store, "TopicTest", "order-49", 0, second - 1)
-        assert explained.log.searched == ((0, 65_536),)
-        assert explained.log.unsearched == ((65_536, 123_120),)
+        assert explained.log.searched == ((0, 123_120),)
+        assert explained.log.unsearched == ()
 
     def test_a_long_search_begins_where_the_key_was_made(self, store):
         """Then come the newest files, up to the limit."""
