@@ -326,7 +326,7 @@ def walk(data: bytes, start: int, at: int = 0) -> Walk:
 
 def read_log(files: dict[str, bytes]) -> int:
     """Return where a strict reader ends a log; raises Rejected (LOG-WLK-2, LOG-WLK-3)."""
-    with_data = [name for name in sorted(files) if any(files[name][:8])]
+    with_data = [name for name in sorted(files) if any(files[name])]
     end = int(min(files)) if files else 0
     for name in with_data and sorted(files)[: sorted(files).index(with_data[-1]) + 1]:
         data, start = files[name], int(name)
@@ -340,6 +340,10 @@ def read_log(files: dict[str, bytes]) -> int:
                 raise found.fault or Rejected("total_size", found.position)
         elif found.fault and _next_record(data, start, found) is not None:
             raise found.fault
+        elif found.kind == "zero" and any(data[found.position :]):
+            goes_on = _next_record(data, start, found) is not None
+            if goes_on or _next_record(data, start, Walk([], "zero", found.position)) is None:
+                raise Rejected("total_size", found.position)
     return end
 
 
@@ -365,6 +369,8 @@ def read_leniently(data: bytes, start: int) -> list[tuple[int, Record]]:
         found = walk(data, start, at)
         found.records[:0] = records
         records = found.records
+        if found.kind == "zero" and any(data[found.position :]):
+            found.fault = Rejected("total_size", found.position)
         at = _next_record(data, start, found) if found.fault else None
     return records
 

@@ -384,23 +384,30 @@ class TestLostLogFiles:
         return stores / "a"
 
     @pytest.mark.parametrize(
-        ("command", "what"),
+        "command",
         [
-            (["messages"], "the answer"),
-            (["usage"], "the answer"),
-            (["export", "OUT"], "the export"),
-            (["rebuild", "--out", "OUT"], "the new index"),
-            (["rebuild-queues", "--out", "OUT"], "the new queues"),
+            ["messages"],
+            ["usage"],
+            ["export", "OUT"],
+            ["rebuild", "--out", "OUT"],
+            ["rebuild-queues", "--out", "OUT"],
         ],
-        ids=lambda value: value[0] if isinstance(value, list) else "",
+        ids=lambda value: value[0],
     )
-    def test_say_so(self, run, store, tmp_path, command, what):
-        """On standard error, and in JSON."""
-        arguments = [tmp_path / "out" if each == "OUT" else each for each in command[1:]]
-        code, out, err = run(command[0], store, *arguments, "--json")
-        assert code == 0
-        assert f"{store / 'commitlog'}: the CommitLog ends at offset 65504, but " in err
-        assert f"the messages from offset 65504 on are missing from {what};" in err
+    def test_are_refused_or_named(self, run, store, tmp_path, command):
+        """Once, on standard error; and in JSON."""
+
+        def ran(out, *options):
+            arguments = [tmp_path / out if each == "OUT" else each for each in command[1:]]
+            return run(command[0], store, *arguments, "--json", *options)
+
+        code, out, err = ran("strict")
+        assert (code, out) == (2, "")
+        newest = max((store / "commitlog").iterdir())
+        assert f"{newest}: total_size at byte 65504: expected a record, since " in err
+        assert "leads to a message at offset 122928, got the end of the log, at offset" in err
+        code, out, again = ran("lenient", "--mode", "DROPMALFORMED")
+        assert (code, again) == (0, err)
         (part,) = json.loads(out)["missing"]
         assert (part["part"], part["start"], part["phy_offset"]) == ("end", 65504, 122928)
 

@@ -248,7 +248,7 @@ def test_the_checkpoint_of_a_stopped_store_names_its_last_messages(store: Path) 
 def damaged_log(tmp_path: Path, at: int, value: bytes) -> Path:
     """Write the worked example with some bytes of its last file changed."""
     folder = tmp_path / "commitlog"
-    folder.mkdir()
+    folder.mkdir(parents=True)
     (case,) = [each for each in asked("logs") if each["name"] == "log_worked_example"]
     for file in case["files"]:
         data = bytearray.fromhex(file["hex"])
@@ -273,6 +273,22 @@ def test_damage_before_newer_records_is_rejected_or_passed_over(tmp_path: Path) 
         ]
     assert 2048 not in every
     assert 2048 + 265 in every
+
+
+@pytest.mark.requirement("LOG-WLK-2", "LOG-WLK-3", "LOG-WLK-4")
+def test_zeros_before_newer_records_are_rejected_or_passed_over(tmp_path: Path) -> None:
+    """As are zeros before bytes of no record; behind zeros up to the end of the file is nothing."""
+    folder = damaged_log(tmp_path, 0, bytes(265))
+    with CommitLog(folder) as log:
+        with pytest.raises(CorruptCommitLogError) as caught:
+            list(log.scan())
+        assert (caught.value.field, caught.value.byte) == ("total_size", 0)
+        assert log.max_offset > 2048 + 265
+    folder = damaged_log(tmp_path / "torn", 265, bytes(60) + b"x" + bytes(1024 - 265 - 61))
+    with CommitLog(folder) as log:
+        with pytest.raises(CorruptCommitLogError):
+            list(log.scan())
+        assert log.max_offset == 2048 + 265
 
 
 @pytest.mark.requirement("LOG-WLK-2")

@@ -22,7 +22,7 @@ from pyspark_rmqindex.options import LocalBound, planned_bound, task_range, time
 from pyspark_rmqindex.schema import STORE_COLUMN, arrow_schema
 from rmqindex import CommitLog
 from rmqindex.audit import missing_parts
-from rmqindex.commitlog import Selection, in_halves, marked_file, select_messages
+from rmqindex.commitlog import Selection, ensure_end, in_halves, marked_file, select_messages
 from rmqindex.times import zone_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_rmqindex.options import MessageOptions
-    from rmqindex import LogFile
+    from rmqindex import LogFile, RmqIndexError
 
 __all__ = ["LogPart", "MessagePartition", "MessageReader", "planned_partitions"]
 
@@ -100,6 +100,7 @@ class MessageReader(PrunedReader):
         """Find the files and divide the work.
 
         Raises:
+            CorruptCommitLogError: A log is damaged at its end, in the mode ``FAILFAST``.
             RmqIndexError: A path is missing or holds no log.
         """
         options = self._options
@@ -107,6 +108,7 @@ class MessageReader(PrunedReader):
         partitions: list[MessagePartition] = []
         kept, total, size = 0, 0, 0
         lacking: list[str] = []
+        ends: list[RmqIndexError] = []
         for store, paths in logs_of(options.paths):
             with CommitLog(paths[0] if len(paths) == 1 else paths) as log:
                 tail = log.unagreed_tail(options.end_offset)
@@ -115,10 +117,16 @@ class MessageReader(PrunedReader):
                         f"{store}: this read includes {tail}. To rebuild an index, leave them out "
                         f"with the option endOffset={tail.offset}"
                     )
+                ensure_end(
+                    log,
+                    options.end_offset,
+                    mode=options.mode,
+                    on_malformed=ends.append,
+                )
                 missing = missing_parts(
                     log, paths, start=options.begin_offset, stop=options.end_offset
                 )
-                lacking += [part.text() for part in missing]
+                lacking += [part.text() for part in missing if part.part != "end"]
                 parts = list(self._parts(log, begin, end))
                 partitions += planned_partitions(
                     store, log, parts, (begin, end), options.max_partition_bytes
@@ -126,6 +134,7 @@ class MessageReader(PrunedReader):
                 kept += len({part.file.start for part in parts})
                 total += len(log.files)
                 size += sum(part.stop - part.start for part in parts)
+        lacking += map(str, ends)
         if self._report is not None:
             names, filters = tuple(self._schema.names), _filter_texts(options)
             self._report(

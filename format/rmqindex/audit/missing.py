@@ -8,42 +8,29 @@ within seconds the IndexFiles and the files of ConsumeQueues whose messages are 
 
 from __future__ import annotations
 
-import os
-import re
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import pyarrow.fs as pafs
 
 from rmqindex.commitlog.log import CommitLog
-from rmqindex.consumequeue.reader import last_offset
-from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.place import Place
-from rmqindex.fileset.paths import index_entries
-from rmqindex.folders import BATCH_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
-from rmqindex.indexfile.committed import open_index_source, read_header
-from rmqindex.logfile.files import LogFile, several_logs
-from rmqindex.queue_layout import FILE_NAME_DIGITS
-from rmqindex.storage.filesystem import status_of
-from rmqindex.storage.location import Location
+from rmqindex.logfile.files import folders_of
+from rmqindex.logfile.leads import find_leads
 from rmqindex.store.roots import root_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from rmqindex.explanation.place import LogArgument
-    from rmqindex.storage.location import PathLike
+    from rmqindex.logfile.files import LogFile
+    from rmqindex.storage.location import Location, PathLike
 
     LogPath = PathLike | Sequence[PathLike | LogFile]
 
 __all__ = ["MissingPart", "missing_beside", "missing_parts"]
-
-_QUEUE_FILE = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +80,6 @@ class MissingPart:
         )
 
 
-class _Proof(NamedTuple):
-    """A file that leads to a message."""
-
-    phy_offset: int
-    path: str
-
-
 def missing_parts(
     log: CommitLog,
     path: LogPath,
@@ -110,8 +90,7 @@ def missing_parts(
 ) -> tuple[MissingPart, ...]:
     """Return the parts of a log that are lost, in their order.
 
-    The ConsumeQueues are looked at where no IndexFile has entries, and not those of a remote store:
-    that takes a request for each.
+    Of a remote store, ConsumeQueues are not looked at: that takes a request for each.
 
     Args:
         log: The log.
@@ -123,22 +102,13 @@ def missing_parts(
     Raises:
         RmqIndexError: The log cannot be read.
     """
-    given = [path] if isinstance(path, (str, os.PathLike)) else path
-    folders = [
-        each
-        for one in given
-        if not isinstance(one, LogFile)
-        for each in several_logs(Location.of(one))
-        if status_of(each).kind == pafs.FileType.Directory
-    ]
+    folders = folders_of(path)
     if not folders:
         return ()
     roots = list(dict.fromkeys(map(root_of, folders)))
     folder = str(log.files[-1].path.parent if log.files else folders[0])
-    indexes = [root.child(INDEX_FOLDER) for root in roots]
-    if index is not None and index not in indexes:
-        indexes.append(index)
-    first, last = _proofs(indexes, roots)
+    log_stop = log.files[-1].stop if log.files else 0
+    first, last = find_leads(roots, log_stop, index=index)
     found: list[MissingPart] = []
     if first is not None and log.files and first.phy_offset < log.min_offset:
         found.append(
@@ -188,86 +158,6 @@ def missing_beside(
     return missing_parts(log, where, place.index, start=start, stop=stop)
 
 
-def _proofs(
-    indexes: Sequence[Location], roots: Sequence[Location]
-) -> tuple[_Proof | None, _Proof | None]:
-    """Return the oldest file that a broker deletes with its messages, and the newest message."""
-    expiring: list[_Proof] = []
-    newest: list[_Proof] = []
-    for index in indexes:
-        _add_index(index, expiring, newest)
-    # Nearly every message has a key, and a store may have thousands of queues.
-    for root in () if newest else roots:
-        if root.local is not None:
-            for files, is_batch in _queues_of(root.local):
-                _add_queue(files, expiring, newest, is_batch=is_batch)
-    return min(expiring, default=None), max(newest, default=None)
-
-
-def _add_index(index: Location, expiring: list[_Proof], newest: list[_Proof]) -> None:
-    files = _index_files(index)
-    # A broker never deletes the last file.
-    for path in files[:1] if len(files) > 1 else ():
-        expiring += _index_proof(path)
-    for path in reversed(files):
-        proof = _index_proof(path)
-        newest += proof
-        if proof:
-            return
-
-
-def _index_files(index: Location) -> list[Location]:
-    with suppress(RmqIndexError):  # none
-        return [entry.path for entry in index_entries(index) if not entry.is_directory]
-    return []
-
-
-def _index_proof(path: Location) -> list[_Proof]:
-    """Return to which message the last entry of a file leads; nothing where it has none."""
-    with suppress(RmqIndexError), open_index_source(path) as source:
-        header = read_header(source)
-        if header.entry_count:
-            return [_Proof(header.end_phy_offset, str(path))]
-    return []
-
-
-def _queues_of(root: Path) -> Iterator[tuple[list[Path], bool]]:
-    """Yield the files of each queue of a store, oldest first, and whether it is a batch queue."""
-    for name in (QUEUE_FOLDER, BATCH_FOLDER):
-        for topic in _names_in(root / name):
-            for queue in _names_in(root / name / topic):
-                folder = root / name / topic / queue
-                files = [each for each in _names_in(folder) if _QUEUE_FILE.fullmatch(each)]
-                yield [folder / each for each in sorted(files)], name == BATCH_FOLDER
-
-
-def _names_in(folder: Path) -> list[str]:
-    with suppress(OSError):  # none, or a broker deletes it meanwhile
-        return os.listdir(folder)  # noqa: PTH208  (of thousands)
-    return []
-
-
-def _add_queue(
-    files: list[Path], expiring: list[_Proof], newest: list[_Proof], *, is_batch: bool
-) -> None:
-    for path in files[:1] if len(files) > 1 else ():
-        expiring += _queue_proof(path, is_batch=is_batch)
-    for path in reversed(files):
-        proof = _queue_proof(path, is_batch=is_batch)
-        newest += proof
-        if proof:
-            return
-
-
-def _queue_proof(path: Path, *, is_batch: bool) -> list[_Proof]:
-    """Return to which message the last unit of a file leads; nothing where it has none."""
-    with suppress(OSError):  # a broker may delete it meanwhile
-        offset = last_offset(path, is_batch=is_batch)
-        if offset is not None:
-            return [_Proof(offset, str(path))]
-    return []
-
-
 def _end_before(log: CommitLog, path: LogPath, phy_offset: int) -> int | None:
     """Return where a log ends if a message lies behind that; None if it does not."""
     offsets = np.array([phy_offset], np.int64)
@@ -280,7 +170,5 @@ def _end_before(log: CommitLog, path: LogPath, phy_offset: int) -> int | None:
 
 def _is_behind(log: CommitLog, offsets: NDArray[np.int64]) -> bool:
     """Return whether reading a log ends before an offset."""
-    if any(file.start <= offsets[0] for file in log.files[log.last_with_data() + 1 :]):
-        return True  # the file begins with zeros, whatever is behind them
     (state,) = log.read_at(offsets, ["size"])["state"].to_pylist()
     return bool(state == "beyond_end")

@@ -73,7 +73,8 @@ class Remedies:
             remedy, _, without_log = remedy.partition("; without ")
             remedy = remedy[0].upper() + remedy[1:] + ("." if without_log else "")
         elif self._needs_log and remedy.startswith(WHOLE_LOG):
-            remedy = f"Restore the CommitLog first; then {remedy[len(WHOLE_LOG) :]}"
+            then = remedy[len(WHOLE_LOG) :].replace("; else restore it first", "")
+            remedy = f"Restore the CommitLog first; then {then}"
         return _TYPED.sub(typed, remedy)
 
     def _of_store(self, name: str, options: list[str]) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         in_halves,
         unpack_bodies,
     )
+    from rmqindex.commitlog.ensured import ensure_end
     from rmqindex.commitlog.log import MATCH_STATES, CommitLog, LogFile
     from rmqindex.commitlog.mark import LogMark
     from rmqindex.commitlog.planned_log import PlannedLog, PlannedLogs, marked_file
@@ -35,6 +36,7 @@ __all__ = [
     "Selection",
     "bad_body",
     "body_texts",
+    "ensure_end",
     "follow",
     "in_halves",
     "marked_file",
@@ -56,6 +58,7 @@ __getattr__ = importer(
             "in_halves",
             "unpack_bodies",
         ),
+        "ensured": ("ensure_end",),
         "log": (
             "CommitLog",
             "LogFile",

@@ -15,11 +15,16 @@ from rmqindex.commitlog.access import records_at
 from rmqindex.commitlog.bodies import Unpacking
 from rmqindex.layout import INT64_MAX
 from rmqindex.logfile.agreed import UnagreedTail, committed_offset
+from rmqindex.logfile.boundaries import boundaries_of
 from rmqindex.logfile.files import LogFile, OpenFiles, find_files, gaps_of
-from rmqindex.logfile.reading import DEFAULT_MAX_RECORDS, Reading
+from rmqindex.logfile.reading import (
+    DEFAULT_MAX_RECORDS,
+    Reading,
+    find_end,
+    missing_tail,
+    tail_error,
+)
 from rmqindex.logfile.walk import (
-    EndKind,
-    find_record,
     is_record,
     record_crc_fault,
 )
@@ -50,8 +55,6 @@ _STATE_TYPE = pa.dictionary(pa.int8(), pa.string())
 
 _MODES = ("FAILFAST", "DROPMALFORMED")
 _DEFAULT_CHUNK = 128 * 1024 * 1024
-# A record start is searched for within the length of two of the largest messages.
-_BOUNDARY_SEARCH = 8 * 1024 * 1024
 
 Mode = Literal["FAILFAST", "DROPMALFORMED"]
 
@@ -59,12 +62,14 @@ Mode = Literal["FAILFAST", "DROPMALFORMED"]
 class CommitLog:
     """A CommitLog, read only; a context manager.
 
-    The log ends where the broker's recovery lets it end: at the first place without a sound record
-    in the last file that holds any.
-    That place may hold zeros, a torn record or remains of an earlier life of the log.
-    It is damage instead if a sound record follows that is not older than the last one before it, or
-    if it lies in an earlier file.
+    The log ends at the first place without a sound record in the last file that holds any bytes.
+    That place may hold zeros up to the end of the file, a torn record or remains of an earlier life
+    of the log.
+    It is damage instead if a sound record follows that is not older than the last one before it, if
+    zeros end in bytes of no record, or if it lies in an earlier file.
     In DLedger, index and term of the entries tell which is older.
+    The end of the log is damage, too, if an IndexFile, a ConsumeQueue or the checkpoint of its
+    store leads to a message behind it.
 
     Attributes:
         files: The files by offset.
@@ -94,8 +99,9 @@ class CommitLog:
             RmqIndexError: Nothing is there, no store with a log, files that overlap.
         """
         self.files = find_files(path, filesystem)
-        self._open_files = OpenFiles(self.files)
+        self._open_files = OpenFiles(self.files, path, filesystem)
         self._max_offset: int | None = None
+        self._end_error: CorruptCommitLogError | None = None
 
     def __enter__(self) -> Self:
         """Return the log itself."""
@@ -154,8 +160,37 @@ class CommitLog:
         Found by walking the last file with data, once.
         """
         if self._max_offset is None:
-            self._max_offset = self._find_end()
+            errors: list[CorruptCommitLogError] = []
+            self._max_offset = find_end(self._open_files, errors.append)
+            self._end_error = errors[0] if errors else None
         return self._max_offset
+
+    def end_error(
+        self, end: int | None = None, *, queues: bool = True
+    ) -> CorruptCommitLogError | None:
+        """Return what proves that the log went on behind its last sound record, if anything.
+
+        Reading up to the end of the log raises, or reports, the same.
+
+        Args:
+            end: Where the records end, bytes; None for :attr:`max_offset`.
+            queues: Whether ConsumeQueues are looked at, of which there may be thousands, where an
+                IndexFile has entries, too.
+
+        Raises:
+            RmqIndexError: The storage failed.
+        """
+        if end is None:
+            end = self.max_offset
+            if self._end_error is not None:
+                return self._end_error
+        lead = missing_tail(self._open_files, end, queues=queues)
+        return None if lead is None else tail_error(self._open_files, end, lead)
+
+    @property
+    def is_held(self) -> bool | None:
+        """Whether a broker runs on the log's store; None where no lock of a broker tells."""
+        return self._open_files.is_held()
 
     @property
     def committed_offset(self) -> int | None:
@@ -220,27 +255,7 @@ class CommitLog:
         """
         if chunk_size < 1:
             raise ValueError(f"chunk_size: expected at least 1 byte, got {chunk_size}")
-        number = self.files.index(file)
-        if number > self.last_with_data():
-            return [file.start]
-        if number == self.last_with_data():
-            return self._walked_boundaries(file, chunk_size)
-        source = self.source(file)
-        boundaries = [file.start]
-        for target in range(chunk_size, file.size, chunk_size):
-            reach = target + min(chunk_size, _BOUNDARY_SEARCH)
-            found = find_record(source, file, target, reach)
-            if found is not None:
-                boundaries.append(file.start + found)
-        return boundaries
-
-    def _walked_boundaries(self, file: LogFile, chunk_size: int) -> list[int]:
-        boundaries = [file.start]
-        for records in Reading(self._open_files, file.start, file.stop, drop=True).records():
-            frames = records.phy_offset - file.entry_head
-            while (target := boundaries[-1] + chunk_size) <= frames[-1]:
-                boundaries.append(int(frames[np.searchsorted(frames, target)]))
-        return boundaries
+        return boundaries_of(self._open_files, file, chunk_size)
 
     def scan(
         self,
@@ -316,6 +331,7 @@ class CommitLog:
         at_boundaries: bool = False,
         on_malformed: Callable[[CorruptCommitLogError], None] | None = None,
         max_records: int = DEFAULT_MAX_RECORDS,
+        proves_end: bool = True,
     ) -> Iterator[Records]:
         """Read records in the order of their offsets, none of whose columns is decoded yet.
 
@@ -327,6 +343,7 @@ class CommitLog:
             at_boundaries: As in :meth:`scan`.
             on_malformed: As in :meth:`scan`.
             max_records: As in :meth:`scan`.
+            proves_end: Whether what leads behind the log's end is damage, as in :meth:`scan`.
 
         Yields:
             Blocks of at least one record, which lie in the file's bytes.
@@ -350,6 +367,7 @@ class CommitLog:
             at_boundaries=at_boundaries,
             on_malformed=on_malformed,
             max_records=max_records,
+            is_proved=proves_end,
         ).records()
 
     def read_at(
@@ -474,21 +492,6 @@ class CommitLog:
     def last_with_data(self) -> int:
         """Return the place in :attr:`files` of the last file with data; -1 without any."""
         return self._open_files.last_with_data()
-
-    def _find_end(self) -> int:
-        last = self.last_with_data()
-        if last < 0:
-            return self.min_offset
-        reading = Reading(self._open_files, self.files[last].start, INT64_MAX, drop=True)
-        for _ in reading.records():
-            pass
-        end = reading.end
-        if end is None:
-            return self.files[last].start
-        following = self.files[last + 1 :]
-        if end.kind in (EndKind.BLANK, EndKind.FULL) and following:
-            return following[0].start
-        return self.files[last].start + end.position
 
 
 def _check_mode(mode: str) -> None:

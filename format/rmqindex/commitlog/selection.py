@@ -199,7 +199,11 @@ def newest_messages(
     last = min(log.max_offset, INT64_MAX if selection.stop is None else selection.stop)
     found: list[pa.Table] = []
     missing = limit
-    for start, stop in _parts_backward(log, first, last):
+    parts: list[tuple[int, int | None]] = [*_parts_backward(log, first, last)] or [(first, last)]
+    newest, behind = parts[0]
+    if behind is None or selection.stop is None or selection.stop >= behind:
+        parts[0] = newest, selection.stop  # reading up to the log's end proves it
+    for start, stop in parts:
         batches = []
         for batch in log.scan(
             start,

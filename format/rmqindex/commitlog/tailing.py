@@ -23,6 +23,7 @@ import numpy as np
 
 from rmqindex.commitlog.mark import LogMark
 from rmqindex.errors import CorruptCommitLogError
+from rmqindex.logfile.end import HOLE_HINT, Verdict, judge_end
 from rmqindex.logfile.framing import DLedgerFrames, Frames, frames_of
 from rmqindex.logfile.walk import (
     EndKind,
@@ -151,6 +152,7 @@ class _Following:
         self._bytes_left = max_bytes
         self._drop = drop
         self._has_moved = False
+        self._is_at_end = False
         self.at = start
         self.last = last
 
@@ -160,6 +162,9 @@ class _Following:
 
     def run(self) -> None:
         unread = self._go_on()
+        error = self._log.end_error(self.at, queues=False) if self._is_at_end else None
+        if error is not None and not self._drop:
+            raise error
         if unread is None or (self.last is not None and self.last.phy_offset >= unread.start):
             return
         last = None
@@ -212,11 +217,13 @@ class _Following:
                 return False
             end = end_at(source, file, frames, frames.at)
             if end.kind in (EndKind.BLANK, EndKind.FULL):
+                self._is_at_end = is_last
                 return True
             resume = self._resume(source, file, frames, end, is_last=is_last)
             if resume is None or resume == tried:
                 # A file before the last is done; in the last, this is the log's end, as is a place
                 # where a record was found once but not again.
+                self._is_at_end = is_last
                 return not is_last
             tried = resume
             self.at = file.start + resume
@@ -257,27 +264,21 @@ class _Following:
     ) -> int | None:
         """Return where the records continue behind a place without one, if anywhere."""
         at = end.position
-        behind = at + file.entry_head + 1  # the record of a broken frame is not to be given
         if is_last:
-            if end.kind is EndKind.ZERO:
-                return None
-            resume = find_record(source, file, behind, at + _REACH, frames=frames)
-            if resume is None:
-                return None  # a torn tail, which a broker may still be writing
-            if not isinstance(frames.check(source.read, at, file.size), Fault):
-                return at  # a broker was writing it during the walk
+            verdict = judge_end(source, file, frames, end, _REACH)
+            fault = verdict.fault
+            if verdict.is_partial and self._log.is_held is not False:
+                fault = None  # a broker may be copying a record in
         else:
-            resume = find_record(source, file, behind, file.size)
-        if not self._drop:
-            fault = end.fault
+            behind = at + file.entry_head + 1  # the record of a broken frame is none
+            fault = end.fault or Fault("total_size", 0, "a record, since later ones follow", 0)
+            verdict = Verdict(find_record(source, file, behind, file.size), fault)
+        if fault is not None and not self._drop:
+            hint = HOLE_HINT if end.kind is EndKind.ZERO else ""
             raise CorruptCommitLogError(
-                file.path,
-                "total_size" if fault is None else fault.field,
-                at + (0 if fault is None else fault.byte),
-                "a record, since later ones follow" if fault is None else fault.expected,
-                0 if fault is None else fault.got,
+                file.path, fault.field, at + fault.byte, fault.expected, fault.got, hint
             )
-        return resume
+        return verdict.resume
 
 
 def _whole(records: Records, source: ByteSource, file: LogFile) -> int:

@@ -5,7 +5,6 @@ RocketMQ: ``ConsumeQueue``, ``BatchConsumeQueue``.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left
 from collections import deque
 from dataclasses import replace
@@ -20,13 +19,12 @@ from rmqindex.storage.opening import FileMark, ensure_same, open_found
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from rmqindex.storage.location import PathLike
 
-__all__ = ["ConsumeQueue", "last_offset", "marked_queue_file", "read_units"]
+__all__ = ["ConsumeQueue", "marked_queue_file", "read_units"]
 
 # Units a batch holds at most.
 _BATCH_UNITS = 65_536
@@ -181,35 +179,6 @@ def marked_queue_file(file: QueueFile, *, is_batch: bool) -> QueueFile:
             # Units are written one after the other: the unwritten ones are behind the others.
             written = bisect_left(range(written), True, key=lambda at: sizes[at] <= 0)
         return replace(file, mark=FileMark.of(source, [(0, written * dtype.itemsize)]))
-
-
-def last_offset(path: Path, *, is_batch: bool) -> int | None:
-    """Return the CommitLog offset of a local file's last unit, reading few bytes.
-
-    Args:
-        path: The file.
-        is_batch: Whether it is of a batch queue.
-
-    Returns:
-        The offset, bytes; None without a unit, or if the last one is blank.
-
-    Raises:
-        OSError: The file cannot be read.
-    """
-    dtype = unit_dtype(is_batch=is_batch)
-    with path.open("rb", buffering=0) as file:
-
-        def unit(number: int) -> Any:  # noqa: ANN401  (a structured scalar)
-            data = os.pread(file.fileno(), dtype.itemsize, number * dtype.itemsize)
-            return np.frombuffer(data.ljust(dtype.itemsize, b"\0"), dtype)[0]
-
-        count = os.fstat(file.fileno()).st_size // dtype.itemsize
-        # Units are written one after the other: the unwritten ones are behind the others.
-        written = bisect_left(range(count), True, key=lambda number: unit(number)["size"] <= 0)
-        last = unit(written - 1) if written else None
-    if last is None or (last["phy_offset"] == 0 and last["size"] == BLANK_SIZE):
-        return None
-    return int(last["phy_offset"])
 
 
 def _is_real(units: NDArray[Any]) -> NDArray[np.bool_]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rmqindex.commitlog.bodies import Unpacking
+from rmqindex.commitlog.ensured import ensure_end
 from rmqindex.commitlog.mark import LogMark
 from rmqindex.commitlog.selection import Selection, select_messages
 from rmqindex.commitlog.tailing import whole_end
@@ -93,7 +94,7 @@ def export_messages(
         stop, unagreed = log.agreed_stop(selection.stop), log.unagreed_tail(selection.stop)
         end = whole_end(log, start if is_resumed else None)
         end = end if stop is None else min(stop, end)
-        selection = replace(selection, stop=end)
+        asked, selection = selection.stop, replace(selection, stop=end)
         total = end - first
         last = first
 
@@ -101,6 +102,7 @@ def export_messages(
             if on_skipped is not None:
                 on_skipped(str(error))
 
+        ensure_end(log, asked, mode=mode, on_malformed=skip)
         bodies = Unpacking(
             columns,
             decompress=not raw_bodies,

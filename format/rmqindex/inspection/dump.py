@@ -82,8 +82,6 @@ _DLEDGER_UNIT = np.dtype(
 # Slots that are read at once, and bytes of a file of an unknown kind that an item has.
 _SLOTS = 1 << 16
 _LINE = 16
-# Bytes that are searched at once.
-_PIECE = 1 << 24
 # The most bytes of a text file that are shown.
 _MAX_TEXT = 64 * 1024 * 1024
 
@@ -398,14 +396,11 @@ def _zeros(source: ByteSource, at: int) -> Iterator[Item]:
     Raises:
         _Damage: Something follows them.
     """
-    for begin in range(at, source.size, _PIECE):
-        piece = np.frombuffer(source.read(begin, min(_PIECE, source.size - begin)), np.uint8)
-        found = np.flatnonzero(piece)
-        if found.size:
-            stop = begin + int(found[0])
-            raise _Damage(
-                "zeros", at, f"zeros to the end, byte {source.size}", f"other bytes at {stop}"
-            )
+    stop = source.first_nonzero(at, source.size)
+    if stop is not None:
+        raise _Damage(
+            "zeros", at, f"zeros to the end, byte {source.size}", f"other bytes at {stop}"
+        )
     yield Item("not written yet", at, (Field(at, source.size - at, "zeros", 0),))
 
 

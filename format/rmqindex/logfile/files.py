@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -18,7 +20,7 @@ import pyarrow.fs as pafs
 
 from rmqindex.dledger_layout import DATA_FOLDER
 from rmqindex.errors import RmqIndexError
-from rmqindex.folders import COMMITLOG_FOLDER, DLEDGER_PREFIX, MULTI_PATH_SPLITTER
+from rmqindex.folders import COMMITLOG_FOLDER, DLEDGER_PREFIX, LOCK_NAME, MULTI_PATH_SPLITTER
 from rmqindex.layout import INT64_MAX
 from rmqindex.record_layout import FILE_NAME_DIGITS, MAX_FILE_SIZE
 from rmqindex.storage.filesystem import status_of
@@ -26,8 +28,10 @@ from rmqindex.storage.location import Location
 from rmqindex.storage.opening import FileMark, ensure_same, open_found
 from rmqindex.store.contents import refuse_other_log
 from rmqindex.store.dledger import dledger_data, entry_head_of
+from rmqindex.store.roots import root_of
 from rmqindex.store.surroundings import ensure_may_be_empty
-from rmqindex.transaction.directories import FileEntry, directory_entries
+from rmqindex.transaction.broker_lock import BrokerLock
+from rmqindex.transaction.directories import FileEntry, directory_entries, entries_or_none
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +39,14 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import PathLike
     from rmqindex.storage.source import ByteSource
 
-__all__ = ["LogFile", "OpenFiles", "find_files", "gaps_of", "mapped_file_size_of"]
+__all__ = [
+    "LogFile",
+    "OpenFiles",
+    "find_files",
+    "folders_of",
+    "gaps_of",
+    "mapped_file_size_of",
+]
 
 _EXPECTED = f"log files, or a store with a folder {COMMITLOG_FOLDER}"
 _NAME = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
@@ -97,6 +108,25 @@ def find_files(
                 f"{before.path} ends, got {after.start}"
             )
     return tuple(files)
+
+
+def folders_of(
+    path: PathLike | Sequence[PathLike | LogFile], filesystem: pafs.FileSystem | None = None
+) -> tuple[Location, ...]:
+    """Return the directories among what was given for a log.
+
+    Args:
+        path: As :func:`find_files` takes it.
+        filesystem: As :func:`find_files` takes it.
+    """
+    given = [path] if isinstance(path, (str, os.PathLike)) else path
+    return tuple(
+        each
+        for one in given
+        if not isinstance(one, LogFile)
+        for each in several_logs(Location.of(one, filesystem))
+        if status_of(each).kind == pafs.FileType.Directory
+    )
 
 
 def mapped_file_size_of(files: Sequence[LogFile]) -> int | None:
@@ -204,19 +234,56 @@ class OpenFiles:
         files: The files by offset.
     """
 
-    def __init__(self, files: tuple[LogFile, ...]) -> None:
+    def __init__(
+        self,
+        files: tuple[LogFile, ...],
+        path: PathLike | Sequence[PathLike | LogFile] = (),
+        filesystem: pafs.FileSystem | None = None,
+    ) -> None:
         """Set the files, without opening any.
 
         Args:
             files: By offset.
+            path: What they were found by, as :func:`find_files` takes it.
+            filesystem: The file system of the paths, likewise.
         """
         self.files = files
+        self._given = path, filesystem
         self._sources: dict[int, ByteSource] = {}
+        self._unwritten: set[int] = set()
 
     @property
     def mapped_file_size(self) -> int | None:
         """The size in bytes that the broker gives to files; None without files."""
         return mapped_file_size_of(self.files)
+
+    @cached_property
+    def folders(self) -> tuple[Location, ...]:
+        """The directories in which the files were looked for; none for files chosen by name."""
+        return folders_of(*self._given)
+
+    @property
+    def roots(self) -> list[Location]:
+        """The roots of the stores that the folders are in."""
+        return list(dict.fromkeys(map(root_of, self.folders)))
+
+    def found_again(self) -> OpenFiles:
+        """Return the files that are there now, those in which a plain log goes on included."""
+        folders = [*self.folders]
+        for root in self.roots:
+            with suppress(RmqIndexError):  # several brokers share the store
+                data = dledger_data(root, entries_or_none)
+                folders += [] if data is None else [data]
+        return OpenFiles(find_files(folders), folders)
+
+    def is_held(self) -> bool | None:
+        """Return whether a broker runs on a store that one of the files is in.
+
+        None where no store has the lock of a broker, which proves nothing.
+        """
+        roots = {root_of(file.path.parent).local for file in self.files}
+        locked = tuple(root for root in roots if root and (root / LOCK_NAME).exists())
+        return BrokerLock(locked).broker is not None if locked else None
 
     def source(self, file: LogFile) -> ByteSource:
         """Return one of the files, which stays open until the log is closed."""
@@ -254,6 +321,11 @@ class OpenFiles:
         return -1
 
     def _holds_data(self, file: LogFile) -> bool:
-        """Return whether anything was written to a file."""
+        """Return whether anything was written to a file, be it behind a hole."""
         source = self.source(file)
-        return any(bytes(source.read(0, min(_MARK_SIZE, source.size, file.size))))
+        size = min(source.size, file.size)
+        if any(bytes(source.read(0, min(_MARK_SIZE, size)))):
+            return True
+        if file.start not in self._unwritten and source.first_nonzero(0, size) is None:
+            self._unwritten.add(file.start)
+        return file.start not in self._unwritten

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rmqindex.errors import CorruptCommitLogError
+from rmqindex.layout import INT64_MAX
+from rmqindex.logfile.end import HOLE_HINT, Verdict, judge_end
 from rmqindex.logfile.framing import frames_of
+from rmqindex.logfile.leads import find_leads
 from rmqindex.logfile.walk import (
     End,
     EndKind,
@@ -26,10 +29,11 @@ if TYPE_CHECKING:
 
     from rmqindex.logfile.files import LogFile, OpenFiles
     from rmqindex.logfile.framing import Frames
+    from rmqindex.logfile.leads import Lead
     from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource
 
-__all__ = ["DEFAULT_MAX_RECORDS", "Reading"]
+__all__ = ["DEFAULT_MAX_RECORDS", "Reading", "find_end", "missing_tail", "tail_error"]
 
 # Records whose properties stay in a core's cache while they are split.
 DEFAULT_MAX_RECORDS = 8 * 1024
@@ -49,6 +53,7 @@ class Reading:
         at_boundaries: bool = False,
         on_malformed: Callable[[CorruptCommitLogError], None] | None = None,
         max_records: int = DEFAULT_MAX_RECORDS,
+        is_proved: bool = False,
     ) -> None:
         """Plan a pass; the arguments are those of :meth:`rmqindex.CommitLog.scan`.
 
@@ -61,6 +66,7 @@ class Reading:
             at_boundaries: Whether records start at ``start`` and at ``stop``.
             on_malformed: Called with each skipped error.
             max_records: The most records in a block.
+            is_proved: Whether what lies beside the log must not lead behind its end.
         """
         self._files = files
         self._start = start
@@ -70,8 +76,11 @@ class Reading:
         self._at_boundaries = at_boundaries
         self._on_malformed = on_malformed
         self._max_records = max_records
+        self._is_proved = is_proved
         #: The end of the records of the last file read.
         self.end: End | None = None
+        # The end of the log, if the pass has come to it.
+        self._log_end: int | None = None
 
     def records(self) -> Iterator[Records]:
         """Yield the records of the range in blocks."""
@@ -82,16 +91,19 @@ class Reading:
             if last is None:
                 last = self._files.last_with_data()
             if number > last:
-                return
+                break
             # Use an own source: two scans of a log may run at once.
             with self._files.open_file(file) as source:
                 yield from self._records_of(source, file, is_last=number == last)
                 ensure_same(source, file.mark)
+        if self._is_proved:
+            self._prove_end()
 
     def _records_of(self, source: ByteSource, file: LogFile, *, is_last: bool) -> Iterator[Records]:
         stop = min(self._stop - file.start, file.size)
         at: int | None = self._first(source, file, is_last=is_last)
         frames = frames_of(file)
+        tried = -1
         while at is not None and at < stop:
             for records in walk(source, file, frames, at, stop, self._max_records):
                 yield from self._in_range(file, records)
@@ -100,21 +112,45 @@ class Reading:
                 break
             end = end_at(source, file, frames, at)
             self.end = end
-            fault = self._fault_of(file, end, is_last=is_last)
+            resume, fault = self._judge(source, file, frames, end, is_last=is_last)
             if fault is None:
-                break
-            resume = self._resume(source, file, at, frames if is_last else None)
-            if is_last and resume is None:
-                break  # a torn or stale tail: the end of the log
-            if is_last and not isinstance(frames.check(source.read, at, file.size), Fault):
-                continue  # a broker was writing it during the walk
-            self._report_malformed(file, at, fault)
+                if resume is None or resume == tried:
+                    break
+                tried = resume  # a broker was writing it during the walk
+                continue
+            self._report_malformed(file, at, fault, HOLE_HINT if end.kind is EndKind.ZERO else "")
             at = resume
             if at is not None:
                 frames.resume_at(source.read, at)
+        if is_last and self._stop > file.start + frames.at + file.entry_head:
+            self._log_end = file.start + frames.at
         if self._at_boundaries and at is not None and at != stop < file.size:
             expected = f"that the records before end at the boundary {stop}"
             self._report_malformed(file, stop, Fault("phy_offset", 0, expected, at))
+
+    def _judge(
+        self, source: ByteSource, file: LogFile, frames: Frames, end: End, *, is_last: bool
+    ) -> Verdict:
+        """Return what the place is where a file's records end, and where they go on."""
+        if is_last:
+            verdict = judge_end(source, file, frames, end)
+            return Verdict() if verdict.is_partial and self._files.is_held() else verdict
+        fault = self._fault_of(file, end)
+        if fault is None:
+            return Verdict()
+        behind = end.position + file.entry_head + 1  # the record of a broken frame is none
+        return Verdict(find_record(source, file, behind, file.size), fault)
+
+    def _prove_end(self) -> None:
+        """Report that something beside the log leads to a message of the range behind its end."""
+        end = self._log_end
+        if end is None:
+            end = find_end(self._files)
+            if self._start < end:
+                return  # the range ends before the log does
+        lead = missing_tail(self._files, max(end, self._start))
+        if lead is not None and lead.phy_offset < self._stop:
+            self._raise_or_tell(tail_error(self._files, end, lead))
 
     def _first(self, source: ByteSource, file: LogFile, *, is_last: bool) -> int:
         """Return where to begin: at the range's start, if a record is known to start there.
@@ -133,11 +169,11 @@ class Reading:
             return 0
         return first - file.entry_head
 
-    def _fault_of(self, file: LogFile, end: End, *, is_last: bool) -> Fault | None:
-        """Return the fault at the end of a file's records, if any."""
+    def _fault_of(self, file: LogFile, end: End) -> Fault | None:
+        """Return the fault at the end of the records of a file before the last, if any."""
         if end.kind is EndKind.FAULT:
             return end.fault
-        if is_last or end.kind is EndKind.BLANK:
+        if end.kind is EndKind.BLANK:
             return None
         if end.kind is EndKind.ZERO:
             return Fault("total_size", 0, "a record, since later files hold some", 0)
@@ -146,17 +182,14 @@ class Reading:
             return Fault("file_size", 0, f"{mapped} bytes", file.size)
         return None
 
-    def _resume(
-        self, source: ByteSource, file: LogFile, at: int, frames: Frames | None
-    ) -> int | None:
-        """Return where the frames continue behind a place without one, if anywhere."""
-        behind = at + file.entry_head + 1  # the record of a broken frame is not to be given
-        return find_record(source, file, behind, file.size, frames=frames)
-
-    def _report_malformed(self, file: LogFile, at: int, fault: Fault) -> None:
-        error = CorruptCommitLogError(
-            file.path, fault.field, at + fault.byte, fault.expected, fault.got
+    def _report_malformed(self, file: LogFile, at: int, fault: Fault, hint: str = "") -> None:
+        self._raise_or_tell(
+            CorruptCommitLogError(
+                file.path, fault.field, at + fault.byte, fault.expected, fault.got, hint
+            )
         )
+
+    def _raise_or_tell(self, error: CorruptCommitLogError) -> None:
         if not self._drop:
             raise error
         if self._on_malformed is not None:
@@ -179,3 +212,75 @@ class Reading:
                 records = records.take(kept)
         if len(records):
             yield records
+
+
+def find_end(
+    files: OpenFiles, on_malformed: Callable[[CorruptCommitLogError], None] | None = None
+) -> int:
+    """Return the offset behind a log's last sound record: where the next message would start.
+
+    Args:
+        files: The files of the log.
+        on_malformed: Called with damage at the end itself, behind which is no sound record.
+    """
+    last = files.last_with_data()
+    if last < 0:
+        return files.files[0].start if files.files else 0
+    file = files.files[last]
+    errors: list[CorruptCommitLogError] = []
+    reading = Reading(files, file.start, INT64_MAX, drop=True, on_malformed=errors.append)
+    for _ in reading.records():
+        pass
+    end = reading.end
+    if end is None:
+        return file.start
+    if on_malformed is not None and errors and errors[-1].byte == end.position:
+        on_malformed(errors[-1])
+    following = files.files[last + 1 :]
+    if end.kind in (EndKind.BLANK, EndKind.FULL) and following:
+        return following[0].start
+    return file.start + end.position
+
+
+def missing_tail(files: OpenFiles, end: int, *, queues: bool = True) -> Lead | None:
+    """Return what leads to a message behind a log's end, if anything does.
+
+    The log is looked at again before: a broker may have written the message, and indexed it, since
+    its files were listed and read.
+
+    Args:
+        files: The files of the log.
+        end: Where it ends, bytes.
+        queues: Whether ConsumeQueues are looked at, of which there may be thousands.
+    """
+    if not files.folders:
+        return None
+    log_stop = files.files[-1].stop if files.files else 0
+    lead = find_leads(files.roots, log_stop, queues=queues).last
+    if lead is None or lead.phy_offset < end:
+        return None
+    now = files.found_again()
+    try:
+        return lead if find_end(now) <= lead.phy_offset else None
+    finally:
+        now.close()
+
+
+def tail_error(files: OpenFiles, end: int, lead: Lead) -> CorruptCommitLogError:
+    """Return the error of a log that ends before a message to which something leads.
+
+    Args:
+        files: The files of the log.
+        end: Where it ends, bytes.
+        lead: What leads behind that.
+    """
+    file = next((file for file in reversed(files.files) if file.start <= end), None)
+    return CorruptCommitLogError(
+        files.folders[0] if file is None else file.path,
+        "total_size",
+        end if file is None else end - file.start,
+        f"a record, since {lead.path} leads to a message at offset {lead.phy_offset}",
+        f"the end of the log, at offset {end}",
+        "unless that file is another store's, messages are lost; restore the newest files of the "
+        "CommitLog from a replica or a backup, or read what is left with the mode DROPMALFORMED",
+    )

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rmqindex.storage.source import ByteSource
 
 __all__ = [
+    "MARK_SIZE",
     "End",
     "EndKind",
     "end_at",
@@ -36,8 +37,8 @@ __all__ = [
     "walk",
 ]
 
-# The bytes that tell a frame from an unwritten place.
-_MARK_SIZE = 8
+#: The bytes that tell a frame from an unwritten place.
+MARK_SIZE = 8
 # Bytes read at once of a remote file.
 _WINDOW = 16 * 1024 * 1024
 # Bytes in which boundaries are searched for at once: more is faster, up to a point.
@@ -55,7 +56,7 @@ class EndKind(enum.Enum):
     BLANK = "blank"
     #: The file's own end.
     FULL = "full"
-    #: Zeros: not written yet.
+    #: Zeros: not written yet, or a hole.
     ZERO = "zero"
     #: Anything else: a torn or damaged record, or remains of an earlier life of the log.
     FAULT = "fault"
@@ -158,10 +159,10 @@ def end_at(source: ByteSource, file: LogFile, frames: Frames, position: int) -> 
     left = size - position
     if left <= 0:
         return End(EndKind.FULL, position)
-    head = bytes(source.read(position, min(left, _MARK_SIZE)))
+    head = bytes(source.read(position, min(left, MARK_SIZE)))
     if not any(head):
         return End(EndKind.ZERO, position)
-    if left >= _MARK_SIZE:
+    if left >= MARK_SIZE:
         blank = frames.blank(head, left)
         if blank is not None:
             if isinstance(blank, Fault):
@@ -243,6 +244,12 @@ def find_record(
         window_stop = min(stop, at + _SEARCH_WINDOW)
         # Read beyond the window, for the last record that starts in it.
         data = memoryview(source.read(at, min(size, window_stop + MIN_RECORD_SIZE) - at))
+        if not source.remote and not np.frombuffer(data, np.uint8).any():
+            other = source.first_nonzero(window_stop, stop)
+            if other is None:
+                return None
+            at = max(window_stop, other - MARK_SIZE)
+            continue
         for found in candidates(data, 0, window_stop - at, file.start + at):
             place = at + found
             if is_record(source, file, place, crc=True) is None:

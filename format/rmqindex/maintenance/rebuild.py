@@ -18,6 +18,7 @@ import numpy as np
 from rmqindex.bulk.committer import Committer
 from rmqindex.bulk.index_state import index_entries
 from rmqindex.bulk.roller import FileRoller, replace_files
+from rmqindex.commitlog.ensured import ensure_end
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.dledger_layout import DATA_FOLDER
 from rmqindex.errors import RmqIndexError
@@ -209,7 +210,9 @@ def rebuild_index(
         tags = partial(
             choose_tags, None if index_tags == "auto" else index_tags, models, layout, log, roots
         )
-        messages = _Messages(log, begin, stop, mode, on_malformed, progress, tags)
+        messages = _Messages(
+            log, begin, stop, mode, on_malformed, progress, tags, proves_end=commit is not None
+        )
         last_name = staging.last_name([entry.name for entry in there.files], replaced=replace)
         kept = Leftover()
         if commit is None:
@@ -225,6 +228,7 @@ def rebuild_index(
             if not (allow_loss or dry_run):
                 there.ensure_unchanged(target)
                 replacement.ensure_nothing_lost(target)
+            messages.prove_end(strictly=not (allow_loss or dry_run))
             said = None if dry_run else replace_files(committer, there, roller)
         else:
             target.mkdir(exist_ok=True)
@@ -356,8 +360,11 @@ class _Messages:
         on_malformed: Callable[[CorruptCommitLogError], None] | None,
         progress: Callable[[int, int], None] | None,
         choose: Callable[[], TagChoice],
+        *,
+        proves_end: bool,
     ) -> None:
         self._log = log
+        self._proves_end = proves_end
         self._choose = choose
         #: Which tags are indexed; None until a message has some.
         self.tags: TagChoice | None = None
@@ -376,7 +383,11 @@ class _Messages:
         end = self._log.files[-1].stop if self._log.files else 0
         end = end if self._stop is None else min(end, self._stop)
         blocks = self._log.records(
-            self._begin.offset, self._stop, mode=self._mode, on_malformed=self._on_malformed
+            self._begin.offset,
+            self._stop,
+            mode=self._mode,
+            on_malformed=self._on_malformed,
+            proves_end=self._proves_end,
         )
         skip = self._begin.skip
         for records in blocks:
@@ -396,6 +407,15 @@ class _Messages:
             yield hashes, offsets[rows], store_timestamps(records)[rows]
             if self._progress is not None:
                 self._progress(self.stop, end)
+
+    def prove_end(self, *, strictly: bool) -> None:
+        """Raise, or say, that the log lacks messages to which something beside it leads."""
+        ensure_end(
+            self._log,
+            self._stop,
+            mode=self._mode if strictly else "DROPMALFORMED",
+            on_malformed=self._on_malformed,
+        )
 
 
 def _build(roller: FileRoller, messages: _Messages) -> None:

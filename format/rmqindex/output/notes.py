@@ -25,10 +25,19 @@ def complain_of_lacking(files: Iterable[PlannedFile]) -> None:
             complain(planned.lacking)
 
 
-def complain_of_missing(missing: Iterable[MissingPart], what: str = "the answer") -> None:
-    """Say on standard error what a log lacks, and what is made of it lacks too."""
+def complain_of_missing(
+    missing: Iterable[MissingPart], what: str = "the answer", *, is_read: bool = True
+) -> None:
+    """Say on standard error what a log lacks, and what is made of it lacks too.
+
+    Args:
+        missing: The parts.
+        what: What is made of the log.
+        is_read: Whether the log is read up to its end, which raises or says that it lacks its end.
+    """
     for part in missing:
-        complain(part.text(what))
+        if part.part != "end" or not is_read:
+            complain(part.text(what))
 
 
 def rebuild_notes(result: RebuildResult) -> Iterator[str]:

@@ -5,6 +5,7 @@ The first touch of a page of a mapping costs as much as ten short reads, but eac
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import stat
@@ -22,6 +23,8 @@ from rmqindex.layout import (
 from rmqindex.storage.identity import FileIdentity
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from rmqindex.layout import Geometry
@@ -98,6 +101,32 @@ class LocalSource(IndexSource):
             raise CorruptIndexError(
                 self.path, "file_size", size, f"{self.size} bytes, as when it was opened", size
             )
+
+    def _ranges(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield the parts of a range that the disk has, without those that were never written."""
+        try:
+            file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:  # it was removed
+            yield start, stop
+            return
+        try:
+            if not self.identity.names_same(FileIdentity.of_stat(os.fstat(file))):
+                yield start, stop
+                return
+            at = start
+            while at < stop:
+                try:
+                    first = os.lseek(file, at, os.SEEK_DATA)
+                    last = os.lseek(file, first, os.SEEK_HOLE) if first < stop else stop
+                except OSError as error:
+                    if error.errno != errno.ENXIO:  # the file system cannot tell
+                        yield at, stop
+                    return
+                if first < stop:
+                    yield first, min(last, stop)
+                at = last
+        finally:
+            os.close(file)
 
     def _size_now(self) -> int:
         with self._lock:

@@ -17,6 +17,7 @@ from rmqindex.layout import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
     from numpy.typing import NDArray
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
     from rmqindex.storage.identity import FileIdentity
 
 __all__ = ["ByteSource", "IndexSource"]
+
+# Bytes that a search for one other than zero reads at once, locally and from a remote store.
+_LOCAL_WINDOW = 4 * 1024 * 1024
+_REMOTE_WINDOW = 8 * 1024 * 1024
+# A remote range is read to its end only if it is no longer than a window; behind the first window,
+# so many probes of so many bytes at even distances, the last one at its end, stand for the rest.
+_PROBES = 16
+_PROBE_BYTES = 64 * 1024
 
 
 class ByteSource(ABC):
@@ -50,6 +59,37 @@ class ByteSource(ABC):
             CorruptIndexError: The file ends before.
             RmqIndexError: The storage failed.
         """
+
+    def first_nonzero(self, start: int, stop: int) -> int | None:
+        """Return the place of the first byte of a range that is not zero; None without one.
+
+        A long range of a remote file is probed, not read to its end.
+
+        Args:
+            start: Where the range begins, bytes.
+            stop: Where it ends, bytes.
+
+        Raises:
+            CorruptIndexError: The file ends before.
+            RmqIndexError: The storage failed.
+        """
+        for first, last in self._ranges(start, min(stop, self.size)):
+            window = _REMOTE_WINDOW if self.remote else _LOCAL_WINDOW
+            for at in range(first, last, window):
+                data = np.frombuffer(self.read(at, min(window, last - at)), np.uint8)
+                words = data[: len(data) // 8 * 8].view(np.uint64)
+                if words.any() or data[len(words) * 8 :].any():
+                    return at + int(np.argmax(data != 0))
+        return None
+
+    def _ranges(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield the parts of a range that may hold bytes other than zero."""
+        whole = min(stop, start + _REMOTE_WINDOW) if self.remote else stop
+        yield start, whole
+        step = -(-(stop - whole) // _PROBES)
+        for behind in range(whole + step, stop + step, step) if step else ():
+            at = min(behind, stop)
+            yield max(whole, at - _PROBE_BYTES), at
 
     @abstractmethod
     def is_current(self) -> bool:

@@ -21,7 +21,7 @@ from pyspark_rmqindex.schema import (
     select_columns,
 )
 from recorded import MESSAGE_KINDS
-from rmqindex import sample_store
+from rmqindex import CorruptCommitLogError, sample_store
 
 STORES = {"sample": sample_store(), "kinds": MESSAGE_KINDS / "store"}
 FULL = message_schema(store=True, text=True)
@@ -105,13 +105,15 @@ def test_a_schema_and_other_columns_are_refused_together():
 
 
 def test_a_plan_says_which_files_of_a_log_are_lost(tmp_path, caplog):
-    """As a warning, too; not where the options ask for nothing of them."""
+    """It is refused, or a warning; not where the options ask for nothing of them."""
     store = tmp_path / "store"
     shutil.copytree(sample_store(), store)
     max((store / "commitlog").iterdir()).unlink()
-    _, plan = read(store)
+    with pytest.raises(CorruptCommitLogError, match="got the end of the log, at offset 65504"):
+        read(store)
+    _, plan = read(store, mode="DROPMALFORMED")
     (told,) = plan.lacking
-    assert "the CommitLog ends at offset 65504" in told
+    assert "got the end of the log, at offset 65504" in told
     log_plan(plan, None)
     assert [each.getMessage() for each in caplog.records if each.levelname == "WARNING"] == [told]
     _, plan = read(store, endOffset="65504")

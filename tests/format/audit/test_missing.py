@@ -10,8 +10,9 @@ import pytest
 import rmqindex
 from commitlog_encoder import Log, Message, properties_text
 from recorded import BROKER_VERSIONS, MESSAGE_KINDS, STORE_KINDS
-from rmqindex import CommitLog, IncompleteLogWarning, MessageStore
-from rmqindex.audit import missing, missing_parts
+from rmqindex import CommitLog, CorruptCommitLogError, IncompleteLogWarning, MessageStore
+from rmqindex.audit import missing_parts
+from rmqindex.logfile import leads
 
 SAMPLE = rmqindex.sample_store()
 HEALTHY = [
@@ -100,24 +101,33 @@ class TestTheNewestFile:
 
     @pytest.mark.parametrize("size", [8, 4096])
     def test_may_have_lost_its_first_page(self, store, size):
-        """A file that begins with zeros is read as an empty one, though messages follow."""
-        with log_files(store)[-1].open("r+b") as file:
+        """A file that begins with zeros has a hole there, since messages follow."""
+        newest = log_files(store)[-1]
+        with newest.open("r+b") as file:
             file.write(bytes(size))
-        assert [(part.part, part.start) for part in lost(store)] == [("end", 65536)]
+        assert lost(store) == ()
+        with CommitLog(store) as log:
+            with pytest.raises(CorruptCommitLogError, match="since one follows at byte") as caught:
+                list(log.scan(columns=["phy_offset"]))
+            assert (caught.value.path, caught.value.byte) == (str(newest), 0)
+            assert log.max_offset == 123120
 
     def test_is_looked_for_again_before_it_is_missed(self, store, monkeypatch):
         """A broker may have begun it, and indexed it, since the log's files were listed."""
         newest = log_files(store)[-1]
         content = newest.read_bytes()
         newest.unlink()
-        add_index = missing._add_index
+        index_files = leads._index_files
 
-        def broker_writes(*arguments):
+        def broker_writes(index):
             newest.write_bytes(content)
-            add_index(*arguments)
+            return index_files(index)
 
-        monkeypatch.setattr(missing, "_add_index", broker_writes)
+        monkeypatch.setattr(leads, "_index_files", broker_writes)
         assert lost(store) == ()
+        newest.unlink()
+        with CommitLog(store) as log:
+            assert sum(batch.num_rows for batch in log.scan(columns=["phy_offset"])) == 223
 
 
 class TestOtherFiles:
@@ -186,7 +196,7 @@ class TestMessageStore:
     def test_messages_and_usage_warn(self, store):
         """And have it in their metadata."""
         log_files(store)[-1].unlink()
-        opened = MessageStore(store)
+        opened = MessageStore(store, mode="DROPMALFORMED")
         with pytest.warns(IncompleteLogWarning, match="ends at offset 65504"):
             reader = opened.messages()
         (told,) = json.loads(reader.schema.metadata[b"missing"])

@@ -6,6 +6,7 @@ them.
 
 import json
 import random
+import shutil
 import struct
 import zlib
 from itertools import pairwise
@@ -303,6 +304,14 @@ class TestDamage:
 
 class TestRemains:
     """What another leader truncated stays behind the log's end, since DLedger writes no zeros."""
+
+    @pytest.fixture
+    def data(self, data):
+        """Return the folder of a log whose group had not agreed on its last entries."""
+        note(data, 105)
+        for name in ("index", "consumequeue"):
+            shutil.rmtree(data.parents[1] / name)
+        return data
 
     def test_entries_of_an_older_term_end_the_log(self, data):
         """Though they stand exactly where the next entry would, with the next index."""

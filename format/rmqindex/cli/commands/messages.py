@@ -102,7 +102,7 @@ def cat(
         if not found:
             _complain_of_index(path, log, zone)
         elif not is_readable(found[0]):
-            complain_of_missing(missing_parts(log, path, start=offsets[0]))
+            complain_of_missing(missing_parts(log, path, start=offsets[0]), is_read=False)
     rows = [row for row in found if is_readable(row)]
     if not rows:
         complain_of_none(path, f"no message {message}: {why}")

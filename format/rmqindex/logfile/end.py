@@ -1,0 +1,99 @@
+"""Judges a place of a log's newest file where no sound record starts: its end, or damage.
+
+Zeros are the end only if they reach to the end of the file.
+A page that never reached the disk leaves a hole of zeros, and what was written behind it is there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from rmqindex.logfile.walk import MARK_SIZE, EndKind, find_record
+from rmqindex.record.records import Fault
+
+if TYPE_CHECKING:
+    from rmqindex.logfile.files import LogFile
+    from rmqindex.logfile.framing import Frames
+    from rmqindex.logfile.walk import End
+    from rmqindex.storage.source import ByteSource
+
+__all__ = ["HOLE_HINT", "Verdict", "judge_end"]
+
+#: What to do about records that a hole has swallowed.
+HOLE_HINT = (
+    "restore the file from a replica or a backup, or read what is left of it with the mode "
+    "DROPMALFORMED"
+)
+
+
+class Verdict(NamedTuple):
+    """What a place without a sound record is.
+
+    Attributes:
+        resume: Where the frames go on, bytes from the start of the file; None if they do not.
+        fault: The damage; None where the records end soundly, or where a broker has written on.
+    """
+
+    resume: int | None = None
+    fault: Fault | None = None
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether bytes of no record follow zeros, as while a broker copies one in."""
+        return self.fault is not None and self.resume is None
+
+
+def judge_end(
+    source: ByteSource, file: LogFile, frames: Frames, end: End, reach: int | None = None
+) -> Verdict:
+    """Judge the end of the records in the newest file that has data.
+
+    What an earlier life of the log left is neither damage nor records.
+    A broker may be writing: a place is read again once what is behind it has been found.
+
+    Args:
+        source: The open file.
+        file: What file it is.
+        frames: Its frames as the pass has read them up to there.
+        end: What :func:`rmqindex.logfile.walk.end_at` found there.
+        reach: How far behind a torn record others are searched for, bytes; None for all of the
+            file.
+    """
+    if end.kind is EndKind.FAULT:
+        return _judge_fault(source, file, frames, end, reach)
+    if end.kind is EndKind.ZERO:
+        return _judge_zeros(source, file, frames, end.position)
+    return Verdict()
+
+
+def _judge_fault(
+    source: ByteSource, file: LogFile, frames: Frames, end: End, reach: int | None
+) -> Verdict:
+    size = min(source.size, file.size)
+    behind = end.position + file.entry_head + 1  # the record of a broken frame is none
+    stop = size if reach is None else end.position + reach
+    resume = find_record(source, file, behind, stop, frames=frames)
+    if resume is None:
+        return Verdict()  # a torn record, or remains of an earlier life
+    if not isinstance(frames.check(source.read, end.position, size), Fault):
+        return Verdict(end.position)
+    return Verdict(resume, end.fault)
+
+
+def _judge_zeros(source: ByteSource, file: LogFile, frames: Frames, at: int) -> Verdict:
+    size = min(source.size, file.size)
+    other = source.first_nonzero(at, size)
+    if other is None:
+        return Verdict()
+    # The first bytes of a record may be zero, too.
+    behind = max(at + 1, other - MARK_SIZE) + file.entry_head
+    resume = find_record(source, file, behind, size, frames=frames)
+    if any(bytes(source.read(at, min(size - at, MARK_SIZE)))):
+        return Verdict(at)
+    if resume is not None:
+        expected = f"a record, since one follows at byte {resume}"
+        return Verdict(resume, Fault("total_size", 0, expected, 0))
+    if find_record(source, file, behind, size) is not None:
+        return Verdict()  # remains of an earlier life
+    expected = "a record, or zeros to the end of the file"
+    return Verdict(None, Fault("total_size", 0, expected, f"zeros and other bytes at {other}"))

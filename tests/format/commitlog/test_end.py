@@ -1,0 +1,291 @@
+"""Where a log ends: proved, or a hole, which is damage."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+import sys
+
+import pyarrow.fs as pafs
+import pytest
+
+import rmqindex
+from commitlog_encoder import Log, Message, properties_text
+from rmqindex import CommitLog, CorruptCommitLogError, MessageStore
+from rmqindex.commitlog import newest_messages, selection
+from rmqindex.commitlog.selection import Selection
+from rmqindex.commitlog.tailing import follow
+from rmqindex.inspection.usage import measure_usage
+
+SAMPLE = rmqindex.sample_store()
+FILE_SIZE = 64 * 1024
+PAGE = 4096
+HELD = """
+import fcntl, os, sys
+file = os.open(sys.argv[1], os.O_RDWR)
+fcntl.lockf(file, fcntl.LOCK_EX, 1, 0)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def message(number, size=40):
+    """A message with a key, stored one second after the one before."""
+    return Message(
+        body=b"%d" % number * size,
+        properties=properties_text([("KEYS", f"k{number}"), ("UNIQ_KEY", f"u{number}")]),
+        store_timestamp=1_700_000_000_000 + number * 1000,
+    )
+
+
+@pytest.fixture
+def log():
+    """Five hundred messages in two files, the second of them not full."""
+    log = Log(FILE_SIZE)
+    for number in range(500):
+        log.append(message(number))
+    assert len(log.files) == 2
+    return log
+
+
+@pytest.fixture
+def folder(log, tmp_path):
+    """The log's files on disk."""
+    return log.write_to(tmp_path / "store" / "commitlog")
+
+
+def zero(folder, at, size=PAGE):
+    """Lose a page of the newest file; return the file."""
+    newest = max(folder.iterdir())
+    with newest.open("r+b") as file:
+        file.seek(at)
+        file.write(bytes(size))
+    return newest
+
+
+def offsets(log, **options):
+    """Return the offsets that a scan gives."""
+    return [o for b in log.scan(columns=["phy_offset"], **options) for o in b[0].to_pylist()]
+
+
+def spared(log, newest, at, size=PAGE):
+    """Return the offsets of the messages that a lost page did not touch."""
+    start = int(newest.name) + at
+    ends = [*log.offsets[1:], log.end]
+    return [o for o, e in zip(log.offsets, ends, strict=True) if e <= start or o >= start + size]
+
+
+@pytest.fixture(params=["local", "remote"])
+def opened(request, folder):
+    """Open the log, as files of this machine or by ranges."""
+    remote = request.param == "remote"
+    return lambda: CommitLog(str(folder), filesystem=pafs.LocalFileSystem() if remote else None)
+
+
+class TestAHoleInTheNewestFile:
+    """Zeros are the end of a log only if they reach to the end of the file."""
+
+    def test_is_refused_or_passed_over_and_named(self, log, folder, opened):
+        """With its file and byte; the records behind it are there."""
+        at = log.offsets[-150] - FILE_SIZE
+        newest = zero(folder, at)
+        with opened() as found:
+            with pytest.raises(CorruptCommitLogError, match="since one follows at byte") as caught:
+                offsets(found)
+            error = caught.value
+            assert (error.path, error.field, error.byte) == (str(newest), "total_size", at)
+            assert "restore the file from a replica or a backup" in error.hint
+            named = []
+            rest = offsets(found, mode="DROPMALFORMED", on_malformed=named.append)
+            assert rest == spared(log, newest, at)
+            assert [str(each) for each in named] == [str(error)]
+            assert found.max_offset == log.end
+
+    @pytest.mark.parametrize("at", [0, 8 * PAGE])
+    def test_may_be_anywhere(self, log, folder, opened, at):
+        """At the begin of the file, too, which is then no unwritten one."""
+        newest = zero(folder, at)
+        with opened() as found:
+            with pytest.raises(CorruptCommitLogError):
+                offsets(found)
+            assert offsets(found, mode="DROPMALFORMED") == spared(log, newest, at)
+            file = found.files[-1]
+            assert found.record_boundaries(file, 10_000)[-1] > file.start + at
+
+    def test_is_told_by_every_way_to_read_to_the_end(self, log, folder, monkeypatch):
+        """Usage, the newest messages, a store in Python, and a stream."""
+        monkeypatch.setattr(selection, "_BACKWARD_CHUNK", PAGE)
+        zero(folder, log.offsets[-150] - FILE_SIZE)
+        with CommitLog(folder) as found:
+            for read in (
+                lambda: measure_usage(found, ("topic",)),
+                lambda: newest_messages(found, Selection(), ["phy_offset"], 1000),
+                lambda: follow(found, 0),
+                lambda: follow(found, found.files[-1].start, max_records=1000),
+                lambda: MessageStore(folder.parent).messages().read_all(),
+                lambda: MessageStore(folder.parent).usage(),
+            ):
+                with pytest.raises(CorruptCommitLogError, match="since one follows at byte"):
+                    read()
+            assert follow(found, 0, mode="DROPMALFORMED").end == log.end
+            # What lies behind it is whole.
+            (row,) = newest_messages(found, Selection(), ["phy_offset"], 1).to_pylist()
+            assert row["phy_offset"] == log.offsets[-1]
+
+    def test_of_a_sparse_file_is_found_by_the_disk(self, tmp_path):
+        """Without reading a gigabyte of zeros."""
+        data = b""
+        for number in range(5):
+            data += message(number).encode(len(data))
+        far = 700 << 20
+        path = tmp_path / f"{0:020d}"
+        path.write_bytes(data)
+        os.truncate(path, 1 << 30)
+        with CommitLog(tmp_path) as found:
+            assert len(offsets(found)) == 5
+            assert found.end_error() is None
+        with path.open("r+b") as file:
+            file.seek(far)
+            file.write(message(9).encode(far))
+        with CommitLog(tmp_path) as found:
+            with pytest.raises(CorruptCommitLogError, match=f"one follows at byte {far}"):
+                offsets(found)
+            assert offsets(found, mode="DROPMALFORMED")[5:] == [far]
+
+    def test_in_a_file_made_ahead_is_no_hole(self, log, folder):
+        """A broker makes the next file before it writes to it."""
+        (folder / f"{2 * FILE_SIZE:020d}").write_bytes(bytes(FILE_SIZE))
+        with CommitLog(folder) as found:
+            assert offsets(found) == log.offsets
+            assert found.end_error() is None
+
+
+class TestBytesOfNoRecord:
+    """Zeros that end in something that is no record."""
+
+    @pytest.fixture
+    def torn(self, log, folder):
+        """The last record has lost its first bytes."""
+        zero(folder, log.offsets[-1] - FILE_SIZE, 60)
+        return folder
+
+    def test_are_named(self, log, torn):
+        """The log ends before them, if it is read at all."""
+        with CommitLog(torn) as found:
+            with pytest.raises(CorruptCommitLogError, match="zeros and other bytes at") as caught:
+                offsets(found)
+            assert caught.value.byte == log.offsets[-1] - FILE_SIZE
+            named = []
+            kept = offsets(found, mode="DROPMALFORMED", on_malformed=named.append)
+            assert kept == log.offsets[:-1]
+            assert [str(each) for each in named] == [str(caught.value)]
+            assert found.max_offset == log.offsets[-1]
+            assert str(found.end_error()) == str(caught.value)
+
+    def test_may_be_a_copy_while_a_broker_runs(self, log, torn):
+        """It copies a record in, in no promised order."""
+        lock = torn.parent / "lock"
+        lock.write_bytes(b"")
+        with (
+            CommitLog(torn) as found,
+            subprocess.Popen(
+                [sys.executable, "-c", HELD, str(lock)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            ) as broker,
+        ):
+            assert broker.stdout.readline() == b"held\n"
+            assert offsets(found) == log.offsets[:-1]
+            assert follow(found, 0).end == log.offsets[-1]
+            broker.stdin.close()
+            broker.wait()
+            with pytest.raises(CorruptCommitLogError):
+                offsets(found)
+            with pytest.raises(CorruptCommitLogError):
+                follow(found, 0)
+
+    def test_a_stream_waits_where_no_lock_tells(self, log, torn):
+        """The record may become whole."""
+        with CommitLog(torn) as found:
+            assert follow(found, 0).end == log.offsets[-1]
+
+    def test_of_an_earlier_life_are_the_end(self, log, folder):
+        """Older records follow behind the zeros."""
+        newest = max(folder.iterdir())
+        data = bytearray(newest.read_bytes())
+        at = log.end - FILE_SIZE + 100
+        data[at + 20 : at + 40] = b"x" * 20
+        data[at + 40 : at + 40 + 300] = message(-9).encode(FILE_SIZE + at + 40).ljust(300, b"\0")
+        newest.write_bytes(data)
+        with CommitLog(folder) as found:
+            assert offsets(found) == log.offsets
+            assert found.end_error() is None
+            assert follow(found, 0).end == log.end
+
+
+class TestWhatLiesBeside:
+    """An IndexFile, a ConsumeQueue or the checkpoint that leads behind the log's end."""
+
+    @pytest.fixture
+    def store(self, tmp_path):
+        """A copy of the sample store whose log has lost its last page."""
+        store = shutil.copytree(SAMPLE, tmp_path / "store")
+        newest = max((store / "commitlog").iterdir())
+        size = newest.stat().st_size
+        os.truncate(newest, 40_000)
+        os.truncate(newest, size)
+        return store
+
+    def keep(self, store, *names):
+        """Leave nothing beside the log but what is named."""
+        for path in store.iterdir():
+            if path.name not in {"commitlog", *names}:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    @pytest.mark.parametrize("witness", ["index", "consumequeue", "checkpoint"])
+    def test_proves_that_messages_are_lost(self, store, witness):
+        """Though zeros reach to the end of the file."""
+        self.keep(store, witness)
+        if witness == "checkpoint":
+            with (store / witness).open("r+b") as file:
+                file.seek(32)
+                file.write(struct.pack(">q", 123120))
+        with CommitLog(store) as log:
+            with pytest.raises(CorruptCommitLogError, match="leads to a message at") as caught:
+                offsets(log)
+            error = caught.value
+            assert witness in str(error.expected)
+            assert int(error.path[-20:]) + error.byte == log.max_offset
+            named = []
+            kept = offsets(log, mode="DROPMALFORMED", on_malformed=named.append)
+            assert kept[-1] < log.max_offset
+            assert [str(each) for each in named] == [str(error)]
+            assert str(log.end_error()) == str(error)
+            assert offsets(log, stop=log.max_offset) == kept
+
+    def test_is_told_where_nothing_is_left(self, store):
+        """A log without any messages."""
+        for path in (store / "commitlog").iterdir():
+            os.truncate(path, 0)
+        with CommitLog(store) as log, pytest.raises(CorruptCommitLogError, match="leads to"):
+            offsets(log)
+
+    def test_holds_a_stream_up(self, store):
+        """In the strict mode."""
+        with CommitLog(store) as log:
+            with pytest.raises(CorruptCommitLogError, match="leads to a message at"):
+                follow(log, 0)
+            assert follow(log, 0, mode="DROPMALFORMED").end == log.max_offset
+
+    def test_says_nothing_of_files_chosen_by_name(self, store):
+        """The user left the others out."""
+        with CommitLog(sorted((store / "commitlog").iterdir())) as log:
+            assert offsets(log)[-1] < log.max_offset
+            assert log.end_error() is None
+
+    def test_is_not_asked_of_a_part_before_it(self, store):
+        """The answer is whole."""
+        with CommitLog(store) as log:
+            assert offsets(log, stop=90_000)
