@@ -80,9 +80,15 @@ class WriteJob:
                 overwrite would replace something that is not an index.
         """
         directory = options.directory
-        BrokerLock.around(directory).ensure_free(allow_live_store=options.allow_live_store)
-        if options.checkpoint:
-            ensure_coverable(Path(directory))
+        lock = BrokerLock.around(directory)
+        with lock.hold(allow_live_store=options.allow_live_store):  # it may undo a dead commit
+            if options.checkpoint:
+                ensure_coverable(Path(directory))
+            return cls._start(options, overwrite=overwrite, owner=owner)
+
+    @classmethod
+    def _start(cls, options: WriteOptions, *, overwrite: bool, owner: Owner) -> WriteJob:
+        directory = options.directory
         entries = index_entries(directory)
         if overwrite:
             check_replaceable(entries, options.layout)

@@ -113,7 +113,7 @@ class LocalStaging:
         return cls(Path(os.path.realpath(directory)), job)
 
     def join(self, owner: Owner) -> None:
-        """Make the job's directory unless another task of the job has.
+        """Make the job's directory unless another task of the job has; nothing else is changed.
 
         Args:
             owner: The process whose death makes the job void.
@@ -122,7 +122,7 @@ class LocalStaging:
             RmqIndexError: Another commit did not end within ten minutes.
         """
         self.directory.parent.mkdir(parents=True, exist_ok=True)
-        with self._exclusive(create=True):
+        with hold_lock(self.root, create=True):  # a dead commit is left to who holds the store
             self.make(owner)
 
     def make(self, owner: Owner) -> None:

@@ -13,6 +13,7 @@ import pytest
 from pyspark.errors import PythonException
 
 from kinds import sampled
+from other_broker import can_start
 from pyspark_rmqindex import write_index
 from pyspark_rmqindex.write import write_index as write_index_module
 from recorded import ROCKETMQ_CLASSES
@@ -205,6 +206,25 @@ class TestOrder:
         write_index(whole.repartition(3), tmp_path / "replayed", onIndexed="skip", **self.OPTIONS)
         assert entries_of(tmp_path / "replayed", self.LAYOUT) == entries
         assert index_bytes(tmp_path / "replayed") == index_bytes(tmp_path / "whole")
+
+
+def test_no_broker_starts_from_the_first_staged_row_to_the_last_file(spark, tmp_path, monkeypatch):
+    """The driver holds the store's lock while the tasks of other processes build the files."""
+    (tmp_path / "commitlog").mkdir()
+    starts = []
+    run = write_index_module._run
+
+    def probe(*arguments):
+        starts.append(can_start(tmp_path))
+        return run(*arguments)
+
+    monkeypatch.setattr(write_index_module, "_run", probe)
+    rows = spark.range(40).selectExpr(
+        "id AS phy_offset", "1700000000000 AS store_timestamp", "'T' AS topic", "'k' AS key"
+    )
+    write_index(rows, tmp_path, maxHashSlotNum=7, maxIndexNum=11)
+    assert starts == [False, False]
+    assert can_start(tmp_path)
 
 
 class TestFailures:

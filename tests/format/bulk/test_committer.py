@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from other_broker import running_broker
+from other_broker import can_start, running_broker
 from rmqindex import IndexFile, Layout, RmqIndexError, relayout_index
 from rmqindex.bulk import (
     CONTENT,
@@ -19,7 +19,7 @@ from rmqindex.bulk import (
     commit_staged,
 )
 from rmqindex.maintenance.relayout import expire_index
-from rmqindex.transaction import Owner
+from rmqindex.transaction import Journal, LocalStaging, Owner
 
 LAYOUT = Layout(7, 11)
 CHECKPOINT = "checkpoint"
@@ -107,6 +107,41 @@ class TestCheckpoint:
 
 class TestBrokers:
     """Brokers and writes keep each other out."""
+
+    def test_none_starts_while_a_write_clears_up_or_commits(self, store, monkeypatch):
+        """Both change files of the index: undoing a dead commit, too."""
+        starts = []
+        exclusive = LocalStaging._exclusive
+
+        def probe(staging, **options):
+            starts.append(can_start(store))
+            return exclusive(staging, **options)
+
+        monkeypatch.setattr(LocalStaging, "_exclusive", probe)
+        write(store / "index", range(25, 30))
+        assert starts == [False, False]
+        assert can_start(store)
+
+    def test_a_task_that_joins_a_job_undoes_nothing(self, store, monkeypatch):
+        """It does not hold the store, and may run beside a broker that has started since."""
+
+        def die(*_):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Journal, "finish", die)
+            patch.setattr(Journal, "undo", die)
+            patch.setattr(LocalStaging, "discard", lambda _: None)
+            with pytest.raises(KeyboardInterrupt):
+                write(store / "index", range(25, 30))
+        names = sorted(path.name for path in (store / "index").iterdir())
+        staging = LocalStaging.at(store / "index", "stream-a-0")
+        staging.join(Owner.current())
+        assert staging.path.is_dir()
+        assert Journal.read(staging.root) is not None
+        assert sorted(path.name for path in (store / "index").iterdir()) == names
+        write(store / "index", range(25, 30))
+        assert offsets_in(store / "index") == list(range(30))
 
     def test_nothing_is_changed_under_one_that_runs(self, store):
         """It has read the files, and may have opened those that would go."""
