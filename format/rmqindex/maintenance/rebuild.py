@@ -151,10 +151,10 @@ def rebuild_index(
         resume: Continue behind the last entry of the present files.
         replace: Build all files aside, then replace the present ones in one step.
         index_tags: Whether to index tags, as brokers from 5.4.0 on do and older ones do not.
-            ``auto`` for what the files there, or in the index beside the log, show: if only their
-            newer entries include those of tags, tags are indexed from that message on. Where they
-            do not tell, tags are indexed if the store has the folder ``rocksdbstore``, which
-            brokers make from 5.4.0 on. :attr:`RebuildResult.tags` has what was chosen.
+            ``auto`` for what the files there, or in the index beside the log, show: the tags of the
+            messages whose tags they have. Where they do not tell, tags are indexed if the store has
+            the folder ``rocksdbstore``, which brokers make from 5.4.0 on.
+            :attr:`RebuildResult.tags` has what was chosen.
         checkpoint: Whether to raise the store's checkpoint, so that a broker that starts after a
             crash keeps the files. ``auto`` for the index of a store on which no broker runs.
         time_zone: The broker's time zone, in which new files are named; by default the system's.
@@ -208,7 +208,13 @@ def rebuild_index(
         stop = log.agreed_stop(stop)
         roots = [target] if beside is None else [target, beside]
         tags = partial(
-            choose_tags, None if index_tags == "auto" else index_tags, models, layout, log, roots
+            choose_tags,
+            None if index_tags == "auto" else index_tags,
+            models,
+            layout,
+            log,
+            roots,
+            continues=resume,
         )
         messages = _Messages(
             log, begin, stop, mode, on_malformed, progress, tags, proves_end=commit is not None

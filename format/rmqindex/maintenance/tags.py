@@ -1,4 +1,4 @@
-"""Whether an index holds entries of tags, which brokers from 5.4.0 on write and older ones do not.
+"""Which messages' tags an index holds: brokers from 5.4.0 on index tags, older ones do not.
 
 No file says so: it shows in the entries of messages that have tags.
 RocketMQ: ``IndexService.buildIndex``.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from itertools import groupby, pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -36,8 +38,19 @@ __all__ = ["Basis", "TagChoice", "choose_tags", "tags_of_index"]
 
 # Entries that one look at a file reads.
 _BLOCK = 1 << 14
+_OVERLAP = 64
 # Blocks that are looked at where only the newest entries count.
 _NEWEST_BLOCKS = 4
+# The entries of an index all of which are looked at.
+_ALL_ENTRIES = 1 << 16
+# Of a larger index, how many ranges are looked at, and of how many entries each.
+_SAMPLES = 256
+_FEWEST_SAMPLES, _MOST_SAMPLES = 4, 64
+_WINDOW = 256
+# Fewer witnesses between others are damaged entries.
+_LEAST_RUN = 3
+# Brokers of so many versions do not take turns at one file.
+_MOST_RUNS = 16
 _HASH_BITS = np.int64(32)
 _KEY_COLUMNS = ("topic", "uniq_key", "keys", "sys_flag")
 
@@ -54,10 +67,13 @@ class TagChoice:
             None for none.
         basis: ``argument``; ``files``: the present files show it; ``store``: the folder
             ``rocksdbstore``, which brokers make from 5.4.0 on; ``default``: nothing tells.
+        changes: The offsets (bytes) behind ``start``, ascending, of the messages from which on tags
+            are not indexed, are indexed again, and so on, as brokers of several versions left them.
     """
 
     start: int | None
     basis: Basis
+    changes: tuple[int, ...] = ()
 
     def applies_to(self, phy_offsets: NDArray[np.int64]) -> NDArray[np.bool_] | None:
         """Return of which messages the tags are indexed.
@@ -68,10 +84,13 @@ class TagChoice:
         Returns:
             One for each; None where no tags are indexed.
         """
-        return None if self.start is None else phy_offsets >= self.start
+        if self.start is None:
+            return None
+        changes = np.array([self.start, *self.changes], np.int64)
+        return np.asarray(np.searchsorted(changes, phy_offsets, side="right") % 2 == 1)
 
     def masked(self, tags: pa.Array, phy_offsets: pa.Array) -> pa.Array | None:
-        """Return the tags to index: null where a message comes before :attr:`start`.
+        """Return the tags to index: null where those of a message are not.
 
         Args:
             tags: Of each message; strings or nulls.
@@ -92,6 +111,7 @@ def choose_tags(
     directories: Iterable[str | os.PathLike[str]] = (),
     *,
     newest_only: bool = False,
+    continues: bool = False,
 ) -> TagChoice:
     """Decide which messages' tags an index shall hold, as its broker would.
 
@@ -102,14 +122,17 @@ def choose_tags(
         log: Their CommitLog; None without one, so that the files tell nothing.
         directories: Index directories of the store, which need not exist.
         newest_only: Whether the newest entries are enough, since rows are only appended.
+        continues: Whether the files stay, and messages behind them are indexed.
 
     Raises:
-        RmqIndexError: Old entries include those of tags, and newer ones do not.
+        RmqIndexError: The files contradict themselves; or they are continued, and old entries
+            include those of tags while newer ones do not.
     """
     if asked is not None:
         return TagChoice(0 if asked else None, "argument")
     if log is not None and files:
-        shown = _Evidence(files, layout, log).tags_from(newest_only=newest_only)
+        evidence = _Evidence(files, layout, log)
+        shown = evidence.newest() if newest_only else evidence.all(continues=continues)
         if shown is not None:
             return shown
     for directory in directories:
@@ -127,7 +150,7 @@ def tags_of_index(directory: str | os.PathLike[str], *, newest_only: bool = Fals
         newest_only: Whether the newest entries are enough, since rows are only appended.
 
     Raises:
-        RmqIndexError: Old entries include those of tags, and newer ones do not.
+        RmqIndexError: The files contradict themselves.
     """
     files = index_entries(directory)
     log = commit_log_of(directory, "auto") if files else None
@@ -143,78 +166,134 @@ class _Witness(NamedTuple):
 
 
 class _Evidence:
-    """The messages with tags among those that files have entries of."""
+    """The messages with tags among those that files have entries of.
+
+    Entries are counted through all files: ``place`` 0 is the oldest of all.
+    """
 
     def __init__(self, files: Sequence[FileEntry], layout: Layout | None, log: CommitLog) -> None:
         self._log = log
         self._layout = layout
-        #: File and first position of each block, oldest first.
-        self._blocks: list[tuple[str, int, int]] = []
+        #: Each file with entries, the place of its first one, and that behind its last one.
+        self._files: list[tuple[str, int, int]] = []
+        self._count = 0
         for entry in files:
             with suppress(RmqIndexError), open_file(entry.path, layout) as file:  # another may tell
-                stop = file.entry_count + FIRST_POSITION
-                self._blocks += [
-                    (entry.path, first, min(first + _BLOCK, stop))
-                    for first in range(FIRST_POSITION, stop, _BLOCK)
-                ]
+                start, self._count = self._count, self._count + file.entry_count
+                if file.entry_count:
+                    self._files.append((entry.path, start, self._count))
 
-    def tags_from(self, *, newest_only: bool) -> TagChoice | None:
-        """Return from where on the entries include those of tags; None if they do not tell."""
-        count = len(self._blocks)
-        reach = _NEWEST_BLOCKS if newest_only else count
-        last, newest = self._nearest(range(count - 1, max(count - reach, 0) - 1, -1))
-        if not newest:
-            return None
-        if newest_only:
-            return TagChoice(0 if newest[-1].indexed else None, "files")
-        _, oldest = self._nearest(range(count))
-        if oldest[0].indexed and not newest[-1].indexed:
-            raise _contradiction(oldest[0], newest[-1])
-        if oldest[0].indexed == newest[-1].indexed:
-            return TagChoice(0 if oldest[0].indexed else None, "files")
-        return TagChoice(self._first_indexed(last), "files")
-
-    def _first_indexed(self, last: int) -> int:
-        """Return the offset from which on tags are indexed, which lies before a block's end.
-
-        A bisection: up to there no witness is indexed, and behind it all are.
-        """
-        low, high = 0, last + 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            _, found = self._nearest(range(middle, last + 1))
-            if found[0].indexed:
-                high = middle
-            else:
-                low = middle
-        return next(
-            witness.offset
-            for place in range(low, last + 1)
-            for witness in self._witnesses(place)
-            if witness.indexed
-        )
-
-    def _nearest(self, places: range) -> tuple[int, list[_Witness]]:
-        """Return the first of some blocks that has witnesses, and these; -1 without any."""
-        for place in places:
-            found = self._witnesses(place)
+    def newest(self) -> TagChoice | None:
+        """Return whether the newest entries include those of tags; None if they do not tell."""
+        for block in range(_NEWEST_BLOCKS):
+            stop = self._count - block * _BLOCK
+            found = self._between(max(stop - _BLOCK, 0), stop)
             if found:
-                return place, found
-        return -1, []
+                return TagChoice(0 if found[-1].indexed else None, "files")
+        return None
 
-    def _witnesses(self, place: int) -> list[_Witness]:
-        """Return the witnesses of a block, by offset."""
-        path, first, stop = self._blocks[place]
-        try:
-            with open_file(path, self._layout) as file:
-                (entries,) = file.scan(first, stop, ["key_hash", "phy_offset"])
-        except RmqIndexError:  # damaged; other entries may tell
-            return []
-        return _witnesses(entries["phy_offset"].to_numpy(), entries["key_hash"], self._log)
+    def all(self, *, continues: bool) -> TagChoice | None:
+        """Return which entries include those of tags; None if they do not tell.
+
+        Raises:
+            RmqIndexError: They contradict themselves.
+        """
+        found: dict[int, _Witness] = {}
+        newest: _Witness | None = None
+        last = 0
+        for start, stop in self._windows():
+            seen = [each for each in self._between(start, stop) if each.offset not in found]
+            if not seen:
+                continue
+            if newest is not None and newest.indexed != seen[0].indexed:
+                seen = [*self._change(last, start, indexed=newest.indexed), *seen]
+            for witness in seen:
+                found.setdefault(witness.offset, witness)
+            newest, last = seen[-1], stop
+        runs = _runs(list(found.values()))
+        if not runs:
+            return None
+        for older, newer in pairwise(runs):
+            if newer.offset <= older.offset or (continues and older.indexed):
+                raise _contradiction(older, newer)
+        if len(runs) > _MOST_RUNS * max(len(self._files), 1):
+            raise _contradiction(*runs[:2])
+        changes = [run.offset for run in runs[1:]]
+        if runs[0].indexed:
+            return TagChoice(0, "files", tuple(changes))
+        return TagChoice(changes[0] if changes else None, "files", tuple(changes[1:]))
+
+    def _windows(self) -> list[tuple[int, int]]:
+        """Return the ranges of places that are looked at: all of a small index, else samples."""
+        if self._count <= _ALL_ENTRIES:
+            return [(first, stop) for _, first, stop in self._files]
+        number = min(max(_SAMPLES // len(self._files), _FEWEST_SAMPLES), _MOST_SAMPLES)
+        windows = []
+        for _, first, stop in self._files:
+            starts = np.linspace(first, max(stop - _WINDOW, first), number).astype(np.int64)
+            windows += [(at, min(at + _WINDOW, stop)) for at in np.unique(starts).tolist()]
+        return windows
+
+    def _change(self, start: int, stop: int, *, indexed: bool) -> list[_Witness]:
+        """Return the witnesses around a change between two places, by bisection."""
+        while stop - start > _BLOCK:
+            middle = (start + stop) // 2
+            seen = self._between(middle, min(middle + _WINDOW, stop))
+            if seen and seen[0].indexed == indexed:
+                start = middle
+            else:
+                stop = min(middle + _WINDOW, stop) if seen else middle
+        return self._between(start, stop)
+
+    def _between(self, start: int, stop: int) -> list[_Witness]:
+        """Return the witnesses of a range of places, in the order of their entries."""
+        found: dict[int, _Witness] = {}
+        for first in range(start, stop, _BLOCK):
+            last = min(first + _BLOCK, stop)
+            # A message that the end of a block cuts is whole with what follows.
+            offsets, hashes = self._entries(first, min(last + _OVERLAP, self._count))
+            if len(offsets):
+                for witness in _witnesses(offsets, hashes, self._log):
+                    found.setdefault(witness.offset, witness)
+        return list(found.values())
+
+    def _entries(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return offsets and hashes of the entries in a range of places."""
+        offsets, hashes = [np.empty(0, np.int64)], [np.empty(0, np.int32)]
+        for path, first, end in self._files:
+            low, high = max(start, first), min(stop, end)
+            # Damaged ones do not tell; others may.
+            with suppress(RmqIndexError):
+                if low < high:
+                    with open_file(path, self._layout) as file:
+                        (batch,) = file.scan(
+                            low - first + FIRST_POSITION,
+                            high - first + FIRST_POSITION,
+                            ["phy_offset", "key_hash"],
+                        )
+                    offsets.append(batch["phy_offset"].to_numpy())
+                    hashes.append(batch["key_hash"].to_numpy())
+        return np.concatenate(offsets), np.concatenate(hashes)
+
+
+def _runs(witnesses: Sequence[_Witness]) -> list[_Witness]:
+    """Return the first witness of each run of equal ones.
+
+    A few between many of the other kind are entries that were damaged.
+    """
+    groups = [list(group) for _, group in groupby(witnesses, key=attrgetter("indexed"))]
+    runs: list[_Witness] = []
+    for number, group in enumerate(groups):
+        is_inside = 0 < number < len(groups) - 1
+        if is_inside and len(group) < _LEAST_RUN:
+            continue
+        if not runs or runs[-1].indexed != group[0].indexed:
+            runs.append(group[0])
+    return runs
 
 
 def _witnesses(
-    entry_offsets: NDArray[np.int64], entry_hashes: pa.Array, log: CommitLog
+    entry_offsets: NDArray[np.int64], entry_hashes: NDArray[np.int32], log: CommitLog
 ) -> list[_Witness]:
     """Return what the messages of consecutive entries show, by offset.
 
@@ -229,7 +308,7 @@ def _witnesses(
     columns = [messages[name] for name in _KEY_COLUMNS]
     tag_rows, _, tag_hashes = expand_messages(columns[0], None, None, columns[3], messages["tags"])
     own_rows, _, own_hashes = expand_messages(*columns)
-    present = _pairs(entry_rows, entry_hashes.to_numpy())
+    present = _pairs(entry_rows, entry_hashes)
     tags, own = _pairs(there[tag_rows], tag_hashes), _pairs(there[own_rows], own_hashes)
     lacking = np.unique(there[own_rows[~np.isin(own, present)]])
     has_tags = np.isin(tags, present)

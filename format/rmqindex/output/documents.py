@@ -210,6 +210,7 @@ class JsonOutput:
                 "index_num": result.layout.index_num,
                 "layout_basis": result.layout_basis,
                 "tags_from": None if result.tags is None else result.tags.start,
+                "tags_changes": [] if result.tags is None else list(result.tags.changes),
                 "tags_basis": None if result.tags is None else result.tags.basis,
                 "kept_count": result.kept_count,
                 "replaced_count": result.replaced_count,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 from rmqindex.display.text import complain, counted, one_line, visible
@@ -123,4 +124,8 @@ def _of_tags(tags: TagChoice) -> str:
     if tags.start is None:
         return "Tags are not indexed, as the existing files show; --index-tags indexes them"
     since = f" from offset {tags.start} on" if tags.start else ""
+    turns = [
+        f"{verb} at {at}" for at, verb in zip(tags.changes, cycle(("not", "again")), strict=False)
+    ]
+    since += "".join(f", {turn}" for turn in turns)
     return f"Tags are indexed{since}, as the existing files show; --no-index-tags leaves them out"

@@ -1,0 +1,94 @@
+"""A rebuild indexes the tags of those messages whose tags the files show, whoever wrote them."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from commitlog_encoder import Log, Message, properties_text
+from rmqindex import IndexFile, Layout, rebuild_index, verify
+from rmqindex.maintenance import TagChoice
+from rmqindex.maintenance import rebuild as rebuild_module
+from rmqindex.maintenance import tags as tags_module
+
+MESSAGES = 6000
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """A CommitLog of 6,000 messages, each with a key and tags, and where each begins."""
+    written = Log(file_size=1 << 20)
+    for number in range(MESSAGES):
+        properties = properties_text([("KEYS", f"k{number}"), ("TAGS", f"t{number % 7}")])
+        written.append(Message("T", properties=properties, store_timestamp=10**12 + number))
+    root = tmp_path_factory.mktemp("log")
+    return written.write_to(root / "commitlog"), [*written.offsets, written.end]
+
+
+def indexed_in_turns(root, log, layout, turns):
+    """Index the log by brokers that do and do not index tags, in turns that begin at messages."""
+    folder, offsets = log
+    shutil.copytree(folder, root / "commitlog")
+    start, *changes = [offsets[turn] for turn in turns] or [None]
+    choice = TagChoice(start, "argument", tuple(changes))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rebuild_module, "choose_tags", lambda *_, **__: choice)
+        rebuild_index(root, root / "index", layout)
+
+
+def entries(root):
+    """Return the key hash and the offset of all entries."""
+    found = []
+    for path in sorted((root / "index").iterdir()):
+        with IndexFile(path) as file:
+            for batch in file.scan(columns=["key_hash", "phy_offset"]):
+                found += zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    return found
+
+
+@pytest.mark.parametrize("layout", [Layout(97, 200), Layout(5000, 20_000)])
+@pytest.mark.parametrize(
+    ("turns", "count"),
+    [
+        ([], 6000),
+        ([0], 12_000),
+        ([1000], 11_000),
+        ([1000, 2000], 7000),
+        ([1000, 2000, 5000], 8000),
+        ([0, 2000, 5999], 8001),
+    ],
+)
+def test_a_rebuild_keeps_the_tags_of_all_turns(tmp_path, log, layout, turns, count):
+    """After an upgrade, a rollback and an upgrade again, each entry is there, and none is new."""
+    indexed_in_turns(tmp_path, log, layout, turns)
+    before = entries(tmp_path)
+    assert len(before) == count
+    result = rebuild_index(tmp_path, tmp_path / "index", layout, replace=True)
+    assert result.tags.basis == "files"
+    assert entries(tmp_path) == before
+
+
+def test_damaged_entries_of_tags_are_no_turn(tmp_path, log):
+    """A rebuild mends them."""
+    layout = Layout(5000, 20_000)
+    indexed_in_turns(tmp_path, log, layout, [0])
+    before = entries(tmp_path)
+    (path,) = (tmp_path / "index").iterdir()
+    with path.open("r+b") as file:
+        file.seek(layout.entry_offset(4000))
+        file.write(b"\0\0\0\7")
+    rebuild_index(tmp_path, tmp_path / "index", layout, replace=True)
+    assert entries(tmp_path) == before
+    assert "error" not in verify(tmp_path)["severity"].to_pylist()
+
+
+def test_turns_are_found_in_samples_of_a_large_index(tmp_path, log, monkeypatch):
+    """Each change is searched for between the samples that show it."""
+    for name, value in (("_ALL_ENTRIES", 100), ("_WINDOW", 16), ("_BLOCK", 128)):
+        monkeypatch.setattr(tags_module, name, value)
+    layout = Layout(5000, 20_000)
+    indexed_in_turns(tmp_path, log, layout, [1000, 2000, 5000])
+    before = entries(tmp_path)
+    rebuild_index(tmp_path, tmp_path / "index", layout, replace=True)
+    assert entries(tmp_path) == before
