@@ -138,6 +138,12 @@ class Cluster:
         self._broker.kill()
         self._broker.wait()
 
+    def restart_client(self) -> None:
+        """End the client, which would wait for a broker that was killed; the next one is new."""
+        if self._client is not None:
+            self._client.kill()
+            self._client = None
+
     def stop_broker(self) -> None:
         """End the broker as its operators do, and wait until it has put everything away."""
         assert self._broker is not None

@@ -30,6 +30,8 @@ _DLEDGER_SETTINGS: dict[str, object] = {
     "dLegerSelfId": "n0",
 }
 _TIMEOUT = 300
+#: A command that an output tells to type.
+QUOTED = re.compile(r"['`]rmqindex ([^'`]*)['`]|^ {4}rmqindex (.*)$", re.MULTILINE)
 
 
 class Printed(NamedTuple):
@@ -41,7 +43,7 @@ class Printed(NamedTuple):
     @property
     def quoted(self) -> str:
         """The command that the text says to type."""
-        found = re.search(r"['`]rmqindex ([^'`]*)['`]|^ {4}rmqindex (.*)$", self.text, re.MULTILINE)
+        found = QUOTED.search(self.text)
         assert found is not None, self.text
         return found[1] or found[2]
 

@@ -102,7 +102,9 @@ def verify(
     """Check every byte of an index that a reader uses.
 
     These are header, slots, chains, hashes, times, file names, order and checkpoint, and whether
-    the index agrees with the CommitLog and reaches from its first message to its last one. The
+    the index agrees with the CommitLog and reaches from its first message to its last one. Of a
+    store whose broker runs, what was added since the start is not judged; of one whose broker was
+    killed, the first finding is which files the broker would delete when it starts. The
     exit code is 1 if an error is found, or what --fail-on names, and 2 if nothing can be checked.
     """
     layout = layout_of(max_hash_slot_num, max_index_num)
