@@ -44,7 +44,8 @@ _MOST_COMMANDS = 6
 _ASKED = 300
 _TIMEOUT = 600
 _FIRST_MESSAGES = 2_000
-_KILLED_LAYOUT = Layout(49_999, 200_000)
+# Nothing in a store tells another geometry once the index is gone.
+_KILLED_LAYOUT = Layout()
 _HEADER_PAGE = 4096
 
 
@@ -211,8 +212,6 @@ class Kills:
             "mappedFileSizeConsumeQueue": 20 * 2000,
             # So that a broker goes back only a few seconds in the log when it starts.
             "flushConsumeQueueThoroughInterval": 1_000,
-            "maxHashSlotNum": _KILLED_LAYOUT.hash_slot_num,
-            "maxIndexNum": _KILLED_LAYOUT.index_num,
         }
         self._cluster.start_broker(settings)
         make_topics(self._cluster)

@@ -100,8 +100,6 @@ class Stories:
         own = files_of(self._store / "index")
         shutil.rmtree(self._store / "index")
         command = self._type(f"info {self._store}", 2).quoted
-        refused = self._type(command, 2)
-        command += " " + self._flag(refused, "--allow-live-store")
         told = self._type(command)
         self._flag(told, "--max-hash-slot-num")
         # This broker has other settings than the default.

@@ -7,7 +7,10 @@ import os
 import pytest
 from tests.support.maven import REQUIRED, UnavailableError
 
+from rmqindex import Layout
+
 from . import VERSIONS
+from .campaigns import Kills, LiveAudits
 from .processes import Cluster
 from .report import Report
 from .round_trip import RoundTrip
@@ -53,6 +56,23 @@ def test_an_operator_mends_the_store_of_a_dledger_broker(cluster):
     Stories(cluster, report, print).run_dledger(SENDINGS)
     assert not report.differences, "\n".join(report.lines())
     assert report.counts["keys answered as before, after the index was lost"]
+
+
+def test_a_broker_that_is_killed_keeps_its_index_by_what_is_printed(cluster):
+    """Under load, once with nothing damaged and once with its index gone."""
+    report = Report()
+    Kills(cluster, report, print).run(1, 300, ["index gone"])
+    assert not report.differences, "\n".join(report.lines())
+    assert report.counts["entries kept, after a kill and index gone"] > 1
+
+
+@pytest.mark.spark_streams
+def test_a_live_store_is_audited(cluster, spark):
+    """By the command and by Spark: nothing false is found, and planted damage is."""
+    report = Report()
+    LiveAudits(cluster, report, spark, print).run(5, 300, 2, Layout(499, 2_000))
+    assert not report.differences, "\n".join(report.lines())
+    assert report.counts["planted damages found"] == 2
 
 
 def test_a_report_tells_differences_from_agreement():
