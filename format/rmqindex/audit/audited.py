@@ -20,6 +20,7 @@ from rmqindex.layout import (
     ENTRY_SIZE,
     FIRST_POSITION,
     HEADER_SIZE,
+    INDEX_COUNT_OFFSET,
     INT32_MAX,
     SLOT_DTYPE,
     SLOT_SIZE,
@@ -265,7 +266,17 @@ def _read_head(
         rule, expected = ("geometry", "one") if is_geometry else ("unreadable", "an IndexFile")
         findings.add(source.path, rule, None, expected, error)
         return None
-    return None if layout is None else (header, layout)
+    if layout is None:
+        if looks_emptied(source):
+            findings.add(
+                source.path,
+                "index_count",
+                INDEX_COUNT_OFFSET,
+                "the number of entries, whose bytes follow",
+                header.index_count,
+            )
+        return None
+    return header, layout
 
 
 def _header_now(source: IndexSource) -> IndexHeader:

@@ -2,8 +2,8 @@
 
 A broker that starts after a crash deletes each IndexFile that ends after the checkpoint's
 ``indexMsgTimestamp``, the last one included, and indexes messages again from the newest log file
-that begins before the checkpoint's other times (RocketMQ: ``IndexService.load``,
-``CommitLog.recoverAbnormally``).
+that begins before the checkpoint's other times or, from 5.5.0 on, its offset (RocketMQ:
+``IndexService.load``, ``CommitLog.recoverAbnormally``).
 
 RocketMQ: ``IndexService.load``, ``IndexService.buildIndex``, ``DefaultMessageStore.load``.
 """
@@ -23,7 +23,12 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.fileset.paths import index_entries, is_index_name
 from rmqindex.folders import ABORT_NAME, CHECKPOINT_NAME, INDEX_FOLDER, LOCK_NAME
 from rmqindex.indexfile.committed import open_index_source
-from rmqindex.layout import BEGIN_PHY_OFFSET_OFFSET, END_PHY_OFFSET_OFFSET, FIRST_POSITION
+from rmqindex.layout import (
+    BEGIN_PHY_OFFSET_OFFSET,
+    END_PHY_OFFSET_OFFSET,
+    FIRST_POSITION,
+    INT64_MAX,
+)
 from rmqindex.store.checkpoint import StoreCheckpoint
 from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 from rmqindex.transaction.directories import directory_entries
@@ -44,6 +49,8 @@ __all__ = ["audit_barrier", "audit_files", "audit_names", "audit_state"]
 # StoreCheckpoint.java: index_msg_timestamp is the third of five longs.
 _INDEX_MSG_TIMESTAMP_OFFSET = 16
 _CHECKPOINT_FIELDS_SIZE = 40
+# MessageStoreConfig.commitLogRecoverMaxNum.
+_MOST_RECOVERED = 10
 
 
 def audit_names(directory: Location, findings: Findings) -> None:
@@ -106,7 +113,7 @@ def audit_state(
     known = StoreCheckpoint.load(checkpoint) if checkpoint.is_file() else StoreCheckpoint()
     if is_store and broker is BrokerState.CRASHED:
         own = commit_log_of(root, "auto") or log
-        _audit_restart(members, known, own, str(root / ABORT_NAME), findings)
+        _audit_restart(members, known, own, root, findings)
         if own is not None and own is not log:
             own.close()
     if is_store and broker is BrokerState.RUNNING:
@@ -128,7 +135,7 @@ def _audit_restart(
     members: Sequence[Member],
     checkpoint: StoreCheckpoint,
     log: CommitLog | None,
-    abort: str,
+    root: Path,
     findings: Findings,
 ) -> None:
     """Say which files a broker deletes when it starts, and which entries it does not make again.
@@ -137,12 +144,17 @@ def _audit_restart(
         members: The files of the index.
         checkpoint: The store's checkpoint; that of zeros where there is none.
         log: The CommitLog; None where nobody can tell which messages the broker indexes again.
-        abort: The file that shows that the broker crashed.
+        root: The store root.
         findings: Collects the findings.
     """
     end = checkpoint.index_msg_timestamp
     deleted = [member for member in members if member.header.end_timestamp > end]
-    skipped = None if log is None else _skipped(checkpoint, log, members, deleted)
+    skipped = None
+    if log is not None:
+        left = [member for member in members if member not in deleted]
+        # It skips what lies before the end of the last file that it keeps.
+        barrier = left[-1].header.end_phy_offset if left else 0
+        skipped = log.min_offset, max(_recovered_from(checkpoint, root, log), barrier)
     lost = 0
     for member in deleted:
         count = member.header.entry_count
@@ -158,27 +170,29 @@ def _audit_restart(
             f"{end}: deletes {count} entries, indexes {again} again",
         )
     if not lost:
-        findings.add(abort, "abort_present", None, "no such file", "one")
+        findings.add(str(root / ABORT_NAME), "abort_present", None, "no such file", "one")
 
 
-def _skipped(
-    checkpoint: StoreCheckpoint,
-    log: CommitLog,
-    members: Sequence[Member],
-    deleted: Sequence[Member],
-) -> tuple[int, int]:
-    """Return which of the log's messages the broker does not index again: first and stop, bytes."""
-    stop = log.min_offset
-    # With messageIndexSafe=true, the broker begins early enough for all entries.
-    for file in reversed(log.files):
-        first = log.first_store_timestamp(file)
-        if first and first <= checkpoint.min_timestamp:
-            stop = file.start
-            break
-    left = [member for member in members if member not in deleted]
-    # It skips what lies before the end of the last file.
-    barrier = left[-1].header.end_phy_offset if left else 0
-    return log.min_offset, max(stop, barrier)
+def _recovered_from(checkpoint: StoreCheckpoint, root: Path, log: CommitLog) -> int:
+    """Return from which offset a broker of any version indexes messages again.
+
+    With ``messageIndexSafe=true``, it begins early enough for all entries.
+    """
+    path = root / CHECKPOINT_NAME
+    dispatched = StoreCheckpoint.dispatched_offset(path) if path.is_file() else 0
+    before_5_5 = since_5_5 = log.min_offset
+    for number, file in enumerate(reversed(log.files), 1):
+        first = log.first_store_timestamp(file) or INT64_MAX
+        if before_5_5 == log.min_offset and first <= checkpoint.min_timestamp:
+            before_5_5 = file.start
+        is_flushed = (
+            first < INT64_MAX and file.start <= dispatched
+            if dispatched > 0
+            else first <= checkpoint.logics_msg_timestamp
+        )
+        if since_5_5 == log.min_offset and (is_flushed or number == _MOST_RECOVERED):
+            since_5_5 = file.start
+    return max(before_5_5, since_5_5)
 
 
 def _count_entries(member: Member, skipped: tuple[int, int]) -> int:

@@ -90,6 +90,23 @@ class StoreCheckpoint:
         with open(path, "rb", opener=open_to_read) as file:
             return cls.from_bytes(file.read(_FIELDS.size))
 
+    @staticmethod
+    def dispatched_offset(path: str | os.PathLike[str]) -> int:
+        """Return up to which offset the ConsumeQueues were flushed, bytes; 0 where it is unknown.
+
+        Only brokers from 5.5.0 on note it (``logicsPhysicalOffset``), behind the other fields.
+
+        Args:
+            path: As :meth:`load` takes it.
+
+        Raises:
+            RmqIndexError: It is not a regular file.
+            OSError: The file is absent or cannot be read.
+        """
+        with open(path, "rb", opener=open_to_read) as file:
+            data = file.read(_FIELDS_END + 8)[_FIELDS_END:]
+        return int.from_bytes(data.ljust(8, b"\0"), "big", signed=True)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint file; a crash leaves the old one or the new one.
 

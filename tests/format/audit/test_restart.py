@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from dataclasses import replace
 
 import pytest
 
 import rmqindex
+from live_writer import LiveWriter
 from other_broker import running_broker
-from rmqindex import CommitLog, IndexFile, StoreCheckpoint, rebuild_index, verify
+from rmqindex import CommitLog, IndexFile, Layout, StoreCheckpoint, rebuild_index, verify
 
 FAR = 2**60
 
@@ -56,14 +58,18 @@ def surviving(store):
                 kept += offsets
                 barrier = file.header.end_phy_offset
     with CommitLog(store) as log:
-        start = next(
-            (
-                file.start
-                for file in reversed(log.files)
-                if log.first_store_timestamp(file) <= checkpoint.min_timestamp
-            ),
-            0,
-        )
+        newest_first = [(file.start, log.first_store_timestamp(file)) for file in log.files[::-1]]
+    dispatched = struct.unpack_from(">q", (store / "checkpoint").read_bytes(), 40)[0]
+    old = next((o for o, time in newest_first if time <= checkpoint.min_timestamp), 0)
+    new = next(
+        (
+            offset
+            for offset, time in newest_first
+            if (offset <= dispatched if dispatched else time <= checkpoint.logics_msg_timestamp)
+        ),
+        0,
+    )
+    start = max(old, new)
     return kept + [offset for offset in lost if offset >= max(start, barrier)]
 
 
@@ -77,12 +83,16 @@ def test_the_first_finding_is_what_the_start_will_delete(crashed):
 
 
 @pytest.mark.parametrize("covered", range(6))
+@pytest.mark.parametrize("dispatched", [0, 50_000, 100_000])
 @pytest.mark.parametrize("flushed", [0, 1_700_000_010_000, FAR])
-def test_it_counts_the_entries_that_do_not_come_back(crashed, covered, flushed):
-    """As the broker's own steps leave them."""
+def test_it_counts_the_entries_that_do_not_come_back(crashed, covered, dispatched, flushed):
+    """As the own steps of brokers before 5.5.0, and of those since, leave them."""
     known = headers(crashed)
     index = known[covered - 1].end_timestamp if covered else 0
     set_times(crashed, physic=flushed, logics=flushed, index=index)
+    with (crashed / "checkpoint").open("r+b") as file:
+        file.seek(40)
+        file.write(struct.pack(">q", dispatched))
     found = rows(crashed, worst=("error", "info"))
     lost = 0
     for row in found:
@@ -93,6 +103,29 @@ def test_it_counts_the_entries_that_do_not_come_back(crashed, covered, flushed):
     total = sum(header.entry_count for header in known)
     assert total - lost == len(surviving(crashed))
     assert ("abort_present" in {row["rule"] for row in found}) == (lost == 0)
+
+
+def test_a_broker_goes_back_ten_files_at_most(tmp_path):
+    """From 5.5.0 on (``commitLogRecoverMaxNum``), whatever the checkpoint says."""
+    writer = LiveWriter(tmp_path / "store", Layout(53, 400), 1 << 12)
+    writer.write(400)
+    writer.settle()
+    writer.close()
+    StoreCheckpoint().save(writer.store / "checkpoint")
+    with CommitLog(writer.store) as log:
+        start = log.files[-10].start
+    (lost, *_) = rows(writer.store)
+    assert lost["rule"] == "restart_loses"
+    again = sum(
+        int(row["got"].split()[-2])
+        for row in rows(writer.store, worst=("error", "info"))
+        if row["rule"].startswith("restart")
+    )
+    offsets = []
+    for path in (writer.store / "index").iterdir():
+        with IndexFile(path) as file:
+            offsets += [o for b in file.scan(columns=["phy_offset"]) for o in b[0].to_pylist()]
+    assert again == sum(offset >= start for offset in offsets)
 
 
 def test_the_last_file_is_deleted_too(crashed):
@@ -150,6 +183,17 @@ def test_a_default_size_file_without_a_header_has_the_default_geometry(tmp_path)
     rules = {row["rule"] for row in rows(store)}
     assert "index_count" in rules
     assert "geometry" not in rules
+
+
+def test_entries_behind_a_header_that_is_gone_are_damage(crashed):
+    """Also where nothing tells the geometry any more."""
+    for path in sorted((crashed / "index").iterdir())[1:]:
+        path.unlink()
+    (path,) = (crashed / "index").iterdir()
+    with path.open("r+b") as file:
+        file.write(bytes(40))
+        file.truncate(path.stat().st_size - 12)
+    assert "index_count" in {row["rule"] for row in rows(crashed)}
 
 
 def test_a_killed_store_without_an_index_has_lost_it(crashed):
