@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
+from rmqindex.layout import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -84,9 +86,8 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "unreadable",
         "error",
         "The file cannot be opened or is of another kind.",
-        "Make the file readable, or move what is no IndexFile out of the "
-        "directory; a lost file comes back with `rmqindex rebuild STORE "
-        "--replace`, if the CommitLog is whole.",
+        "Make the file readable, or move what is no IndexFile out of the directory; a lost file "
+        "comes back with `rmqindex rebuild STORE --replace`, if the CommitLog is whole.",
     ),
     AuditRule(
         "header_size",
@@ -99,9 +100,9 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "geometry",
         "error",
         "No geometry, or more than one, fits the file.",
-        "Name the broker's geometry with `--max-hash-slot-num` and `--max-index-"
-        "num`; if it still does not fit and the CommitLog is whole, run `rmqindex rebuild STORE "
-        "--replace`.",
+        f"{WHOLE_LOG}run, with the numbers of broker.conf if it has others, `rmqindex "
+        f"rebuild STORE --replace --max-hash-slot-num {DEFAULT_HASH_SLOT_NUM} --max-index-num "
+        f"{DEFAULT_INDEX_NUM}`.",
     ),
     AuditRule("file_size", "error", "The file is shorter than its geometry.", _SALVAGE),
     AuditRule(
@@ -111,8 +112,8 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "file_name",
         "warning",
         "The name is not a time of 17 digits.",
-        "Move what the broker did not write out of the directory, or rename it to"
-        " the time at which it was made.",
+        "Move what the broker did not write out of the directory, or rename it to the time at "
+        "which it was made.",
     ),
     AuditRule(
         "index_count",
@@ -129,8 +130,8 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
     AuditRule(
         "hash_slot_count",
         "warning",
-        "Neither the slots in use nor, as before 4.7.1, the "
-        "entries are so many; no search reads the field.",
+        "Neither the slots in use nor, as before 4.7.1, the entries are so many; no search reads "
+        "the field.",
         _NOTHING,
     ),
     AuditRule(
@@ -145,30 +146,30 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
     AuditRule(
         "begin_timestamp",
         "error",
-        "The header does not have the first message's store "
-        "time, from which all times of the file are counted.",
+        "The header does not have the first message's store time, from which all times of the "
+        "file are counted.",
         _REBUILD,
     ),
     AuditRule(
         "end_timestamp",
         "error",
-        "The header does not have the last message's store time, "
-        "by which the broker chooses files.",
+        "The header does not have the last message's store time, by which the broker chooses "
+        "files.",
         _REBUILD,
     ),
     AuditRule(
         "inherited_header",
         "error",
-        "A file without entries does not have the end of the "
-        "file before it, by which the broker finds older files and resumes indexing.",
+        "A file without entries does not have the end of the file before it, by which the broker "
+        "finds older files and resumes indexing.",
         _REBUILD,
     ),
     AuditRule("slot_range", "error", "A slot holds no position of an entry.", _REBUILD),
     AuditRule(
         "slot_uncounted",
         "warning",
-        "A slot holds a position that the header does not "
-        "count, as after a kill; the broker takes it for empty.",
+        "A slot holds a position that the header does not count, as after a kill; the broker "
+        "takes it for empty.",
         _NOTHING,
     ),
     AuditRule("slot_cross_link", "error", "A slot holds an entry of another slot.", _REBUILD),
@@ -197,8 +198,8 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
     AuditRule(
         "chain_link",
         "error",
-        "An entry does not lead to the next older one of its slot, "
-        "which is hidden from every search.",
+        "An entry does not lead to the next older one of its slot, which is hidden from every "
+        "search.",
         _REBUILD,
     ),
     AuditRule(
@@ -225,8 +226,8 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
     AuditRule(
         "time_order",
         "info",
-        "Clocks stepped back inside the file: the broker's search "
-        "with a begin time may stop early.",
+        "Clocks stepped back inside the file: the broker's search with a begin time may stop "
+        "early.",
         "Nothing; look keys up without a begin time, or with `rmqindex lookup`, which misses none.",
     ),
     AuditRule("phy_offset_range", "error", "An offset is negative.", _REBUILD),
@@ -247,14 +248,14 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "geometry_differs",
         "error",
         "A file has another geometry than the files beside it, which a broker opens all with one.",
-        "Stop the broker and run `rmqindex relayout STORE` with the broker's "
-        "`--slots` and `--entries`.",
+        "Stop the broker and run `rmqindex relayout STORE` with the broker's `--slots` and "
+        "`--entries`.",
     ),
     AuditRule(
         "file_order",
         "error",
-        "A file begins before the file before it ends, so that the "
-        "broker's search may miss entries.",
+        "A file begins before the file before it ends, so that the broker's search may miss "
+        "entries.",
         _REBUILD,
     ),
     AuditRule("not_full", "info", "A file that is not the last one is not full.", _NOTHING),
@@ -267,17 +268,15 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
     AuditRule(
         "restart_loses",
         "error",
-        "The broker was killed. When it starts, it deletes this file, since the checkpoint is "
-        "older than the file's end, and indexes again only what follows its recovery point: the "
-        "other entries are lost.",
+        "The broker was killed. When it starts, it deletes this file, which ends after the "
+        "checkpoint's time, and indexes again only what follows its recovery point.",
         "Do not start the broker yet: `rmqindex rebuild STORE --resume` indexes what is missing "
         "and raises the checkpoint, so that the broker keeps the file.",
     ),
     AuditRule(
         "restart_rebuilds",
         "info",
-        "The broker was killed. When it starts, it deletes this file, and indexes all messages "
-        "of the file again.",
+        "The broker was killed. When it starts, it deletes this file, and indexes it all again.",
         "Nothing: no entry is lost.",
     ),
     AuditRule(
@@ -311,14 +310,13 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "checkpoint_ahead",
         "warning",
         "The checkpoint's index_msg_timestamp is later than every file's end.",
-        "Nothing if newer files were removed on purpose; else run `rmqindex "
-        "rebuild STORE --resume`.",
+        "Nothing if newer files were removed on purpose; else run `rmqindex rebuild STORE "
+        "--resume`.",
     ),
     AuditRule(
         "lock_held",
         "info",
-        "A broker runs on the store, or rmqindex writes into it. What was added since the audit "
-        "began is not judged.",
+        "A broker runs, or rmqindex writes. What was added since the audit began is not judged.",
         "Nothing. Stop the broker before a repair.",
     ),
     # Against the CommitLog.
@@ -332,8 +330,8 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
     AuditRule(
         "file_expired",
         "info",
-        "All entries of a file lie before the CommitLog; the "
-        "broker's next expiry deletes the file, unless it is the last.",
+        "All entries of a file lie before the CommitLog; the broker's next expiry deletes the "
+        "file, unless it is the last.",
         "Nothing, or `rmqindex expire STORE`.",
     ),
     AuditRule(
@@ -365,9 +363,8 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
     AuditRule(
         "index_begins_late",
         "error",
-        "Messages with keys lie before the first entry, though the broker deletes no file "
-        "before the messages expire: a file was lost, or the index was switched off or begun "
-        "late.",
+        "Messages with keys lie before the first entry, though the broker deletes no file before "
+        "the messages expire: a file was lost, or the index was switched off or begun late.",
         _REBUILD,
     ),
     AuditRule(
@@ -375,15 +372,14 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "error",
         "The CommitLog has messages with keys, and the index has no entry, unless "
         "messageIndexEnable=false.",
-        "Stop the broker and run `rmqindex rebuild STORE`; with messageIndexEnable=false "
-        "there is nothing to verify.",
+        "Stop the broker and run `rmqindex rebuild STORE`; with messageIndexEnable=false there is "
+        "nothing to verify.",
     ),
     AuditRule(
         "index_ends_early",
         "error",
         "Messages with keys lie behind the last entry, and no broker is about to index them: none "
-        "runs, or they are ten minutes older than the newest one. A file was lost, or "
-        "messageIndexEnable=false.",
+        "runs, or they are ten minutes old. A file was lost, or messageIndexEnable=false.",
         _RESUME,
     ),
     AuditRule(
@@ -402,8 +398,8 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
     AuditRule(
         "stop_barrier",
         "error",
-        "The last file ends behind the CommitLog: the broker skips "
-        "every message until the log has passed that offset.",
+        "The last file ends behind the CommitLog: the broker skips every message until the log "
+        "has passed that offset.",
         "Restore the newest files of the CommitLog; if it is whole, stop the broker and run "
         "`rmqindex rebuild STORE --replace --allow-loss`, which drops the entries behind its end "
         "(`--dry-run` shows how many).",
@@ -417,11 +413,7 @@ class Findings:
     """Collects findings: a limited number per rule and file, and a count of the rest."""
 
     def __init__(self, limit: int) -> None:
-        """Start without findings.
-
-        Args:
-            limit: The most findings of one rule in one file to keep.
-        """
+        """Start without findings; keep at most so many of one rule in one file."""
         self._limit = limit
         self._rows: list[tuple[str, str, int | None, str, str]] = []
         self._counts: dict[tuple[str, str], int] = {}
@@ -450,12 +442,6 @@ class Findings:
         if count < self._limit:
             self._rows.append((file, rule, byte, str(expected), str(got)))
 
-    def add_uncounted(self, file: str, rule: str, more: int) -> None:
-        """Count findings beyond the limit, without adding them."""
-        if more > 0:
-            key = (file, rule)
-            self._counts[key] = self._counts.get(key, 0) + more
-
     def each(
         self, file: str, rule: str, places: Iterable[tuple[int | None, object, object]], total: int
     ) -> None:
@@ -470,25 +456,26 @@ class Findings:
         room = min(self.room(file, rule), total)
         for (byte, expected, got), _ in zip(places, range(room), strict=False):
             self.add(file, rule, byte, expected, got)
-        self.add_uncounted(file, rule, total - room)
+        if total > room:
+            self._counts[file, rule] = self._counts.get((file, rule), 0) + total - room
 
     def batch(self) -> pa.RecordBatch:
         """Return all findings; those beyond the limit as one last row per rule."""
-        rows = [*self._rows, *self._cut()]
-        files, rules, bytes_, expected, got = (
-            map(list, zip(*rows, strict=True)) if rows else ([], [], [], [], [])
+        return pa.RecordBatch.from_pylist(
+            [
+                {
+                    "file": file,
+                    "rule": rule,
+                    "byte": byte,
+                    "expected": expected,
+                    "got": got,
+                    "severity": _RULES[rule].severity,
+                    "remedy": _RULES[rule].remedy,
+                }
+                for file, rule, byte, expected, got in [*self._rows, *self._cut()]
+            ],
+            FINDING_SCHEMA,
         )
-        severities = [_RULES[rule].severity for rule in rules]
-        remedies = [_RULES[rule].remedy for rule in rules]
-        arrays = [
-            pa.array(values, field.type)
-            for values, field in zip(
-                (files, rules, severities, bytes_, expected, got, remedies),
-                FINDING_SCHEMA,
-                strict=True,
-            )
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=FINDING_SCHEMA)
 
     def _cut(self) -> Iterator[tuple[str, str, int | None, str, str]]:
         for (file, rule), count in self._counts.items():

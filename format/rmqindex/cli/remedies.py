@@ -11,12 +11,18 @@ from rmqindex.audit.rules import RESTORE_LOG, WHOLE_LOG
 from rmqindex.explanation.place import Place
 from rmqindex.explanation.wording import command
 from rmqindex.folders import INDEX_FOLDER
+from rmqindex.layout import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
 from rmqindex.storage.location import Location
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rmqindex.commitlog.log import CommitLog
+
+_DEFAULT_GEOMETRY = (
+    *("--max-hash-slot-num", str(DEFAULT_HASH_SLOT_NUM)),
+    *("--max-index-num", str(DEFAULT_INDEX_NUM)),
+)
 
 __all__ = ["Remedies", "as_given"]
 
@@ -45,6 +51,7 @@ class Remedies:
         self._needs_log = any(remedy == RESTORE_LOG for remedy in errors)
         # What has to be replaced cannot be continued, and one rebuild does for all.
         self._replaces = not self._needs_log and any("--replace" in remedy for remedy in errors)
+        self._needs_layout = any(_DEFAULT_GEOMETRY[0] in remedy for remedy in errors)
         self._is_whole = log is not None and not self._needs_log
         self._path = path
         self._place = Place.of(path)
@@ -62,8 +69,10 @@ class Remedies:
             if match["name"] is None:
                 return f"cover_index({self._shown(self._place.store)!r})"
             options = shlex.split(match["options"])
-            if self._replaces and options == ["--resume"]:
+            if self._replaces and match["name"] == "rebuild" and options in ([], ["--resume"]):
                 options = ["--replace"]
+            if self._needs_layout and options == ["--replace"]:
+                options += _DEFAULT_GEOMETRY
             if match["what"] == "FILE":
                 return f"`{command(match['name'], [file], options)}`"
             return f"`{self._of_store(match['name'], options)}`"
