@@ -9,6 +9,7 @@ import numpy as np
 
 from rmqindex.arrays import int_array
 from rmqindex.errors import CorruptIndexError
+from rmqindex.folders import INDEX_FOLDER
 from rmqindex.header import IndexHeader, header_to_write
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexwriter.appender import EntryAppender
@@ -16,6 +17,7 @@ from rmqindex.indexwriter.slot_repair import repair_slots, stale_slots
 from rmqindex.keys.hashing import key_hash
 from rmqindex.layout import INDEX_COUNT_OFFSET, INT32_MAX, INT64_MAX, INT64_MIN
 from rmqindex.storage.location import Location
+from rmqindex.transaction.broker_lock import BrokerLock, StoreHold
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,6 +43,8 @@ class IndexFileWriter:
     treats as empty; opening the file again by a writer repairs them.
 
     One writer at a time may have a file open.
+    While one has a file in the folder ``index`` of a store, no broker can start there, and no other
+    process can write into the store.
 
     Example:
         >>> import pathlib, tempfile
@@ -61,6 +65,8 @@ class IndexFileWriter:
         layout: Layout | None,
         prev_end_phy_offset: int = 0,
         prev_end_timestamp: int = 0,
+        *,
+        allow_live_store: bool = False,
     ) -> None:
         """Create the file, or open it to continue.
 
@@ -74,13 +80,15 @@ class IndexFileWriter:
                 milliseconds.
                 It becomes the header's timestamps until the first put, whose ``time_diff`` is
                 taken against it; values below 1 are ignored.
+            allow_live_store: Write even if a broker runs on the store.
 
         Raises:
             ValueError: ``prev_end_phy_offset`` or ``prev_end_timestamp`` for a file that is
                 there, no layout for one that is not, or a path that is not local.
             CorruptIndexError: A file that is there has not the layout's size, or counts more
                 entries than fit.
-            RmqIndexError: The geometry of an existing file cannot be inferred.
+            RmqIndexError: The geometry of an existing file cannot be inferred, a broker runs on the
+                store, or another process writes into it.
             OSError: The file cannot be opened or made.
         """
         prev_end_phy_offset = _check_int64("prev_end_phy_offset", prev_end_phy_offset)
@@ -89,7 +97,17 @@ class IndexFileWriter:
         if local is None:
             raise ValueError(f"{path}: only a local file can be written")
         self._path = local
-        self._appender = open_appender(self._path, layout, prev_end_phy_offset, prev_end_timestamp)
+        is_stored = local.absolute().parent.name == INDEX_FOLDER
+        self._hold = (
+            BrokerLock.around(local.parent).hold(allow_live_store=allow_live_store)
+            if is_stored
+            else StoreHold()
+        )
+        try:
+            self._appender = open_appender(local, layout, prev_end_phy_offset, prev_end_timestamp)
+        except BaseException:
+            self._hold.close()
+            raise
 
     @property
     def path(self) -> Path:
@@ -185,11 +203,12 @@ class IndexFileWriter:
         Raises:
             OSError: The disk is full or broken.
         """
-        if not self._appender.closed:
-            try:
-                self._appender.flush()
-            finally:
-                self._appender.close()
+        with self._hold:
+            if not self._appender.closed:
+                try:
+                    self._appender.flush()
+                finally:
+                    self._appender.close()
 
     def __enter__(self) -> Self:
         """Return the writer itself."""
@@ -205,7 +224,8 @@ class IndexFileWriter:
         if exc_type is None:
             self.close()
         else:
-            self._appender.close()
+            with self._hold:
+                self._appender.close()
 
     def _check_open(self) -> None:
         if self._appender.closed:

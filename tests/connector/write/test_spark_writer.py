@@ -497,7 +497,10 @@ class TestLiveStores:
     def test_a_live_store_can_be_written_without_touching_the_brokers_file(self, index, broker):
         """The file into which the broker writes is left as it is."""
         index.mkdir()
-        with IndexFileWriter(index / "20200101000000000", SMALL) as writer:
+        with pytest.raises(RmqIndexError, match="a broker runs on this store"):
+            IndexFileWriter(index / "20200101000000000", SMALL)
+        brokers = IndexFileWriter(index / "20200101000000000", SMALL, allow_live_store=True)
+        with brokers as writer:
             writer.put_many([7], [1], [START])
         before = (index / "20200101000000000").stat().st_ino
         assert broker.poll() is None

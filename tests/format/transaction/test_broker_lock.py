@@ -17,6 +17,7 @@ import pytest
 from other_broker import can_start, running_broker
 from rmqindex import (
     IndexDirectory,
+    IndexFileWriter,
     Layout,
     MessageStore,
     RmqIndexError,
@@ -387,6 +388,29 @@ class TestWriters:
             assert verify(sample)
             assert not can_start(sample)
         assert can_start(sample)
+
+    def test_a_writer_of_one_file_of_a_store_holds_it_until_it_is_closed(self, sample):
+        """Whether or not it can be opened, and however it ends."""
+        path = sample / "index" / "20990101000000000"
+        with IndexFileWriter(path, LAYOUT) as writer:
+            writer.put_many([1], [1], [1])
+            assert not can_start(sample)
+        assert can_start(sample)
+        with pytest.raises(KeyboardInterrupt), IndexFileWriter(path, LAYOUT):
+            raise KeyboardInterrupt
+        assert can_start(sample)
+        with pytest.raises(RmqIndexError) as caught:
+            IndexFileWriter(path, Layout(7, 11))
+        assert caught.tb
+        assert can_start(sample)
+        with running_broker(sample), pytest.raises(RmqIndexError, match="a broker runs"):
+            IndexFileWriter(path, LAYOUT)
+
+    def test_a_file_beside_a_store_is_nobodys(self, sample):
+        """As those that tasks build aside."""
+        (sample / "aside").mkdir()
+        with IndexFileWriter(sample / "aside" / "1", LAYOUT):
+            assert can_start(sample)
 
     def test_an_index_directory_that_fails_to_open_releases_it(self, sample):
         """The error is kept by whoever caught it, and the lock is not."""
