@@ -33,7 +33,7 @@ from rmqindex.record import inner_messages
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["ENGINES", "Row", "StoreCase", "Twin", "broker_offsets", "scan"]
+__all__ = ["ENGINES", "Row", "StoreCase", "Twin", "broker_offsets", "scan", "single_keys"]
 
 LONG_MAX = 2**63 - 1
 
@@ -107,9 +107,9 @@ def _load(case, **more):
     ]
 
 
-def scan(case):
+def scan(case, **more):
     """Return all entries of a load, which knows the keys of those that it could verify."""
-    return _of_spark(_load(case))
+    return _of_spark(_load(case, **more))
 
 
 def scanned(case, pairs):
@@ -193,13 +193,13 @@ def many_keys(case, pairs):
     return rows
 
 
-def single_keys(case, pairs):
-    """``MessageStore.lookup`` of one key."""
+def single_keys(case, pairs, **window):
+    """``MessageStore.lookup`` of one key, also in a range of times."""
     rows = Counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IncompleteIndexWarning)
         for topic, key in pairs:
-            rows += _of_store(_store(case).lookup(topic, key))
+            rows += _of_store(_store(case).lookup(topic, key, **window))
     return rows
 
 
