@@ -96,7 +96,7 @@ def make(root, sent, capacity, *, with_tags):
     return Made(StoreCase(root, None, (3, capacity + 1)), rows, open_)
 
 
-@settings(max_examples=examples(40), phases=(Phase.generate,))
+@settings(max_examples=examples(24), phases=(Phase.generate,))
 @given(
     sent=st.lists(SENT, min_size=1, max_size=12),
     capacity=st.integers(1, 9),
