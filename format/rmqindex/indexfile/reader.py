@@ -285,13 +285,13 @@ class IndexFile:
             start: The first position, at least 1.
             stop: The position before which reading ends; by default, and at most, the position
                 after the last entry counted when the file was opened.
-            columns: The names of ``ENTRY_SCHEMA`` to decode, in any order; by default all.
+            columns: At least one name of ``ENTRY_SCHEMA`` to decode, in any order; by default all.
 
         Returns:
             An iterator of batches with those columns, each of at most 65,536 entries.
 
         Raises:
-            ValueError: A range beyond the entries, an unknown column, or a closed file.
+            ValueError: A range beyond the entries, no column or an unknown one, or a closed file.
             CorruptIndexError: While iterating: in ``FAILFAST``, a malformed entry; the file was
                 cut meanwhile.
         """
@@ -306,6 +306,8 @@ class IndexFile:
             if name not in ENTRY_SCHEMA.names:
                 known = ", ".join(ENTRY_SCHEMA.names)
                 raise ValueError(f"columns: expected some of {known}, got {name!r}")
+        if not names:
+            raise ValueError("columns: expected at least one name, as rows are counted by them")
         if len(set(names)) < len(names):
             raise ValueError(f"columns: expected each once, got {names}")
         self._entries.check_open()

@@ -182,17 +182,14 @@ class TestScan:
             whole = rows_of(file.scan())
             assert rows_of(file.scan(1, cut)) + rows_of(file.scan(cut)) == whole
 
-    @given(st.permutations(ENTRY_SCHEMA.names), st.integers(0, 7))
+    @given(st.permutations(ENTRY_SCHEMA.names), st.integers(1, 7))
     def test_only_the_columns_asked_for_are_decoded(self, folder, names, count):
         """In the order asked for."""
         oracle = busy_file()
         with IndexFile(write(folder, oracle.data), layout_of(oracle)) as file:
             rows = rows_of(file.scan(columns=names[:count]))
             assert all(list(row) == names[:count] for row in rows)
-            if count:
-                assert rows == [
-                    {name: row[name] for name in names[:count]} for row in oracle.entries()
-                ]
+            assert rows == [{name: row[name] for name in names[:count]} for row in oracle.entries()]
 
     def test_batches_stay_small(self, default_size_file):
         """Reading on costs no more memory than a batch."""
@@ -211,6 +208,15 @@ class TestScan:
             pytest.raises(ValueError, match="range: expected positions from 1 to 21"),
         ):
             file.scan(start, stop)
+
+    def test_no_column_is_refused(self, tmp_path):
+        """A batch without columns has no rows, however many entries there are."""
+        oracle = busy_file()
+        with (
+            IndexFile(write(tmp_path, oracle.data), layout_of(oracle)) as file,
+            pytest.raises(ValueError, match="columns: expected at least one name"),
+        ):
+            file.scan(columns=[])
 
     def test_a_column_is_decoded_once(self, tmp_path):
         """A batch has no two columns of one name."""
