@@ -452,8 +452,10 @@ def _chosen_layout(
     for entry in reversed(models):
         with suppress(RmqIndexError):  # without entries, or damaged; another file may decide
             return infer_layout(entry.path), "files"
-    if models and must_tell:
+    default = Layout()
+    if models and must_tell and all(entry.size != default.file_size for entry in models):
         raise RmqIndexError(
-            f"{models[0].path}: no file tells the geometry: give maxHashSlotNum and maxIndexNum"
+            f"{models[0].path}: no file tells the geometry: give maxHashSlotNum and maxIndexNum of "
+            f"broker.conf, whose defaults are {default.hash_slot_num} and {default.index_num}"
         )
-    return Layout(), "default"
+    return default, "default"

@@ -183,6 +183,8 @@ def test_a_default_size_file_without_a_header_has_the_default_geometry(tmp_path)
     rules = {row["rule"] for row in rows(store)}
     assert "index_count" in rules
     assert "geometry" not in rules
+    assert rebuild_index(store, store / "index", replace=True).layout == Layout()
+    assert "index_count" not in {row["rule"] for row in rows(store)}
 
 
 def test_entries_behind_a_header_that_is_gone_are_damage(crashed):
