@@ -277,7 +277,7 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "restart_rebuilds",
         "info",
         "The broker was killed. When it starts, it deletes this file, and indexes it all again.",
-        "Nothing: no entry is lost.",
+        "Nothing if the CommitLog is whole: no entry is lost.",
     ),
     AuditRule(
         "abort_present",
