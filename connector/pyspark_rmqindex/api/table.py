@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import uuid
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
@@ -14,6 +13,7 @@ from pyspark_rmqindex.api.connect_relations import loads_of
 from pyspark_rmqindex.join.summary import LookupSummary, summary_of
 from pyspark_rmqindex.options import option_text
 from pyspark_rmqindex.scan.plan_log import ScanPlan, plan_from_schema
+from pyspark_rmqindex.scan.pushdown import relation_name
 from pyspark_rmqindex.source.catalog import relation_options
 from pyspark_rmqindex.spark_version import check_pushdown_support
 from pyspark_rmqindex.worker_python import check_worker_python
@@ -104,9 +104,14 @@ def table(
         .options(**given)
         .option("pushdown", "true")
         .option("keyColumns", option_text(keys))
-        .option("relation", uuid.uuid4().hex)
+        .option("relation", relation_name(_master(spark)))
     )
     return reader.load(paths).where(_BUILT_IN_FILTER)
+
+
+def _master(spark: SparkSession) -> str:
+    """Return where tasks run, as Spark writes it; empty where it does not say."""
+    return str(spark.conf.get("spark.master", "") or "")
 
 
 def _texts_of(path: Path | Sequence[Path]) -> str | list[str]:

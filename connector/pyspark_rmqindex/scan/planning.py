@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.files.slices import FileSlice
     from pyspark_rmqindex.filters.filters import Wanted
     from pyspark_rmqindex.options import LocalBound
+    from pyspark_rmqindex.scan.pushdown import PlanId
 
 __all__ = ["IndexPartition", "Packing", "Query", "apportion", "matching_pairs", "prune"]
 
@@ -58,12 +59,12 @@ class IndexPartition(InputPartition):
     Attributes:
         slices: The slices to read.
         query: What to search them for.
-        generation: With pushdown, the number of times that the relation's plan was widened before.
+        plan: With the pushdown of Spark 4.1 to 4.3, the plan that the partition is of.
     """
 
     slices: tuple[FileSlice, ...]
     query: Query
-    generation: int = 0
+    plan: PlanId | None = None
 
 
 # The cost of one hash in a file: a page of slots and one or two of entries.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import time
+import hashlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,7 +42,7 @@ from pyspark_rmqindex.scan.planning import (
     matching_pairs,
     prune,
 )
-from pyspark_rmqindex.scan.pushdown import check_generation, locked_state
+from pyspark_rmqindex.scan.pushdown import is_on_cluster, locked_state, wanted_by_all
 from pyspark_rmqindex.scan.verification import MessageCheck, handle_unverified, of_keys
 from pyspark_rmqindex.schema import EXTRA_MESSAGE_COLUMNS, KEY_COLUMNS, MATCH_COLUMN
 from rmqindex import index_key_hashes
@@ -108,6 +108,24 @@ def plan_files(
         RmqIndexError: The CommitLog is missing, or of a kind that cannot be read.
         ValueError: One log is given for several stores that have their own.
     """
+    query, wanted = query_of(options, wanted)
+    if options.commit_log is not None:
+        files = with_logs(files, options.commit_log)
+        # A message's exact time may be earlier than that of its entry.
+        if not wanted.time.is_empty:
+            wanted = replace(wanted, time=EVERYTHING)
+    slices = prune(files, wanted)
+    packing = Packing(options.max_partition_bytes, 4 * 2**20 if remote else 2**17)
+    return PlannedFiles(query, slices, apportion(slices, query, packing))
+
+
+def query_of(options: ReadOptions, wanted: Wanted) -> tuple[Query, Wanted]:
+    """Return what to search every slice for, and what to choose files by.
+
+    Args:
+        options: The options of the read; its times are kept as well.
+        wanted: What else is looked for.
+    """
     begin, end = planned_bound(options.begin, up=True), planned_bound(options.end, up=False)
     if wanted.pairs is not None:  # a STRING cannot hold any other key
         wanted = replace(
@@ -131,14 +149,7 @@ def plan_files(
         begin=begin if is_local else None,
         end=end if is_local else None,
     )
-    if options.commit_log is not None:
-        files = with_logs(files, options.commit_log)
-        # A message's exact time may be earlier than that of its entry.
-        if not wanted.time.is_empty:
-            wanted = replace(wanted, time=EVERYTHING)
-    slices = prune(files, wanted)
-    packing = Packing(options.max_partition_bytes, 4 * 2**20 if remote else 2**17)
-    return PlannedFiles(query, slices, apportion(slices, query, packing))
+    return query, wanted
 
 
 class IndexReader(PrunedReader):
@@ -214,6 +225,7 @@ class IndexReader(PrunedReader):
         """Make the partitions, and log the plan."""
         options = self._options
         files, total, remote, left_out = list_slices(options, wanted.stores)
+        self._found(files)
         query, slices, partitions = plan_files(options, wanted, files, remote=remote)
         plan = ScanPlan(
             pairs=query.pairs,
@@ -227,6 +239,9 @@ class IndexReader(PrunedReader):
         )
         report_plan(self._raw_options, options.log_level, plan)
         return partitions
+
+    def _found(self, files: Sequence[FileSlice]) -> None:
+        """Take note of the files of a plan."""
 
 
 class PushdownReader(IndexReader):
@@ -249,7 +264,7 @@ class PushdownReader(IndexReader):
         """
         super().__init__(options, schema, raw_options)
         self._state = state
-        self._arrival = time.monotonic()
+        self._listing = ""
         self._planned: list[IndexPartition] | None = None
 
     def __getstate__(self) -> dict[str, object]:
@@ -275,14 +290,18 @@ class PushdownReader(IndexReader):
         wanted = filters_to_wanted(filters, keys=self._options.key_columns, calls=calls)
         if self._state is None:
             raise ValueError("option 'pushdown': this relation has no record of its queries")
-        with locked_state(self._state, self._arrival) as state:
+        with locked_state(self._state, waits=not is_on_cluster(self._raw_options)) as state:
             partitions = self._plan(state.widen(wanted, calls), filters)
+            plan = state.plan_of(self._listing)
             # Even if there is nothing to read, a task must run to check its plan.
             self._planned = [
-                replace(file_slice, generation=state.generation)
-                for file_slice in partitions or [IndexPartition((), Query())]
+                replace(partition, plan=plan)
+                for partition in partitions or [IndexPartition((), Query())]
             ]
         return filters
+
+    def _found(self, files: Sequence[FileSlice]) -> None:
+        self._listing = hashlib.sha256(repr(files).encode("utf-8", "replace")).hexdigest()
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the planned partitions.
@@ -298,19 +317,24 @@ class PushdownReader(IndexReader):
         """Read the slices of one task.
 
         Raises:
-            ValueError: The pushdown conf was turned off after planning; or two queries were planned
-                at once, so that Spark may have given this scan the plan of the other.
+            ValueError: The pushdown conf was turned off after planning; or Spark may have given
+                this scan the plan of another one, whose files may lack rows of it.
         """
         _check_conf()
-        if self._state is not None and isinstance(partition, IndexPartition):
-            check_generation(self._state, partition.generation)
+        if (
+            self._state is not None
+            and isinstance(partition, IndexPartition)
+            and partition.plan is not None
+        ):
+            wanted = wanted_by_all(self._state, partition.plan)
+            if wanted is not None:
+                partition = replace(partition, query=query_of(self._options, wanted)[0])
         yield from super().read(partition)
 
 
 _NO_FILTER = (
     "option 'pushdown': expected at least the filter position >= 1 on every query, so that Spark "
-    "plans each scan anew, got none; use pyspark_rmqindex.table(), which adds it, or in SQL a "
-    "view: CREATE VIEW messages AS SELECT * FROM files WHERE position >= 1"
+    "plans each scan anew, got none; use pyspark_rmqindex.table(), which adds it"
 )
 
 

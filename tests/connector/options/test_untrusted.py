@@ -125,13 +125,13 @@ class TestOwnState:
     def test_a_damaged_state_asks_for_a_fresh_table(self, tmp_path, how):
         """A part of what was asked for could be missing in it."""
         path = tmp_path / "relation.json"
-        path.write_bytes(damaged({"generation": 0, "wanted": None, "finished": None}, how))
+        path.write_bytes(damaged({"generation": 0, "wanted": None, "listing": ""}, how))
         if how == "huge":
             with path.open("r+b") as file:
                 file.truncate(1 << 40)
         with (
             pytest.raises(ValueError, match=rf"{path}: damaged.* make a fresh table\(\)"),
-            locked_state(str(path), 0.0),
+            locked_state(str(path)),
         ):
             pass
 
@@ -140,7 +140,7 @@ class TestOwnState:
         [
             {"wanted": []},
             {"wanted": {"pairs": 1}},
-            {"finished": "1"},
+            {"listing": 1},
             {"generation": None},
             {"generation": -1},
         ],
@@ -148,9 +148,9 @@ class TestOwnState:
     def test_a_state_has_its_own_fields(self, tmp_path, change):
         """Each is checked."""
         path = tmp_path / "relation.json"
-        fields = {"wanted": None, "finished": None, "generation": 0, **change}
+        fields = {"wanted": None, "listing": "", "generation": 0, **change}
         path.write_text(json.dumps(fields))
-        with pytest.raises(ValueError, match="damaged"), locked_state(str(path), 0.0):
+        with pytest.raises(ValueError, match="damaged"), locked_state(str(path)):
             pass
 
     @pytest.mark.parametrize("how", DAMAGES)

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import errno
-import json
 import multiprocessing
 import os
-import time
+import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In
 
 from pyspark_rmqindex.filters.filters import MAX_PAIRS, Range, Wanted
+from pyspark_rmqindex.options import read_options
 from pyspark_rmqindex.scan import pushdown
 from pyspark_rmqindex.scan.plan_log import ScanPlan, plan_from_schema, plan_schema, record_plan
-from pyspark_rmqindex.scan.pushdown import check_generation, create_state, locked_state
+from pyspark_rmqindex.scan.pushdown import (
+    PlanId,
+    create_state,
+    is_on_cluster,
+    locked_state,
+    relation_name,
+    wanted_by_all,
+)
+from pyspark_rmqindex.scan.reader import PushdownReader
+from pyspark_rmqindex.schema import full_schema
 from rmqindex import RmqIndexError
 
 
@@ -32,9 +43,9 @@ def pair(key):
     return Wanted(pairs=frozenset({("t", key)}))
 
 
-def plan(path, wanted, arrival=None):
+def plan(path, wanted):
     """Plan once, and return what came out."""
-    with locked_state(path, time.monotonic() if arrival is None else arrival) as held:
+    with locked_state(path) as held:
         return held.widen(wanted)
 
 
@@ -92,21 +103,9 @@ def test_a_missing_or_damaged_state_is_refused(state):
         plan(state, pair("a"))
 
 
-def test_a_planning_that_overlaps_an_unfinished_one_waits_for_it_and_a_little_longer(state):
-    """So that its plan, the wider one, is stored last."""
-    arrival = time.monotonic()
-    plan(state, pair("a"))
-    began = time.monotonic()
-    plan(state, pair("b"), arrival)
-    assert time.monotonic() - began >= 0.09
-    began = time.monotonic()
-    plan(state, pair("c"))
-    assert time.monotonic() - began < 0.09
-
-
 def refused(path, wanted):
     """Plan, and fail after the state was widened."""
-    with locked_state(path, time.monotonic()) as held:
+    with locked_state(path) as held:
         held.widen(wanted)
         Path("/nowhere/at/all").stat()
 
@@ -128,45 +127,133 @@ def test_plannings_of_several_processes_lose_nothing(state):
     assert len(plan(state, pair("x0")).pairs) == 60
 
 
-def generation(path, wanted):
-    """Plan once, and return the generation."""
-    with locked_state(path, time.monotonic()) as held:
+def planned(path, wanted, listing="files"):
+    """Plan once, and return what identifies the plan."""
+    with locked_state(path) as held:
         held.widen(wanted)
-        return held.generation
+        return held.plan_of(listing)
 
 
 def test_a_plan_that_ran_before_a_wider_one_was_made_may_run_again(state):
     """Spark had stored it, so the wider one is stored after it."""
-    first = generation(state, pair("a"))
-    check_generation(state, first)
-    second = generation(state, pair("b"))
-    assert second > first
-    check_generation(state, second)
-    check_generation(state, first)
+    first = planned(state, pair("a"))
+    assert wanted_by_all(state, first) is None
+    second = planned(state, pair("b"))
+    assert second.generation > first.generation
+    assert wanted_by_all(state, second) is None
+    assert wanted_by_all(state, first) is None
 
 
-def test_a_plan_that_was_overtaken_before_it_ran_is_refused(state):
-    """Another thread's scan may have been given it instead of its own."""
-    first = generation(state, pair("a"))
-    second = generation(state, pair("b"))
-    check_generation(state, second)
-    with pytest.raises(ValueError, match="two of its queries were planned at the same time"):
-        check_generation(state, first)
+def test_a_plan_that_was_overtaken_before_it_ran_finds_what_both_want(state):
+    """Another thread's scan may have been given it, or its own one, planned and not run."""
+    first = planned(state, pair("a"))
+    second = planned(state, pair("b"))
+    assert wanted_by_all(state, second) is None
+    for _ in range(3):
+        assert wanted_by_all(state, first).pairs == {("t", "a"), ("t", "b")}
+    planned(state, pair("c"))
+    assert len(wanted_by_all(state, first).pairs) == 3
+
+
+class Relation:
+    """A ``table()`` of the sample store, planned and run as Spark does both."""
+
+    def __init__(self, store, **options):
+        """Make it, with no query so far."""
+        self.state = create_state()
+        self.options = {"path": str(store), "pushdown": "true", "relation": "one", **options}
+
+    def planned(self, *keys):
+        """Plan a query of some keys.
+
+        Returns:
+            What runs the plan, for these keys or for those of another query that Spark filters by.
+        """
+        options = read_options(self.options)
+        reader = PushdownReader(
+            options, full_schema(keys=True, log=options.has_log), self.options, self.state
+        )
+        bound = [EqualTo(("topic",), "TopicTest"), In(("key",), keys)]
+        reader.pushFilters([*bound, GreaterThanOrEqual(("position",), 1)])
+        tasks = reader.partitions()
+        stored = pickle.loads(pickle.dumps(reader))
+        return lambda *wanted: sorted(
+            (row["key"], row["phy_offset"])
+            for task in tasks
+            for batch in stored.read(task)
+            for row in batch.to_pylist()
+            if row["key"] in (wanted or keys)
+        )
+
+
+@pytest.mark.usefixtures("state")
+def test_a_query_that_was_planned_before_another_one_ran_is_right_ever_after(store):
+    """As a DataFrame that is explained first: in one thread, and however often it is run."""
+    relation = Relation(store)
+    first = relation.planned("order-49")
+    other = relation.planned("ORDER:68", "BB")()
+    assert len(first()) == 11
+    assert first() == first() == Relation(store).planned("order-49")()
+    assert other == Relation(store).planned("ORDER:68", "BB")()
+
+
+@pytest.mark.usefixtures("state")
+def test_a_scan_that_is_given_an_overtaken_plan_has_its_rows_all_the_same(store):
+    """Of two threads, Spark may store the narrower plan last, for the scan that wants more."""
+    relation = Relation(store)
+    overtaken = relation.planned("order-49")
+    relation.planned("ORDER:68")
+    assert overtaken("ORDER:68") == Relation(store).planned("ORDER:68")() != []
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "listing"),
+    [
+        (pair("a"), pair("b"), "other files"),
+        (replace(pair("a"), time=Range(1, 5)), pair("b"), "files"),
+        (replace(pair("a"), position=Range(1, 5)), pair("b"), "files"),
+        (replace(pair("a"), stores=frozenset({"/a"})), pair("b"), "files"),
+        (Wanted(pairs=frozenset()), pair("b"), "files"),
+        (Wanted(key_hashes=frozenset()), Wanted(key_hashes=frozenset({1})), "files"),
+        (replace(pair("a"), phy_offset=Range(1, 0)), pair("b"), "files"),
+    ],
+)
+def test_an_overtaken_plan_whose_files_may_lack_rows_is_refused(state, earlier, later, listing):
+    """It says what to write, which plans the query anew."""
+    first = planned(state, earlier)
+    planned(state, later, listing)
+    with pytest.raises(ValueError, match="Write its query anew"):
+        wanted_by_all(state, first)
+
+
+def test_on_a_cluster_a_planning_is_refused_while_another_one_is_under_way(state):
+    """Its tasks would not see the marks; nobody waits for a clock there."""
+    with (
+        locked_state(state),
+        pytest.raises(ValueError, match="two of its queries were planned at the same time"),
+        locked_state(state, waits=False),
+    ):
+        pass
+    with locked_state(state, waits=False) as held:
+        held.widen(pair("a"))
+    assert is_on_cluster({"relation": relation_name("spark://host:7077")})
+    assert is_on_cluster({"relation": relation_name("")})
+    assert not is_on_cluster({"relation": relation_name("local[2]")})
 
 
 def test_a_planning_that_fails_makes_no_earlier_plan_doubtful(state):
     """What is not recorded overtakes nothing."""
-    first = generation(state, pair("a"))
+    first = planned(state, pair("a"))
     with pytest.raises(FileNotFoundError):
         refused(state, pair("b"))
-    check_generation(state, first)
-    assert generation(state, pair("a")) == first
+    assert wanted_by_all(state, first) is None
+    assert planned(state, pair("a")) == first
 
 
 @pytest.mark.parametrize("call", ["posix_fallocate", "touch"])
 def test_a_full_disk_is_an_error_of_one_planning_alone(state, monkeypatch, call):
     """The record stays as it was, and the next planning goes on from it."""
-    first = generation(state, pair("a"))
+    first = planned(state, pair("a"))
 
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -175,20 +262,20 @@ def test_a_full_disk_is_an_error_of_one_planning_alone(state, monkeypatch, call)
         patch.setattr(*((os, call) if call == "posix_fallocate" else (Path, call)), full)
         with pytest.raises(ValueError, match=r"cannot be written to .*No space left on device"):
             plan(state, pair("b"))
-    check_generation(state, first)
+    assert wanted_by_all(state, first) is None
     assert plan(state, pair("c")).pairs == {("t", "a"), ("t", "c")}
 
 
 def test_a_plan_that_widens_nothing_is_no_new_generation(state):
     """Whichever of two equal plans Spark keeps, it holds the rows of both."""
-    first = generation(state, pair("a"))
-    assert generation(state, pair("a")) == first
-    check_generation(state, first)
+    first = planned(state, pair("a"))
+    assert planned(state, pair("a")) == first
+    assert wanted_by_all(state, first) is None
 
 
 def test_a_host_without_the_state_lets_its_tasks_run(tmp_path):
     """Executors elsewhere cannot see the marks."""
-    check_generation(str(tmp_path / "relation-none.json"), 1)
+    assert wanted_by_all(str(tmp_path / "relation-none.json"), PlanId(1, None, "")) is None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -246,17 +333,7 @@ def test_a_planning_that_never_ends_is_an_error_for_the_others(state, monkeypatc
     """Nobody waits for ever for the lock of a process that has stopped."""
     monkeypatch.setattr(pushdown, "_LOCK_WAIT_SECONDS", 0.05)
     with (
-        locked_state(state, time.monotonic()),
+        locked_state(state),
         pytest.raises(ValueError, match="another query of it has been planning for ten minutes"),
     ):
         plan(state, pair("a"))
-
-
-def test_a_planning_waits_only_a_moment_whatever_the_clock_said(state):
-    """A record of before the host's last start has times of another clock."""
-    plan(state, pair("a"))
-    text = json.loads(Path(state).read_text())
-    Path(state).write_text(json.dumps({**text, "finished": time.monotonic() + 3600}))
-    began = time.monotonic()
-    plan(state, pair("b"))
-    assert time.monotonic() - began < 60
