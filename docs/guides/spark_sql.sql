@@ -1,12 +1,11 @@
 SET spark.sql.session.timeZone = UTC;
-SET spark.sql.python.filterPushdown.enabled = true;
 
--- Lookups: the keys are pushed down to hash slots.
-CREATE TEMPORARY VIEW files USING rmqindex OPTIONS (path '${store}', pushdown 'true');
-CREATE TEMPORARY VIEW messages AS SELECT * FROM files WHERE position >= 1;
+-- Lookups: the keys are found by their hash slots.
+CREATE TEMPORARY VIEW messages USING rmqindex
+OPTIONS (path '${store}', commitLog 'auto', topic 'TopicTest', keys '["order-49", "ORDER:68"]');
 
 SELECT key, count(*) AS messages, max(store_timestamp) AS newest FROM messages
-WHERE topic = 'TopicTest' AND key IN ('order-49', 'ORDER:68') GROUP BY key ORDER BY key;
+GROUP BY key ORDER BY key;
 
 -- Scans: every entry, every message.
 CREATE TEMPORARY VIEW entries USING rmqindex OPTIONS (path '${store}');

@@ -71,9 +71,9 @@ class ReadOptions(GeometryOptions, S3Options, RecordOptions):
     pushdown: bool = option(
         "pushdown",
         BOOLEAN,
-        "Push WHERE down to slots, entries and files. `table()` sets it; `CREATE TABLE` and "
-        "`CREATE TEMPORARY VIEW` without a list of columns take it, and then each query needs the "
-        "filter `position >= 1`, as the documented SQL view has it. In `WITH` it is refused.",
+        "Push WHERE down to slots, entries and files. `table()` sets it. Elsewhere, Spark 4.1 to "
+        "4.3 cannot do it safely: the rows are the same, with `topic` and `key` from the CommitLog "
+        "and `unverified=error`, but all entries are read. In `WITH` it is refused.",
         default="false",
         only=("read", "table"),
     )

@@ -35,21 +35,21 @@ class DefaultSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         """Store the options; runs once for each ``load()``, and then the object is pickled.
 
-        So it also creates the pushdown state of the relation, which all its plannings share where
+        So it also creates the pushdown state of a ``table()``, which all its plannings share where
         Spark keeps one plan for all scans.
 
         Args:
             options: As the user gave them; they are checked later, where Spark shows errors.
         """
         from pyspark_rmqindex.options import wants_pushdown
-        from pyspark_rmqindex.source.catalog import may_be_catalog_table
+        from pyspark_rmqindex.source.catalog import is_of_table
         from pyspark_rmqindex.spark_version import plans_each_scan
 
         super().__init__(options)
         self._relation_state: str | None = None
         if plans_each_scan():
             return
-        if wants_pushdown(options) or may_be_catalog_table(options):
+        if wants_pushdown(options) and is_of_table(options):
             from pyspark_rmqindex.scan.pushdown import create_state
 
             self._relation_state = create_state()
@@ -109,7 +109,13 @@ class DefaultSource(DataSource):
             check_selected,
             finding_schema,
         )
-        from pyspark_rmqindex.source.catalog import check_paths, check_pushdown, relation_options
+        from pyspark_rmqindex.source.catalog import (
+            check_paths,
+            check_pushdown,
+            is_of_table,
+            relation_options,
+            without_pushdown,
+        )
         from pyspark_rmqindex.spark_version import check_pushdown_support, plans_each_scan
 
         pass_distant_times()
@@ -131,6 +137,8 @@ class DefaultSource(DataSource):
             from pyspark_rmqindex.scan.own_plan import OwnPlanReader
 
             return OwnPlanReader(options, schema, raw)
+        if not is_of_table(raw):
+            return IndexReader(without_pushdown(options, raw), schema, raw)
         return PushdownReader(options, schema, raw, self._relation_state)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)

@@ -349,34 +349,12 @@ def test_options_take_python_values(spark, store, truth):
         table(spark, store, timeZon="UTC")
 
 
-def test_pushdown_without_the_built_in_filter_is_refused(spark, store):
-    """A raw ``load()`` with pushdown could hand one query's plan to another."""
+def test_a_load_with_pushdown_is_a_scan_with_the_same_rows(spark, store):
+    """It could be handed the plan of another query, so every plan of it has all rows."""
     table(spark, store)
     raw = spark.read.format("rmqindex").option("pushdown", "true").load(str(store))
-    for frame in (raw, raw.where(A)):
-        with pytest.raises(AnalysisException, match="expected at least the filter position >= 1"):
-            frame.count()
-
-
-@pytest.mark.system
-def test_the_sql_recipe_resolves_anew_for_each_statement(spark, store, truth):
-    """One catalog table with the path and pushdown, and one view with the built-in filter."""
-    table(spark, store)
-    spark.sql("DROP VIEW IF EXISTS lookups")
-    spark.sql("DROP TABLE IF EXISTS lookups_base")
-    spark.sql(
-        f"CREATE TABLE lookups_base USING rmqindex OPTIONS (path '{store}', commitLog 'none', "
-        "pushdown 'true')"
-    )
-    spark.sql("CREATE VIEW lookups AS SELECT * FROM lookups_base WHERE position >= 1")
-    try:
-        for name in ("one key", "union all", "self-join", "an absent key", "exists"):
-            assert answer(spark.sql(SHAPES[name].format(v="lookups"))) == truth[name], name
-        with pytest.raises(AnalysisException, match="not bound"):
-            spark.sql("SELECT count(*) FROM lookups").collect()
-    finally:
-        spark.sql("DROP VIEW lookups")
-        spark.sql("DROP TABLE lookups_base")
+    assert raw.where(A).count() == table(spark, store).where(A).count() > 0
+    assert raw.count() == 959
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import shutil
 import threading
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 import pyspark_rmqindex
@@ -162,7 +162,7 @@ class TestLookups:
         assert results == [truth] * 4
 
     def test_a_dataframe_of_a_view_may_be_reused(self, spark, views, truth):
-        """Each of its queries looks up what the earlier ones did, as with ``table()``."""
+        """Each of its queries has all rows."""
         reused = spark.table(views[0])
         one, other = reused.where(KEY), reused.where(OTHER)
         with contextlib.redirect_stdout(None):
@@ -170,19 +170,56 @@ class TestLookups:
             other.explain()
         assert (one.count(), other.count(), one.count()) == (truth[0], truth[2], truth[0])
         assert one.unionAll(other).count() == truth[0] + truth[2]
-        assert len(pyspark_rmqindex.last_plan(reused).pairs) == 2
 
     def test_last_plan_knows_a_catalog_table(self, spark, views, truth):
         """By the options that its columns carry."""
         found = spark.sql(f"SELECT * FROM {views[1]} WHERE {KEY}")
         assert found.count() == truth[1]
         plan = pyspark_rmqindex.last_plan(found)
-        assert (plan.pairs, plan.files_total) == ((("TopicTest", "order-49"),), 2)
+        assert (plan.pairs, plan.files_total) == (None, 2)
 
-    def test_a_table_without_the_filter_on_position_is_refused(self, spark, views):
-        """A statement that scans a table twice could get one plan for both."""
-        with pytest.raises(AnalysisException, match="expected at least the filter position >= 1"):
-            spark.sql(f"SELECT * FROM {views[0]}_files WHERE {KEY}").collect()
+    def test_a_table_without_the_filter_on_position_has_all_its_rows(self, spark, views, truth):
+        """In whatever order it and its view are used, in one statement too, and kept."""
+        view, files = views[0], f"{views[0]}_files"
+        kept = spark.table(files)
+        assert kept.where(KEY).where("position >= 1").count() == truth[0]
+        assert kept.count() == 959
+        assert kept.where(f"({KEY}) OR ({OTHER})").count() == truth[0] + truth[2]
+        one = f"SELECT (SELECT count(*) FROM {view} WHERE {KEY}), (SELECT count(*) FROM {files})"
+        assert tuple(spark.sql(one).first()) == (truth[0], 959)
+
+    @pytest.mark.parametrize("keys", ["true", "false"])
+    def test_a_temporary_view_or_a_load_with_pushdown_has_all_its_rows(
+        self, spark, stores, truth, keys
+    ):
+        """Also after a lookup, whose plan Spark keeps for scans that push no filter."""
+        spark.conf.set(PUSHDOWN_CONF, "true")
+        spark.sql(
+            f"CREATE OR REPLACE TEMPORARY VIEW all_files USING rmqindex "
+            f"OPTIONS (path '{stores[0]}', pushdown 'true', keyColumns '{keys}')"
+        )
+        where = KEY if keys == "true" else "key_hash = rmq_key_hash('TopicTest', 'order-49')"
+        pyspark_rmqindex.register(spark)
+        load = spark.read.format("rmqindex").options(pushdown="true", keyColumns=keys)
+        for frame in (spark.table("all_files"), load.load(str(stores[0]))):
+            assert frame.count() == 959
+            assert frame.where(where).where("position >= 1").count() == truth[0]
+            assert frame.count() == 959
+
+    def test_pushdown_whose_keys_nobody_knows_is_refused(self, spark, stores, tmp_path):
+        """Without a CommitLog, a scan cannot fill the columns; table() can look the key up."""
+        spark.conf.set(PUSHDOWN_CONF, "true")
+
+        def load(path, **options):
+            return spark.read.format("rmqindex").options(pushdown="true", **options).load(str(path))
+
+        with pytest.raises(AnalysisException, match=r"got commitLog=none: on Spark 4\.1 to 4\.3"):
+            load(stores[0], commitLog="none").count()
+        shutil.copytree(stores[0] / "index", tmp_path / "index")
+        with pytest.raises(PythonException, match="option unverified=keep returns such entries"):
+            load(tmp_path).where(KEY).count()
+        kept = load(tmp_path, unverified="keep")
+        assert (kept.count(), kept.where(KEY).count()) == (959, 0)
 
     @pytest.mark.spark_pushdown
     def test_pushdown_by_with_is_refused(self, spark, stores, scratch):
