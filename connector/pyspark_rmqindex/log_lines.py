@@ -6,6 +6,7 @@ runs tasks know neither: there, an option or an environment variable does.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -27,8 +28,8 @@ def write_line(severity: int, text: str, level: str | None = None) -> None:
         text: The line.
         level: The lowest level to write, from an option. If it is None, the environment variable
             ``RMQINDEX_LOG_LEVEL`` names it; else the logger ``pyspark_rmqindex`` decides, if
-            logging was set up; else Spark's ``setLogLevel``, in the driver of a classic session;
-            else it is ``WARNING``.
+            logging was set up; else it is ``WARNING``, or what Spark's ``setLogLevel`` names above
+            that, in the driver of a classic session.
     """
     is_set_up = _LOGGER.hasHandlers()
     if severity < _lowest(level, is_set_up=is_set_up) or severity <= logging.root.manager.disable:
@@ -53,7 +54,8 @@ def _lowest(level: str | None, *, is_set_up: bool) -> int:
             return named
     if is_set_up or _LOGGER.level:
         return _LOGGER.getEffectiveLevel()
-    return known.get(_spark_level(), logging.WARNING)
+    # Spark's own default is INFO, which nobody has asked for.
+    return max(known.get(_spark_level(), logging.WARNING), logging.WARNING)
 
 
 def _spark_level() -> str:
@@ -62,8 +64,10 @@ def _spark_level() -> str:
     active = getattr(context, "_active_spark_context", None)
     if active is None or active._jvm is None:  # noqa: SLF001  (Spark has no other way to ask)
         return ""
-    logs = active._jvm.org.apache.logging.log4j.LogManager  # noqa: SLF001
-    return str(logs.getRootLogger().getLevel().name())
+    with contextlib.suppress(Exception):  # a session that ended, or that logs in another way
+        logs = active._jvm.org.apache.logging.log4j.LogManager  # noqa: SLF001
+        return str(logs.getRootLogger().getLevel().name())
+    return ""
 
 
 def _standard_error() -> logging.Handler:

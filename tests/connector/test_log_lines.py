@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -43,15 +44,33 @@ def test_a_process_that_knows_nothing_writes_warnings(capsys):
     [("INFO", ["INFO", "WARNING"]), ("warning", ["WARNING"]), ("ERROR", []), ("OFF", [])],
 )
 def test_the_option_the_variable_and_spark_name_the_lowest_level(capsys, monkeypatch, name, levels):
-    """The option before the variable, and both before Spark."""
+    """The option before the variable, and both before Spark, whose default is INFO."""
     assert written(capsys, name) == levels
     monkeypatch.setattr(log_lines, "_spark_level", name.upper)
-    assert written(capsys) == levels
+    assert written(capsys) == [level for level in levels if level != "INFO"]
     monkeypatch.setenv("RMQINDEX_LOG_LEVEL", name)
     monkeypatch.setattr(log_lines, "_spark_level", lambda: "WARN")
     assert written(capsys) == levels
     monkeypatch.setenv("RMQINDEX_LOG_LEVEL", "WARNING")
     assert written(capsys, name) == levels
+
+
+def test_a_session_that_does_not_answer_changes_nothing(capsys, monkeypatch):
+    """One that has ended, or whose Spark logs in another way."""
+    monkeypatch.undo()
+    monkeypatch.delenv("RMQINDEX_LOG_LEVEL", raising=False)
+    monkeypatch.setattr(LOGGER, "hasHandlers", lambda: False)
+
+    class Ended:
+        @property
+        def org(self):
+            raise ConnectionRefusedError
+
+    context = SimpleNamespace(
+        SparkContext=SimpleNamespace(_active_spark_context=SimpleNamespace(_jvm=Ended()))
+    )
+    monkeypatch.setitem(sys.modules, "pyspark.core.context", context)
+    assert written(capsys) == ["WARNING"]
 
 
 def test_handlers_of_the_user_get_the_lines_and_standard_error_does_not(capsys, monkeypatch):

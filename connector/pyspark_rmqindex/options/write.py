@@ -79,5 +79,9 @@ class WriteOptions(ZoneOption, GeometryOptions, S3Options, PathOption):
             ValueError: There is no path, or the geometry is invalid.
         """
         if self.path is None:
-            raise ValueError("option 'path': expected a path, in save() or as an option, got none")
+            raise ValueError(
+                "option 'path': expected a path, in save() or as an option, got none. Spark passes "
+                "no options to CREATE TABLE .. AS SELECT or INSERT INTO with a data source in "
+                "Python: write with df.write.format('rmqindex').mode('append').save('/data/index')"
+            )
         _ = self.layout

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from pyspark_rmqindex import LookupSummary, last_plan, lookup
-from pyspark_rmqindex.join.summary import register_lookup
+from pyspark_rmqindex.join import summary as summary_module
+from pyspark_rmqindex.join.summary import register_lookup, summary_of
 
 KEYS = [("TopicTest", "order-49"), ("TopicTest", "BB"), ("TopicTest", "absent")]
 
@@ -18,6 +21,23 @@ def test_spark_connect_has_no_tally():
     """It has no accumulators; the name in its plans is the same."""
     name, tally = register_lookup(ConnectSession(), LookupSummary("auto", 2, 5, 90))
     assert (name, tally) == ("rmqindex_lookup_auto_in_2_files", None)
+
+
+def test_a_lookup_that_is_forgotten_is_never_taken_for_another(monkeypatch):
+    """Numbers are of one process and never given twice, over sessions too."""
+    monkeypatch.setattr(summary_module, "_KEPT", 2)
+    session = SimpleNamespace(
+        _jsparkSession=None,
+        sparkContext=SimpleNamespace(accumulator=lambda value, _: SimpleNamespace(value=value)),
+    )
+    names = []
+    for number in range(4):
+        name, tally = register_lookup(session, LookupSummary("auto", number, 5, 90))
+        tally.value["keys"] = number
+        names.append(name)
+    assert len(set(names)) == 4
+    found = [summary_of(SimpleNamespace(toString=lambda name=name: name)) for name in names]
+    assert [[each.keys for each in summaries] for summaries in found] == [[], [], [2], [3]]
 
 
 def test_the_tasks_of_a_lookup_are_added_up(spark, store):
