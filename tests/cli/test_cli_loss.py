@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import struct
 
 import pytest
@@ -198,3 +199,47 @@ def test_a_header_of_zeros_is_no_empty_file(run, store, files):
     assert "index_count at byte 36" in err
     assert content(store) == before
     assert run("rebuild", store, "--replace")[0] == 0
+
+
+@pytest.mark.parametrize("name", ["20991231235959999", "99991231235959999"])
+@pytest.mark.parametrize(
+    "command",
+    [("rebuild", "--replace"), ("relayout", "--slots", 50, "--entries", 300)],
+)
+def test_a_name_in_the_future_blocks_no_replacement(run, store, files, name, command):
+    """The broker's clock was ahead once: the files get other names, and later ones follow them."""
+    files[1].rename(files[1].with_name(name))
+    code, _, err = run(command[0], store, *command[1:])
+    assert code == 0, err
+    assert max(content(store)) < name
+    code, _, err = run("rebuild", store, "--replace")
+    assert (code, err) == (0, "")
+    assert run("verify", store)[0] == 0
+
+
+def test_a_name_in_the_future_blocks_new_files_with_what_to_do(run, store, files):
+    """A new file would sort before it; the command that is named mends that."""
+    lost = max((store / "index").iterdir())
+    lost.unlink()
+    files[3].rename(files[3].with_name("20991231235959999"))
+    code, _, err = run("rebuild", store, "--resume")
+    assert code == 2
+    assert "rebuild STORE --replace" in err
+    assert run("rebuild", store, "--replace")[0] == 0
+    assert run("verify", store)[0] == 0
+
+
+def test_a_file_of_the_default_size_has_the_default_geometry(run, store):
+    """Also where its header is gone, and no other file tells."""
+    shutil.rmtree(store / "index")
+    assert run("rebuild", store)[0] == 0
+    (path,) = (store / "index").iterdir()
+    with path.open("r+b") as file:
+        file.write(bytes(4096))
+    code, _, err = run("lookup", store, "TopicTest", "BB")
+    assert code == 2
+    assert "index_count at byte 36" in err
+    code, out, err = run("rebuild", store, "--replace", "--json")
+    assert code == 0, err
+    assert json.loads(out)["hash_slot_num"] == 5_000_000
+    assert run("verify", store)[0] == 0

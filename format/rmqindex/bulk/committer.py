@@ -15,7 +15,7 @@ from rmqindex.bulk.indexed_rows import check_file_not_indexed, without_indexed
 from rmqindex.bulk.sorted_runs import RunSet
 from rmqindex.errors import RmqIndexError
 from rmqindex.fileset.cover import raise_checkpoint
-from rmqindex.fileset.names import next_names
+from rmqindex.fileset.names import latest_name, next_names
 from rmqindex.times import zone_of
 from rmqindex.transaction.broker_lock import BrokerLock
 
@@ -216,9 +216,11 @@ class Commit:
         """Name new files by the times of their first entries, after all names ever used."""
         if not self.built:
             return []
-        last_name = self.staging.last_name(there, replaced=replaced)
+        zone = zone_of(self._committer.zone)
+        latest = latest_name(zone)
+        last_name = self.staging.last_name(there, replaced=replaced, latest=latest)
         begins = [file.header.begin_timestamp for file in self.built]
-        return next_names(begins, last_name, zone=zone_of(self._committer.zone))
+        return next_names(begins, last_name, zone=zone)
 
 
 def commit_staged(

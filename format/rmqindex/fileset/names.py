@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from rmqindex.errors import RmqIndexError
 
-__all__ = ["next_names", "timestamp_name"]
+__all__ = ["latest_name", "next_names", "timestamp_name"]
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (local times are counted as if they were UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -34,6 +34,15 @@ def timestamp_name(timestamp: int, zone: tzinfo | None = None) -> str:
         17 digits.
     """
     return _local_name(_local(timestamp, zone))
+
+
+def latest_name(zone: tzinfo | None = None) -> str:
+    """Return the greatest name that is not in the future, but for a moment that writers wait.
+
+    Args:
+        zone: The broker's time zone; ``None`` is the system's.
+    """
+    return timestamp_name(_clock() + _PATIENCE_MS, zone)
 
 
 def next_names(
@@ -73,8 +82,8 @@ def next_names(
         raise RmqIndexError(
             f"no name is left for {len(first_timestamps)} new files: expected the last name that "
             f"the directory used before {timestamp_name(now, zone)} (now, in the broker's time "
-            f"zone), got {last_name}; wait until then, or give the broker's time zone (timeZone, "
-            "--time-zone)"
+            f"zone), got {last_name}; give the broker's time zone (timeZone, --time-zone), or, if "
+            "a clock was ahead, replace all files by `rmqindex rebuild STORE --replace`"
         )
     names = []
     earliest = _after(last_name)

@@ -24,6 +24,7 @@ from rmqindex.dledger_layout import DATA_FOLDER
 from rmqindex.errors import RmqIndexError
 from rmqindex.fileset.cover import is_coverable
 from rmqindex.fileset.geometry import open_in_store
+from rmqindex.fileset.names import latest_name
 from rmqindex.fileset.snapshot import Snapshot
 from rmqindex.folders import COMMITLOG_FOLDER, DLEDGER_PREFIX, INDEX_FOLDER
 from rmqindex.header import IndexHeader
@@ -219,7 +220,7 @@ def rebuild_index(
         messages = _Messages(
             log, begin, stop, mode, on_malformed, progress, tags, proves_end=commit is not None
         )
-        last_name = staging.last_name([entry.name for entry in there.files], replaced=replace)
+        last_name = staging.last_name(there.names, replaced=replace, latest=latest_name(zone))
         kept = Leftover()
         if commit is None:
             roller = FileRoller(staging.path, layout, zone, last_name=last_name)

@@ -21,6 +21,7 @@ from rmqindex.commitlog.log import MATCH_STATES, CommitLog
 from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.errors import CorruptIndexError, RmqIndexError
 from rmqindex.fileset.geometry import layout_beside, open_in_store
+from rmqindex.fileset.names import latest_name
 from rmqindex.fileset.paths import list_index_files, resolve
 from rmqindex.fileset.snapshot import Snapshot
 from rmqindex.indexfile.committed import open_index_source, read_header
@@ -137,8 +138,9 @@ def relayout_index(
         old = Snapshot.of(directory)
         if not old.files:
             raise RmqIndexError(f"{directory}: expected IndexFiles to change, found none")
-        last_name = staging.last_name(old.names, replaced=True)
-        roller = FileRoller(staging.path, layout, zone_of(time_zone), last_name=last_name)
+        zone = zone_of(time_zone)
+        last_name = staging.last_name(old.names, replaced=True, latest=latest_name(zone))
+        roller = FileRoller(staging.path, layout, zone, last_name=last_name)
         stack.callback(roller.abandon)
         total = sum(_header(entry).entry_count for entry in old.files)
         for entry in old.files:

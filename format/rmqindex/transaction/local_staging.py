@@ -168,12 +168,15 @@ class LocalStaging:
         journal = Journal.read_ledger(self.root)
         return {} if journal is None or journal.ledger is None else journal.ledger
 
-    def last_name(self, there: Sequence[str], *, replaced: bool) -> str | None:
+    def last_name(
+        self, there: Sequence[str], *, replaced: bool, latest: str | None = None
+    ) -> str | None:
         """Return the name that new names must come after; None for any.
 
         Args:
             there: The names of the present IndexFiles, in the broker's order.
             replaced: Whether the commit replaces all of them.
+            latest: The greatest name that is not in the future, as :func:`last_used` takes it.
 
         Raises:
             RmqIndexError: The name that an earlier commit kept is damaged.
@@ -184,7 +187,7 @@ class LocalStaging:
         if journal is not None:
             recorded += [*journal.old, *journal.new]
             recorded += [] if journal.append is None else [journal.append.name]
-        return last_used(there, recorded, replaced=replaced)
+        return last_used(there, recorded, replaced=replaced, latest=latest)
 
     def commit(
         self,

@@ -199,18 +199,21 @@ class ObjectStaging:
             with contextlib.suppress(RmqIndexError):  # discard() tries again
                 self._run_on_store(self._unclaim)
 
-    def last_name(self, there: Sequence[str], *, replaced: bool) -> str | None:
+    def last_name(
+        self, there: Sequence[str], *, replaced: bool, latest: str | None = None
+    ) -> str | None:
         """Return the name that new names must come after; None for any.
 
         Args:
             there: The names of the present IndexFiles, in the broker's order.
             replaced: Whether the commit replaces all of them.
+            latest: The greatest name that is not in the future, as :func:`last_used` takes it.
 
         Raises:
             RmqIndexError: The storage failed, or the name that an earlier commit kept is damaged.
         """
         kept = None if there else self._run_on_store(self._kept_name)
-        return last_used(there, [] if kept is None else [kept], replaced=replaced)
+        return last_used(there, [] if kept is None else [kept], replaced=replaced, latest=latest)
 
     def commit(
         self,

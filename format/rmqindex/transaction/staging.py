@@ -89,12 +89,15 @@ class Staging(Protocol):
                 storage failed.
         """
 
-    def last_name(self, there: Sequence[str], *, replaced: bool) -> str | None:
+    def last_name(
+        self, there: Sequence[str], *, replaced: bool, latest: str | None = None
+    ) -> str | None:
         """Return the name that new names must come after; None for any.
 
         Args:
             there: The names of the present IndexFiles, in the broker's order.
             replaced: Whether the commit replaces all of them.
+            latest: The greatest name that is not in the future, as :func:`last_used` takes it.
 
         Raises:
             RmqIndexError: The name that an earlier commit kept is damaged or unreadable.

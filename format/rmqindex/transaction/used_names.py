@@ -50,16 +50,26 @@ def greatest(names: Iterable[str]) -> str | None:
     return max((name for name in names if _NAME.fullmatch(name)), default=None)
 
 
-def last_used(there: Sequence[str], recorded: Iterable[str], *, replaced: bool) -> str | None:
+def last_used(
+    there: Sequence[str], recorded: Iterable[str], *, replaced: bool, latest: str | None = None
+) -> str | None:
     """Return the name that new names must come after; None for any.
+
+    A name in the future, which a broker's clock gave that was ahead, binds only while its file
+    stays: no new file takes it before that time.
 
     Args:
         there: The names of the present IndexFiles, in the broker's order.
         recorded: Names known to have been used, present or not.
         replaced: Whether all present files go: then their order does not matter, and a name of
             another length cannot recur.
+        latest: The greatest name that is not in the future; None to take none for one.
     """
-    last = greatest([*there, *recorded])
+    stays = set() if replaced else set(there)
+    names = [
+        name for name in [*there, *recorded] if latest is None or name <= latest or name in stays
+    ]
+    last = greatest(names)
     if replaced or not there:
         return last
     return there[-1] if last is None else max(there[-1], last)

@@ -180,15 +180,25 @@ def test_a_rebuild_goes_on_behind_a_last_file_without_entries(tmp_path):
 
 
 def test_a_last_name_after_now_refuses_new_files(tmp_path):
-    """A later name would hide the broker's next file; an earlier one was used."""
+    """A later name would hide the broker's next file, and an earlier one come before this."""
     index = tmp_path / "index"
     write(index, (0, 100))
     last = max(index.iterdir())
     last.rename(index / "29990101000000000")
     before = {path.name: path.read_bytes() for path in index.iterdir()}
-    with pytest.raises(RmqIndexError, match=r"no name is left .*timeZone"):
-        write(index, (0, 100), overwrite=True)
+    with pytest.raises(RmqIndexError, match=r"no name is left .*timeZone.* --replace"):
+        write(index, (200, 1000))
     assert {path.name: path.read_bytes() for path in index.iterdir()} == before
+
+
+def test_a_name_after_now_does_not_matter_to_files_that_replace_it(tmp_path):
+    """Nor does it to those that follow them."""
+    index = tmp_path / "index"
+    write(index, (0, 100))
+    max(index.iterdir()).rename(index / "29990101000000000")
+    write(index, (0, 100), overwrite=True)
+    write(index, (200, 1000))
+    assert max(names(index)) < "29990101000000000"
 
 
 def test_a_name_of_another_length_does_not_matter_to_files_that_replace_it(tmp_path):
