@@ -259,3 +259,14 @@ def test_a_key_or_a_topic_that_is_no_text_matches_nothing(spark, store, log):
         ("546F70696354657374", "FF"),
         ("EDA080", "4242"),
     }
+
+
+def test_whether_keys_are_spread_changes_no_row(spark, store, monkeypatch):
+    """The text of a plan decides that, and it may have the word in the name of a column."""
+    rows = [("TopicTest", "order-49"), ("TopicTest", "BB")]
+    keys = spark.createDataFrame(rows, "topic STRING, key STRING").coalesce(1)
+    monkeypatch.setattr("pyspark_rmqindex.join.lookup._WORTH_SHUFFLING", 0)
+    named = keys.selectExpr("*", "key AS Exchange")
+    found = [lookup(frame, store).select("key", "phy_offset") for frame in (keys, named)]
+    assert found[0].rdd.getNumPartitions() > found[1].rdd.getNumPartitions() == 1
+    assert Counter(found[0].collect()) == Counter(found[1].collect())

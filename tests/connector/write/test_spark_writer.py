@@ -10,8 +10,10 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -638,6 +640,22 @@ class TestThroughSpark:
         with pytest.raises(Exception, match="onIndexed=skip"):
             df.write.format("rmqindex").mode("append").save(str(index))
         df.write.format("rmqindex").option("onIndexed", "skip").mode("append").save(str(index))
+        assert spark.read.format("rmqindex").load(str(index)).count() == 10
+
+    def test_a_thread_of_its_own_writes_as_the_guide_says(self, spark, index):
+        """Spark looks data sources up in the session that is active in the thread."""
+        page = Path(__file__).resolve().parents[3] / "docs" / "guides" / "troubleshooting.md"
+        way_out = 'spark.createDataFrame([(1,)], "x INT")'
+        assert way_out in page.read_text(encoding="utf-8")
+        df = self.rows(spark, 0, 10)
+
+        def write():
+            eval(way_out, {"spark": spark})
+            df.write.format("rmqindex").mode("append").save(str(index))
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        thread.join()
         assert spark.read.format("rmqindex").load(str(index)).count() == 10
 
     @pytest.mark.parametrize("mode", ["append", "overwrite"])
