@@ -15,6 +15,7 @@ import pytest
 import rmqindex
 from kinds import sampled
 from recorded import STORE_KINDS
+from trees import queue_files
 
 SAMPLE = rmqindex.sample_store()
 
@@ -166,6 +167,49 @@ def test_every_command_of_a_remedy_runs(run, placed, damage, layout):
         if command[0] == "rebuild" and "--replace" in command and "log" not in damage:
             _, out, _ = run("verify", *layout.arguments, "--json")
             assert json.loads(out)["counts"]["error"] == 0 or damage == "a directory"
+
+
+def hole(store):
+    """Write zeros over a unit."""
+    with (store / "consumequeue" / "TopicTest" / "0" / ("0" * 20)).open("r+b") as file:
+        file.seek(60)
+        file.write(bytes(20))
+
+
+def stray(store):
+    """Append a unit that leads to no message."""
+    path = store / "consumequeue" / "TopicTest" / "0" / ("0" * 20)
+    data = path.read_bytes()
+    end = next(at for at in range(0, len(data), 20) if not any(data[at + 8 : at + 12]))
+    unit = (int.from_bytes(data[:8]) + 7).to_bytes(8) + data[8:20]
+    path.write_bytes(data[:end] + unit + data[end + 20 :])
+
+
+QUEUE_DAMAGES = {
+    "a queue": lambda store: shutil.rmtree(store / "consumequeue" / "TopicTest" / "2"),
+    "a topic": lambda store: shutil.rmtree(store / "consumequeue" / "TopicTest"),
+    "a hole": hole,
+    "a stray unit": stray,
+}
+
+
+@pytest.mark.parametrize("damage", QUEUE_DAMAGES)
+def test_the_command_of_damaged_queues_makes_them_sound(run, store, monkeypatch, damage):
+    """As it is printed, from the error to queues as the broker wrote them."""
+    monkeypatch.chdir(store.parent)
+    (store / "config").mkdir()
+    topics = {path.name: {} for path in (store / "consumequeue").iterdir()}
+    (store / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": topics}))
+    before = queue_files(store)
+    QUEUE_DAMAGES[damage](store)
+    code, out, _ = run("verify", store.name, "--json")
+    assert code == 1
+    remedies = {each["remedy"] for each in json.loads(out)["findings"] if each["rule"][0] == "q"}
+    commands = {tuple(each) for remedy in remedies for each in typed(remedy)}
+    assert commands == {("rebuild-queues", store.name, "--replace")}
+    assert run(*commands.pop())[0] == 0
+    assert run("verify", store.name)[0] == 0
+    assert queue_files(store) == before
 
 
 def kill(base, damage=None):

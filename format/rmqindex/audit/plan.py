@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rmqindex.audit.audited import open_audited, open_planned
 from rmqindex.audit.bodies import audit_bodies
-from rmqindex.audit.extent import audit_missing, broker_of
+from rmqindex.audit.extent import audit_missing, broker_of, log_start
 from rmqindex.audit.file import audit_file
 from rmqindex.audit.log import LogRange, audit_coverage, audit_entries
 from rmqindex.audit.rules import FINDING_SCHEMA, Findings
@@ -20,6 +20,7 @@ from rmqindex.audit.units import AuditUnit, StoreUnit, files_since, live_unit, m
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.planned_log import marked_files
 from rmqindex.commitlog.sibling import commit_log_of
+from rmqindex.consumequeue.comparison import compare_queues
 from rmqindex.errors import RmqIndexError
 from rmqindex.fileset.paths import index_entries, lacks_index, resolve
 from rmqindex.folders import INDEX_FOLDER
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import PathLike
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["plan_audit", "run_audit", "run_audits", "verify"]
+__all__ = ["plan_audit", "run_audit", "run_audits", "run_queue_audit", "verify"]
 
 _DEFAULT_LIMIT = 1000
 
@@ -61,6 +62,7 @@ def verify(
     Bytes that no reader uses are not checked: entry place 0, the places behind the one of the next
     entry, and bytes behind the last place.
     Without a CommitLog, a wrong but plausible time or offset goes unnoticed.
+    The ConsumeQueues of a local store are compared with its CommitLog as well.
 
     Args:
         path: An IndexFile, an index directory, or a store root that has ``index/``.
@@ -104,6 +106,8 @@ def verify(
         batches = list(run_audits(units, max_findings, log))
         if bodies and log is not None:
             batches.append(audit_bodies(log, max_findings, _millis(since)))
+        if log is not None:
+            batches.append(run_queue_audit(path, log, max_findings, _millis(since)))
     return pa.Table.from_batches(batches, FINDING_SCHEMA)
 
 
@@ -225,6 +229,47 @@ def run_audits(
             log = stack.enter_context(CommitLog(files))
         for unit in units:
             yield run_audit(unit, max_findings, log)
+
+
+def run_queue_audit(
+    path: PathLike, log: CommitLog, max_findings: int = _DEFAULT_LIMIT, since: int | None = None
+) -> pa.RecordBatch:
+    """Audit the ConsumeQueues that a path's store has, if any.
+
+    Args:
+        path: As :func:`rmqindex.verify` takes it.
+        log: The CommitLog.
+        max_findings: As :func:`rmqindex.verify` takes it.
+        since: As :func:`rmqindex.verify` takes it, epoch milliseconds.
+
+    Returns:
+        Findings with the columns of ``FINDING_SCHEMA``.
+    """
+    index = _store_index(path)
+    root = None if index is None else index.parent.local
+    if index is None or root is None:
+        return Findings(max_findings).batch()
+    for last in (False, False, True):
+        findings = Findings(max_findings)
+        broker = broker_of(index)
+        try:
+            compare_queues(root, log, findings, broker, log_start(log, since))
+        except RmqIndexError as error:
+            # A running broker deletes files of queues and log that have expired.
+            if broker is BrokerState.RUNNING and not last:
+                continue
+            findings.add(Location.of(path), "queues_unreadable", None, "ConsumeQueues", error)
+        break
+    return findings.batch()
+
+
+def _store_index(path: PathLike) -> Location | None:
+    """Return the index directory of a path's store; None where only files or a copy are given."""
+    if lacks_index(path):
+        return Location.of(path).absolute.child(INDEX_FOLDER)
+    resolved = resolve(path)
+    directory = resolved.directory.absolute
+    return None if resolved.is_file or directory.name != INDEX_FOLDER else directory
 
 
 def run_audit(

@@ -5,11 +5,11 @@ The documentation is generated from this table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from rmqindex.audit.queue_rules import QUEUE_RULES, WHOLE_LOG, AuditRule, Severity
 from rmqindex.layout import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ __all__ = [
     "Severity",
 ]
 
-Severity = Literal["error", "warning", "info"]
 #: The severities, the worst first.
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
@@ -44,26 +43,6 @@ FINDING_SCHEMA = pa.schema(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class AuditRule:
-    """One rule of the audit.
-
-    Attributes:
-        name: Its name in findings, which does not change between versions.
-        severity: ``error``: answers are wrong or missing; ``warning``: the bytes are not what a
-            broker writes, or a restart will do harm; ``info``: worth knowing, but normal.
-        meaning: What a finding means.
-        remedy: What to do about it, with the command to type.
-    """
-
-    name: str
-    severity: Severity
-    meaning: str
-    remedy: str
-
-
-#: What a rebuild needs, which replaces all entries by those of the CommitLog's messages.
-WHOLE_LOG = "If the CommitLog is whole, "
 _REBUILD = f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild STORE --replace`."
 _RESUME = "Stop the broker and run `rmqindex rebuild STORE --resume`."
 _SALVAGE = (
@@ -404,6 +383,7 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "`rmqindex rebuild STORE --replace --allow-loss`, which drops the entries behind its end "
         "(`--dry-run` shows how many).",
     ),
+    *QUEUE_RULES,
 )
 
 _RULES = {rule.name: rule for rule in AUDIT_RULES}

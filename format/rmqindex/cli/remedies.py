@@ -30,6 +30,7 @@ __all__ = ["Remedies", "as_given"]
 _TYPED = re.compile(
     r"`rmqindex (?P<name>[a-z-]+) (?P<what>STORE|FILE)(?P<options>[^`]*)`|cover_index\(STORE\)"
 )
+_REPLACES = "`rmqindex rebuild STORE --replace"
 # The commands that look for the CommitLog beside the index unless they are told.
 _WITH_LOG = ("verify", "expire", "relayout")
 
@@ -50,7 +51,7 @@ class Remedies:
         """
         self._needs_log = any(remedy == RESTORE_LOG for remedy in errors)
         # What has to be replaced cannot be continued, and one rebuild does for all.
-        self._replaces = not self._needs_log and any("--replace" in remedy for remedy in errors)
+        self._replaces = not self._needs_log and any(_REPLACES in remedy for remedy in errors)
         self._needs_layout = any(_DEFAULT_GEOMETRY[0] in remedy for remedy in errors)
         self._is_whole = log is not None and not self._needs_log
         self._path = path
@@ -94,6 +95,9 @@ class Remedies:
             return command(name, [self._shown(place.store)], options)
         if name == "rebuild":
             out = ["--out", self._shown(place.index)]
+            return command(name, [self._log or "COMMITLOG"], [*out, *options])
+        if name == "rebuild-queues":
+            out = ["--out", self._shown(place.index.parent)]
             return command(name, [self._log or "COMMITLOG"], [*out, *options])
         if name in _WITH_LOG and self._log is not None:
             options = [*options, "--commit-log", self._log]

@@ -24,10 +24,17 @@ class TopicKinds:
     Attributes:
         is_late: Whether a topic had units in plain queues before its first inner batch was seen:
             they must be built again.
+        conflicts: Topics with inner batches of which the broker's topics say that they have no
+            batch queues, and where the first such message starts; where that is not refused.
     """
 
     def __init__(
-        self, named: Collection[str], present: Collection[str], table: TopicTable | None
+        self,
+        named: Collection[str],
+        present: Collection[str],
+        table: TopicTable | None,
+        *,
+        strict: bool = True,
     ) -> None:
         """Begin with what is known before the log is read.
 
@@ -35,8 +42,10 @@ class TopicKinds:
             named: Topics of which the caller says that they have batch queues.
             present: Topics that have batch queues now.
             table: The broker's topics, where they are known.
+            strict: Whether inner batches of other topics than the table says are refused.
         """
-        self._named = frozenset(named)
+        self._strict = strict
+        self.conflicts: dict[str, int] = {}
         self._table = table
         known = present if table is None else table.batch_topics
         self._batch = {*named, *known}
@@ -61,6 +70,9 @@ class TopicKinds:
             RmqIndexError: The broker's topics say that it has no batch queues.
         """
         if topic in self._batch:
+            return
+        if self._table is not None and not self._strict:
+            self.conflicts.setdefault(topic, phy_offset)
             return
         if self._table is not None:
             got = "no such topic" if topic not in self._table.topics else "one without"

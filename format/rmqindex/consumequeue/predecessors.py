@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqindex.consumequeue.losses import LostUnits, has_unit, lost_units
-from rmqindex.consumequeue.reader import ConsumeQueue, read_units, unit_dtype
+from rmqindex.consumequeue.reader import ConsumeQueue, last_offset, unit_dtype
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import BATCH_FOLDER, COMMITLOG_FOLDER, QUEUE_FOLDER
 from rmqindex.queue_layout import DEFAULT_BATCH_FILE_SIZE, DEFAULT_FILE_SIZE
@@ -143,22 +143,9 @@ class Predecessors:
             key = (queue.topic, queue.queue_id, queue.is_batch)
             if key in rebuilt or queue.topic in leave_out:
                 continue
-            last = _last_unit(queue)
+            last = last_offset(queue)
             if last is not None and last < min_offset:
                 folder = root / (BATCH_FOLDER if queue.is_batch else QUEUE_FOLDER) / queue.topic
                 shutil.copytree(Path(queue.files[0].path).parent, folder / str(queue.queue_id))
                 kept.append((queue.topic, queue.queue_id))
         return kept
-
-
-def _last_unit(queue: ConsumeQueue) -> int | None:
-    """Return where the newest message of a queue starts in the log, bytes; None without any."""
-    for file in reversed(queue.files):
-        last = None
-        for batch in read_units(
-            file, queue.topic, queue.queue_id, is_batch=queue.is_batch, blanks=False
-        ):
-            last = batch["phy_offset"][-1].as_py()
-        if last is not None:
-            return int(last)
-    return None

@@ -24,12 +24,15 @@ if TYPE_CHECKING:
 
     from rmqindex.storage.location import PathLike
 
-__all__ = ["ConsumeQueue", "marked_queue_file", "read_units"]
+__all__ = ["ConsumeQueue", "last_offset", "marked_queue_file", "read_units"]
 
 # Units a batch holds at most.
 _BATCH_UNITS = 65_536
 # Units that are read at once: a whole file of the broker's own size, and of no larger one.
 _BLOCK_UNITS = 8 * _BATCH_UNITS
+# Most files of most queues have few units, and their rest is a hole: a local file's first block is
+# smaller than the others.
+_FIRST_UNITS = 4096
 
 
 class ConsumeQueue:
@@ -159,6 +162,26 @@ def read_units(
                 yield _batch(part, offsets, (topic, queue_id, file.path))
 
 
+def last_offset(queue: ConsumeQueue) -> int | None:
+    """Return where the newest message of a queue starts in the log, bytes; None without any.
+
+    Args:
+        queue: The queue.
+
+    Raises:
+        RmqIndexError: A file is gone, or was changed since it was found; the storage failed.
+    """
+    for file in reversed(queue.files):
+        last = None
+        for batch in read_units(
+            file, queue.topic, queue.queue_id, is_batch=queue.is_batch, blanks=False
+        ):
+            last = batch["phy_offset"][-1].as_py()
+        if last is not None:
+            return int(last)
+    return None
+
+
 def marked_queue_file(file: QueueFile, *, is_batch: bool) -> QueueFile:
     """Return a file with its mark: its first and its last written unit.
 
@@ -196,7 +219,8 @@ def _written_blocks(file: QueueFile, *, is_batch: bool) -> Iterator[tuple[int, N
     while first < total:
         with open_found(file.path, file.size, file.mark) as source:
             total = source.size // dtype.itemsize
-            count = min(_BLOCK_UNITS, total - first)
+            most = _BLOCK_UNITS if first or source.remote else min(_FIRST_UNITS, _BLOCK_UNITS)
+            count = min(most, total - first)
             data = source.read(first * dtype.itemsize, count * dtype.itemsize)
             units = _written(np.frombuffer(data, dtype).copy(), is_batch=is_batch)
             ensure_same(source, file.mark)

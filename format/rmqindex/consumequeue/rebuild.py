@@ -10,6 +10,7 @@ from dataclasses import replace as replace_fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rmqindex.commitlog.ensured import ensure_end
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.dispatch import Dispatcher, parse_delay_levels
 from rmqindex.consumequeue.kinds import TopicKinds
@@ -199,7 +200,9 @@ def rebuild_consume_queues(
         end = end if stop is None else min(end, stop)
 
         def fill() -> None:
-            for records in log.records(start, stop, mode=mode, on_malformed=damage.pass_over):
+            for records in log.records(
+                start, stop, mode=mode, on_malformed=damage.pass_over, proves_end=False
+            ):
                 for units in dispatcher.dispatch(records):
                     writers.append(units)
                 if progress is not None:
@@ -227,6 +230,12 @@ def rebuild_consume_queues(
             result = replace_fields(result, lost=tuple(lost), replaced_count=count)
         if not (allow_loss or dry_run):
             _ensure_no_loss(root, result)
+        ensure_end(
+            log,
+            stop,
+            mode="DROPMALFORMED" if allow_loss or dry_run else mode,
+            on_malformed=damage.pass_over,
+        )
         if not dry_run:
             staging.exchange()
     return result

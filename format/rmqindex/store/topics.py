@@ -68,7 +68,9 @@ class TopicTable:
     def lacks(self, topic: str) -> bool:
         """Return whether a topic was deleted: the broker has no such topic, and would name it."""
         return topic not in self.topics and not (
-            topic.startswith((LMQ_PREFIX, SYSTEM_PREFIX)) or topic == SCHEDULE_TOPIC
+            topic.startswith(LMQ_PREFIX)
+            or topic.lower().startswith(SYSTEM_PREFIX)
+            or topic == SCHEDULE_TOPIC
         )
 
 

@@ -10,7 +10,7 @@ import click
 import pyarrow as pa
 
 from rmqindex.audit.bodies import audit_bodies
-from rmqindex.audit.plan import plan_audit, run_audits
+from rmqindex.audit.plan import plan_audit, run_audits, run_queue_audit
 from rmqindex.audit.rules import FINDING_SCHEMA, SEVERITIES
 from rmqindex.cli.options import (
     NOT_FOUND,
@@ -105,7 +105,8 @@ def verify(
     the index agrees with the CommitLog and reaches from its first message to its last one. Of a
     store whose broker runs, what was added since the start is not judged; of one whose broker was
     killed, the first finding is which files the broker would delete when it starts. The
-    exit code is 1 if an error is found, or what --fail-on names, and 2 if nothing can be checked.
+    ConsumeQueues of a store are compared with the CommitLog, too. The exit code is 1 if an error is
+    found, or what --fail-on names, and 2 if nothing can be checked.
     """
     layout = layout_of(max_hash_slot_num, max_index_num)
     output = choose_output(as_json, zone)
@@ -122,6 +123,8 @@ def verify(
                 report(number + 1, len(units))
         if bodies and log is not None:
             batches.append(audit_bodies(log, max_findings, start))
+        if log is not None:
+            batches.append(run_queue_audit(path, log, max_findings, start))
     finally:
         if log is not None:
             log.close()

@@ -1,0 +1,308 @@
+"""The audit of ConsumeQueues against their CommitLog."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rmqindex
+from commitlog_encoder import Log, Message, properties_text
+from recorded import MESSAGE_KINDS
+from rmqindex import ConsumeQueue, rebuild_consume_queues, verify
+
+SAMPLE = rmqindex.sample_store()
+UNIT = 20
+
+
+def found(store, severities=("error", "warning")):
+    """Return the rule and the place of each finding about queues."""
+    return {
+        (row["rule"], str(Path(row["file"]).relative_to(store)))
+        for row in verify(store, "auto").to_pylist()
+        if row["rule"].startswith(("queue", "property")) and row["severity"] in severities
+    }
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Return a copy of the sample store, whose broker stopped cleanly."""
+    return shutil.copytree(SAMPLE, tmp_path / "store")
+
+
+def queue_file(store, topic="TopicTest", queue_id=0):
+    """Return the only file of a queue."""
+    (path,) = (store / "consumequeue" / topic / str(queue_id)).iterdir()
+    return path
+
+
+def write_unit(path, place, unit):
+    """Overwrite one unit of a queue's file."""
+    data = bytearray(path.read_bytes())
+    data[place * UNIT : (place + 1) * UNIT] = unit
+    path.write_bytes(data)
+
+
+def unit_at(path, place):
+    """Return the fields of one unit."""
+    return struct.unpack_from(">qiq", path.read_bytes(), place * UNIT)
+
+
+def made(root, messages, topics=None):
+    """Write a store of messages with the queues that a rebuild makes, and a table of topics."""
+    log = Log(1 << 16)
+    for message in messages:
+        log.append(message)
+    log.write_to(root / "commitlog")
+    (root / "index").mkdir()
+    (root / "checkpoint").write_bytes(bytes(4096))
+    if topics is not None:
+        table = {
+            topic: {"attributes": {"queue.type": "BatchCQ"} if batch else {}}
+            for topic, batch in topics.items()
+        }
+        (root / "config").mkdir()
+        (root / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
+    return log.offsets
+
+
+@pytest.mark.parametrize("source", [SAMPLE, MESSAGE_KINDS / "store"], ids=["sample", "kinds"])
+def test_a_brokers_own_queues_are_sound(source):
+    """Plain, light, delayed, blank-headed, expired and batch queues."""
+    assert found(source, ("error", "warning", "info")) == set()
+
+
+@pytest.mark.parametrize("source", [SAMPLE, MESSAGE_KINDS / "store"], ids=["sample", "kinds"])
+def test_every_queue_of_a_store_is_compared(tmp_path, source):
+    """A changed size is found in each one whose last message is in the log."""
+    store = shutil.copytree(source, tmp_path / "store")
+    with rmqindex.CommitLog(store) as log:
+        start = log.min_offset
+    changed = set()
+    for queue in ConsumeQueue.find(store):
+        path = Path(queue.files[-1].path)
+        data = bytearray(path.read_bytes())
+        places = range(0, len(data), queue.unit_size)
+        last = max((at for at in places if any(data[at + 8 : at + 12])), default=None)
+        if last is None or int.from_bytes(data[last : last + 8]) < start:
+            continue
+        data[last + 11] ^= 1
+        path.write_bytes(data)
+        changed.add(("queue_unit", str(path.parent.relative_to(store))))
+    assert len(changed) >= 20
+    assert found(store) == changed
+
+
+def test_a_lost_folder_of_a_queue_is_an_error(store):
+    """As is a whole topic's, where the broker's table of topics has it."""
+    shutil.rmtree(store / "consumequeue" / "TopicTest" / "2")
+    assert found(store) == {("queue_missing", "consumequeue/TopicTest/2")}
+    shutil.rmtree(store / "consumequeue" / "TopicTest")
+    places = {f"consumequeue/TopicTest/{number}" for number in range(4)}
+    assert found(store) == {("queue_unknown", place) for place in places}
+    (store / "config").mkdir()
+    table = store / "config" / "topics.json"
+    table.write_text('{"topicConfigTable": {"TopicTest": {}}}')
+    assert found(store) == {("queue_missing", place) for place in places}
+    table.write_text('{"topicConfigTable": {"Other": {}}}')
+    assert found(store) == set()  # deleted
+
+
+def test_a_hole_in_a_queue_is_an_error(store):
+    """Units behind it are there, and no consumer gets to them."""
+    write_unit(queue_file(store), 3, bytes(UNIT))
+    assert found(store) == {("queue_unit_missing", "consumequeue/TopicTest/0")}
+
+
+def test_a_unit_of_another_message_is_an_error(store):
+    """Its own message has none, and the other's two."""
+    other = queue_file(store, queue_id=1).read_bytes()[:UNIT]
+    write_unit(queue_file(store), 3, other)
+    assert found(store) == {("queue_unit_missing", "consumequeue/TopicTest/0")}
+
+
+def test_a_unit_of_no_message_is_an_error(store):
+    """Behind those of all messages."""
+    path = queue_file(store)
+    count = next(n for n in range(100) if unit_at(path, n)[1] == 0)
+    write_unit(path, count, struct.pack(">qiq", unit_at(path, 0)[0] + 7, 100, 0))
+    assert found(store) == {("queue_dangling", "consumequeue/TopicTest/0")}
+
+
+def test_a_unit_behind_the_end_of_the_log_is_an_error(store):
+    """The log lost what it leads to."""
+    path = queue_file(store)
+    count = next(n for n in range(100) if unit_at(path, n)[1] == 0)
+    write_unit(path, count, struct.pack(">qiq", 10**9, 100, 0))
+    assert found(store) == {("queue_beyond_log", "consumequeue/TopicTest/0")}
+
+
+@pytest.mark.parametrize("change", [(4, "size"), (12, "tags code")])
+def test_a_unit_that_deviates_from_its_message_is_an_error(store, change):
+    """By its size, or by its tags code."""
+    path = queue_file(store)
+    data = bytearray(path.read_bytes())
+    data[2 * UNIT + 11 if change[1] == "size" else 2 * UNIT + 19] ^= 1
+    path.write_bytes(data)
+    assert found(store) == {("queue_unit", "consumequeue/TopicTest/0")}
+
+
+def test_the_address_of_an_extension_is_no_tags_code(store):
+    """With enableConsumeQueueExt."""
+    path = queue_file(store)
+    offset, size, _ = unit_at(path, 2)
+    write_unit(path, 2, struct.pack(">qiq", offset, size, -(2**40)))
+    assert found(store) == set()
+
+
+def test_units_at_other_places_are_a_warning(tmp_path):
+    """A broker puts the message behind a skipped queue offset at the next place."""
+    offsets = made(tmp_path, [Message(queue_offset=place) for place in (0, 1, 3)])
+    folder = tmp_path / "consumequeue" / "TopicTest" / "0"
+    folder.mkdir(parents=True)
+    size = (offsets[1], 0)[0] - offsets[0]
+    units = b"".join(struct.pack(">qiq", offset, size, 0) for offset in offsets)
+    (folder / ("0" * 20)).write_bytes(units.ljust(2000, b"\0"))
+    assert found(tmp_path) == {("queue_offset", "consumequeue/TopicTest/0")}
+
+
+class TestTopicsMadeAgain:
+    """Deleted messages have no units."""
+
+    MESSAGES = (
+        *(Message(queue_offset=place, queue_id=queue) for queue in (0, 1) for place in range(6)),
+        *(Message(queue_offset=place) for place in range(3)),
+    )
+
+    def test_the_live_queue_is_sound(self, tmp_path):
+        """Also where a queue has no message since."""
+        made(tmp_path, self.MESSAGES, {"TopicTest": False})
+        rebuild_consume_queues(tmp_path, tmp_path, file_size=2000)
+        shutil.rmtree(tmp_path / "consumequeue" / "TopicTest" / "1")
+        assert found(tmp_path) == set()
+
+    def test_live_messages_behind_deleted_ones_are_missed(self, tmp_path):
+        """As a broker leaves them that builds its queues anew."""
+        offsets = made(tmp_path, self.MESSAGES, {"TopicTest": False})
+        folder = tmp_path / "consumequeue" / "TopicTest" / "0"
+        folder.mkdir(parents=True)
+        kept = [*offsets[:6], offsets[12]]
+        size = offsets[1] - offsets[0]
+        units = b"".join(struct.pack(">qiq", offset, size, 0) for offset in kept)
+        (folder / ("0" * 20)).write_bytes(units.ljust(2000, b"\0"))
+        assert found(tmp_path) == {("queue_unit_missing", "consumequeue/TopicTest/0")}
+
+
+class TestKinds:
+    """A broker does not start with queues of the wrong kind."""
+
+    BATCH = Message(
+        sys_flag=0x80, properties=properties_text([("INNER_NUM", "3"), ("INNER_BASE", "0")])
+    )
+
+    def test_a_topic_in_both_folders_is_an_error(self, tmp_path):
+        """As an earlier rebuild left it."""
+        made(tmp_path, [self.BATCH, Message(queue_id=1)], {"TopicTest": True})
+        rebuild_consume_queues(tmp_path, tmp_path, file_size=2000, batch_file_size=4600)
+        assert found(tmp_path) == set()
+        moved = tmp_path / "consumequeue" / "TopicTest"
+        moved.mkdir(parents=True)
+        (tmp_path / "batchconsumequeue" / "TopicTest" / "1").rename(moved / "1")
+        assert found(tmp_path) == {("queue_kind", "consumequeue/TopicTest/1")}
+
+    def test_inner_batches_of_a_plain_topic_are_an_error(self, tmp_path):
+        """The table of topics and the log contradict each other."""
+        made(tmp_path, [self.BATCH], {"TopicTest": True})
+        rebuild_consume_queues(tmp_path, tmp_path, file_size=2000, batch_file_size=4600)
+        table = tmp_path / "config" / "topics.json"
+        table.write_text('{"topicConfigTable": {"TopicTest": {}}}')
+        assert found(tmp_path) == {
+            ("queue_kind", "batchconsumequeue/TopicTest/0"),
+            ("queue_kind", "config/topics.json"),
+        }
+
+
+def test_a_number_at_which_a_broker_stops_is_an_error(tmp_path):
+    """It dispatches nothing behind that message, and after a crash its log ends there."""
+    bad = Message(topic="SCHEDULE_TOPIC_XXXX", properties=properties_text([("DELAY", "x")]))
+    offsets = made(tmp_path, [Message(), bad, Message(queue_offset=1)])
+    rebuild_consume_queues(tmp_path, tmp_path, mode="DROPMALFORMED")
+    (row,) = (
+        row for row in verify(tmp_path, "auto").to_pylist() if row["rule"] == "property_number"
+    )
+    assert (row["severity"], row["byte"]) == ("error", offsets[1])
+
+
+def test_a_store_without_any_queues_is_told(store):
+    """Its broker builds them when it starts; a copy that is no broker's store may have none."""
+    shutil.rmtree(store / "consumequeue")
+    assert found(store, ("info",)) == {("queues_missing", "consumequeue")}
+    (store / "checkpoint").unlink()
+    assert found(store, ("info",)) == set()
+
+
+class TestLag:
+    """What a broker has yet to dispatch is not judged."""
+
+    @pytest.fixture
+    def cut(self, store):
+        """Remove the newest units of all queues, as if they were not dispatched yet."""
+        offsets = [
+            offset
+            for queue in ConsumeQueue.find(store)
+            for batch in queue.scan()
+            for offset in batch["phy_offset"].to_pylist()
+        ]
+        reach = sorted(offsets)[-40]
+        for queue in ConsumeQueue.find(store):
+            (file,) = queue.files
+            path = Path(file.path)
+            data = bytearray(path.read_bytes())
+            for at in range(0, len(data), UNIT):
+                if int.from_bytes(data[at : at + 8]) > reach:
+                    data[at : at + UNIT] = bytes(UNIT)
+            path.write_bytes(data)
+        return store
+
+    def test_after_a_clean_stop_all_messages_have_units(self, cut):
+        """A broker dispatches them before it stops."""
+        assert {rule for rule, _ in found(cut)} == {"queue_unit_missing"}
+
+    def test_after_a_crash_the_broker_dispatches_the_rest(self, cut):
+        """What lies before the newest unit of all queues is judged."""
+        (cut / "abort").touch()
+        assert found(cut) == set()
+        write_unit(queue_file(cut), 3, bytes(UNIT))
+        assert found(cut) == {("queue_unit_missing", "consumequeue/TopicTest/0")}
+
+    def test_beside_a_running_broker_only_what_it_dispatched_is_judged(self, cut):
+        """Damage is found all the same."""
+        (cut / "abort").touch()
+        code = (
+            "import fcntl, sys\n"
+            f"lock = open({str(cut / 'lock')!r}, 'r+b')\n"
+            "fcntl.lockf(lock, fcntl.LOCK_EX, 1)\n"
+            "print('held', flush=True)\nsys.stdin.read()"
+        )
+        (cut / "lock").touch()
+        with subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as broker:
+            assert broker.stdout.readline() == b"held\n"
+            assert found(cut) == set()
+            write_unit(queue_file(cut), 3, bytes(UNIT))
+            assert found(cut) == {("queue_unit_missing", "consumequeue/TopicTest/0")}
+            broker.stdin.close()
+
+
+def test_other_paths_have_no_queues(store):
+    """A file of an index is audited by itself."""
+    shutil.rmtree(store / "consumequeue" / "TopicTest")
+    (first, *_) = sorted((store / "index").iterdir())
+    assert "queue_unknown" not in verify(first, "auto")["rule"].to_pylist()
+    assert "queue_unknown" in verify(store / "index", "auto")["rule"].to_pylist()
