@@ -91,6 +91,8 @@ def test_any_moment_will_do(live, start):
     writer.step(start)
     assert false(found(writer)) == []
     assert false(found(writer, None)) == []
+    with running_broker(writer.store):
+        assert false(verify(writer.store, "auto", since=1_700_000_040_000).to_pylist()) == []
 
 
 def test_a_writer_without_a_lock_is_noticed(live):
