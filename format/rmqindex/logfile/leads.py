@@ -191,16 +191,22 @@ def _unit_lead(path: Path, dtype: np.dtype[Any]) -> list[Lead]:
 
     Nothing where the file has no unit, or a blank one last.
     """
-    with suppress(OSError), path.open("rb", buffering=0) as file:
+    size_at, width = dtype.fields["size"][1], dtype["size"].itemsize  # type: ignore[index]
+    with suppress(OSError), open(path, "rb", buffering=0) as file:  # noqa: PTH123  (of thousands)
+        descriptor = file.fileno()
 
-        def unit(number: int) -> Any:  # noqa: ANN401  (a structured scalar)
-            data = os.pread(file.fileno(), dtype.itemsize, number * dtype.itemsize)
-            return np.frombuffer(data.ljust(dtype.itemsize, b"\0"), dtype)[0]
+        def is_unwritten(number: int) -> bool:
+            data = os.pread(descriptor, width, number * dtype.itemsize + size_at)
+            return int.from_bytes(data, "big", signed=True) <= 0
 
-        count = os.fstat(file.fileno()).st_size // dtype.itemsize
+        count = os.fstat(descriptor).st_size // dtype.itemsize
         # Units are written one after the other: the unwritten ones are behind the others.
-        written = bisect_left(range(count), True, key=lambda number: unit(number)["size"] <= 0)
-        last = unit(written - 1) if written else None
-        if last is not None and not (last["phy_offset"] == 0 and last["size"] == BLANK_SIZE):
-            return [Lead(int(last["phy_offset"]), str(path))]
+        written = bisect_left(range(count), True, key=is_unwritten)
+        data = (
+            os.pread(descriptor, dtype.itemsize, (written - 1) * dtype.itemsize) if written else b""
+        )
+        if len(data) == dtype.itemsize:
+            last = np.frombuffer(data, dtype)[0]
+            if last["phy_offset"] or last["size"] != BLANK_SIZE:
+                return [Lead(int(last["phy_offset"]), str(path))]
     return []

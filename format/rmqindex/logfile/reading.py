@@ -118,7 +118,9 @@ class Reading:
                     break
                 tried = resume  # a broker was writing it during the walk
                 continue
-            self._report_malformed(file, at, fault, HOLE_HINT if end.kind is EndKind.ZERO else "")
+            if resume is None or file.start + resume + file.entry_head > self._start:
+                hint = HOLE_HINT if end.kind is EndKind.ZERO else ""
+                self._report_malformed(file, at, fault, hint)
             at = resume
             if at is not None:
                 frames.resume_at(source.read, at)

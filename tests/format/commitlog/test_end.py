@@ -29,6 +29,25 @@ fcntl.lockf(file, fcntl.LOCK_EX, 1, 0)
 print("held", flush=True)
 sys.stdin.read()
 """
+WRITER = """
+import mmap, os, pathlib, sys
+folder, size = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+records = sys.stdin.buffer.read()
+at = start = 0
+while at < len(records):
+    path = folder / f"{start:020d}"
+    with open(path, "a+b") as file:
+        file.truncate(size)
+        with mmap.mmap(file.fileno(), size) as data:
+            while at < len(records) and at < start + size:
+                length = int.from_bytes(records[at : at + 4], "big")
+                if records[at + 4 : at + 8] == bytes.fromhex("cbd43194"):
+                    data[at - start : at - start + 8] = records[at : at + 8]
+                else:
+                    data[at - start : at - start + length] = records[at : at + length]
+                at += length
+    start += size
+"""
 
 
 def message(number, size=40):
@@ -154,12 +173,53 @@ class TestAHoleInTheNewestFile:
                 offsets(found)
             assert offsets(found, mode="DROPMALFORMED")[5:] == [far]
 
+    def test_does_not_count_for_messages_behind_it(self, log, folder):
+        """An answer that needs none of its messages is whole."""
+        newest = zero(folder, log.offsets[-150] - FILE_SIZE)
+        behind = [
+            o for o in spared(log, newest, log.offsets[-150] - FILE_SIZE) if o > log.offsets[-150]
+        ]
+        with CommitLog(folder) as found:
+            assert offsets(found, start=behind[0]) == behind
+            with pytest.raises(CorruptCommitLogError):
+                offsets(found, start=behind[0] - 1)
+
     def test_in_a_file_made_ahead_is_no_hole(self, log, folder):
         """A broker makes the next file before it writes to it."""
         (folder / f"{2 * FILE_SIZE:020d}").write_bytes(bytes(FILE_SIZE))
         with CommitLog(folder) as found:
             assert offsets(found) == log.offsets
             assert found.end_error() is None
+
+
+class TestALogThatIsBeingWritten:
+    """A broker copies records in while others read."""
+
+    def test_has_no_hole(self, tmp_path):
+        """However often it is read meanwhile: its messages are the first ones, in order."""
+        log = Log(FILE_SIZE * 16)
+        for number in range(8000):
+            log.append(message(number, 1 + number % 40))
+        folder = tmp_path / "store" / "commitlog"
+        folder.mkdir(parents=True)
+        (folder / f"{0:020d}").write_bytes(bytes(log.file_size))
+        counts = [0]
+        with subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(folder), str(log.file_size)], stdin=subprocess.PIPE
+        ) as broker:
+            broker.stdin.write(
+                b"".join(bytes(log.files[at]) for at in sorted(log.files))[: log.end]
+            )
+            broker.stdin.close()
+            while broker.poll() is None or counts[-1] < len(log.offsets):
+                with CommitLog(folder) as found:
+                    read = offsets(found)
+                    assert read == log.offsets[: len(read)]
+                    assert found.end_error() is None
+                    assert follow(found, 0).end <= log.end
+                assert len(read) >= counts[-1]
+                counts.append(len(read))
+        assert len(counts) > 2
 
 
 class TestBytesOfNoRecord:
