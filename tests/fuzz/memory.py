@@ -10,6 +10,8 @@ import signal
 import sys
 from unittest import mock
 
+import pyarrow as pa
+
 import rmqindex
 from rmqindex import RmqIndexError
 from rmqindex.indexfile.committed import _CommittedSource, _ExtendedSource
@@ -105,6 +107,7 @@ def limited():
     def hang(*_):
         raise TimeoutError(f"expected an end within {_SECONDS} seconds")
 
+    pa.allocate_buffer(1)  # the pool's first allocation reserves as much as is allowed here
     used = _data_size() + _ROOM
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (used, hard))

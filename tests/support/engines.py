@@ -226,11 +226,8 @@ def command(run, case, pairs, tmp_path):
         _, out, err = run(
             "lookup", case.path, topic, "--keys-file", listed, "--json", "--mode", case.mode, *more
         )
-        decoder, place, answers = json.JSONDecoder(), 0, []
-        while place < len(out.rstrip()):
-            answer, stop = decoder.raw_decode(out[place:].lstrip())
-            place = len(out) - len(out[place:].lstrip()) + stop
-            answers += answer if isinstance(answer, list) else [answer]
+        document = json.loads(out)
+        answers = document.get("answers", [document])
         assert len(answers) == len(keys), err
         rows += Counter(
             Row(

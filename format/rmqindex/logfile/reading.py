@@ -81,6 +81,7 @@ class Reading:
         self.end: End | None = None
         # The end of the log, if the pass has come to it.
         self._log_end: int | None = None
+        self._has_records = False
 
     def records(self) -> Iterator[Records]:
         """Yield the records of the range in blocks."""
@@ -147,6 +148,8 @@ class Reading:
         """Report that something beside the log leads to a message of the range behind its end."""
         end = self._log_end
         if end is None:
+            if self._has_records:
+                return  # the range ends before the log does
             end = find_end(self._files)
             if self._start < end:
                 return  # the range ends before the log does
@@ -213,6 +216,7 @@ class Reading:
             if not kept.all():
                 records = records.take(kept)
         if len(records):
+            self._has_records = True
             yield records
 
 

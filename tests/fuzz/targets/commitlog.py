@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 from rmqindex import CommitLog, LogFile, property_pairs
 from rmqindex.commitlog import access, tailing
-from rmqindex.commitlog import log as log_module
 from rmqindex.commitlog.tailing import follow
-from rmqindex.logfile import walk
+from rmqindex.logfile import boundaries, walk
 from rmqindex.query.point_lookup import PointLog
 from rmqindex.record.message_ids import host_text
 from rmqindex.record.records import crc_fault
@@ -40,7 +39,7 @@ class _Clock:
 
 
 _SMALL = {
-    log_module: {"_BOUNDARY_SEARCH": 300},
+    boundaries: {"_SEARCH": 300},
     access: {"_FIRST_READ": 100, "_MAX_REQUEST": 300, "_THREADS": 1},
     tailing: {
         "_BLOCK_RECORDS": 3,
@@ -237,7 +236,7 @@ def _check_offsets(log, case):
     """A record is found at an offset where a plain decoder finds one, and nowhere else."""
     starts = [file.start for file in case.files]
     wanted = {*case.plain, *(at + 1 for at in case.plain), *starts, -1, log.max_offset, 2**62}
-    names = ["phy_offset", "topic", "all_uniq_keys", "all_keys", "store_timestamp"]
+    names = ["phy_offset", "topic", "all_uniq_keys", "all_keys", "tags", "store_timestamp"]
     found = log.read_at(sorted(wanted), names)
     found.validate(full=True)
     point = PointLog(case.files)
@@ -248,6 +247,7 @@ def _check_offsets(log, case):
         if message is not None:
             keys = [*row["all_uniq_keys"]]
             keys += [part for text in row["all_keys"] for part in text.split(" ") if part]
+            keys += [f"T#{row['tags']}"] if row["tags"] else []
             expected = (row["topic"], keys, row["store_timestamp"])
             assert (message.topic, message.keys, message.store_timestamp) == expected
     point.close()

@@ -64,7 +64,8 @@ def check(data):
     if is_inner_batch(plain.sys_flag):
         assert message is None
         return
-    pairs = [pair for pair in property_pairs(plain.properties) if pair[0] in {"UNIQ_KEY", "KEYS"}]
+    named_keys = {"UNIQ_KEY", "KEYS", "TAGS"}
+    pairs = [pair for pair in property_pairs(plain.properties) if pair[0] in named_keys]
     named = dict(pairs)
     if len(named) < len(pairs):
         assert message is None
@@ -73,6 +74,7 @@ def check(data):
     assert message.store_timestamp == plain.store_timestamp
     keys = [named["UNIQ_KEY"]] if "UNIQ_KEY" in named else []
     keys += [part for part in named.get("KEYS", "").split(" ") if part]
+    keys += [f"T#{named['TAGS']}"] if named.get("TAGS") else []
     assert message.keys == keys
 
 
