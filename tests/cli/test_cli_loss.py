@@ -137,6 +137,43 @@ def test_a_range_of_the_log_does_not_replace_the_whole(run, store):
     assert run("rebuild", store, "--replace", "--to", 60_000, "--allow-loss")[0] == 0
 
 
+def zero(store, start, stop):
+    """Zero bytes of the log's first file."""
+    with min((store / "commitlog").iterdir()).open("r+b") as file:
+        file.seek(start)
+        file.write(bytes(stop - start))
+
+
+@pytest.mark.parametrize(("start", "stop"), [(20_480, 24_576), (0, 4096), (61_440, 65_536)])
+def test_entries_that_lead_into_damage_are_lost(run, store, start, stop):
+    """Of some messages in a hole of the log they are all that is left."""
+    zero(store, start, stop)
+    before = content(store)
+    whole = ["rebuild", store, "--replace", "--mode", "DROPMALFORMED"]
+    code, _, err = run(*whole)
+    assert code == 2
+    assert "--allow-loss" in err
+    assert content(store) == before
+    code, out, _ = run(*whole, "--dry-run", "--json")
+    replacement = json.loads(out)["replacement"]
+    added, lost = sum(file["entry_count"] for file in replacement["added"]), replacement["lost"]
+    assert 959 - added - 9 < lost["count"] <= 959 - added + 1  # a repeated entry counts once
+    assert (lost["first"] >= start - 1000, lost["last"] < stop) == (True, True)
+    assert run(*whole, "--allow-loss")[0] == 0
+
+
+def test_wrong_entries_are_no_loss_beside_damage_either(run, store, files):
+    """Only those that lead into what was passed over are kept from a rebuild."""
+    with files[1].open("r+b") as file:
+        for position, field in ((5, struct.pack(">i", 77)), (9, struct.pack(">iq", 5, 12_345))):
+            file.seek(40 + 4 * 97 + 20 * position)
+            file.write(field)
+    zero(store, 20_480, 24_576)
+    _, out, _ = run("rebuild", store, "--replace", "--mode", "DROPMALFORMED", "--dry-run", "--json")
+    lost = json.loads(out)["replacement"]["lost"]
+    assert (lost["first"] > 20_000, lost["last"] < 24_576) == (True, True)
+
+
 def test_wrong_entries_are_no_loss(run, store, files):
     """A damaged hash, an offset of no message and an entry twice are mended without a word."""
     with files[1].open("r+b") as file:

@@ -122,8 +122,8 @@ class Replacement:
             raise RmqIndexError(
                 f"{directory}: expected new files with all entries of the old ones, got "
                 f"{self.added_count} entries for {self.removed_count}: {'; '.join(warnings)}. "
-                "Nothing was changed. If the CommitLog lacks its newest files, restore them first; "
-                "allow_loss=True writes nevertheless"
+                "Nothing was changed. If the CommitLog is damaged or lacks files, restore it "
+                "first; allow_loss=True writes nevertheless"
             )
 
 

@@ -29,17 +29,62 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.fileset.snapshot import Snapshot
     from rmqindex.indexfile.geometry import Layout
+    from rmqindex.record.records import Records
 
-__all__ = ["LossJudge", "replacement_of"]
+__all__ = ["LossJudge", "SoundSpans", "replacement_of"]
 
 _NOT_A_RECORD = MATCH_STATES.index("not_a_record")
 _RECORD = MATCH_STATES.index("record")
 
 
+class SoundSpans:
+    """The stretches of a log in which record follows record, as a walk found them.
+
+    The last record of each does not count: what damaged the bytes behind it may begin in it.
+    """
+
+    def __init__(self, entry_head: int) -> None:
+        """Set what lies between records.
+
+        Args:
+            entry_head: The bytes before each record.
+        """
+        self._entry_head = entry_head
+        self._starts: list[int] = []
+        self._stops: list[int] = []
+        self._last_start = self._last_stop = -1
+
+    def add(self, records: Records) -> None:
+        """Add the next records of the walk, in the order of their offsets."""
+        starts = records.phy_offset
+        before = np.concatenate(([self._last_start], starts[:-1]))
+        behind = np.concatenate(([self._last_stop], starts[:-1] + records.size[:-1]))
+        torn = np.flatnonzero((starts - behind > self._entry_head) | (before < 0))
+        self._starts += starts[torn].tolist()
+        self._stops += before[torn].tolist()
+        self._last_start, self._last_stop = int(starts[-1]), int(starts[-1] + records.size[-1])
+
+    def hold(self, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which offsets (bytes) lie in a stretch."""
+        if not self._starts:
+            return np.zeros(len(offsets), np.bool_)
+        starts = np.array(self._starts, np.int64)
+        stops = np.array([*self._stops[1:], self._last_start], np.int64)
+        places = np.searchsorted(starts, offsets, side="right") - 1
+        return np.asarray((places >= 0) & (offsets < stops[np.maximum(places, 0)]))
+
+
 class LossJudge:
     """Tells entries that are lost from wrong ones, by what the log has at their offsets."""
 
-    def __init__(self, log: CommitLog, agreed: int | None, *, tags_are_chosen: bool) -> None:
+    def __init__(
+        self,
+        log: CommitLog,
+        agreed: int | None,
+        *,
+        tags_are_chosen: bool,
+        sound: SoundSpans | None = None,
+    ) -> None:
         """Set what was indexed.
 
         Args:
@@ -47,8 +92,11 @@ class LossJudge:
             agreed: The offset (bytes) behind which a group of DLedger is not known to have agreed;
                 None where nothing was left out for that.
             tags_are_chosen: Whether the caller said if tags are indexed.
+            sound: Where the log is sound, if damage was passed over or not all of it was read; None
+                for everywhere. Nobody knows what it had elsewhere.
         """
         self.log = log
+        self._sound = sound
         self._agreed = agreed
         self._tags_are_chosen = tags_are_chosen
 
@@ -57,6 +105,7 @@ class LossJudge:
 
         Those of messages that the log has are one if their hash is that of a key of the message;
         else they were damaged, or are of another history of the log.
+        Where the log is damaged, an entry may be all that is left of a message.
 
         Args:
             missing: Entries of the old files.
@@ -66,6 +115,8 @@ class LossJudge:
         states = found.states[rows]
         is_key = found.have(rows, missing.hashes)
         lost = np.where(states == _RECORD, is_key, states != _NOT_A_RECORD)
+        if self._sound is not None:
+            lost |= ~self._sound.hold(missing.offsets) & (missing.offsets >= 0)
         if self._agreed is not None:
             lost &= missing.offsets < self._agreed
         return np.asarray(lost)

@@ -36,7 +36,7 @@ from rmqindex.maintenance.continuation import (
     keep_expired,
     resume_at,
 )
-from rmqindex.maintenance.loss import LossJudge, replacement_of
+from rmqindex.maintenance.loss import LossJudge, SoundSpans, replacement_of
 from rmqindex.maintenance.tags import choose_tags
 from rmqindex.record.batches import store_timestamps
 from rmqindex.record.index_keys import IndexKeys
@@ -205,7 +205,7 @@ def rebuild_index(
         zone = zone_of(time_zone)
         begin = _resume(there, layout, log, mode, own=target == beside) if resume else None
         begin = begin or Start(log.min_offset if start is None else start)
-        unagreed = log.unagreed_tail(stop)
+        unagreed, takes_all = log.unagreed_tail(stop), start is None and stop is None
         stop = log.agreed_stop(stop)
         roots = [target] if beside is None else [target, beside]
         tags = partial(
@@ -229,7 +229,10 @@ def rebuild_index(
                 kept = keep_expired(there.files, layout, log.min_offset, roller)
             _build(roller, messages)
             judge = LossJudge(
-                log, None if unagreed is None else stop, tags_are_chosen=index_tags != "auto"
+                log,
+                None if unagreed is None else stop,
+                tags_are_chosen=index_tags != "auto",
+                sound=None if takes_all and messages.are_sound else messages.sound,
             )
             replacement = replacement_of(there, roller, layout, judge)
             if not (allow_loss or dry_run):
@@ -378,8 +381,12 @@ class _Messages:
         self._begin = begin
         self._stop = stop
         self._mode: Mode = mode
-        self._on_malformed = on_malformed
+        self._tell = on_malformed
         self._progress = progress
+        #: Where the log is sound, as far as it was read.
+        self.sound = SoundSpans(log.files[0].entry_head if log.files else 0)
+        #: Whether no damage was passed over.
+        self.are_sound = True
         self.count = 0
         self.stop = begin.offset
 
@@ -400,6 +407,7 @@ class _Messages:
         for records in blocks:
             keys = IndexKeys(records)
             offsets = records.phy_offset
+            self.sound.add(records)
             if self.tags is None and keys.has_tags:
                 self.tags = self._choose()
             tagged = None if self.tags is None else self.tags.applies_to(offsets)
@@ -414,6 +422,11 @@ class _Messages:
             yield hashes, offsets[rows], store_timestamps(records)[rows]
             if self._progress is not None:
                 self._progress(self.stop, end)
+
+    def _on_malformed(self, error: CorruptCommitLogError) -> None:
+        self.are_sound = False
+        if self._tell is not None:
+            self._tell(error)
 
     def prove_end(self, *, strictly: bool) -> None:
         """Raise, or say, that the log lacks messages to which something beside it leads."""
