@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rmqindex.bulk.index_state import IndexedFile, IndexState, find_layout
     from rmqindex.bulk.indexed_rows import without_indexed
     from rmqindex.bulk.job import WriteJob, WriteOptions
+    from rmqindex.bulk.replacement import FileSummary, LostEntries, Replacement
     from rmqindex.bulk.row_stager import RowStager, StagedRows
     from rmqindex.bulk.sorted_runs import (
         ARRIVAL,
@@ -38,9 +39,12 @@ __all__ = [
     "Committer",
     "EntryRows",
     "FilePlan",
+    "FileSummary",
     "IndexState",
     "IndexedFile",
+    "LostEntries",
     "Order",
+    "Replacement",
     "RowStager",
     "RunBuffer",
     "RunSet",
@@ -80,6 +84,11 @@ __getattr__ = importer(
         "job": (
             "WriteJob",
             "WriteOptions",
+        ),
+        "replacement": (
+            "FileSummary",
+            "LostEntries",
+            "Replacement",
         ),
         "row_stager": (
             "RowStager",

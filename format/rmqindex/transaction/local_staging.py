@@ -176,7 +176,7 @@ class LocalStaging:
         Args:
             there: The names of the present IndexFiles, in the broker's order.
             replaced: Whether the commit replaces all of them.
-            latest: The greatest name that is not in the future, as :func:`last_used` takes it.
+            latest: The greatest name that is not in the future, as ``last_used`` takes it.
 
         Raises:
             RmqIndexError: The name that an earlier commit kept is damaged.
