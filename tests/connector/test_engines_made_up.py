@@ -113,6 +113,7 @@ def test_every_engine_finds_what_was_written(sent, capacity, with_tags, kind, wi
             return
         case, rows = made.case, made.rows
         files = sorted((case.path / "index").iterdir())
+        gone: set[int] = set()  # the messages whose first entries may be gone
         if kind == "slots":
             case = case._replace(mode="DROPMALFORMED")
             data = bytearray(files[-1].read_bytes())
@@ -120,6 +121,7 @@ def test_every_engine_finds_what_was_written(sent, capacity, with_tags, kind, wi
             files[-1].write_bytes(data)
         if kind == "first file gone" and len(files) > 1:
             files[0].unlink()
+            gone = {row.phy_offset for row in rows if row.file == files[0].name}
             rows = [row for row in rows if row.file != files[0].name]
         found = scan(case)
         truth = {(row.file, row.position): row for row in rows}
@@ -130,9 +132,7 @@ def test_every_engine_finds_what_was_written(sent, capacity, with_tags, kind, wi
             else:
                 assert row.state == "ambiguous"
                 place = (row.file, row.position)
-                assert place in made.open or (
-                    kind == "first file gone" and row.file == files[1].name
-                )
+                assert place in made.open or row.phy_offset in gone
         expected = Counter()
         for row in found:
             own = truth[row.file, row.position]

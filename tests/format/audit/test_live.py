@@ -20,6 +20,7 @@ LOG_FILE_SIZE = 1 << 14
 # What is true of a live store: a rolled file's first entry, the lag, and what expires.
 TRUE = {
     "lock_held",
+    "queues_missing",  # the writer makes none
     "first_entry_late",
     "index_lags",
     "entry_expired",
