@@ -66,10 +66,10 @@ class CommitLog:
     That place may hold zeros up to the end of the file, a torn record or remains of an earlier life
     of the log.
     It is damage instead if a sound record follows that is not older than the last one before it, if
-    zeros end in bytes of no record, or if it lies in an earlier file.
+    zeros end in bytes of no record, if it lies in an earlier file, or if an IndexFile, a
+    ConsumeQueue or the checkpoint of its store leads to a message behind it.
     In DLedger, index and term of the entries tell which is older.
-    The end of the log is damage, too, if an IndexFile, a ConsumeQueue or the checkpoint of its
-    store leads to a message behind it.
+    A last record that a running broker is still writing, to which nothing leads, is left out.
 
     Attributes:
         files: The files by offset.

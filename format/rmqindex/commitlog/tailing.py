@@ -25,14 +25,8 @@ from rmqindex.commitlog.mark import LogMark
 from rmqindex.errors import CorruptCommitLogError
 from rmqindex.logfile.end import HOLE_HINT, Verdict, judge_end
 from rmqindex.logfile.framing import DLedgerFrames, Frames, frames_of
-from rmqindex.logfile.walk import (
-    EndKind,
-    end_at,
-    find_record,
-    frame_of,
-    record_crc_fault,
-    walk,
-)
+from rmqindex.logfile.unwritten import UNSURE_BYTES, UNSURE_RECORDS, is_in_doubt
+from rmqindex.logfile.walk import EndKind, end_at, find_record, frame_of, walk
 from rmqindex.record.records import Fault, store_timestamp_of
 
 if TYPE_CHECKING:
@@ -46,10 +40,6 @@ __all__ = ["Progress", "follow", "whole_end"]
 
 # Records per block of a walk, so that a small limit does not read much more than it allows.
 _BLOCK_RECORDS = 8 * 1024
-# A broker copies no more at once than one largest message (maxMessageSize), and a batch with more
-# messages than this would consist of tiny ones.
-_UNSURE_BYTES = 4 * 1024 * 1024
-_UNSURE_RECORDS = 1024
 # A sound record behind a place without one is searched for within two of the largest messages.
 _REACH = 8 * 1024 * 1024
 _SETTLED_MILLISECONDS = 60_000
@@ -286,21 +276,11 @@ def _whole(records: Records, source: ByteSource, file: LogFile) -> int:
     count = len(records)
     end = int(records.phy_offset[-1] + records.size[-1]) - file.start
     settled = time.time_ns() // 1_000_000 - _SETTLED_MILLISECONDS
-    for place in range(max(0, count - _UNSURE_RECORDS), count):
-        if int(records.phy_offset[place]) - file.start < end - _UNSURE_BYTES:
+    for place in range(max(0, count - UNSURE_RECORDS), count):
+        if int(records.phy_offset[place]) - file.start < end - UNSURE_BYTES:
             continue
         start = int(records.phy_offset[place]) - file.start
         stored = store_timestamp_of(source.read, start)
-        if not stored or (stored > settled and _is_in_doubt(records, place)):
+        if not stored or (stored > settled and is_in_doubt(records, place)):
             return place
     return count
-
-
-def _is_in_doubt(records: Records, place: int) -> bool:
-    if record_crc_fault(records, place) is not None:
-        return True
-    texts = (
-        (records.topic_start[place], records.topic_stop[place]),
-        (records.properties_start[place], records.properties_stop[place]),
-    )
-    return any(0 in records.data[int(start) : int(stop)] for start, stop in texts)

@@ -11,6 +11,7 @@ from rmqindex.layout import INT64_MAX
 from rmqindex.logfile.end import HOLE_HINT, Verdict, judge_end
 from rmqindex.logfile.framing import frames_of
 from rmqindex.logfile.leads import find_leads
+from rmqindex.logfile.unwritten import WrittenBlocks
 from rmqindex.logfile.walk import (
     End,
     EndKind,
@@ -104,9 +105,12 @@ class Reading:
         stop = min(self._stop - file.start, file.size)
         at: int | None = self._first(source, file, is_last=is_last)
         frames = frames_of(file)
+        is_live = is_last and self._files.is_held() is True
+        written = WrittenBlocks(self._files, source, file, is_live=is_live)
         tried = -1
         while at is not None and at < stop:
-            for records in walk(source, file, frames, at, stop, self._max_records):
+            blocks = walk(source, file, frames, at, stop, self._max_records)
+            for records in written.through(blocks):
                 yield from self._in_range(file, records)
             at = frames.at
             if at + file.entry_head >= stop and stop < file.size:
@@ -119,17 +123,31 @@ class Reading:
                     break
                 tried = resume  # a broker was writing it during the walk
                 continue
+            yield from self._held_back(file, written, is_end=False)
             if resume is None or file.start + resume + file.entry_head > self._start:
                 hint = HOLE_HINT if end.kind is EndKind.ZERO else ""
                 self._report_malformed(file, at, fault, hint)
             at = resume
             if at is not None:
                 frames.resume_at(source.read, at)
-        if is_last and self._stop > file.start + frames.at + file.entry_head:
+        is_end = is_last and self._stop > file.start + frames.at + file.entry_head
+        if is_end:
             self._log_end = file.start + frames.at
+        yield from self._held_back(file, written, is_end=is_end)
         if self._at_boundaries and at is not None and at != stop < file.size:
             expected = f"that the records before end at the boundary {stop}"
             self._report_malformed(file, stop, Fault("phy_offset", 0, expected, at))
+
+    def _held_back(
+        self, file: LogFile, written: WrittenBlocks, *, is_end: bool
+    ) -> Iterator[Records]:
+        """Yield the blocks that were held back, without what a broker is writing at the end."""
+        kept, at = written.rest(is_end=is_end)
+        if at is not None:
+            self.end = End(EndKind.ZERO, at)
+            self._log_end = file.start + at
+        for records in kept:
+            yield from self._in_range(file, records)
 
     def _judge(
         self, source: ByteSource, file: LogFile, frames: Frames, end: End, *, is_last: bool

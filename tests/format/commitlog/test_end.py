@@ -60,12 +60,11 @@ def message(number, size=40):
 
 
 @pytest.fixture
-def log():
-    """Five hundred messages in two files, the second of them not full."""
+def log(request):
+    """Five hundred messages in two files, the second of them not full, or those of given times."""
     log = Log(FILE_SIZE)
-    for number in range(500):
+    for number in getattr(request, "param", range(500)):
         log.append(message(number))
-    assert len(log.files) == 2
     return log
 
 
@@ -349,3 +348,85 @@ class TestWhatLiesBeside:
         """The answer is whole."""
         with CommitLog(store) as log:
             assert offsets(log, stop=90_000)
+
+
+class TestTheLastRecordOfALiveLog:
+    """A broker copies a record in, in no promised order, and indexes it only when it is whole."""
+
+    @pytest.fixture
+    def broker(self, folder):
+        """A process that holds the store's lock as a broker does."""
+        lock = folder.parent / "lock"
+        lock.write_bytes(b"")
+        with subprocess.Popen(
+            [sys.executable, "-c", HELD, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdout.readline() == b"held\n"
+            yield process
+
+    @staticmethod
+    def half_write(folder, offset, first, size=20):
+        """Take bytes of a record away; return what puts them back."""
+        newest = max(folder.iterdir())
+        at = offset - int(newest.name) + first
+        whole = newest.read_bytes()[at : at + size]
+        zero(folder, at, size)
+
+        def finish():
+            with newest.open("r+b") as file:
+                file.seek(at)
+                file.write(whole)
+
+        return finish
+
+    @staticmethod
+    def read(folder, columns=("phy_offset", "body"), **options):
+        """Return the offsets that a scan with bodies gives, and the log's end."""
+        with CommitLog(folder) as found:
+            batches = list(found.scan(columns=list(columns), **options))
+            return [o for batch in batches for o in batch[0].to_pylist()], found.max_offset
+
+    @pytest.mark.usefixtures("broker")
+    @pytest.mark.parametrize("first", [90, 300], ids=["body", "properties"])
+    @pytest.mark.parametrize("max_records", [1, 7, 8192])
+    @pytest.mark.parametrize("columns", [["phy_offset"], ["phy_offset", "body", "keys"]])
+    def test_waits_until_it_is_whole(self, log, folder, first, max_records, columns):
+        """With bodies and without, in either mode, and no clock is asked."""
+        size = log.end - log.offsets[-1]
+        finish = self.half_write(folder, log.offsets[-1], min(first, size - 20))
+        for mode in ("FAILFAST", "DROPMALFORMED"):
+            options = {"mode": mode, "max_records": max_records}
+            assert self.read(folder, columns, **options) == (log.offsets[:-1], log.offsets[-1])
+        finish()
+        assert self.read(folder, columns, max_records=max_records) == (log.offsets, log.end)
+
+    def test_is_damaged_where_no_broker_runs(self, log, folder):
+        """Nobody is writing it."""
+        self.half_write(folder, log.offsets[-1], 90)
+        with pytest.raises(CorruptCommitLogError, match="expected the CRC-32"):
+            self.read(folder)
+
+    @pytest.mark.usefixtures("broker")
+    def test_is_damaged_where_the_checkpoint_leads_to_it(self, log, folder):
+        """A broker had written it."""
+        self.half_write(folder, log.offsets[-1], 90)
+        values = [0, 0, 0, 0, log.end]
+        (folder.parent / "checkpoint").write_bytes(struct.pack(">5q", *values).ljust(4096, b"\0"))
+        with pytest.raises(CorruptCommitLogError, match="expected the CRC-32"):
+            self.read(folder)
+
+    @pytest.mark.usefixtures("broker")
+    def test_is_damaged_where_a_later_message_follows(self, log, folder):
+        """A broker copies one message, or batch, after the other."""
+        self.half_write(folder, log.offsets[-2], 90)
+        with pytest.raises(CorruptCommitLogError, match="expected the CRC-32"):
+            self.read(folder)
+
+    @pytest.mark.parametrize("log", [(0, 1, 2, 2, 2)], indirect=True)
+    @pytest.mark.usefixtures("broker")
+    def test_is_left_out_with_the_batch_that_it_is_in(self, log, folder):
+        """Messages of one batch are copied together, and have one store time."""
+        finish = self.half_write(folder, log.offsets[3], 90)
+        assert self.read(folder) == (log.offsets[:3], log.offsets[3])
+        finish()
+        assert self.read(folder) == (log.offsets, log.end)

@@ -43,7 +43,7 @@ _SMALL = {
     access: {"_FIRST_READ": 100, "_MAX_REQUEST": 300, "_THREADS": 1},
     tailing: {
         "_BLOCK_RECORDS": 3,
-        "_UNSURE_RECORDS": 2,
+        "UNSURE_RECORDS": 2,
         "_REACH": 400,
         "time": _Clock,
     },
