@@ -17,15 +17,18 @@ from rmqindex.commitlog.log import CommitLog
 from rmqindex.explanation.place import Place
 from rmqindex.logfile.files import folders_of
 from rmqindex.logfile.leads import find_leads
+from rmqindex.logfile.witness import proved_lead
 from rmqindex.store.roots import root_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from rmqindex.explanation.place import LogArgument
     from rmqindex.logfile.files import LogFile
+    from rmqindex.logfile.leads import Lead
+    from rmqindex.record.records import Records
     from rmqindex.storage.location import Location, PathLike
 
     LogPath = PathLike | Sequence[PathLike | LogFile]
@@ -108,7 +111,7 @@ def missing_parts(
     roots = list(dict.fromkeys(map(root_of, folders)))
     folder = str(log.files[-1].path.parent if log.files else folders[0])
     log_stop = log.files[-1].stop if log.files else 0
-    first, last = find_leads(roots, log_stop, index=index)
+    first, newest = find_leads(roots, log_stop, index=index)
     found: list[MissingPart] = []
     if first is not None and log.files and first.phy_offset < log.min_offset:
         found.append(
@@ -119,7 +122,8 @@ def missing_parts(
         MissingPart("middle", folder, start, stop, str(behind[stop].path), None)
         for start, stop in log.gaps
     ]
-    end = None if last is None else _end_before(log, path, last.phy_offset)
+    end = _end_before(log, path, newest[0].phy_offset) if newest else None
+    last = None if end is None else _proved(log, newest, end)
     if last is not None and end is not None:
         found.append(MissingPart("end", folder, end, None, last.path, last.phy_offset))
     return tuple(
@@ -166,6 +170,13 @@ def _end_before(log: CommitLog, path: LogPath, phy_offset: int) -> int | None:
     # A broker may have begun another file since the log's were listed.
     with CommitLog(path) as now:
         return now.max_offset if _is_behind(now, offsets) else None
+
+
+def _proved(log: CommitLog, leads: Sequence[Lead], end: int) -> Lead | None:
+    def read(start: int, stop: int) -> Iterator[Records]:
+        return log.records(start, stop, mode="DROPMALFORMED", proves_end=False)
+
+    return proved_lead(leads, end, read)
 
 
 def _is_behind(log: CommitLog, offsets: NDArray[np.int64]) -> bool:

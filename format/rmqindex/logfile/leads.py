@@ -10,6 +10,7 @@ With DLedger, the entry that the group had agreed on last is in the log.
 
 from __future__ import annotations
 
+import enum
 import os
 import re
 from bisect import bisect_left
@@ -24,6 +25,7 @@ from rmqindex.fileset.paths import index_entries
 from rmqindex.folders import BATCH_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.queue_layout import BATCH_UNIT_DTYPE, BLANK_SIZE, FILE_NAME_DIGITS, UNIT_DTYPE
+from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
 from rmqindex.store.dledger import committed_index, dledger_data, entry_place
 
@@ -31,13 +33,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from rmqindex.storage.location import Location
+    from numpy.typing import NDArray
 
-__all__ = ["Lead", "Leads", "find_leads"]
+__all__ = ["Lead", "LeadKind", "Leads", "find_leads", "last_units"]
 
 T = TypeVar("T")
 
 _QUEUE_FILE = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
+
+
+class LeadKind(enum.Enum):
+    """What kind of file leads to a message."""
+
+    INDEX = "index"
+    QUEUE = "queue"
+    BATCH_QUEUE = "batch queue"
+    NOTE = "note"
 
 
 class Lead(NamedTuple):
@@ -46,10 +57,14 @@ class Lead(NamedTuple):
     Attributes:
         phy_offset: The message's offset, bytes.
         path: The file.
+        kind: What it is.
+        place: Where an IndexFile or a queue's file is.
     """
 
     phy_offset: int
     path: str
+    kind: LeadKind = LeadKind.NOTE
+    place: Location | None = None
 
 
 class Leads(NamedTuple):
@@ -57,11 +72,12 @@ class Leads(NamedTuple):
 
     Attributes:
         first: The oldest file that a broker deletes with its messages, by its last message.
-        last: The one that leads to the newest message.
+        newest: The one of each index and queue, the newest first;
+            :func:`rmqindex.logfile.witness.proved_lead` says which to believe.
     """
 
     first: Lead | None
-    last: Lead | None
+    newest: tuple[Lead, ...]
 
 
 def find_leads(
@@ -99,7 +115,9 @@ def find_leads(
             for files, is_batch in _queues_of(root.local) if queues else ():
                 lead = _batch_queue_lead if is_batch else _queue_lead
                 _add(files, lead, of_queues, newest)
-    return Leads(min(expiring, default=None), max(newest, default=None))
+    newest.sort(key=lambda lead: lead.phy_offset, reverse=True)
+    first = min(expiring, key=lambda lead: lead.phy_offset, default=None)
+    return Leads(first, tuple(newest))
 
 
 def _is_shared(root: Location) -> bool:
@@ -136,7 +154,7 @@ def _index_lead(path: Location) -> list[Lead]:
     with suppress(RmqIndexError), open_index_source(path) as source:
         header = read_header(source)
         if header.entry_count:
-            return [Lead(header.end_phy_offset, str(path))]
+            return [Lead(header.end_phy_offset, str(path), LeadKind.INDEX, path)]
     return []
 
 
@@ -179,17 +197,36 @@ def _names_in(folder: Path) -> Iterable[str]:
 
 
 def _queue_lead(path: Path) -> list[Lead]:
-    return _unit_lead(path, UNIT_DTYPE)
+    return _unit_lead(path, UNIT_DTYPE, LeadKind.QUEUE)
 
 
 def _batch_queue_lead(path: Path) -> list[Lead]:
-    return _unit_lead(path, BATCH_UNIT_DTYPE)
+    return _unit_lead(path, BATCH_UNIT_DTYPE, LeadKind.BATCH_QUEUE)
 
 
-def _unit_lead(path: Path, dtype: np.dtype[Any]) -> list[Lead]:
+def _unit_lead(path: Path, dtype: np.dtype[Any], kind: LeadKind) -> list[Lead]:
     """Return to which message the last unit of a file leads, reading few bytes.
 
     Nothing where the file has no unit, or a blank one last.
+    """
+    _, units = last_units(path, dtype, 1)
+    if len(units):
+        last = units[-1]
+        if last["phy_offset"] or last["size"] != BLANK_SIZE:
+            return [Lead(int(last["phy_offset"]), str(path), kind, Location.of(path))]
+    return []
+
+
+def last_units(path: Path, dtype: np.dtype[Any], most: int) -> tuple[int, NDArray[Any]]:
+    """Read the last written units of a queue's file.
+
+    Args:
+        path: The file.
+        dtype: The layout of its units.
+        most: How many are read at most.
+
+    Returns:
+        The number of the first one, and the units; none where the file cannot be read.
     """
     size_at, width = dtype.fields["size"][1], dtype["size"].itemsize  # type: ignore[index]
     with suppress(OSError), open(path, "rb", buffering=0) as file:  # noqa: PTH123  (of thousands)
@@ -202,11 +239,7 @@ def _unit_lead(path: Path, dtype: np.dtype[Any]) -> list[Lead]:
         count = os.fstat(descriptor).st_size // dtype.itemsize
         # Units are written one after the other: the unwritten ones are behind the others.
         written = bisect_left(range(count), True, key=is_unwritten)
-        data = (
-            os.pread(descriptor, dtype.itemsize, (written - 1) * dtype.itemsize) if written else b""
-        )
-        if len(data) == dtype.itemsize:
-            last = np.frombuffer(data, dtype)[0]
-            if last["phy_offset"] or last["size"] != BLANK_SIZE:
-                return [Lead(int(last["phy_offset"]), str(path))]
-    return []
+        first = max(0, written - most)
+        data = os.pread(descriptor, (written - first) * dtype.itemsize, first * dtype.itemsize)
+        return first, np.frombuffer(data[: len(data) // dtype.itemsize * dtype.itemsize], dtype)
+    return 0, np.empty(0, dtype)

@@ -22,6 +22,7 @@ from rmqindex.logfile.walk import (
     record_crc_fault,
     walk,
 )
+from rmqindex.logfile.witness import proved_lead
 from rmqindex.record.records import Fault
 from rmqindex.storage.opening import ensure_same
 
@@ -267,7 +268,7 @@ def find_end(
 
 
 def missing_tail(files: OpenFiles, end: int, *, queues: bool = True) -> Lead | None:
-    """Return what leads to a message behind a log's end, if anything does.
+    """Return what leads to a message behind a log's end, if anything does that can be believed.
 
     The log is looked at again before: a broker may have written the message, and indexed it, since
     its files were listed and read.
@@ -280,12 +281,16 @@ def missing_tail(files: OpenFiles, end: int, *, queues: bool = True) -> Lead | N
     if not files.folders:
         return None
     log_stop = files.files[-1].stop if files.files else 0
-    lead = find_leads(files.roots, log_stop, queues=queues).last
-    if lead is None or lead.phy_offset < end:
+    leads = find_leads(files.roots, log_stop, queues=queues).newest
+    if not leads or leads[0].phy_offset < end:
         return None
     now = files.found_again()
     try:
-        return lead if find_end(now) <= lead.phy_offset else None
+        return proved_lead(
+            leads,
+            find_end(now),
+            lambda start, stop: Reading(now, start, stop, drop=True).records(),
+        )
     finally:
         now.close()
 

@@ -131,5 +131,5 @@ class WrittenBlocks:
         if offset is None:
             return None
         roots = list(dict.fromkeys(root_of(each.path.parent) for each in self._files.files))
-        lead = find_leads(roots, self._files.files[-1].stop).last
-        return offset if lead is None or lead.phy_offset < offset else None
+        leads = find_leads(roots, self._files.files[-1].stop).newest
+        return offset if not leads or leads[0].phy_offset < offset else None

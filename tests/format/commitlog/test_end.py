@@ -8,18 +8,22 @@ import struct
 import subprocess
 import sys
 
+import numpy as np
 import pyarrow.fs as pafs
 import pytest
 
 import rmqindex
 from commitlog_encoder import Log, Message, properties_text
+from recorded import MESSAGE_KINDS
 from rmqindex import CommitLog, CorruptCommitLogError, MessageStore
+from rmqindex.audit.missing import missing_parts
 from rmqindex.commitlog import newest_messages, selection
 from rmqindex.commitlog.selection import Selection
 from rmqindex.commitlog.tailing import follow
 from rmqindex.inspection.usage import measure_usage
 
 SAMPLE = rmqindex.sample_store()
+UNIT = np.dtype([("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 FILE_SIZE = 64 * 1024
 PAGE = 4096
 HELD = """
@@ -48,6 +52,12 @@ while at < len(records):
                 at += length
     start += size
 """
+
+
+def whole(store):
+    """The offsets of all messages of a log that is read to its proved end."""
+    with CommitLog(store) as log:
+        return offsets(log)
 
 
 def message(number, size=40):
@@ -282,6 +292,77 @@ class TestBytesOfNoRecord:
             assert offsets(found) == log.offsets
             assert found.end_error() is None
             assert follow(found, 0).end == log.end
+
+
+class TestAWitness:
+    """What leads behind the end of a log that is whole."""
+
+    @pytest.fixture
+    def store(self, tmp_path):
+        """A copy of the sample store."""
+        return shutil.copytree(SAMPLE, tmp_path / "store")
+
+    def last_unit(self, store):
+        """The file of a queue of several messages, and the number of its last unit."""
+        path = store / "consumequeue/TopicTest/0/00000000000000000000"
+        sizes = np.frombuffer(path.read_bytes(), UNIT)["size"]
+        return path, int(np.flatnonzero(sizes)[-1])
+
+    @pytest.mark.parametrize("offset", [10_000_000, 1 << 56])
+    def test_is_no_unit_of_a_message_that_the_log_has(self, store, offset):
+        """A torn unit leads anywhere; the log has the message of its queue offset elsewhere."""
+        expected = whole(store)
+        path, number = self.last_unit(store)
+        with path.open("r+b") as file:
+            file.seek(number * UNIT.itemsize)
+            file.write(struct.pack(">q", offset))
+        assert whole(store) == expected
+
+    def test_is_a_unit_of_a_message_that_the_log_lacks(self, store):
+        """The unit follows one whose message is there."""
+        path, number = self.last_unit(store)
+        with path.open("r+b") as file:
+            file.seek((number + 1) * UNIT.itemsize)
+            file.write(struct.pack(">qiq", 10_000_000, 200, 0))
+        with pytest.raises(CorruptCommitLogError, match="leads to a message at offset 10000000"):
+            whole(store)
+
+    def test_is_a_unit_before_a_torn_one(self, store):
+        """Each unit of a queue is judged by itself."""
+        path, number = self.last_unit(store)
+        with path.open("r+b") as file:
+            file.seek(number * UNIT.itemsize)
+            file.write(struct.pack(">qiq", 1 << 56, 200, 0))
+            file.write(struct.pack(">qiq", 10_000_000, 200, 0))
+        with pytest.raises(CorruptCommitLogError, match="leads to a message at offset 10000000"):
+            whole(store)
+
+    def test_is_no_queue_in_the_folder_of_another_kind(self, store):
+        """Its units are read as units of batches, which they are not."""
+        expected = whole(store)
+        (store / "batchconsumequeue").mkdir()
+        (store / "consumequeue/TopicTest").rename(store / "batchconsumequeue/TopicTest")
+        assert whole(store) == expected
+
+    def test_is_no_batch_queue_in_the_folder_of_the_others(self, tmp_path):
+        """Nor the other way round."""
+        store = shutil.copytree(MESSAGE_KINDS / "store", tmp_path / "store")
+        expected = whole(store)
+        for topic in (store / "batchconsumequeue").iterdir():
+            shutil.rmtree(store / "consumequeue" / topic.name, ignore_errors=True)
+            topic.rename(store / "consumequeue" / topic.name)
+        assert whole(store) == expected
+
+    def test_is_no_header_that_contradicts_its_entries(self, store):
+        """No entry leads where a raised ``end_phy_offset`` does."""
+        expected = whole(store)
+        with max((store / "index").iterdir()).open("r+b") as file:
+            file.seek(24)
+            file.write(struct.pack(">q", 10_000_000))
+        assert whole(store) == expected
+        with CommitLog(store) as log:
+            assert log.end_error() is None
+            assert missing_parts(log, store) == ()
 
 
 class TestWhatLiesBeside:

@@ -1,0 +1,153 @@
+"""Whether what leads behind a log's end can be believed.
+
+A header or a unit that is damaged leads anywhere, and so does a queue in the folder of another
+kind; the log itself is whole then.
+So a header must name the message of an entry that is there.
+Units must follow one that leads to its record, and are none if the log has the message of their
+queue offset elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rmqindex.errors import RmqIndexError
+from rmqindex.indexfile.committed import open_index_source
+from rmqindex.layout import ENTRY_DTYPE, ENTRY_SIZE, HEADER_SIZE
+from rmqindex.logfile.leads import Lead, LeadKind, last_units
+from rmqindex.queue_layout import BATCH_UNIT_DTYPE, BLANK_SIZE, NO_COMPACTED_OFFSET, UNIT_DTYPE
+from rmqindex.record.records import gather
+from rmqindex.record_layout import MIN_RECORD_SIZE, QUEUE_ID_OFFSET, QUEUE_OFFSET_OFFSET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from rmqindex.record.records import Records
+
+__all__ = ["proved_lead"]
+
+# How many of a queue's newest units are looked at.
+_UNITS = 1_024
+# How many units before the log's end may be damaged, one after the other.
+_ANCHORS = 8
+_BLOCK_ROWS = 1 << 18
+
+
+def proved_lead(
+    leads: Iterable[Lead], end: int, read: Callable[[int, int], Iterator[Records]]
+) -> Lead | None:
+    """Return the first of what leads behind a log's end that can be believed.
+
+    Args:
+        leads: What leads to messages, the newest first.
+        end: Where the log ends, bytes.
+        read: Reads the log's records from an offset up to another one, over damage.
+    """
+    for lead in leads:
+        if lead.phy_offset < end:
+            break
+        proved = _proved(lead, end, read)
+        if proved is not None:
+            return proved
+    return None
+
+
+def _proved(lead: Lead, end: int, read: Callable[[int, int], Iterator[Records]]) -> Lead | None:
+    if lead.place is None or lead.place.local is None:
+        return lead  # of a remote file, that takes many requests
+    if lead.kind is LeadKind.INDEX:
+        return lead if _has_entry(lead) else None
+    if lead.kind in (LeadKind.QUEUE, LeadKind.BATCH_QUEUE):
+        offset = _proved_unit(lead.place.local, lead.kind, end, read)
+        return None if offset is None else lead._replace(phy_offset=offset)
+    return lead
+
+
+def _has_entry(lead: Lead) -> bool:
+    """Return whether any entry of an IndexFile leads where its header does.
+
+    All geometries that its size allows have the same rows, counted from its end.
+    """
+    with suppress(RmqIndexError), open_index_source(lead.place) as source:  # type: ignore[arg-type]
+        stop = source.size
+        while stop >= HEADER_SIZE + ENTRY_SIZE:
+            rows = min((stop - HEADER_SIZE) // ENTRY_SIZE, _BLOCK_ROWS)
+            stop -= rows * ENTRY_SIZE
+            block = np.frombuffer(source.read(stop, rows * ENTRY_SIZE), ENTRY_DTYPE)
+            if (block["phy_offset"] == lead.phy_offset).any():
+                return True
+    return False
+
+
+def _proved_unit(
+    path: Path, kind: LeadKind, end: int, read: Callable[[int, int], Iterator[Records]]
+) -> int | None:
+    """Return the newest message behind a log's end to which a queue can be believed to lead."""
+    is_batch = kind is LeadKind.BATCH_QUEUE
+    dtype = BATCH_UNIT_DTYPE if is_batch else UNIT_DTYPE
+    first, units = last_units(path, dtype, _UNITS)
+    sound = _is_sound(units, is_batch=is_batch)
+    numbers = np.arange(len(units), dtype=np.int64) + first + int(path.name) // dtype.itemsize
+    queue_offsets = units["msg_base_offset"].astype(np.int64) if is_batch else numbers
+    offsets, sizes = units["phy_offset"].astype(np.int64), units["size"].astype(np.int64)
+    behind = np.flatnonzero(sound & (offsets >= end))
+    before = np.flatnonzero(sound & (offsets < end))
+    if not len(behind):
+        return None
+    if not len(before):
+        follows = (offsets[a] + sizes[a] <= offsets[b] for a, b in pairwise(behind.tolist()))
+        return int(offsets[behind[-1]]) if all(follows) else None
+    for anchor in reversed(before[-_ANCHORS:].tolist()):
+        at = int(offsets[anchor])
+        if _size_at(read, at) == sizes[anchor]:
+            elsewhere = _queue_offsets(read, at, end, path.parent.parent.name, path.parent.name)
+            left = behind[~np.isin(queue_offsets[behind], elsewhere)]
+            return int(offsets[left].max()) if len(left) else None
+    return None
+
+
+def _is_sound(units: NDArray[Any], *, is_batch: bool) -> NDArray[np.bool_]:
+    """Return which units a broker can have written for a message."""
+    sizes = units["size"]
+    sound = (units["phy_offset"] >= 0) & (sizes >= MIN_RECORD_SIZE) & (sizes != BLANK_SIZE)
+    if is_batch:
+        sound &= (units["store_timestamp"] > 0) & (units["msg_base_offset"] >= 0)
+        sound &= (units["batch_size"] > 0) & (units["reserved"] == 0)
+        sound &= units["compacted_offset"] == NO_COMPACTED_OFFSET
+    return np.asarray(sound, np.bool_)
+
+
+def _size_at(read: Callable[[int, int], Iterator[Records]], at: int) -> int | None:
+    """Return the size of the record that starts at an offset; None without one."""
+    for records in read(at, at + 1):
+        if len(records) and records.phy_offset[0] == at:
+            return int(records.size[0])
+    return None
+
+
+def _queue_offsets(
+    read: Callable[[int, int], Iterator[Records]], start: int, stop: int, topic: str, queue: str
+) -> NDArray[np.int64]:
+    """Return the queue offsets of a queue's messages in a part of the log."""
+    name, found = os.fsencode(topic), [np.empty(0, np.int64)]
+    number = int(queue) if queue.isdecimal() else -1
+    for records in read(start, stop):
+        queue_ids = gather(records.data, records.starts + QUEUE_ID_OFFSET, "i4").astype(np.int64)
+        lengths = records.topic_stop - records.topic_start
+        places = np.flatnonzero((queue_ids == number) & (lengths == len(name)))
+        mine = [
+            place
+            for place in places.tolist()
+            if records.data[records.topic_start[place] : records.topic_stop[place]] == name
+        ]
+        starts = records.starts[mine] + QUEUE_OFFSET_OFFSET
+        found.append(gather(records.data, starts, "i8").astype(np.int64))
+    return np.concatenate(found)
