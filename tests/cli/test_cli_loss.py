@@ -67,6 +67,33 @@ def test_the_remedy_of_a_damaged_count_works_as_it_is_printed(run, store, files)
     assert sum(file["entry_count"] for file in json.loads(out)["files"]) == 959
 
 
+@pytest.mark.parametrize("count", COUNTS)
+def test_nothing_is_said_to_be_harmless_of_a_file_whose_count_is_damaged(run, store, files, count):
+    """Entries and slots behind the count are no torn put there."""
+    set_count(files[2], count)
+    findings = json.loads(run("verify", store, "--json")[1])["findings"]
+    of_file = {each["rule"] for each in findings if each["file"].endswith(files[2].name)}
+    assert "index_count" in of_file
+    assert not of_file & {"slot_uncounted", "uncounted_entries", "hash_slot_count"}
+
+
+@pytest.mark.parametrize("end", [122_929, 123_120, 131_071, 131_072, 2**31, 2**62])
+def test_a_damaged_end_of_the_newest_file_is_no_damage_of_the_log(run, store, files, end):
+    """Its entries say where it ends, and a rebuild needs no further option."""
+    with files[-1].open("r+b") as file:
+        file.seek(24)
+        file.write(struct.pack(">q", end))
+    _, out, _ = run("verify", store, "--json")
+    errors = [each for each in json.loads(out)["findings"] if each["severity"] == "error"]
+    assert {each["rule"] for each in errors} == {"end_phy_offset"}
+    assert {each["remedy"] for each in errors} == {
+        f"Stop the broker and run `rmqindex rebuild {store} --replace`."
+    }
+    assert run("usage", store)[0] == 0
+    assert run("rebuild", store, "--replace")[0] == 0
+    assert run("verify", store)[0] == 0
+
+
 def lose_log_end(store):
     """Take away the newest file of the CommitLog, as a restored older backup lacks it."""
     max((store / "commitlog").iterdir()).unlink()

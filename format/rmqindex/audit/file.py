@@ -66,18 +66,22 @@ def audit_file(
             f"0 to {layout.index_num}",
             header.index_count,
         )
-    elif not file.is_live:
-        damage = damaged_count(file.source, layout, header)
+        is_counted = False
+    else:
+        damage = None if file.is_live else damaged_count(file.source, layout, header)
         if damage is not None:
             findings.add(file.path, "index_count", damage.byte, damage.expected, damage.got)
-    slots = _audit_chains(file, findings)
-    _audit_slot_count(file, int(np.count_nonzero(slots)), findings)
+        is_counted = damage is None
+    slots = _audit_chains(file, findings, is_counted=is_counted)
+    if is_counted:
+        _audit_slot_count(file, int(np.count_nonzero(slots)), findings)
     if file.count:
         _audit_ends(file, findings)
         _audit_first_time(file, previous, findings)
     elif previous is not None and not file.is_live:
         _audit_inherited(file, previous, findings)
-    _audit_next_place(file, findings)
+    if is_counted:
+        _audit_next_place(file, findings)
 
 
 def _audit_slot_count(file: AuditedFile, used: int, findings: Findings) -> None:
@@ -179,25 +183,27 @@ def _audit_next_place(file: AuditedFile, findings: Findings) -> None:
         )
 
 
-def _audit_chains(file: AuditedFile, findings: Findings) -> NDArray[np.int32]:
+def _audit_chains(file: AuditedFile, findings: Findings, *, is_counted: bool) -> NDArray[np.int32]:
     """Check every entry, link and slot of a file.
 
     Args:
         file: The file.
         findings: Collects the findings.
+        is_counted: Whether the count is sound, so that slots may lead to a torn put behind it.
 
     Returns:
         The right value of each slot, int32.
     """
-    return _Chains(file, findings).audit()[:-1]
+    return _Chains(file, findings, is_counted=is_counted).audit()[:-1]
 
 
 class _Chains:
     """One pass over the entries, which relinks them."""
 
-    def __init__(self, file: AuditedFile, findings: Findings) -> None:
+    def __init__(self, file: AuditedFile, findings: Findings, *, is_counted: bool) -> None:
         self._file = file
         self._findings = findings
+        self._is_counted = is_counted
         # The right values of the slots; an extra one collects the entries that belong to no slot.
         self._nowhere = file.layout.hash_slot_num
         self._slots = np.zeros(self._nowhere + 1, np.int32)
@@ -397,7 +403,7 @@ class _Chains:
         strangers = inside & ~own
         for rule, chosen in (
             ("slot_range", outside),
-            ("slot_uncounted", uncounted),
+            ("slot_uncounted", uncounted & self._is_counted),
             ("slot_cross_link", strangers),
             ("slot_newest", ~(outside | uncounted | strangers)),
         ):

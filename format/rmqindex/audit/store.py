@@ -29,6 +29,8 @@ from rmqindex.layout import (
     FIRST_POSITION,
     INT64_MAX,
 )
+from rmqindex.logfile.leads import Lead, LeadKind
+from rmqindex.logfile.witness import proved_lead
 from rmqindex.store.checkpoint import StoreCheckpoint
 from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 from rmqindex.transaction.directories import directory_entries
@@ -251,7 +253,7 @@ def _audit_checkpoint(
         )
 
 
-def audit_barrier(path: str, last: IndexHeader, log: CommitLog, findings: Findings) -> None:
+def audit_barrier(path: Location, last: IndexHeader, log: CommitLog, findings: Findings) -> None:
     """Check whether the last file would make the broker skip future messages.
 
     Args:
@@ -262,7 +264,7 @@ def audit_barrier(path: str, last: IndexHeader, log: CommitLog, findings: Findin
     """
     end = log.max_offset
     # With an empty log, a broker restarts at 0: it skips all but a message at the very end.
-    if last.end_phy_offset >= max(end, 1):
+    if last.end_phy_offset >= max(end, 1) and _leads_behind(path, last, end):
         findings.add(
             path,
             "stop_barrier",
@@ -270,3 +272,9 @@ def audit_barrier(path: str, last: IndexHeader, log: CommitLog, findings: Findin
             f"less than {end}, the end of the CommitLog" if end else "0: the CommitLog is empty",
             last.end_phy_offset,
         )
+
+
+def _leads_behind(path: Location, last: IndexHeader, end: int) -> bool:
+    """Return whether entries lead behind the log's end, too; else the header is damaged."""
+    lead = Lead(last.end_phy_offset, str(path), LeadKind.INDEX, path)
+    return proved_lead([lead], end, lambda _start, _stop: iter(())) is not None
