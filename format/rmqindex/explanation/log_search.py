@@ -161,6 +161,10 @@ class LogSearch:
                 if progress is not None:
                     progress(done + int(offsets[-1]) - start, total)
             done += stop - start
+        if any(stop >= log.max_offset for _, stop in parts.searched):
+            lost = log.end_error()  # the scan stopped where the log ends now
+            known = {str(fault) for fault in faults}
+            faults += [] if lost is None or str(lost) in known else [lost]
         missing = tuple(gap for gap in log.gaps if gap[1] <= log.max_offset)
         return LogReach(
             log.min_offset,

@@ -238,6 +238,15 @@ class TestWhatWasSearched:
         assert str(file) in reason(explained, "log_damaged").sentence
         assert "not_in_log" not in codes(explained)
 
+    @pytest.mark.parametrize("kept", [40_960, 0], ids=["some", "nothing"])
+    def test_a_log_that_lost_its_end_is_not_the_whole_one(self, store, kept):
+        """An entry leads to a message that is no longer there, as the key's may have been."""
+        newest = max((store / "commitlog").iterdir())
+        newest.write_bytes(newest.read_bytes()[:kept].ljust(65_536, b"\0"))
+        explained = explain(store, "TopicTest", "nobody", search_log="all")
+        assert "leads to a message at offset 122928" in reason(explained, "log_damaged").sentence
+        assert "not_in_log" not in codes(explained)
+
     def test_a_file_of_the_log_that_is_lost_was_not_searched(self, store):
         """A gap between files is not covered by a search of all."""
         (store / "commitlog" / f"{65_536:020}").unlink()
