@@ -170,3 +170,18 @@ class TestBodies:
         (hit,) = json.loads(out)["hits"]
         assert (code, hit["message"]["uniq_key"]) == (0, packed["uniq_key"])
         assert hit["message"]["body"] is None
+
+    @pytest.mark.parametrize(
+        "command", ["messages", "usage", "export", "scan", "rebuild", "rebuild-queues"]
+    )
+    def test_a_from_behind_the_to_is_refused(self, run, command, tmp_path):
+        """Nothing is written for it; equal ones are a range of nothing."""
+        target = tmp_path / "new"
+        out = {"export": (target,), "rebuild": ("--out", target)}.get(command, ())
+        out = ("--out", target) if command == "rebuild-queues" else out
+        code, answer, err = run(command, STORE, *out, "--from", 500, "--to", 100)
+        assert (code, answer) == (2, "")
+        assert "--from: 500 is behind --to 100" in err
+        assert not target.exists()
+        code, _, _ = run(command, STORE, *out, "--from", 500, "--to", 500)
+        assert code in (0, 1)

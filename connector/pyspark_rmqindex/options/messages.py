@@ -53,6 +53,19 @@ class MessageOptions(S3Options, RecordOptions):
         only=("messages",),
     )
 
+    def __post_init__(self) -> None:
+        """Check the offsets against each other, as the times.
+
+        Raises:
+            ValueError: The first is behind the last.
+        """
+        RecordOptions.__post_init__(self)
+        if self.end_offset is not None and self.begin_offset > self.end_offset:
+            raise ValueError(
+                "option 'beginOffset': expected an offset at or before 'endOffset', "
+                f"{self.end_offset}, got {self.begin_offset}"
+            )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOptions(S3Options, InputOptions):

@@ -48,6 +48,7 @@ __all__ = [
     "log_argument",
     "logs_argument",
     "mode_option",
+    "offset_range_of",
     "path_argument",
     "paths_argument",
     "rows_option",
@@ -166,6 +167,13 @@ def layout_of(hash_slot_num: int | None, index_num: int | None) -> Layout | None
         return Layout(hash_slot_num, index_num)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint=_GEOMETRY) from error
+
+
+def offset_range_of(start: int | None, stop: int | None) -> tuple[int | None, int | None]:
+    """Return ``--from``, inclusive, and ``--to``, exclusive, in bytes."""
+    if start is not None and stop is not None and start > stop:
+        raise click.BadParameter(f"{start} is behind --to {stop}", param_hint="--from")
+    return start, stop
 
 
 def time_of(text: str | None, zone: Zone, option: str, *, up: bool) -> int | None:

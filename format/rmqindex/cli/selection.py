@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rmqindex.cli.options import begin_option, end_option, from_option, time_range_of, to_option
+from rmqindex.cli.options import (
+    begin_option,
+    end_option,
+    from_option,
+    offset_range_of,
+    time_range_of,
+    to_option,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -58,12 +65,13 @@ def selection_of(zone: Zone, options: Mapping[str, Any]) -> Selection:
     from rmqindex.commitlog.selection import Selection  # noqa: PLC0415  (help needs no Arrow)
 
     begin, end = time_range_of(options["begin"], options["end"], zone)
+    start, stop = offset_range_of(options["from_offset"], options["to_offset"])
     return Selection(
         topics=options["topics"],
         queue_ids=options["queue_ids"],
         tags=options["tags"],
         begin=begin,
         end=end,
-        start=options["from_offset"],
-        stop=options["to_offset"],
+        start=start,
+        stop=stop,
     )

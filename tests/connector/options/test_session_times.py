@@ -63,6 +63,13 @@ def test_a_begin_after_the_end_is_refused(begin, end):
         parse({"path": "/d", "beginTimestamp": end, "endTimestamp": begin})
 
 
+def test_a_begin_offset_behind_the_end_is_refused():
+    """Equal offsets are a range of nothing."""
+    with pytest.raises(ValueError, match="'beginOffset': expected an offset at or before"):
+        message_options({"path": "/d", "beginOffset": "500", "endOffset": "100"})
+    message_options({"path": "/d", "beginOffset": "500", "endOffset": "500"})
+
+
 def test_times_of_which_one_is_local_are_compared_in_the_task():
     """Which alone knows the session's zone."""
     options = {"path": "/d", "beginTimestamp": "2023-11-15", "endTimestamp": "2023-11-14 00:00Z"}

@@ -20,6 +20,7 @@ from rmqindex.cli.options import (
     entries_option,
     layout_of,
     mode_option,
+    offset_range_of,
     paths_argument,
     rows_option,
     slots_option,
@@ -159,8 +160,9 @@ def scan(
     """
     layout = layout_of(max_hash_slot_num, max_index_num)
     shortfall = Shortfall(*time_range_of(begin, end, zone))
+    start, stop = offset_range_of(from_offset, to_offset)
     ranges = {
-        "phy_offset": (from_offset or INT64_MIN, INT64_MAX if to_offset is None else to_offset - 1),
+        "phy_offset": (start or INT64_MIN, INT64_MAX if stop is None else stop - 1),
     }
     if key_hash is not None:
         ranges["key_hash"] = (key_hash, key_hash)

@@ -22,6 +22,7 @@ from rmqindex.cli.options import (
     local_zone_option,
     log_argument,
     mode_option,
+    offset_range_of,
     slots_option,
     to_option,
     told_if_interrupted,
@@ -122,6 +123,7 @@ def rebuild(
         raise click.BadParameter("not together with --replace or --from", param_hint="--resume")
     if dry_run and not replace:
         raise click.BadParameter("only with --replace", param_hint="--dry-run")
+    offset_range_of(from_offset, to_offset)
     _require_out(store, out)
     interrupt = told_if_interrupted([target], "--resume continues what was begun")
     with interrupt, CommitLog(store) as log, progress_bar("rebuild") as report:
@@ -243,6 +245,7 @@ def rebuild_queues(
     run again. New queues that lack units of the old ones are refused, unless --allow-loss is given.
     """
     output = choose_output(as_json)
+    offset_range_of(from_offset, to_offset)
     root = Path(store) if out is None else out
     _require_out(store, out)
     queues = [root / name for name in (QUEUE_FOLDER, BATCH_FOLDER)]
