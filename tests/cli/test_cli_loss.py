@@ -135,6 +135,20 @@ def test_a_loss_that_is_allowed_by_name_is_written(run, store):
     assert code == 0, out
 
 
+def test_the_remedy_of_a_torn_unit_is_one_that_is_not_refused(run, store):
+    """Its message has no unit, and it leads behind the log's end: one rebuild does for both."""
+    path = store / f"consumequeue/TopicTest/0/{0:020d}"
+    data = bytearray(path.read_bytes())
+    data[3 * 20 : 3 * 20 + 8] = (1 << 56).to_bytes(8, "big")
+    path.write_bytes(data)
+    _, out, _ = run("verify", store)
+    assert "queue_unit_missing" in out
+    assert f"rebuild-queues {store} --replace`" not in out
+    assert f"rebuild-queues {store} --replace --allow-loss`" in " ".join(out.split())
+    assert run("rebuild-queues", store, "--replace", "--allow-loss")[0] == 0
+    assert run("verify", store)[0] == 0
+
+
 def test_a_dry_run_of_a_rebuild_shows_files_entries_and_loss(run, store):
     """Files that go, files that come, and what is lost; nothing changes."""
     lose_log_end(store)

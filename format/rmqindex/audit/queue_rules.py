@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["QUEUE_RULES", "WHOLE_LOG", "AuditRule", "Severity"]
+__all__ = ["QUEUES", "QUEUE_RULES", "WHOLE_LOG", "AuditRule", "Severity"]
 
 Severity = Literal["error", "warning", "info"]
 
@@ -30,7 +30,8 @@ class AuditRule:
 
 #: What a rebuild needs, which replaces everything by what the CommitLog's messages give.
 WHOLE_LOG = "If the CommitLog is whole, "
-_QUEUES = f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild-queues STORE --replace`."
+#: What to do where a rebuild of the queues mends them.
+QUEUES = f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild-queues STORE --replace`."
 
 #: The rules of ConsumeQueues against the CommitLog.
 QUEUE_RULES: tuple[AuditRule, ...] = (
@@ -46,34 +47,34 @@ QUEUE_RULES: tuple[AuditRule, ...] = (
         "error",
         "Messages of a topic have no queue at all: no consumer gets them. If the topic was deleted "
         "and made again, and has no message in this queue since, nothing is lost.",
-        _QUEUES,
+        QUEUES,
     ),
     AuditRule(
         "queue_unknown",
         "warning",
         "Messages of a topic have no queue, and no `config/topics.json` tells whether the topic "
         "was deleted.",
-        f"If the topic was deleted, nothing; else, {_QUEUES[0].lower()}{_QUEUES[1:]}",
+        f"If the topic was deleted, nothing; else, {QUEUES[0].lower()}{QUEUES[1:]}",
     ),
     AuditRule(
         "queue_kind",
         "error",
         "A topic has queues of the other kind than its broker, or an inner batch in the log, "
         "says, so that a broker does not start.",
-        f"Restore `config/topics.json` if it is wrong. {_QUEUES}",
+        f"Restore `config/topics.json` if it is wrong. {QUEUES}",
     ),
     AuditRule(
         "queue_unit_missing",
         "error",
         "Messages have no unit in their queue: no consumer gets them, and where no unit follows, "
         "their queue offsets are given again.",
-        _QUEUES,
+        QUEUES,
     ),
     AuditRule(
         "queue_unit",
         "error",
         "A unit has another size, tags code or batch than its message.",
-        _QUEUES,
+        QUEUES,
     ),
     AuditRule(
         "queue_offset",
@@ -86,7 +87,7 @@ QUEUE_RULES: tuple[AuditRule, ...] = (
         "queue_dangling",
         "error",
         "Units lead to places of the log where no message starts.",
-        _QUEUES,
+        QUEUES,
     ),
     AuditRule(
         "queue_beyond_log",

@@ -414,7 +414,7 @@ class _Audit:
         """Look at the units that no message accounts for."""
         units = behind = 0
         newest = -1
-        for batch in queue.scan():
+        for batch in queue.scan(holes=True):
             offsets = batch["phy_offset"].to_numpy()
             units += int(np.count_nonzero((offsets >= start) & (offsets < end)))
             late = offsets >= self._log.max_offset
@@ -436,7 +436,7 @@ class _Audit:
     def _report_dangling(self, queue: ConsumeQueue, name: str, start: int, end: int) -> None:
         count = 0
         first: tuple[int, int] | None = None
-        for batch in queue.scan():
+        for batch in queue.scan(holes=True):
             offsets = batch["phy_offset"].to_numpy()
             places = batch["queue_offset"].to_numpy()
             judged = (offsets >= start) & (offsets < end)
@@ -493,6 +493,6 @@ def _all_batches(queue: ConsumeQueue) -> NDArray[Any]:
 def _has_all(queue: ConsumeQueue, offsets: list[int]) -> bool:
     """Return whether a queue has units of all these messages, wherever."""
     left = np.array(offsets, np.int64)
-    for batch in queue.scan():
+    for batch in queue.scan(holes=True):
         left = left[~np.isin(left, batch["phy_offset"].to_numpy())]
     return not len(left)

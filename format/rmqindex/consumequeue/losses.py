@@ -48,7 +48,7 @@ class LostUnits(NamedTuple):
 
 def unit_count(queue: ConsumeQueue) -> int:
     """Return how many units a queue has, without blank ones."""
-    return sum(len(batch) for batch in queue.scan())
+    return sum(len(batch) for batch in queue.scan(holes=True))
 
 
 def has_unit(queue: ConsumeQueue, queue_offset: int, phy_offset: int) -> bool:
@@ -61,7 +61,7 @@ def has_unit(queue: ConsumeQueue, queue_offset: int, phy_offset: int) -> bool:
     """
     if queue.is_batch:
         wanted = np.array([phy_offset], np.int64)
-        return any(np.isin(wanted, batch["phy_offset"]).all() for batch in queue.scan())
+        return any(np.isin(wanted, batch["phy_offset"]).all() for batch in queue.scan(holes=True))
     return bool(_at(queue, np.array([queue_offset], np.int64))[0] == phy_offset)
 
 
@@ -113,7 +113,7 @@ def _missing(
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Yield the units whose messages have none in the new queue: queue offsets, log offsets."""
     everything: NDArray[np.int64] | None = None
-    for batch in old.scan():
+    for batch in old.scan(holes=True):
         places, offsets = (batch[name].to_numpy() for name in ("queue_offset", "phy_offset"))
         missing = offsets >= min_offset
         if new is not None and missing.any():
@@ -141,7 +141,7 @@ def _at(queue: ConsumeQueue, places: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _sorted_offsets(queue: ConsumeQueue) -> NDArray[np.int64]:
     """Return the log offsets of all units, 8 bytes each."""
-    parts = [batch["phy_offset"].to_numpy() for batch in queue.scan()]
+    parts = [batch["phy_offset"].to_numpy() for batch in queue.scan(holes=True)]
     return np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
 
 

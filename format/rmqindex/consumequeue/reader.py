@@ -98,13 +98,13 @@ class ConsumeQueue:
         """The queue offset that the next message would get; None without any."""
         for file in reversed(self.files):
             blocks = deque(_written_blocks(file, is_batch=self.is_batch), maxlen=1)
-            for first, units in blocks:
+            for numbers, units in blocks:
                 if self.is_batch:
                     return int(units["msg_base_offset"][-1]) + int(units["batch_size"][-1])
-                return file.start // self.unit_size + first + len(units)
+                return file.start // self.unit_size + int(numbers[-1]) + 1
         return None
 
-    def scan(self, *, blanks: bool = False) -> Iterator[pa.RecordBatch]:
+    def scan(self, *, blanks: bool = False, holes: bool = False) -> Iterator[pa.RecordBatch]:
         """Read the units in their order.
 
         A file's units end where the first place is that was never written.
@@ -112,6 +112,7 @@ class ConsumeQueue:
         Args:
             blanks: Also give the blank units before a queue's first message, whose ``size`` is
                 2,147,483,647.
+            holes: Also give the units behind such a place, which a hole in the file leaves.
 
         Yields:
             Batches of at least one unit with the columns of ``CONSUME_QUEUE_SCHEMA``; of a batch
@@ -122,7 +123,7 @@ class ConsumeQueue:
         """
         for file in self.files:
             yield from read_units(
-                file, self.topic, self.queue_id, is_batch=self.is_batch, blanks=blanks
+                file, self.topic, self.queue_id, is_batch=self.is_batch, blanks=blanks, holes=holes
             )
 
     def __repr__(self) -> str:
@@ -136,7 +137,13 @@ def unit_dtype(*, is_batch: bool) -> np.dtype[Any]:
 
 
 def read_units(
-    file: QueueFile, topic: str, queue_id: int, *, is_batch: bool, blanks: bool
+    file: QueueFile,
+    topic: str,
+    queue_id: int,
+    *,
+    is_batch: bool,
+    blanks: bool,
+    holes: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Read one file, as :meth:`rmqindex.ConsumeQueue.scan` does.
 
@@ -146,15 +153,15 @@ def read_units(
         queue_id: Its queue's number.
         is_batch: Whether it is of a batch queue.
         blanks: Whether blank units are given, too.
+        holes: Whether units behind a hole are given, too.
     """
-    for begin, units in _written_blocks(file, is_batch=is_batch):
+    for numbers, units in _written_blocks(file, is_batch=is_batch, holes=holes):
         for start in range(0, len(units), _BATCH_UNITS):
             part = units[start : start + _BATCH_UNITS]
             if is_batch:
                 offsets = part["msg_base_offset"].astype(np.int64)
             else:
-                first = file.start // UNIT_DTYPE.itemsize + begin + start
-                offsets = np.arange(first, first + len(part), dtype=np.int64)
+                offsets = file.start // UNIT_DTYPE.itemsize + numbers[start : start + len(part)]
                 if not blanks:
                     real = _is_real(part)
                     part, offsets = part[real], offsets[real]
@@ -165,6 +172,8 @@ def read_units(
 def last_offset(queue: ConsumeQueue) -> int | None:
     """Return where the newest message of a queue starts in the log, bytes; None without any.
 
+    Units behind a hole in a file count.
+
     Args:
         queue: The queue.
 
@@ -174,7 +183,7 @@ def last_offset(queue: ConsumeQueue) -> int | None:
     for file in reversed(queue.files):
         last = None
         for batch in read_units(
-            file, queue.topic, queue.queue_id, is_batch=queue.is_batch, blanks=False
+            file, queue.topic, queue.queue_id, is_batch=queue.is_batch, blanks=False, holes=True
         ):
             last = batch["phy_offset"][-1].as_py()
         if last is not None:
@@ -209,10 +218,17 @@ def _is_real(units: NDArray[Any]) -> NDArray[np.bool_]:
     return ~blank
 
 
-def _written_blocks(file: QueueFile, *, is_batch: bool) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Yield the units of a file up to the first blank place, in blocks, with each block's start.
+def _written_blocks(
+    file: QueueFile, *, is_batch: bool, holes: bool = False
+) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+    """Yield the numbers and the units of a file up to the first blank place, in blocks.
 
     The file is reopened for each block: it may be truncated while the caller is busy.
+
+    Args:
+        file: The file.
+        is_batch: Whether it is of a batch queue.
+        holes: Whether units behind a blank place are given, too.
     """
     dtype = unit_dtype(is_batch=is_batch)
     first, total = 0, 1
@@ -222,22 +238,30 @@ def _written_blocks(file: QueueFile, *, is_batch: bool) -> Iterator[tuple[int, N
             most = _BLOCK_UNITS if first or source.remote else min(_FIRST_UNITS, _BLOCK_UNITS)
             count = min(most, total - first)
             data = source.read(first * dtype.itemsize, count * dtype.itemsize)
-            units = _written(np.frombuffer(data, dtype).copy(), is_batch=is_batch)
+            block = np.frombuffer(data, dtype).copy()
+            there = _is_written(block, is_batch=is_batch)
+            following = first + count
+            if not there.all():
+                if not holes:
+                    there[int(np.argmin(there)) :] = False
+                    following = total
+                elif not there[-1]:
+                    # The rest of most files was never written, and is skipped.
+                    data_at = source.first_nonzero(following * dtype.itemsize, source.size)
+                    following = total if data_at is None else data_at // dtype.itemsize
             ensure_same(source, file.mark)
-        if len(units):
-            yield first, units
-        if len(units) < count:
-            return
-        first += count
+        written = np.flatnonzero(there)
+        if len(written):
+            yield written + first, block[written]
+        first = following
 
 
-def _written(units: NDArray[Any], *, is_batch: bool) -> NDArray[Any]:
-    """Cut a file's units at the first place without one (``ConsumeQueue.recover``)."""
+def _is_written(units: NDArray[Any], *, is_batch: bool) -> NDArray[np.bool_]:
+    """Return which places have a unit (``ConsumeQueue.recover``)."""
     there = (units["phy_offset"] >= 0) & (units["size"] > 0)
     if is_batch:
         there &= (units["msg_base_offset"] >= 0) & (units["batch_size"] > 0)
-    missing = np.flatnonzero(~there)
-    return units[: missing[0]] if len(missing) else units
+    return np.asarray(there, np.bool_)
 
 
 def _batch(

@@ -142,6 +142,18 @@ def test_a_unit_behind_the_end_of_the_log_is_an_error(store):
     assert found(store) == {("queue_beyond_log", "consumequeue/TopicTest/0")}
 
 
+def test_units_behind_a_hole_in_a_queue_are_judged_too(store):
+    """Those that lead behind the log's end, and those of no message."""
+    path = queue_file(store)
+    count = next(n for n in range(100) if unit_at(path, n)[1] == 0)
+    write_unit(path, 3, bytes(UNIT))
+    missing = ("queue_unit_missing", "consumequeue/TopicTest/0")
+    write_unit(path, count, struct.pack(">qiq", 10**9, 100, 0))
+    assert found(store) == {missing, ("queue_beyond_log", "consumequeue/TopicTest/0")}
+    write_unit(path, count, struct.pack(">qiq", unit_at(path, 0)[0] + 7, 100, 0))
+    assert found(store) == {missing, ("queue_dangling", "consumequeue/TopicTest/0")}
+
+
 @pytest.mark.parametrize("change", [(4, "size"), (12, "tags code")])
 def test_a_unit_that_deviates_from_its_message_is_an_error(store, change):
     """By its size, or by its tags code."""

@@ -175,6 +175,19 @@ class TestLosses:
         )
         assert sum(each.units for each in done.lost) == 406 - done.unit_count > 0
 
+    @pytest.mark.parametrize("place", [0, 3])
+    def test_units_behind_a_hole_in_a_queue_are_compared_too(self, store, place):
+        """As many are refused as without the hole."""
+        self.cut(store)
+        options = {"replace": True, "mode": "DROPMALFORMED", "dry_run": True}
+        lost = rebuild_consume_queues(store, store, **options)
+        with (store / f"consumequeue/TopicTest/0/{0:020d}").open("r+b") as file:
+            file.seek(place * 20)
+            file.write(bytes(20))
+        again = rebuild_consume_queues(store, store, **options)
+        assert again.lost == lost.lost
+        assert again.replaced_count == lost.replaced_count - 1
+
     def test_a_dry_run_compares_and_changes_nothing(self, store):
         """It tells what would be lost, and refuses nothing."""
         self.cut(store)
