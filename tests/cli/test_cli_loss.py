@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import struct
 
@@ -75,6 +76,15 @@ def test_nothing_is_said_to_be_harmless_of_a_file_whose_count_is_damaged(run, st
     of_file = {each["rule"] for each in findings if each["file"].endswith(files[2].name)}
     assert "index_count" in of_file
     assert not of_file & {"slot_uncounted", "uncounted_entries", "hash_slot_count"}
+
+
+def test_the_command_that_salvages_runs_as_it_is_printed(run, store, files):
+    """The refusal of a damaged count names the file, too."""
+    set_count(files[2], 0)
+    _, _, err = run("scan", store)
+    command = shlex.split(err.split("`rmqindex scan ")[1].split("`")[0])
+    code, out, err = run("scan", *command, "--json")
+    assert (code, len(out.splitlines()), err) == (0, 199, "")
 
 
 @pytest.mark.parametrize("end", [122_929, 123_120, 131_071, 131_072, 2**31, 2**62])

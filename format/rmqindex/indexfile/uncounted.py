@@ -8,6 +8,7 @@ Entries to which no slot leads prove nothing: writers put entries before they fl
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -126,12 +127,13 @@ def _error(
 ) -> CorruptIndexError | None:
     if not is_damaged:
         return None
+    salvage = shlex.join(["rmqindex", "scan", str(source.path), "--salvage"])
     return CorruptIndexError(
         source.path,
         "index_count",
         INDEX_COUNT_OFFSET,
         expected,
         header.index_count,
-        f"{_HINT}, `rmqindex scan --salvage` prints all entries, and mode=DROPMALFORMED passes the "
-        "uncounted ones over",
+        f"{_HINT}, `{salvage}` prints all entries, and mode=DROPMALFORMED passes the uncounted "
+        "ones over",
     )

@@ -50,7 +50,7 @@ def test_a_count_that_was_set_back_is_refused_by_name(store, files, count, layou
         assert isinstance(found[2], CorruptIndexError)
         assert (found[2].field, found[2].byte, found[2].got) == ("index_count", 36, count)
         assert "rmqindex verify" in str(found[2])
-        assert "rmqindex scan --salvage" in str(found[2])
+        assert f"`rmqindex scan {found[2].path} --salvage`" in str(found[2])
 
 
 @pytest.mark.parametrize("layout", [None, LAYOUT])
