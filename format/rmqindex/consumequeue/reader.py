@@ -14,7 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from rmqindex.consumequeue.paths import QueueFile, find_queues
-from rmqindex.queue_layout import BATCH_UNIT_DTYPE, BLANK_SIZE, CONSUME_QUEUE_SCHEMA, UNIT_DTYPE
+from rmqindex.queue_layout import (
+    BATCH_UNIT_DTYPE,
+    BLANK_SIZE,
+    CONSUME_QUEUE_SCHEMA,
+    NO_COMPACTED_OFFSET,
+    UNIT_DTYPE,
+)
 from rmqindex.storage.opening import FileMark, ensure_same, open_found
 
 if TYPE_CHECKING:
@@ -232,6 +238,7 @@ def _written_blocks(
     """
     dtype = unit_dtype(is_batch=is_batch)
     first, total = 0, 1
+    is_behind = False
     while first < total:
         with open_found(file.path, file.size, file.mark) as source:
             total = source.size // dtype.itemsize
@@ -241,7 +248,13 @@ def _written_blocks(
             block = np.frombuffer(data, dtype).copy()
             there = _is_written(block, is_batch=is_batch)
             following = first + count
+            if is_batch and (is_behind or not there.all()):
+                # Behind a hole, what is no unit of a batch may be of a queue of the other kind.
+                hole = 0 if is_behind else int(np.argmin(there))
+                there[hole:] &= block["reserved"][hole:] == 0
+                there[hole:] &= block["compacted_offset"][hole:] == NO_COMPACTED_OFFSET
             if not there.all():
+                is_behind = True
                 if not holes:
                     there[int(np.argmin(there)) :] = False
                     following = total

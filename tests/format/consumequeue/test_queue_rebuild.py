@@ -188,6 +188,17 @@ class TestLosses:
         assert again.lost == lost.lost
         assert again.replaced_count == lost.replaced_count - 1
 
+    def test_a_queue_in_the_folder_of_the_other_kind_has_nothing_to_lose(self, store):
+        """Its bytes are no units there."""
+        (store / "batchconsumequeue").mkdir()
+        (store / "consumequeue/TopicTest").rename(store / "batchconsumequeue/TopicTest")
+        (store / "config").mkdir()
+        table = {name.name: {} for name in (store / "consumequeue").iterdir()}
+        table["TopicTest"] = {}
+        (store / "config/topics.json").write_text(json.dumps({"topicConfigTable": table}))
+        done = rebuild_consume_queues(store, store, replace=True)
+        assert (done.lost, done.unit_count) == ((), 406)
+
     def test_a_dry_run_compares_and_changes_nothing(self, store):
         """It tells what would be lost, and refuses nothing."""
         self.cut(store)
