@@ -221,3 +221,15 @@ def test_csv_quotes_every_line_break(run, tmp_path, key):
     _, out, _ = run("messages", store, "--csv")
     (row,) = csv.DictReader(io.StringIO(out, newline=""))
     assert row["keys"] == key
+
+
+@pytest.mark.parametrize("command", ["messages", "cat"])
+def test_a_body_that_does_not_unpack_is_named_where_it_is_null(run, tmp_path, command):
+    """With DROPMALFORMED, on standard error; the answer is whole."""
+    log = Log(64 * 1024)
+    log.append(Message(body=b"no zlib", sys_flag=1))
+    log.write_to(tmp_path / "store" / "commitlog")
+    asked = ("--body",) if command == "messages" else ("0",)
+    code, _, err = run(command, tmp_path / "store", *asked, "--json", "--mode", "DROPMALFORMED")
+    assert code == 0
+    assert "message at offset 0: body: expected zlib data" in err

@@ -99,7 +99,12 @@ def read_messages(
             bodies,
             found["sys_flag"].fill_null(0).to_numpy(zero_copy_only=False),
             offsets,
-            BadBodies(log.files, strict=mode == "FAILFAST", advice=_ADVICE),
+            BadBodies(
+                log.files,
+                strict=mode == "FAILFAST",
+                advice=_ADVICE,
+                on_bad=lambda error: complain(str(error)),
+            ),
             crcs=None,  # the state tells
             max_total_size=MAX_TOTAL_SIZE,
         )
