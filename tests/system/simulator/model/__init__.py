@@ -1,0 +1,1 @@
+"""A broker in plain Python: it writes the files, and keeps the truth about them in lists."""

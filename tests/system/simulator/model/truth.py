@@ -1,0 +1,142 @@
+"""What is in a store: plain lists of messages, entries and units, kept beside the files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message as a consumer sees it; of an inner batch, the record that holds it."""
+
+    #: Where the record starts, and its size, bytes.
+    offset: int
+    size: int
+    #: When the broker stored it, epoch ms.
+    store_time: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    #: What a broker without tag indexing makes keys of: UNIQ_KEY, then the parts of KEYS.
+    keys: tuple[str, ...]
+    #: The text of TAGS, or None.
+    tags: str | None
+    #: The body as a consumer sees it, unpacked.
+    body: bytes
+    #: plain, batch, inner_batch, light, delayed, half, op, commit, prepared, rollback, retry, ..
+    kind: str
+    #: When the client sent it, epoch ms.
+    born_time: int = 0
+    sys_flag: int = 0
+    #: The names and values of PROPERTIES, in their order, doubled ones too.
+    properties: tuple[tuple[str, str], ...] = ()
+    #: The bodies and the keys of an inner batch's members.
+    inner: tuple[Inner, ...] = ()
+    #: Whether it stands in the log with a body that contradicts its CRC.
+    is_corrupt: bool = False
+
+
+@dataclass(frozen=True)
+class Inner:
+    """One member of an inner batch."""
+
+    body: bytes
+    keys: tuple[str, ...]
+    tags: str | None
+    properties: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of an IndexFile."""
+
+    #: The file's name, and the entry's position in it, from 1.
+    file: str
+    position: int
+    key_hash: int
+    offset: int
+    #: What a reader of this file must answer, epoch ms.
+    store_time: int
+    #: What was hashed, ``topic#key``, as the model knows it.
+    text: str
+    #: "key" for UNIQ_KEY and KEYS, "tag" for TAGS (RocketMQ 5.4.0 and later).
+    kind: str = "key"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One unit of a ConsumeQueue; of a batch queue, one inner batch."""
+
+    topic: str
+    queue_id: int
+    #: The number of the unit in its queue; of a batch, its first message's.
+    queue_offset: int
+    offset: int
+    size: int
+    tags_code: int
+    #: How many messages it stands for; 0 in an ordinary queue.
+    batch_size: int = 0
+    store_time: int = 0
+
+
+@dataclass
+class Truth:
+    """What the files of a store hold now, by the model's own account.
+
+    What a broker is just writing is in ``maybe``: a reader may see it or not.  At least what
+    ``messages``, ``entries`` and ``units`` have without ``maybe`` must be answered; at most what
+    they and ``maybe`` have.
+    """
+
+    messages: list[Message] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
+    units: list[Unit] = field(default_factory=list)
+    #: Being written or deleted at this moment, or left half done by a kill.
+    maybe: set[Message | Entry | Unit] = field(default_factory=set)
+    #: Everything that was there once and may rightly be gone.
+    once: set[Message | Entry | Unit] = field(default_factory=set)
+    #: Where the log's first file starts, and where its last record ends.
+    log_start: int = 0
+    log_end: int = 0
+    #: The sizes of a log's file and of a queue's, bytes; slots and places of an IndexFile.
+    log_file_size: int = 4096
+    queue_file_size: int = 20 * 25
+    hash_slot_num: int = 16
+    index_num: int = 20
+    #: Whether a broker holds the store's lock, and whether its file ``abort`` is there.
+    running: bool = False
+    abort: bool = False
+    #: Whether the broker indexes TAGS now (5.4.0 and later).
+    tags: bool = False
+    #: Whether the log is DLedger's, and how far it is agreed on (bytes).
+    dledger: bool = False
+    agreed: int = 0
+    #: What the steps so far may have left incomplete or contradictory, in words of the model:
+    #: "index_lags", "queues_lag", "torn_tail", "stale_tail", "half_copied", ..
+    states: set[str] = field(default_factory=set)
+
+    def surely(self, kind: str) -> list[Message] | list[Entry] | list[Unit]:
+        """Return what readers of ``messages``, ``entries`` or ``units`` must answer."""
+        return [one for one in getattr(self, kind) if one not in self.maybe]
+
+    def possibly(self, kind: str) -> set[Message | Entry | Unit]:
+        """Return what they may answer at most."""
+        type_ = {"messages": Message, "entries": Entry, "units": Unit}[kind]
+        return {*getattr(self, kind), *(one for one in self.maybe if isinstance(one, type_))}
+
+
+@dataclass(frozen=True)
+class Damage:
+    """Bytes of a store that something changed, and what they made unreadable."""
+
+    #: Relative to the store's root, with "/".
+    file: str
+    start: int
+    stop: int
+    #: zeros, noise, lost, cut, swapped.
+    kind: str
+    messages: frozenset[Message] = frozenset()
+    entries: frozenset[Entry] = frozenset()
+    units: frozenset[Unit] = frozenset()
+    #: Where the change cannot be seen in any answer (padding, a flag that nobody reads).
+    is_harmless: bool = False
