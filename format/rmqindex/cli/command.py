@@ -3,22 +3,21 @@
 Standard output carries the answer, as a table for people or as JSON for machines.
 Standard error carries errors, one line each, and progress bars at a terminal.
 The exit code is 0 for an answer, 1 for a search that found nothing or an audit that found errors,
-2 for bad usage or a bad file, 141 where the reader of standard output wanted no more.
+2 for bad usage, a bad file or a standard output that cannot be written, 141 where its reader wanted
+no more.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from difflib import get_close_matches
 from importlib import import_module
-from io import TextIOWrapper
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
 from rmqindex.cli.help import Context
+from rmqindex.cli.streams import OutputError, drop_output, open_streams
 from rmqindex.cli.wording import reworded
 from rmqindex.display.text import complain
 from rmqindex.errors import RmqIndexError
@@ -103,26 +102,22 @@ class _Commands(click.Group):
             formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  (click's own signature)
-        """Run a command, and write out its answer; a reader that wants no more of it is none."""
+        """Run a command, and write out its answer."""
         try:
-            try:
-                return super().invoke(ctx)
-            except click.UsageError as error:
-                raise reworded(error) from error
-            except RmqIndexError as error:
-                from rmqindex.cli.advice import told_for  # noqa: PLC0415  (errors alone need it)
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            raise reworded(error) from error
+        except RmqIndexError as error:
+            from rmqindex.cli.advice import told_for  # noqa: PLC0415  (errors alone need it)
 
-                name = ctx.invoked_subcommand
-                complain(told_for(error, load(name)) if name in COMMANDS else str(error))
-                raise click.exceptions.Exit(_BAD) from error
-            except KeyboardInterrupt:
-                raise click.exceptions.Exit(_INTERRUPTED) from None
-            finally:
-                _write_documents(ctx)
-                sys.stdout.flush()
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise click.exceptions.Exit(_PIPE_CLOSED) from None
+            name = ctx.invoked_subcommand
+            complain(told_for(error, load(name)) if name in COMMANDS else str(error))
+            raise click.exceptions.Exit(_BAD) from error
+        except KeyboardInterrupt:
+            raise click.exceptions.Exit(_INTERRUPTED) from None
+        finally:
+            _write_documents(ctx)
+            sys.stdout.flush()
 
 
 def _write_documents(ctx: click.Context) -> None:
@@ -178,15 +173,16 @@ def _rmqindex(ctx: click.Context) -> None:
 
 def run() -> None:
     """Run the command line, with an error as one line on standard error."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            # Started without one, as by `>&-`: what is printed goes nowhere, as with print().
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  (to the end)
-    if isinstance(sys.stdout, TextIOWrapper):
-        # A name that the terminal's encoding lacks is shown escaped, not as a traceback.
-        sys.stdout.reconfigure(errors="backslashreplace")
+    if not open_streams():
+        complain("standard output: expected a file, a pipe or a terminal, found it closed")
+        sys.exit(_BAD)
     try:
         _rmqindex(prog_name=_NAME)
+    except OutputError as error:
+        drop_output()
+        if error.is_unread:
+            sys.exit(_PIPE_CLOSED)
+        complain(str(error))
     except RmqIndexError as error:
         complain(str(error))
     except OSError as error:
