@@ -98,7 +98,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         self._target = {
             directory: {name: file.seen.stop for name, file in files.items()}
-            for directory, files in self._directories.look({}).items()
+            for directory, files in self._look({}).items()
         }
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
@@ -134,7 +134,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begins, ends = offsets_from_json(start), offsets_from_json(end)
         if begins == ends:
             return []
-        found = self._directories.look(begins)
+        found = self._look(begins)
         slices: list[FileSlice] = []
         for directory, until in ends.items():
             since = begins.get(directory)
@@ -173,7 +173,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         max_files: int | None,
     ) -> dict[str, StoreOffset]:
         """Return the offsets after the next batch."""
-        found = self._directories.look(offsets)
+        found = self._look(offsets)
         self._ensure_not_moved(offsets, found)
         todo: dict[str, list[Piece]] = {}
         seen: dict[str, list[SeenFile]] = {}
@@ -232,7 +232,17 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{state.loss}. With the option failOnDataLoss=false the stream continues with the "
                 "data that remains"
             )
-        for text in (state.loss, state.note):
+        self._tell(state.loss, state.note)
+
+    def _look(self, offsets: Mapping[str, StoreOffset]) -> dict[str, dict[str, LiveFile]]:
+        """List the files, and log once what cannot be read of those that are damaged."""
+        found = self._directories.look(offsets)
+        self._tell(*self._directories.lacking)
+        return found
+
+    def _tell(self, *texts: str) -> None:
+        """Log each text once."""
+        for text in texts:
             if text and text not in self._told:
                 self._told.add(text)
                 log_warning(text)

@@ -6,7 +6,8 @@ So the entries below a count that was read are complete.
 So are ``begin_timestamp`` and ``begin_phy_offset`` if they are read after the count, since they are
 set before the count first becomes 2.
 A broker starts a file only when the previous one is full.
-So a count is final if it was read after a later file with entries was listed.
+So a count is final if it was read after a later file with entries was listed; and only the newest
+file can be one that it has created, but whose size it has not yet set.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark_rmqindex.files.listing import list_files
 from pyspark_rmqindex.files.slices import FileSlice
-from pyspark_rmqindex.stream.store_offset import Mark, SeenFile
-from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
-from rmqindex.fileset import open_in_store
+from pyspark_rmqindex.stream.store_offset import Mark, SeenFile, as_java_compares
+from rmqindex import IndexFile, Layout, RmqIndexError
+from rmqindex.fileset import lacking_text, open_in_store
 from rmqindex.indexfile import fits_layout, open_index_source
 from rmqindex.layout import FIRST_POSITION
 from rmqindex.storage import UnsteadyError, read_steady
@@ -91,6 +92,12 @@ class Directories:
         """
         self._options = options
         self._known: dict[Location, _Known] = {}
+        self._lacking: dict[Location, str] = {}
+
+    @property
+    def lacking(self) -> list[str]:
+        """What ``DROPMALFORMED`` leaves out of the files, as of the last listing: sentences."""
+        return list(self._lacking.values())
 
     def look(self, offsets: Mapping[str, StoreOffset]) -> dict[str, dict[str, LiveFile]]:
         """List the files, and read the headers of those that may have unread entries.
@@ -145,6 +152,10 @@ class Directories:
         self, listed: list[FoundFile], offsets: Mapping[str, StoreOffset]
     ) -> dict[str, dict[str, LiveFile]]:
         found: dict[str, dict[str, LiveFile]] = {}
+        newest: dict[str, str] = {}
+        for file in listed:
+            path = file.name_path
+            newest[path.parent] = max(newest.get(path.parent, ""), path.name, key=as_java_compares)
         for file in listed:
             directory, name = file.name_path.parent, file.name_path.name
             files = found.setdefault(directory, {})
@@ -157,7 +168,7 @@ class Directories:
                         known.seen, file.path, file.name_path, known.layout, known.fingerprint
                     )
                     continue
-            live = self._live_file(file, name, directory)
+            live = self._live_file(file, is_newest=name == newest[directory])
             if live is not None:
                 files[name] = live
         for files in found.values():
@@ -169,7 +180,7 @@ class Directories:
         if not files:
             return
         names = {
-            max(files, key=lambda name: name.encode("utf-16-be", "surrogatepass")),
+            max(files, key=as_java_compares),
             max(files.values(), key=lambda file: file.seen.begin).seen.name,
         }
         for name, file in files.items():
@@ -180,19 +191,20 @@ class Directories:
     def _forget(self, listed: list[FoundFile]) -> None:
         there = {file.name_path for file in listed}
         self._known = {path: known for path, known in self._known.items() if path in there}
+        self._lacking = {path: text for path, text in self._lacking.items() if path in there}
 
-    def _live_file(self, file: FoundFile, name: str, directory: str) -> LiveFile | None:
+    def _live_file(self, file: FoundFile, *, is_newest: bool) -> LiveFile | None:
         """Read the header of a file; None if it has no entries."""
         options = self._options
-        layout = options.layout or self._layout_of(file, directory)
-        try:
-            with open_in_store(file.path, layout, options.mode, file.name_path) as index_file:
-                stop = index_file.entry_count + FIRST_POSITION
-                layout = index_file.layout
-        except CorruptIndexError as error:
-            if error.field == "header":
-                return None  # a broker has created the file, but not yet set its size
-            raise
+        if is_newest and _is_being_created(file):
+            return None
+        layout = options.layout or self._layout_of(file)
+        with open_in_store(file.path, layout, options.mode, file.name_path) as index_file:
+            stop = index_file.entry_count + FIRST_POSITION
+            layout, left_out = index_file.layout, index_file.left_out
+        self._lacking.pop(file.name_path, None)
+        if left_out is not None:
+            self._lacking[file.name_path] = lacking_text(file.name_path, left_out)
         if stop <= FIRST_POSITION or layout is None:
             return None
         # Read it once more: what identifies a file is final only after its first entry.
@@ -200,10 +212,12 @@ class Directories:
             header, fingerprint = index_file.header, index_file.fingerprint()
             checksum = index_file.checksum(stop)
         assert fingerprint is not None  # there are entries
-        seen = SeenFile(name, header.begin_timestamp, header.begin_phy_offset, stop, checksum)
+        seen = SeenFile(
+            file.name_path.name, header.begin_timestamp, header.begin_phy_offset, stop, checksum
+        )
         return LiveFile(seen, file.path, file.name_path, layout, fingerprint)
 
-    def _layout_of(self, file: FoundFile, directory: str) -> Layout | None:
+    def _layout_of(self, file: FoundFile) -> Layout | None:
         """Return the geometry of a file if it is known without searching the file for it.
 
         A file with few entries does not reveal its geometry, but earlier files do.
@@ -211,8 +225,15 @@ class Directories:
         known = self._known.get(file.name_path)
         if known is not None:
             return known.layout
+        directory = file.name_path.parent
         layouts = {each.layout for path, each in self._known.items() if path.parent == directory}
         if not layouts:
             return None
         with open_index_source(file.path) as source:
             return next((layout for layout in layouts if fits_layout(source, layout)), None)
+
+
+def _is_being_created(file: FoundFile) -> bool:
+    """Return whether a broker has created a file, but not yet set its size."""
+    with open_index_source(file.path) as source:
+        return not source.size

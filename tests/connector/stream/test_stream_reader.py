@@ -19,7 +19,7 @@ from pyspark_rmqindex.source.index import DefaultSource
 from pyspark_rmqindex.source.messages import MessageSource
 from pyspark_rmqindex.stream.entries import IndexStreamReader
 from pyspark_rmqindex.stream.listing import Directories
-from rmqindex import RmqIndexError
+from rmqindex import CorruptIndexError, RmqIndexError
 from rows import rows_read
 
 SLOTS, PLACES = 5, 12
@@ -239,6 +239,57 @@ def test_a_stream_may_go_on_behind_files_that_expired(index, caplog):
     assert caplog.text.count("the file is gone") == 1
     put(index, 3)
     assert len(next_batch(reader, end)[1]) == 3
+
+
+def warned(caplog, name):
+    """Return the warnings about a file."""
+    return [record.getMessage() for record in caplog.records if f"/{name}: " in record.getMessage()]
+
+
+@pytest.mark.parametrize("size", [0, 39, 40, 100])
+def test_a_damaged_file_is_an_error_or_named_once(index, size, caplog):
+    """What DROPMALFORMED leaves out is named as in a load, however often the files are listed."""
+    put(index, 30)
+    cut = sorted(index.directory.iterdir())[1]
+    cut.write_bytes(cut.read_bytes()[:size])
+    geometry = {"maxHashSlotNum": str(SLOTS), "maxIndexNum": str(PLACES)}
+    with pytest.raises(CorruptIndexError, match=f"{cut.name}: .*mode=DROPMALFORMED"):
+        next_batch(open_stream(index.directory, **geometry), {})
+    reader = open_stream(index.directory, mode="DROPMALFORMED", **geometry)
+    offset, rows = next_batch(reader, {})
+    assert [row for row in rows if row[0] != cut.name] == [
+        row for row in everything(index.directory) if row[0] != cut.name
+    ]
+    put(index, 1)
+    next_batch(reader, offset)
+    (line,) = warned(caplog, cut.name)
+    assert f"{cut}: the answer lacks " in line
+    assert f"`rmqindex verify {cut}` says what to do" in line
+
+
+@pytest.mark.parametrize("mode", ["FAILFAST", "DROPMALFORMED"])
+def test_a_file_that_a_broker_is_creating_has_no_entries_yet(index, mode, caplog):
+    """It has no size for a moment; only the newest can be one."""
+    put(index, 15)
+    name = f"{int(max(index.directory.iterdir()).name) + 1}"
+    (index.directory / name).touch()
+    reader = open_stream(index.directory, mode=mode)
+    offset, rows = next_batch(reader, {})
+    assert len(rows) == 15
+    (index.directory / name).unlink()
+    index.roll(name)
+    put(index, 2)
+    assert [row[0] for row in next_batch(reader, offset)[1]] == [name, name]
+    assert not caplog.records
+
+
+def test_a_newest_file_that_ends_in_its_header_is_damaged(index):
+    """A broker sets the size at once."""
+    put(index, 15)
+    cut = max(index.directory.iterdir())
+    cut.write_bytes(cut.read_bytes()[:39])
+    with pytest.raises(CorruptIndexError, match=f"{cut.name}: header at byte 0"):
+        next_batch(open_stream(index.directory), {})
 
 
 def test_a_batch_whose_files_expired_before_it_was_planned_again(index):
