@@ -7,8 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from rmqindex import CommitLog, ConsumeQueue, Layout
-from rmqindex.dledger_layout import CHECKPOINT_NAME
-from rmqindex.folders import DLEDGER_PREFIX, QUEUE_FOLDER
+from rmqindex.folders import QUEUE_FOLDER
 from rmqindex.queue_layout import SCHEDULE_TOPIC
 
 from . import scenario, truth
@@ -144,14 +143,17 @@ def await_agreed(store: Path) -> None:
     It does so now and then; what is behind, it indexes when it starts.
     """
     deadline = time.monotonic() + _SETTLE_SECONDS
-    while True:
-        with CommitLog(store) as log:
-            is_agreed = log.max_offset > truth.indexed_until(store)
-        if is_agreed and any(store.glob(f"{DLEDGER_PREFIX}*/**/{CHECKPOINT_NAME}")):
-            return
+    while not is_agreed(store):
         if time.monotonic() > deadline:
             raise RuntimeError(f"{store}: DLedger did not note what is indexed")
         time.sleep(_POLL_SECONDS)
+
+
+def is_agreed(store: Path) -> bool:
+    """Return whether a DLedger broker has noted that its group has agreed on all indexed."""
+    with CommitLog(store) as log:
+        noted = log.committed_offset
+    return noted is not None and noted > truth.indexed_until(store)
 
 
 def await_delivered(store: Path) -> None:
