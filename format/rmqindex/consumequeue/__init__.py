@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING
 from rmqindex.rooms import importer
 
 if TYPE_CHECKING:
-    from rmqindex.consumequeue.losses import LostUnits
     from rmqindex.consumequeue.paths import QueueFile
+    from rmqindex.consumequeue.places import LeftUnits
     from rmqindex.consumequeue.reader import ConsumeQueue, marked_queue_file, read_units
     from rmqindex.consumequeue.rebuild import QueueRebuildResult, rebuild_consume_queues
     from rmqindex.consumequeue.staging import QueueStaging, is_exchanging
-    from rmqindex.consumequeue.writers import DroppedUnits
 
 __all__ = [
     "ConsumeQueue",
-    "DroppedUnits",
-    "LostUnits",
+    "LeftUnits",
     "QueueFile",
     "QueueRebuildResult",
     "QueueStaging",
@@ -30,8 +28,8 @@ __all__ = [
 __getattr__ = importer(
     __name__,
     {
-        "losses": ("LostUnits",),
         "paths": ("QueueFile",),
+        "places": ("LeftUnits",),
         "reader": (
             "ConsumeQueue",
             "marked_queue_file",
@@ -45,7 +43,6 @@ __getattr__ = importer(
             "QueueStaging",
             "is_exchanging",
         ),
-        "writers": ("DroppedUnits",),
     },
 )
 

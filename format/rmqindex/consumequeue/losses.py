@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rmqindex.commitlog.log import MATCH_STATES
+from rmqindex.consumequeue.places import LeftUnits
 from rmqindex.queue_layout import BLANK_SIZE, UNIT_DTYPE
 
 if TYPE_CHECKING:
@@ -18,32 +19,12 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.consumequeue.reader import ConsumeQueue
 
-__all__ = ["LostUnits", "has_unit", "lost_units", "unit_count"]
+__all__ = ["has_unit", "lost_units", "unit_count"]
 
 _DISPATCH_QUEUES = "INNER_MULTI_DISPATCH"
 _RECORD, _EXPIRED, _BEYOND_END, _NOT_A_RECORD = (
     MATCH_STATES.index(state) for state in ("record", "expired", "beyond_end", "not_a_record")
 )
-
-
-class LostUnits(NamedTuple):
-    """Units of a present queue whose messages have none in the new one.
-
-    Attributes:
-        topic: The topic.
-        queue_id: The number of the queue.
-        units: How many.
-        queue_offset: That of the first one.
-        phy_offset: Where its message starts in the log, bytes.
-        beyond_log: How many of them lead behind the log's end.
-    """
-
-    topic: str
-    queue_id: int
-    units: int
-    queue_offset: int
-    phy_offset: int
-    beyond_log: int
 
 
 def unit_count(queue: ConsumeQueue) -> int:
@@ -67,7 +48,7 @@ def has_unit(queue: ConsumeQueue, queue_offset: int, phy_offset: int) -> bool:
 
 def lost_units(
     old: ConsumeQueue, new: ConsumeQueue | None, log: CommitLog, *, is_damaged: bool
-) -> LostUnits | None:
+) -> LeftUnits | None:
     """Compare a queue with the one that replaces it.
 
     Units of messages that have expired are no loss, nor are those that never led to a message of
@@ -96,7 +77,7 @@ def lost_units(
             first = int(places[row]), int(offsets[row])
         count += int(np.count_nonzero(lost))
         beyond += int(np.count_nonzero(states == _BEYOND_END))
-    return None if first is None else LostUnits(old.topic, old.queue_id, count, *first, beyond)
+    return None if first is None else LeftUnits(old.topic, old.queue_id, count, *first, beyond)
 
 
 def _is_of(queue: ConsumeQueue, messages: pa.RecordBatch, row: int) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rmqindex.consumequeue.losses import LostUnits, has_unit, lost_units
+from rmqindex.consumequeue.losses import has_unit, lost_units
 from rmqindex.consumequeue.reader import ConsumeQueue, last_offset, unit_dtype
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import BATCH_FOLDER, COMMITLOG_FOLDER, QUEUE_FOLDER
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
     from rmqindex.commitlog.log import CommitLog
+    from rmqindex.consumequeue.places import LeftUnits
 
 __all__ = ["Predecessors"]
 
@@ -101,7 +102,7 @@ class Predecessors:
         *,
         is_damaged: bool,
         leave_out: Container[str] = (),
-    ) -> list[LostUnits]:
+    ) -> list[LeftUnits]:
         """Return the units whose messages have none in the new queues.
 
         Args:

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
     from rmqindex.commitlog.log import Mode
     from rmqindex.consumequeue.dispatch import Refusal
-    from rmqindex.consumequeue.losses import LostUnits
-    from rmqindex.consumequeue.writers import DroppedUnits
+    from rmqindex.consumequeue.places import LeftUnits
     from rmqindex.logfile.agreed import UnagreedTail
     from rmqindex.storage.location import PathLike
 
@@ -84,8 +83,8 @@ class QueueRebuildResult:
     kept: tuple[tuple[str, int], ...] = ()
     unagreed: UnagreedTail | None = None
     superseded: tuple[tuple[str, int, int], ...] = ()
-    dropped: tuple[DroppedUnits, ...] = ()
-    lost: tuple[LostUnits, ...] = ()
+    dropped: tuple[LeftUnits, ...] = ()
+    lost: tuple[LeftUnits, ...] = ()
     replaced_count: int = 0
     deleted_topics: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -213,7 +212,9 @@ def rebuild_consume_queues(
             kinds.restart()
             writers.clear()
             fill()
-        kept = old.keep_expired(staging.path, writers, log.min_offset, omitted) if there else []
+        kept = (
+            old.keep_expired(staging.path, writers.queues, log.min_offset, omitted) if there else []
+        )
         result = replace_fields(
             _result(writers, sizes),
             kept=tuple(kept),
@@ -266,7 +267,7 @@ def _result(writers: QueueWriters, sizes: dict[bool, tuple[int, bool]]) -> Queue
     return QueueRebuildResult(
         queue_count=len(queues),
         unit_count=sum(queue.unit_count for queue in queues.values()),
-        file_count=sum(queue.file_count for queue in queues.values()),
+        file_count=writers.file_count,
         gaps=tuple(
             (topic, queue_id, *gap)
             for (topic, queue_id, _), queue in queues.items()
@@ -310,7 +311,7 @@ def _ensure_no_loss(root: Path, result: QueueRebuildResult) -> None:
         )
 
 
-def _named(units: Sequence[LostUnits | DroppedUnits]) -> str:
+def _named(units: Sequence[LeftUnits]) -> str:
     """Return which units they are, by queue."""
     named = [
         f"{each.units} of {each.topic}, queue {each.queue_id}, from queue offset "

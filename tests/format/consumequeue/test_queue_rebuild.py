@@ -114,7 +114,7 @@ class TestTopicsMadeAgain:
             rebuild_consume_queues(tmp_path, tmp_path)
         assert not (tmp_path / "consumequeue").exists()
         done = rebuild_consume_queues(tmp_path, tmp_path, allow_loss=True)
-        assert done.dropped == (("TopicTest", 0, 3, 3, offsets[6]),)
+        assert done.dropped == (("TopicTest", 0, 3, 3, offsets[6], 0),)
         assert places(tmp_path) == list(enumerate(offsets[:6] + offsets[9:]))
 
     def test_deleted_topics_come_back_by_name(self, tmp_path):

@@ -1,0 +1,207 @@
+"""Which units a rebuild takes into its queues, and which of them it refuses or leaves out.
+
+Whoever writes queues and whoever advises to have them written ask the same judge.
+"""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from rmqindex.consumequeue.dispatch import Refusal
+from rmqindex.layout import INT64_MAX
+from rmqindex.queue_layout import UNIT_DTYPE
+from rmqindex.record_layout import MIN_RECORD_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rmqindex.consumequeue.dispatch import QueueUnits
+
+    # Whether a present queue, by topic and number, has at a queue offset the unit of a message.
+    Proof = Callable[[str, int, int, int], bool]
+    Key = tuple[str, int, bool]
+
+__all__ = ["LeftUnits", "Places", "QueuePlaces", "Run"]
+
+# The longest name in Linux's file systems, bytes.
+_MAX_NAME_BYTES = 255
+_INT16_MAX = 2**15 - 1
+# The last unit's place is still a 64-bit number.
+_MAX_QUEUE_OFFSET = INT64_MAX // UNIT_DTYPE.itemsize - 1
+
+
+class LeftUnits(NamedTuple):
+    """Units of one queue that the new queue lacks.
+
+    Attributes:
+        topic: The topic.
+        queue_id: The number of the queue.
+        units: How many.
+        queue_offset: That of the first one.
+        phy_offset: Where its message starts in the log, bytes.
+        beyond_log: How many of them lead behind the log's end.
+    """
+
+    topic: str
+    queue_id: int
+    units: int
+    queue_offset: int
+    phy_offset: int
+    beyond_log: int = 0
+
+
+class Run(NamedTuple):
+    """Units with consecutive queue offsets that a queue takes.
+
+    Attributes:
+        first: The row of the first one.
+        last: The row behind the last one.
+        after: The queue offset behind the units before them; None at the queue's beginning.
+    """
+
+    first: int
+    last: int
+    after: int | None
+
+
+class Places:
+    """The queues of a log's messages, by topic, number, and whether they are batch queues."""
+
+    def __init__(self, refuse: Callable[[Refusal], None], proof: Proof) -> None:
+        """Begin without queues.
+
+        Args:
+            refuse: Called with messages that no queue can take.
+            proof: Whether a present queue, by topic and number, has at a queue offset the unit of
+                the message at an offset of the log.
+        """
+        self._refuse = refuse
+        self._proof = proof
+        self.queues: dict[Key, QueuePlaces] = {}
+
+    def of(self, units: QueueUnits) -> QueuePlaces | None:
+        """Return the queue of units; None where they name none, which is refused."""
+        key = (units.topic, units.queue_id, units.is_batch)
+        queue = self.queues.get(key)
+        if queue is None:
+            if not _names_folder(units.topic) or units.queue_id < 0:
+                expected = "the name of a folder, and a queue's number"
+                got = f"{units.topic!r} and {units.queue_id}"
+                for phy_offset in units.phy_offset.tolist():
+                    self._refuse(Refusal(phy_offset, "topic", expected, got))
+                return None
+            queue = self.queues[key] = QueuePlaces(key, self._refuse, self._proof)
+        return queue
+
+
+class QueuePlaces:
+    """The places of one queue, which grows at its end.
+
+    A queue offset that falls back to 0 begins it anew: its topic was deleted, and made again.
+    So does one that falls back to where the present queue has the unit of that very message.
+
+    Attributes:
+        unit_count: How many units it has.
+        gaps: The queue offsets between which messages are missing.
+        superseded_count: How many units were of the time before it began anew.
+        dropped: The units whose queue offsets are taken; None without any.
+    """
+
+    def __init__(self, key: Key, refuse: Callable[[Refusal], None], proof: Proof) -> None:
+        """Begin without a unit.
+
+        Args:
+            key: Its topic and number, and whether it is a batch queue.
+            refuse: As in :class:`Places`.
+            proof: As in :class:`Places`.
+        """
+        self._topic, self._queue_id, self._is_batch = key
+        self._refuse = refuse
+        self._proof = proof
+        self._next: int | None = None  # the next queue offset; None before the first unit
+        self._newest = -1  # where the message of its newest unit starts in the log, bytes
+        self.unit_count = 0
+        self.gaps: list[tuple[int, int]] = []
+        self.superseded_count = 0
+        self.dropped: LeftUnits | None = None
+
+    def take(self, units: QueueUnits) -> Iterator[Run]:
+        """Yield the units that the queue takes, in their order.
+
+        Where a run begins the queue, all units that were taken before are left out.
+
+        Args:
+            units: Units of this queue.
+        """
+        offsets, stops = units.queue_offset, units.queue_offset + units.batch_size
+        cuts = [0, *(np.flatnonzero(offsets[1:] != stops[:-1]) + 1).tolist(), len(offsets)]
+        # What comes before the last beginning need not be taken.
+        begun = [cut for cut in cuts[:-1] if offsets[cut] == 0]
+        if begun and (self._next is not None or begun[-1]):
+            self._begin_anew(begun[-1])
+            cuts = cuts[cuts.index(begun[-1]) :]
+        for first, last in pairwise(cuts):
+            most = self._most(int(units.phy_offset[first]))
+            if 0 <= offsets[first] <= most:
+                yield from self._take_run(units, first, last)
+                continue
+            for row in range(first, last):
+                place = (int(units.phy_offset[row]), "queue_offset")
+                self._refuse(Refusal(*place, f"0 to {most}", str(offsets[row])))
+
+    def _most(self, phy_offset: int) -> int:
+        """Return the largest queue offset that a message can have: so many fit in between."""
+        if self._is_batch:
+            return INT64_MAX - _INT16_MAX
+        if self._next is None:
+            return _MAX_QUEUE_OFFSET
+        between = (phy_offset - self._newest) // MIN_RECORD_SIZE
+        return min(self._next + between, _MAX_QUEUE_OFFSET)
+
+    def _take_run(self, units: QueueUnits, first: int, last: int) -> Iterator[Run]:
+        offset, phy_offset = int(units.queue_offset[first]), int(units.phy_offset[first])
+        if self._next is not None and offset < self._next:
+            if self._proof(self._topic, self._queue_id, offset, phy_offset):
+                self._begin_anew(0)
+            else:
+                taken = int(np.searchsorted(units.queue_offset[first:last], self._next))
+                self._drop(taken, offset, phy_offset)
+                first += taken
+                if first == last:
+                    return
+                offset = int(units.queue_offset[first])
+        after = self._next
+        if after is not None and offset > after:
+            self.gaps.append((after, offset))
+        self.unit_count += last - first
+        self._next = int(units.queue_offset[last - 1] + units.batch_size[last - 1])
+        self._newest = int(units.phy_offset[last - 1])
+        yield Run(first, last, after)
+
+    def _drop(self, count: int, queue_offset: int, phy_offset: int) -> None:
+        """Note units whose queue offsets are taken by older messages."""
+        if self.dropped is None:
+            key = (self._topic, self._queue_id)
+            self.dropped = LeftUnits(*key, count, queue_offset, phy_offset)
+        else:
+            self.dropped = self.dropped._replace(units=self.dropped.units + count)
+
+    def _begin_anew(self, skipped: int) -> None:
+        """Leave out all units; so many of the same time were not taken first."""
+        self.superseded_count += self.unit_count + skipped
+        if self.dropped is not None:
+            self.superseded_count += self.dropped.units
+        self._next, self.unit_count, self.dropped = None, 0, None
+        self.gaps.clear()
+
+
+def _names_folder(topic: str) -> bool:
+    return (
+        topic not in {"", ".", ".."}
+        and not {"/", "\0"} & set(topic)
+        and len(os.fsencode(topic)) <= _MAX_NAME_BYTES
+    )
