@@ -81,6 +81,34 @@ class TestExport:
         assert code == 2
         assert "expected an export with topics [], as it was begun, got ['TopicTest']" in err
 
+    def test_messages_that_expired_after_their_export_are_not_missing(self, run, store, tmp_path):
+        """Though files beside the log still lead to them."""
+        assert run("export", store, tmp_path / "out")[0] == 0
+        min((store / "commitlog").iterdir()).unlink()
+        code, out, err = run("export", store, tmp_path / "out", "--json")
+        assert (code, json.loads(out)["missing"], err) == (0, [], "")
+
+    def test_messages_that_an_export_never_had_stay_missing(self, run, store, tmp_path):
+        """Also for the run that adds to it, up to where the export begins."""
+        min((store / "commitlog").iterdir()).unlink()
+        first = run("export", store, tmp_path / "out", "--json")
+        again = run("export", store, tmp_path / "out", "--json")
+        for code, out, err in (first, again):
+            assert (code, err.count("no file has offsets before 65536")) == (0, 1)
+            (part,) = json.loads(out)["missing"]
+            assert (part["part"], part["stop"]) == ("start", 65536)
+
+    def test_a_file_that_was_lost_after_its_export_is_not_missing(self, run, tmp_path):
+        """One behind what was exported is, with its offsets."""
+        log = Log(4096)
+        for _ in range(60):
+            log.append(Message(body=b"x" * 100))
+        log.write_to(tmp_path / "commitlog")
+        assert run("export", tmp_path, tmp_path / "out", "--to", 9000)[0] == 0
+        (tmp_path / "commitlog" / f"{4096:020}").unlink()
+        code, out, err = run("export", tmp_path, tmp_path / "out", "--to", 9000, "--json")
+        assert (code, json.loads(out)["missing"], err) == (0, [], "")
+
     def test_entries_are_exported(self, run, tmp_path):
         """As many as the index has."""
         _, out, _ = run("export", STORE, tmp_path / "out", "--entries", "--json")

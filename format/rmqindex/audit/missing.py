@@ -8,7 +8,7 @@ within seconds the IndexFiles and the files of ConsumeQueues whose messages are 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -62,7 +62,7 @@ class MissingPart:
         """Return what comes of the log without these messages, and what to do about it."""
         if self.part == "start":
             return (
-                f"{self.folder}: the CommitLog begins at offset {self.stop}, but {self.proof} is "
+                f"{self.folder}: no file has offsets before {self.stop}, but {self.proof} is "
                 f"of older messages alone, up to the one at {self.phy_offset}, and a broker "
                 "deletes such a file within seconds after the messages. If they have not expired, "
                 "the oldest files of the CommitLog are lost and their messages are missing from "
@@ -82,6 +82,22 @@ class MissingPart:
             "from a replica or a backup"
         )
 
+    def without(self, start: int, stop: int) -> MissingPart | None:
+        """Return the part without a range of offsets; None if nothing is left of it.
+
+        Args:
+            start: The first offset of the range, bytes.
+            stop: The offset behind it.
+        """
+        if self.part == "start":
+            is_inside = self.phy_offset is not None and self.phy_offset >= start
+            return None if is_inside else replace(self, stop=min(start, self.stop or start))
+        if self.stop is None or self.start is None or self.start >= stop:
+            return self
+        if self.stop <= stop:
+            return None
+        return replace(self, start=stop)
+
 
 def missing_parts(
     log: CommitLog,
@@ -90,6 +106,7 @@ def missing_parts(
     *,
     start: int | None = None,
     stop: int | None = None,
+    taken: tuple[int, int] | None = None,
 ) -> tuple[MissingPart, ...]:
     """Return the parts of a log that are lost, in their order.
 
@@ -101,6 +118,8 @@ def missing_parts(
         index: The directory of an index that goes with the log, if it is not beside it.
         start: The first offset that is asked for, bytes; parts before it do not count.
         stop: The offset from which on nothing is asked for, bytes; None for the log's end.
+        taken: The range of offsets, as start and stop in bytes, that an earlier run read, to which
+            this one adds: what was lost since is not missing.
 
     Raises:
         RmqIndexError: The log cannot be read.
@@ -126,6 +145,8 @@ def missing_parts(
     last = None if end is None else _proved(log, newest, end)
     if last is not None and end is not None:
         found.append(MissingPart("end", folder, end, None, last.path, last.phy_offset))
+    if taken is not None:
+        found = [left for part in found if (left := part.without(*taken)) is not None]
     return tuple(
         part
         for part in found

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rmqindex.export.columns import DEFAULT_COLUMNS
     from rmqindex.export.entries import EntrySelection, export_entries
     from rmqindex.export.folder import ExportResult
-    from rmqindex.export.messages import export_messages
+    from rmqindex.export.messages import export_messages, exported_range
     from rmqindex.export.part import FORMATS
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "ExportResult",
     "export_entries",
     "export_messages",
+    "exported_range",
 ]
 
 __getattr__ = importer(
@@ -33,7 +34,7 @@ __getattr__ = importer(
         "columns": ("DEFAULT_COLUMNS",),
         "entries": ("EntrySelection", "export_entries"),
         "folder": ("ExportResult",),
-        "messages": ("export_messages",),
+        "messages": ("export_messages", "exported_range"),
         "part": ("FORMATS",),
     },
 )

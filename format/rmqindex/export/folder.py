@@ -162,6 +162,22 @@ class Folder:
             finally:
                 (folder / _OPEN_PART).unlink(missing_ok=True)
 
+    @staticmethod
+    def range_of(path: str | os.PathLike[str], name: str) -> tuple[int, int] | None:
+        """Return where a stream's finished parts begin and end; None where it has none.
+
+        Raises:
+            RmqIndexError: The directory has other files, or its manifest is damaged.
+        """
+        folder = Location.of(path).local
+        if folder is None or not folder.is_dir():
+            return None
+        manifest = _RECORD.read(folder / _MANIFEST)
+        parts = _finished(folder, is_export=manifest is not None).get(name)
+        if manifest is None or not parts:
+            return None
+        return manifest.starts.get(name, min(parts)[0]), max(stop for _, stop in parts)
+
     @property
     def result(self) -> ExportResult:
         """What was written until now."""

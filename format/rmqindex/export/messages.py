@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.log import CommitLog, Mode
     from rmqindex.export.folder import ExportResult
 
-__all__ = ["export_messages"]
+__all__ = ["export_messages", "exported_range"]
 
 _STREAM = "messages"
 _DEFAULT_FILE_SIZE = 256 * 1024 * 1024
@@ -141,6 +141,22 @@ def export_messages(
         return replace(folder.result, unagreed=unagreed)
 
 
+def exported_range(directory: str | os.PathLike[str]) -> tuple[int, int] | None:
+    """Return the range of the CommitLog whose messages an export has, to which the next run adds.
+
+    Args:
+        directory: The local directory of the export.
+
+    Returns:
+        The offset of the first byte, and that behind the last one; None where no messages were
+        exported yet.
+
+    Raises:
+        RmqIndexError: The directory has other files, or its manifest is damaged.
+    """
+    return Folder.range_of(directory, _STREAM)
+
+
 def _origin(log: CommitLog, known: list[int] | None) -> list[int]:
     """Return what tells a log from others: the offset and the time of its first message.
 
@@ -163,5 +179,6 @@ def _ensure_there(log: CommitLog, start: int, folder: Folder) -> None:
         )
         raise RmqIndexError(
             f"{folder.path}: expected a log that goes on at {start}, where the finished files end, "
-            f"got one that goes on at {begin}: the broker has deleted what lies between. {ANEW}"
+            f"got one that goes on at {begin}: the messages between these two offsets have expired "
+            f"before they were exported, or their files are lost. {ANEW}"
         )

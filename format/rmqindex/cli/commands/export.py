@@ -33,6 +33,7 @@ from rmqindex.export import (
     EntrySelection,
     export_entries,
     export_messages,
+    exported_range,
 )
 from rmqindex.fileset.planned_index import plan_index
 from rmqindex.output.notes import complain_of_lacking, complain_of_missing
@@ -206,7 +207,13 @@ def export(
             if key_hash is not None:
                 raise click.BadParameter("only with --entries", param_hint="--key-hash")
             with CommitLog(store) as log:
-                missing = missing_parts(log, store, start=selection.start, stop=selection.stop)
+                missing = missing_parts(
+                    log,
+                    store,
+                    start=selection.start,
+                    stop=selection.stop,
+                    taken=exported_range(directory),
+                )
                 complain_of_missing(missing, "the export")
                 try:
                     result = export_messages(
