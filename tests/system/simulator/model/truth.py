@@ -57,10 +57,11 @@ class Entry:
     offset: int
     #: What a reader of this file must answer, epoch ms.
     store_time: int
-    #: What was hashed, ``topic#key``, as the model knows it.
-    text: str
-    #: "key" for UNIQ_KEY and KEYS, "tag" for TAGS (RocketMQ 5.4.0 and later).
-    kind: str = "key"
+    #: What was hashed, ``topic#key``, and whether it is a "key" (UNIQ_KEY, KEYS) or a "tag" (TAGS,
+    #: RocketMQ 5.4.0 and later). No file says so: where one message has several texts of one hash,
+    #: only who wrote the entry knows.
+    text: str = field(default="", compare=False)
+    kind: str = field(default="key", compare=False)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,184 @@
+"""What clients send: messages of every kind, as the arguments of the step ``put``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .draw import Draw
+
+#: Texts whose hashes are equal two and two, and the one that Java cannot make positive.
+COLLIDING = ("Aa", "BB", "AaAa", "AaBB", "BBAa", "BBBB", "polygenelubricants")
+ODD = ("a,b", "T#TagA", "ключ", "订单", "😀", "a\tb", "x#y", "%", "'", "0")
+TAGS = ("TagA", "TagB", "t||x", "Aa", "BB", "タグ")
+HALF, OP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+SCHEDULE = "SCHEDULE_TOPIC_XXXX"
+Sent = dict[str, Any]
+
+
+class Senders:
+    """Clients of some topics."""
+
+    def __init__(self, draw: Draw) -> None:
+        """Choose the topics."""
+        self._draw = draw
+        names = [
+            "Orders",
+            "orders",
+            "AaTopic",
+            "BBTopic",
+            "T" + "x" * draw.number(127, 180),
+            "主题",
+        ]
+        self.topics = ["Orders", *draw.some(names[1:], 3)]
+        self._number = 0
+
+    def draw(self) -> list[Sent]:
+        """Return the messages of one or more steps."""
+        kind = self._draw.weighted(
+            [
+                (12, "plain"),
+                (2, "batch"),
+                (1, "inner_batch"),
+                (1, "light"),
+                (1, "delayed"),
+                (1, "transaction"),
+                (0.5, "old_transaction"),
+                (1, "retry"),
+                (1, "odd"),
+            ]
+        )
+        return getattr(self, f"_{kind}")()
+
+    def _unique(self) -> str:
+        self._number += 1
+        return f"0A000005{self._number % 7:04X}18B4AAC2{self._draw.seed!s:.0}{self._number:012X}"
+
+    def _keys(self) -> list[str]:
+        pool = [f"k{self._draw.skewed(0, 12)}", *COLLIDING, *ODD]
+        count = self._draw.weighted([(3, 0), (4, 1), (3, 2), (1, 4)])
+        return [self._draw.one(pool) if self._draw.chance(0.5) else pool[0] for _ in range(count)]
+
+    def _properties(self, *, unique: float = 0.85) -> list[list[str]]:
+        pairs = []
+        keys = self._keys()
+        if keys:
+            separator = self._draw.weighted([(8, " "), (1, "  ")])
+            pairs.append(["KEYS", separator.join(keys)])
+        if self._draw.chance(unique):
+            pairs.append(["UNIQ_KEY", self._unique()])
+        if self._draw.chance(0.5):
+            pairs.append(["TAGS", self._draw.one(TAGS)])
+        if self._draw.chance(0.2):
+            pairs.append([f"user_{self._draw.number(0, 3)}", "v"])
+        return self._draw.shuffled(pairs)
+
+    def _body(self) -> str:
+        size = self._draw.weighted([(1, 0), (6, 20), (3, 100), (1, 600)])
+        if self._draw.chance(0.7):
+            return (b'{"order": 17}' * (size // 13 + 1))[:size].hex()
+        return self._draw.data(self._draw.number(0, size)).hex()
+
+    def _plain(self, **more: Any) -> list[Sent]:
+        draw = self._draw
+        sent = {
+            "topic": draw.one(self.topics),
+            "queue": draw.skewed(0, 3),
+            "properties": self._properties(),
+            "body": self._body(),
+            "cut": draw.number(1, 99),
+        }
+        for name, chance in (
+            ("born_v6", 0.1),
+            ("store_v6", 0.05),
+            ("property_crc", 0.1),
+            ("tail_first", 0.1),
+        ):
+            if draw.chance(chance):
+                sent[name] = True
+        if draw.chance(0.2):
+            sent["codec"] = draw.one(["old", "lz4", "zstd", "zlib"])
+        return [{**sent, **more}]
+
+    def _batch(self) -> list[Sent]:
+        count = self._draw.number(2, 4)
+        parts = [{"properties": self._properties(), "body": self._body()} for _ in range(count)]
+        batch = self._properties() if self._draw.chance(0.5) else []
+        return [{**self._plain(kind="batch")[0], "parts": parts, "batch": batch}]
+
+    def _inner_batch(self) -> list[Sent]:
+        count = self._draw.number(1, 4)
+        parts = [
+            {"properties": self._properties(), "body": self._body()[:80]} for _ in range(count)
+        ]
+        if self._draw.chance(0.3):
+            return self._plain(kind="of_batch_topic", topic="BatchTopic")
+        return self._plain(kind="inner_batch", topic="BatchTopic", parts=parts, inner=True)
+
+    def _light(self) -> list[Sent]:
+        names = self._draw.some(["%LMQ%device1", "%LMQ%device2", "%LMQ%设备3"], 3)
+        return self._plain(kind="light", light=names)
+
+    def _delayed(self) -> list[Sent]:
+        sent = self._plain()[0]
+        level = self._draw.number(1, 19)
+        real = [["REAL_TOPIC", sent["topic"]], ["REAL_QID", str(sent["queue"])]]
+        delay = {
+            **sent,
+            "kind": "delayed",
+            "topic": SCHEDULE,
+            "queue": min(level, 18) - 1,
+            "properties": [*sent["properties"], ["DELAY", str(level)], *real],
+        }
+        return [delay, {**sent, "kind": "delivered"}] if self._draw.chance(0.5) else [delay]
+
+    def _transaction(self) -> list[Sent]:
+        sent = self._plain()[0]
+        own = [
+            ["TRAN_MSG", "true"],
+            ["PGROUP", "producers"],
+            ["REAL_TOPIC", sent["topic"]],
+            ["REAL_QID", str(sent["queue"])],
+        ]
+        half = {
+            **sent,
+            "kind": "half",
+            "topic": HALF,
+            "queue": 0,
+            "properties": [*sent["properties"], *own],
+        }
+        steps = [half]
+        if self._draw.chance(0.6):
+            steps.append({**sent, "kind": "commit", "flags": 8})
+        if self._draw.chance(0.8):
+            op = {"topic": OP, "queue": 0, "kind": "op", "properties": [["TAGS", "d"]]}
+            steps.append({**op, "body": b"0".hex()})
+        return steps
+
+    def _old_transaction(self) -> list[Sent]:
+        kind, flags = self._draw.one([("prepared", 4), ("rollback", 12)])
+        return self._plain(kind=kind, flags=flags)
+
+    def _retry(self) -> list[Sent]:
+        sent = self._plain()[0]
+        origin = [["RETRY_TOPIC", sent["topic"]], ["ORIGIN_MESSAGE_ID", "00" * 16]]
+        name = self._draw.one(["%RETRY%group", "%DLQ%group"])
+        return [
+            {
+                **sent,
+                "kind": "retry",
+                "topic": name,
+                "queue": 0,
+                "reconsumed": self._draw.number(1, 16),
+                "properties": [*sent["properties"], *origin],
+            }
+        ]
+
+    def _odd(self) -> list[Sent]:
+        """Return one without keys, or with properties that other clients write."""
+        choice = self._draw.number(0, 2)
+        if choice == 0:
+            return self._plain(properties=[])
+        if choice == 1:
+            return self._plain(properties=[["KEYS", "first"], ["x", ""], ["KEYS", "second third"]])
+        return self._plain(properties=[["KEYS", ""], ["UNIQ_KEY", self._unique()]])

@@ -1,0 +1,598 @@
+"""A broker that keeps one store: its files on the disk, and the truth about them.
+
+Each method that changes files is a generator that yields after every single write, so that others
+can look at every state in between. ``run`` takes all of its steps at once.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from . import records, sending
+from .disk import Disk
+from .index import IndexFile, entries_of, key_hash
+from .queues import Queue
+from .truth import Entry, Message, Truth, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SCHEDULE = "SCHEDULE_TOPIC_XXXX"
+#: ``messageDelayLevel``, ms.
+DELAYS = (
+    *(1_000 * seconds for seconds in (1, 5, 10, 30)),
+    *(60_000 * minutes for minutes in (*range(1, 11), 20, 30, 60, 120)),
+)
+DLEDGER_HEAD = 48
+#: The version from which on TAGS are indexed, and the checkpoint has a sixth field.
+TAGS_SINCE, SIXTH_FIELD_SINCE = (5, 4), (5, 5)
+
+
+def run(steps: Iterator[None]) -> None:
+    """Take all steps of a generator."""
+    for _ in steps:
+        pass
+
+
+def string_hash(text: str) -> int:
+    """Return Java's ``String.hashCode``."""
+    code = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for place in range(0, len(units), 2):
+        code = (31 * code + units[place] * 256 + units[place + 1]) % 2**32
+    return code - 2**32 if code >= 2**31 else code
+
+
+@dataclass
+class Config:
+    """A broker's settings, and its version."""
+
+    version: tuple[int, int] = (5, 3)
+    log_file_size: int = 4096
+    queue_units: int = 25
+    batch_units: int = 8
+    slots: int = 16
+    places: int = 20
+    light: bool = True
+    batch_topics: set[str] = field(default_factory=set)
+    dledger: bool = False
+    index: bool = True
+
+    @property
+    def log_folder(self) -> str:
+        """Where the log's files are."""
+        return "dledger-n0/data" if self.dledger else "commitlog"
+
+
+@dataclass
+class Checkpoint:
+    """The fields of the file ``checkpoint``."""
+
+    physic: int = 0
+    logics: int = 0
+    index: int = 0
+    master: int = 0
+    confirm: int = 0
+    logics_offset: int = 0
+
+    @property
+    def least(self) -> int:
+        """From which store time on the log is looked at after a crash, ms."""
+        return max(min(self.physic, self.logics) - 3000, 0)
+
+
+class ModelBroker:
+    """A broker and its store."""
+
+    def __init__(self, root: Path, config: Config, now: int) -> None:
+        """Begin with a directory that need not exist.
+
+        Args:
+            root: The store's root.
+            config: The settings.
+            now: What the broker's clock says, epoch ms.
+        """
+        self.root, self.config, self.now = root, config, now
+        self.disk = Disk(root)
+        self.truth = Truth(
+            log_file_size=config.log_file_size,
+            queue_file_size=20 * config.queue_units,
+            hash_slot_num=config.slots,
+            index_num=config.places,
+            dledger=config.dledger,
+        )
+        #: The bytes and the message of every record that was ever written, by its offset.
+        self.known: dict[int, list[tuple[bytes, Message]]] = {}
+        #: The messages that the log has by its broker's account, damaged or not, by their offset.
+        self.alive: dict[int, Message] = {}
+        #: What was hashed into the index, by hash and offset.
+        self.texts: dict[tuple[int, int], list[str]] = {}
+        self.log_files: list[int] = []
+        self.end = 0
+        #: Messages in the log that are in no queue and index yet.
+        self.waiting: list[Message] = []
+        self.queues: dict[tuple[str, int], Queue] = {}
+        self.index: list[IndexFile] = []
+        self.offsets: dict[tuple[str, int], int] = {}
+        self.checkpoint = Checkpoint()
+        self.term, self.dledger_index = 1, 0
+        #: Why the last start failed.
+        self.failure = ""
+
+    # The log
+
+    def put(self, sent: dict[str, Any]) -> Iterator[None]:
+        """Store what a client sends; see ``history`` for the fields."""
+        if not self.truth.running:
+            return
+        parts = sent.get("parts")
+        for part in [None] if sent.get("inner") or not parts else parts:
+            yield from self._append(sent, part)
+
+    def _append(self, sent: dict[str, Any], part: dict[str, Any] | None) -> Iterator[None]:
+        draft = sending.draft(
+            sent if part is None else {**sent, **part},
+            self.offsets,
+            self.now,
+            light=self.config.light,
+            in_batch=part is not None,
+        )
+        head = DLEDGER_HEAD if self.config.dledger else 0
+        size = len(records.encode(draft.record, 0))
+        if head + size + 8 > self._size or len(draft.record.properties) > 32_000:
+            return
+        yield from self._roll_log(head + size)
+        offset = self.end + head
+        data = records.encode(draft.record, offset)
+        message = draft.message(offset, data)
+        self._learn(data, message)
+        self.truth.maybe.add(message)
+        if head:
+            yield from self._write_log(self.end, self._dledger_head(1, size))
+        cut = max(1, min(size - 1, size * sent.get("cut", 50) // 100))
+        pieces = [(offset, data[:cut]), (offset + cut, data[cut:])]
+        for at, piece in reversed(pieces) if sent.get("tail_first") else pieces:
+            yield from self._write_log(at, piece)
+        self.alive[offset] = message
+        self.truth.messages.append(message)
+        self.truth.maybe.discard(message)
+        self.end += head + size
+        self.truth.log_end = self.end
+        self.waiting.append(message)
+        for queue, count in draft.taken.items():
+            self.offsets[queue] = self.offsets.get(queue, 0) + count
+        if head:
+            yield from self._write_dledger_index(offset - head, head + size)
+
+    def _learn(self, data: bytes, message: Message) -> None:
+        known = self.known.setdefault(message.offset, [])
+        if all(bytes_ != data for bytes_, _ in known):
+            known.append((data, message))
+        for text in (*self._texts(message), *self._tag_texts(message)):
+            texts = self.texts.setdefault((key_hash(text), message.offset), [])
+            if text not in texts:
+                texts.append(text)
+
+    @staticmethod
+    def _texts(message: Message) -> list[str]:
+        return [f"{message.topic}#{key}" for key in message.keys]
+
+    @staticmethod
+    def _tag_texts(message: Message) -> list[str]:
+        return [f"{message.topic}#T#{message.tags}"] if message.tags else []
+
+    def _roll_log(self, size: int) -> Iterator[None]:
+        """End the log's last file where it has no room for a record."""
+        room = self.config.log_file_size - self.end % self.config.log_file_size
+        if self.log_files and self.log_files[-1] <= self.end and size + 8 > room:
+            mark = struct.pack(">ii", -1, room) if self.config.dledger else records.blank(room)
+            yield from self._write_log(self.end, mark)
+            self.end += room
+            self.truth.log_end = self.end
+        start = self.end - self.end % self.config.log_file_size
+        if start not in self.log_files:
+            self.disk.create(self._log_name(start), self.config.log_file_size)
+            self.log_files.append(start)
+            yield
+
+    def _log_name(self, start: int) -> str:
+        return f"{self.config.log_folder}/{start:020d}"
+
+    def _write_log(self, at: int, data: bytes) -> Iterator[None]:
+        start = at - at % self.config.log_file_size
+        self.disk.write(self._log_name(start), at - start, data)
+        yield
+
+    def expire_log(self, files: int) -> Iterator[None]:
+        """Delete the oldest files of the log, and what of the index and the queues goes with it."""
+        if not self.truth.running:
+            return
+        for start in self.log_files[: max(min(files, len(self.log_files) - 1), 0)]:
+            yield from self._delete_log_file(start)
+        yield from self._expire_others()
+
+    def _delete_log_file(self, start: int) -> Iterator[None]:
+        gone = [m for m in self.truth.messages if start <= m.offset < start + self._size]
+        self.truth.maybe.update(gone)
+        self.disk.delete(self._log_name(start))
+        self.log_files.remove(start)
+        for message in gone:
+            self.alive.pop(message.offset, None)
+        self._forget("messages", gone)
+        self.truth.log_start = self.log_files[0] if self.log_files else self.end
+        yield
+
+    @property
+    def _size(self) -> int:
+        return self.config.log_file_size
+
+    def _expire_others(self) -> Iterator[None]:
+        least = self.log_files[0] if self.log_files else 0
+        for queue in self.queues.values():
+            before = queue.units()
+            queue.expire(least)
+            if len(queue.units()) != len(before):
+                still = set(queue.units())
+                self._forget("units", [unit for unit in before if unit not in still])
+                yield
+        while len(self.index) > 1 and self.index[0].end_offset < least:
+            file = self.index.pop(0)
+            self.disk.delete(file.path)
+            self._forget("entries", [e for e in self.truth.entries if e.file == file.name])
+            yield
+
+    def _forget(self, kind: str, gone: list[Any]) -> None:
+        lost = set(gone)
+        self.truth.once |= lost
+        self.truth.maybe -= lost
+        setattr(self.truth, kind, [one for one in getattr(self.truth, kind) if one not in lost])
+
+    # Queues and index
+
+    def dispatch(self, most: int | None = None) -> Iterator[None]:
+        """Give messages that wait their units and their entries."""
+        count = len(self.waiting) if most is None else most
+        while self.truth.running and self.waiting and count:
+            count -= 1
+            message = self.waiting.pop(0)
+            yield from self._dispatch(message)
+
+    def _dispatch(self, message: Message) -> Iterator[None]:
+        for unit, is_batch in self._units(message):
+            queue = self._queue(unit.topic, unit.queue_id, batch=is_batch)
+            before = queue.end
+            self.truth.maybe.add(unit)
+            yield from queue.put(unit, unit.queue_offset)
+            self.truth.maybe.discard(unit)
+            if queue.end != before:
+                place = (queue.end - queue.unit_size) // queue.unit_size
+                taken = unit if is_batch else replace(unit, queue_offset=place)
+                self.truth.units.append(taken)
+                self._drop_stale(taken)
+        if self.config.index:
+            yield from self._build(message)
+        self.checkpoint.logics = message.store_time
+        self.checkpoint.logics_offset = message.offset + message.size
+
+    def _drop_stale(self, taken: Unit) -> None:
+        """Forget what stood at the place of a unit."""
+        for one in [each for each in self.truth.maybe if isinstance(each, Unit)]:
+            if (one.topic, one.queue_id) == (taken.topic, taken.queue_id) and (
+                one.queue_offset == taken.queue_offset
+            ):
+                self.truth.maybe.discard(one)
+                self.truth.once.add(one)
+
+    def _units(self, message: Message) -> list[tuple[Unit, bool]]:
+        if message.sys_flag & records.ROLLBACK not in {0, records.COMMIT}:
+            return []
+        properties = dict(message.properties)
+        code = string_hash(message.tags) if message.tags else 0
+        level = int(properties.get("DELAY", "0"))
+        if message.topic == SCHEDULE and level > 0:
+            code = message.store_time + DELAYS[min(level, len(DELAYS)) - 1]
+        is_batch = message.topic in self.config.batch_topics
+        place = (message.queue_offset, message.offset, message.size, code)
+        own = Unit(
+            message.topic,
+            message.queue_id,
+            *place,
+            batch_size=(len(message.inner) or 1) if is_batch else 0,
+            store_time=message.store_time if is_batch else 0,
+        )
+        units = [(own, is_batch)]
+        names = properties.get("INNER_MULTI_DISPATCH", "").split(",")
+        places = properties.get("INNER_MULTI_QUEUE_OFFSET", "").split(",")
+        if names != [""] and self.config.light:
+            for name, number in zip(names, places, strict=True):
+                units.append((Unit(name, 0, int(number), *place[1:]), False))
+        return units
+
+    def _queue(self, topic: str, queue_id: int, *, batch: bool) -> Queue:
+        queue = self.queues.get((topic, queue_id))
+        if queue is None:
+            units = self.config.batch_units if batch else self.config.queue_units
+            queue = Queue(self.disk, topic, queue_id, units, batch=batch)
+            self.queues[topic, queue_id] = queue
+        return queue
+
+    def _build(self, message: Message) -> Iterator[None]:
+        if not self.index or self.index[-1].is_full:
+            yield from self._roll_index()
+        if message.offset < self.index[-1].end_offset:
+            return
+        if message.sys_flag & records.ROLLBACK == records.ROLLBACK:
+            return
+        texts = [(text, "key") for text in self._texts(message)]
+        if self.config.version >= TAGS_SINCE:
+            texts += [(text, "tag") for text in self._tag_texts(message)]
+        for text, kind in texts:
+            if self.index[-1].is_full:
+                yield from self._roll_index()
+            file = self.index[-1]
+            code = key_hash(text)
+            entry = Entry(
+                *(file.name, file.count, code, message.offset),
+                *(file.time_read(message.store_time), text, kind),
+            )
+            self.truth.maybe.add(entry)
+            self.truth.entries.append(entry)
+            yield from file.put(code, message.offset, message.store_time)
+            self.truth.maybe.discard(entry)
+
+    def _roll_index(self) -> Iterator[None]:
+        while True:
+            time = datetime.fromtimestamp(self.now / 1000, UTC)
+            name = time.strftime("%Y%m%d%H%M%S") + f"{self.now % 1000:03d}"
+            if not (self.root / "index" / name).exists():
+                break
+            self.now += 1
+        last = self.index[-1] if self.index else None
+        file = IndexFile(self.disk, name, self.config.slots, self.config.places)
+        self.index.append(file)
+        yield from file.create(*((last.end_offset, last.end_time) if last else (0, 0)))
+        if last and last.end_time > 0:
+            self.checkpoint.index = last.end_time
+            yield from self._write_checkpoint()
+
+    def flush(self) -> Iterator[None]:
+        """Bring log, queues and checkpoint to the disk."""
+        if self.truth.running:
+            alive = self.truth.messages
+            self.checkpoint.physic = alive[-1].store_time if alive else self.checkpoint.physic
+            yield from self._write_checkpoint()
+
+    def _write_checkpoint(self) -> Iterator[None]:
+        """Write the fields one by one, in their order."""
+        if len(self.disk.read("checkpoint")) < 4096:
+            self.disk.create("checkpoint", 4096)
+            yield
+        fields = self.checkpoint
+        values = [fields.physic, fields.logics, fields.index, fields.master, fields.confirm]
+        if self.config.version >= SIXTH_FIELD_SINCE:
+            values.append(fields.logics_offset)
+        for number, value in enumerate(values):
+            self.disk.write("checkpoint", 8 * number, struct.pack(">q", value))
+            yield
+
+    def delete_topic(self, topic: str) -> Iterator[None]:
+        """Delete a topic's queues; its messages stay in the log."""
+        if not self.truth.running:
+            return
+        for key in [each for each in self.queues if each[0] == topic]:
+            queue = self.queues.pop(key)
+            gone = [u for u in self.truth.units if (u.topic, u.queue_id) == key]
+            self.truth.maybe.update(gone)
+            self.disk.delete_folder(queue.folder)
+            self._forget("units", gone)
+            yield
+        for folder in ("consumequeue", "batchconsumequeue"):
+            self.disk.delete_folder(f"{folder}/{topic}")
+        for key in [each for each in self.offsets if each[0] == topic]:
+            del self.offsets[key]
+        yield
+
+    # Start and end
+
+    def start(self) -> Iterator[None]:
+        """Start, after a clean or another end, and recover as the version does."""
+        if self.truth.running:
+            return
+        self.failure = ""
+        if not self.disk.lock():
+            self.failure = "locked"
+            return
+        is_clean = not (self.root / "abort").exists()
+        if not self._load_log():
+            self.failure = "load"
+            self.disk.close()
+            return
+        self.truth.running = True
+        data = self.disk.read("checkpoint").ljust(48, b"\0")
+        self.checkpoint = Checkpoint(*struct.unpack_from(">6q", data))
+        self._load_queues()
+        for name in self.disk.names("index"):
+            file = IndexFile(self.disk, name, self.config.slots, self.config.places)
+            file.load()
+            if not is_clean and file.end_time > self.checkpoint.index:
+                self.disk.delete(file.path)
+                yield
+            else:
+                self.index.append(file)
+        self.disk.write("abort", 0, b"1")
+        self.truth.abort = True
+        yield
+        yield from self._recover(is_clean=is_clean)
+        self.refresh()
+
+    def _load_log(self) -> bool:
+        folder = self.config.log_folder
+        self.log_files = [int(n) for n in self.disk.names(folder) if n.isdecimal()]
+        sizes = {start: len(self.disk.read(self._log_name(start))) for start in self.log_files}
+        if self.log_files and sizes[self.log_files[-1]] == 0:
+            self.disk.delete(self._log_name(self.log_files.pop()))
+        return all(sizes[start] == self._size for start in self.log_files)
+
+    def _load_queues(self) -> None:
+        self.queues, self.index, self.offsets, self.waiting = {}, [], {}, []
+        for folder, is_batch in (("consumequeue", False), ("batchconsumequeue", True)):
+            for topic in self.disk.names(folder):
+                for number in self.disk.names(f"{folder}/{topic}"):
+                    queue = self._queue(topic, int(number), batch=is_batch)
+                    queue.load()
+
+    def _recover(self, *, is_clean: bool) -> Iterator[None]:
+        queues_end = max(
+            (q.most for q in self.queues.values() if not q.is_batch), default=0
+        )  # where the last message with a unit ends
+        begin = self._recovery_begin(queues_end, is_clean=is_clean)
+        found, end = self._walk(begin)
+        for start in [one for one in self.log_files if one > end]:
+            yield from self._delete_log_file(start)
+        self.end = end
+        self.truth.log_end = end
+        self.alive = {
+            **{o: m for o, m in self.alive.items() if o < begin},
+            **{message.offset: message for message in found},
+        }
+        for queue in self.queues.values():
+            if queue.most > end:
+                queue.truncate(end)
+                yield
+        later = found if not is_clean else [m for m in found if m.offset >= queues_end]
+        for message in later:
+            yield from self._dispatch(message)
+        for key, queue in self.queues.items():
+            self.offsets[key] = queue.next_offset
+
+    def _recovery_begin(self, queues_end: int, *, is_clean: bool) -> int:
+        """Return the start of the file from which on the log is checked."""
+        for start in reversed(self.log_files):
+            if is_clean:
+                if start <= max(queues_end, 0):
+                    return start
+                continue
+            first = self._check(start + (DLEDGER_HEAD if self.config.dledger else 0))
+            if first.record and 0 < first.record.store_time <= self.checkpoint.least:
+                return start
+        return self.log_files[0] if self.log_files else 0
+
+    def _check(self, at: int) -> records.Check:
+        start = at - at % self._size
+        data = self.disk.read(self._log_name(start))
+        return records.check(data, at - start)
+
+    def _walk(self, begin: int) -> tuple[list[Message], int]:
+        """Return the messages from the start of a file on, and where the log ends."""
+        found = []
+        head = DLEDGER_HEAD if self.config.dledger else 0
+        for start in [one for one in self.log_files if one >= begin]:
+            data = self.disk.read(self._log_name(start))
+            at = 0
+            while True:
+                if head and at + 8 <= len(data) and data[at : at + 4] == b"\xff\xff\xff\xff":
+                    break
+                checked = records.check(data, at + head)
+                if checked.size == 0 and not head:
+                    break
+                message = self._known_at(start + at + head, data[at + head :][: checked.size])
+                if checked.size <= 0 or message is None:
+                    return found, start + at
+                found.append(message)
+                at += head + checked.size
+            if start == self.log_files[-1]:
+                return found, start + at
+        return found, self.log_files[-1] if self.log_files else 0
+
+    def _known_at(self, offset: int, data: bytes) -> Message | None:
+        for bytes_, message in self.known.get(offset, []):
+            if bytes_ == data:
+                return message
+        return None
+
+    def stop(self) -> Iterator[None]:
+        """Stop as a broker does that is asked to."""
+        if not self.truth.running:
+            return
+        yield from self.dispatch()
+        for file in self.index:
+            yield from file.flush()
+        yield from self.flush()
+        self.disk.delete("abort")
+        self.truth.abort = False
+        yield
+        self._leave()
+
+    def kill(self) -> None:
+        """End at once; what was written stays, the file ``abort`` too."""
+        self._leave()
+
+    def _leave(self) -> None:
+        self.truth.running = False
+        self.disk.close()
+
+    # The truth from the disk
+
+    def refresh(self) -> None:
+        """Compare every record with the bytes that were written, and decode the rest anew."""
+        truth = self.truth
+        before = {*truth.messages, *truth.entries, *truth.units}
+        truth.maybe = set()
+        files = {
+            start: self.disk.read(self._log_name(start))
+            for start in map(int, filter(str.isdecimal, self.disk.names(self.config.log_folder)))
+        }
+        truth.messages = []
+        for offset in sorted(self.known):
+            start = offset - offset % self._size
+            for data, message in self.known[offset]:
+                if files.get(start, b"")[offset - start :][: len(data)] == data:
+                    if self.alive.get(offset) == message:
+                        truth.messages.append(message)
+                    else:
+                        truth.maybe.add(message)
+        truth.entries = [
+            entry
+            for name in self.disk.names("index")
+            for entry in entries_of(
+                self.disk.read(f"index/{name}"), name, self.config.slots, self.texts
+            )
+        ]
+        truth.units = self._units_on_disk()
+        truth.log_start = min(files, default=self.end)
+        truth.log_end = self.end
+        truth.abort = (self.root / "abort").exists()
+        truth.tags = self.config.version >= TAGS_SINCE
+        truth.once |= before - {*truth.messages, *truth.entries, *truth.units}
+
+    def _units_on_disk(self) -> list[Unit]:
+        found = []
+        for folder, is_batch in (("consumequeue", False), ("batchconsumequeue", True)):
+            units = self.config.batch_units if is_batch else self.config.queue_units
+            for topic in self.disk.names(folder):
+                for number in self.disk.names(f"{folder}/{topic}"):
+                    queue = Queue(self.disk, topic, int(number), units, batch=is_batch)
+                    held = self.queues.get((topic, int(number)))
+                    for unit in queue.units():
+                        byte = unit.queue_offset * 20
+                        if held and not is_batch and byte >= held.end:
+                            self.truth.maybe.add(unit)  # behind the queue's end: stale
+                        else:
+                            found.append(unit)
+        return found
+
+    # DLedger
+
+    def _dledger_head(self, magic: int, body_size: int) -> bytes:
+        numbers = (magic, DLEDGER_HEAD + body_size, self.dledger_index, self.term, self.end)
+        return struct.pack(">iiqqqiiii", *numbers, 0, 0, 0, body_size)
+
+    def _write_dledger_index(self, position: int, size: int) -> Iterator[None]:
+        unit = struct.pack(">iqiqq", 1, position, size, self.dledger_index, self.term)
+        self.disk.write(f"dledger-n0/index/{0:020d}", 32 * self.dledger_index, unit)
+        self.dledger_index += 1
+        yield
