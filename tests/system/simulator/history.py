@@ -13,15 +13,17 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from . import damage
 from .draw import Draw
 from .messages import Senders
 from .model.broker import Config, ModelBroker, run
+from .model.copies import Copies
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from .model.truth import Truth
+    from .model.truth import Damage, Truth
 
 Step = dict[str, Any]
 #: When the first message is stored, epoch ms: 2023-11-14 22:13:20.
@@ -38,8 +40,11 @@ class World:
         settings["version"] = tuple(settings.get("version", (5, 3)))
         settings["batch_topics"] = set(settings.get("batch_topics", ()))
         self.broker = ModelBroker(root / "store", Config(**settings), BEGIN)
+        self.copies = Copies(root)
         #: The steps that were taken, each as it was given.
         self.taken: list[Step] = []
+        #: What was damaged; those who mend it take it out.
+        self.damages: list[Damage] = []
 
     @property
     def store(self) -> Path:
@@ -50,6 +55,16 @@ class World:
     def truth(self) -> Truth:
         """What the store holds now."""
         return self.broker.truth
+
+    @property
+    def places(self) -> dict[str, Path]:
+        """The store and its copies, by name."""
+        copies = {name: copy.path for name, copy in self.copies.by_name.items()}
+        return {"store": self.store, **copies}
+
+    def truth_of(self, name: str) -> Truth:
+        """Return what the store or a copy holds."""
+        return self.truth if name == "store" else self.copies.truth_of(self.broker, name)
 
     def step(self, step: Step) -> Iterator[None]:
         """Take a step; yield after each change of a file."""
@@ -114,6 +129,41 @@ class World:
         self.broker.kill()
         yield
 
+    def _power(self, seed: int, page: int = 512, loss: int = 50) -> Iterator[None]:
+        """Cut the power: of what was not synced, some pages are as before, or zeros."""
+        if self.truth.running:
+            self.broker.cut_power(f"{seed}/power", page, loss / 100)
+        yield
+
+    def _cut(self, messages: int) -> Iterator[None]:
+        yield from self.broker.cut(messages)
+
+    def _damage(self, part: str, kind: str, **where: int) -> Iterator[None]:
+        planted = damage.plant(self.broker, part, kind, **where)
+        if planted is not None:
+            self.damages.append(planted)
+        yield
+
+    def _backup(self, to: str) -> Iterator[None]:
+        """Copy the store as it is at this moment."""
+        self.copies.begin(self.broker, to, [0.0])
+        self.copies.arrive(self.broker, to, 10_000)
+        yield
+
+    def _copy(self, to: str, order: list[float]) -> Iterator[None]:
+        """Begin a copy whose files arrive one by one."""
+        self.copies.begin(self.broker, to, order)
+        yield
+
+    def _arrive(self, to: str, files: int) -> Iterator[None]:
+        for _ in range(files):
+            self.copies.arrive(self.broker, to, 1)
+            yield
+
+    def _restore(self, **parts: str) -> Iterator[None]:
+        self.copies.restore(self.broker, parts)
+        yield
+
 
 class History:
     """Settings and steps."""
@@ -139,6 +189,8 @@ class History:
         steps: list[Step] = [{"name": "start"}]
         while len(steps) < length:
             steps += life.steps()
+        if draw.chance(0.5):
+            steps += life.damages()
         return cls(config, steps, seed)
 
     def text(self) -> str:
@@ -170,6 +222,12 @@ class Life:
             (1, self._delete),
             (1, self._restart),
             (1, self._kill),
+            (0.7, self._power),
+            (0.7, self._cut),
+            (0.5, self._backup),
+            (0.4, self._restore),
+            (0.4, self._copy),
+            (0.7, self._arrive),
         ]
 
     def steps(self) -> list[Step]:
@@ -206,6 +264,54 @@ class Life:
 
     def _restart(self) -> list[Step]:
         return [{"name": "stop"}, self._start()]
+
+    def _power(self) -> list[Step]:
+        power = {
+            "name": "power",
+            "seed": self._draw.number(0, 2**31),
+            "page": self._draw.one([64, 512, 4096]),
+            "loss": self._draw.one([5, 50, 100]),
+        }
+        return [power, self._start()] if self._draw.chance(0.7) else [power]
+
+    def _cut(self) -> list[Step]:
+        return [{"name": "cut", "messages": self._draw.skewed(1, 12)}]
+
+    def _backup(self) -> list[Step]:
+        return [{"name": "backup", "to": self._draw.one(["monday", "tuesday"])}]
+
+    def _restore(self) -> list[Step]:
+        parts = {
+            part: self._draw.one(["monday", "tuesday"])
+            for part in ("log", "index", "queues", "checkpoint")
+            if self._draw.chance(0.8)
+        }
+        end = {"name": self._draw.one(["stop", "kill"])}
+        return [end, {"name": "restore", **parts}, *([self._start()] * self._draw.chance(0.8))]
+
+    def _copy(self) -> list[Step]:
+        order = [self._draw.number(0, 99) / 100 for _ in range(self._draw.number(1, 20))]
+        return [{"name": "copy", "to": "copy", "order": order}, *self._arrive()]
+
+    def _arrive(self) -> list[Step]:
+        return [{"name": "arrive", "to": "copy", "files": self._draw.number(1, 6)}]
+
+    def damages(self) -> list[Step]:
+        """Return an end of the broker, and damages."""
+        end = {"name": self._draw.one(["stop", "kill"])}
+        count = self._draw.weighted([(4, 1), (1, 2)])
+        return [end, *(self._damage() for _ in range(count))]
+
+    def _damage(self) -> Step:
+        return {
+            "name": "damage",
+            "part": self._draw.one(["log", "log", "index", "index", "queues", "checkpoint"]),
+            "kind": self._draw.one(damage.KINDS),
+            "number": self._draw.skewed(0, 4),
+            "at": self._draw.number(0, 999),
+            "size": self._draw.one([1, 4, 8, 20, 64, 512, 4096]),
+            "seed": self._draw.number(0, 999),
+        }
 
     def _kill(self) -> list[Step]:
         during = self._put()[0]

@@ -11,10 +11,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from tests.system.simulator.draw import Draw
+
 from . import records, sending
 from .disk import Disk
-from .index import IndexFile, entries_of, key_hash
+from .index import IndexFile, key_hash
 from .queues import Queue
+from .reading import assign, queues_of, read_truth
 from .truth import Entry, Message, Truth, Unit
 
 if TYPE_CHECKING:
@@ -163,6 +166,7 @@ class ModelBroker:
         self.end += head + size
         self.truth.log_end = self.end
         self.waiting.append(message)
+        self.truth.waiting = len(self.waiting)
         for queue, count in draft.taken.items():
             self.offsets[queue] = self.offsets.get(queue, 0) + count
         if head:
@@ -245,6 +249,32 @@ class ModelBroker:
             self._forget("entries", [e for e in self.truth.entries if e.file == file.name])
             yield
 
+    def cut(self, messages: int) -> Iterator[None]:
+        """End the log before its last messages, as a replica does that another was chosen over."""
+        if not self.truth.running or not self.truth.messages or messages < 1:
+            return
+        gone = self.truth.messages[-messages:]
+        yield from self._end_log(gone[0].offset - (DLEDGER_HEAD if self.config.dledger else 0))
+        self.waiting = [one for one in self.waiting if one.offset < self.end]
+        self.truth.waiting = len(self.waiting)
+        self._read_offsets()
+        self.refresh()
+
+    def _end_log(self, end: int) -> Iterator[None]:
+        """Forget what is behind; the bytes in the file of the end stay."""
+        for start in [one for one in self.log_files if one > end]:
+            yield from self._delete_log_file(start)
+        self.end = end
+        self.alive = {offset: one for offset, one in self.alive.items() if offset < end}
+        for queue in self.queues.values():
+            if queue.most > end:
+                queue.truncate(end)
+                yield
+
+    def _read_offsets(self) -> None:
+        """Take the next queue offsets from the queues."""
+        self.offsets = {key: queue.next_offset for key, queue in self.queues.items()}
+
     def _forget(self, kind: str, gone: list[Any]) -> None:
         lost = set(gone)
         self.truth.once |= lost
@@ -260,6 +290,7 @@ class ModelBroker:
             count -= 1
             message = self.waiting.pop(0)
             yield from self._dispatch(message)
+            self.truth.waiting = len(self.waiting)
 
     def _dispatch(self, message: Message) -> Iterator[None]:
         for unit, is_batch in self._units(message):
@@ -355,6 +386,8 @@ class ModelBroker:
         file = IndexFile(self.disk, name, self.config.slots, self.config.places)
         self.index.append(file)
         yield from file.create(*((last.end_offset, last.end_time) if last else (0, 0)))
+        if last:
+            self.disk.sync(last.path)
         if last and last.end_time > 0:
             self.checkpoint.index = last.end_time
             yield from self._write_checkpoint()
@@ -364,6 +397,9 @@ class ModelBroker:
         if self.truth.running:
             alive = self.truth.messages
             self.checkpoint.physic = alive[-1].store_time if alive else self.checkpoint.physic
+            self.disk.sync(
+                self.config.log_folder, "dledger-n0", "consumequeue", "batchconsumequeue"
+            )
             yield from self._write_checkpoint()
 
     def _write_checkpoint(self) -> Iterator[None]:
@@ -378,6 +414,7 @@ class ModelBroker:
         for number, value in enumerate(values):
             self.disk.write("checkpoint", 8 * number, struct.pack(">q", value))
             yield
+        self.disk.sync("checkpoint")
 
     def delete_topic(self, topic: str) -> Iterator[None]:
         """Delete a topic's queues; its messages stay in the log."""
@@ -439,11 +476,9 @@ class ModelBroker:
 
     def _load_queues(self) -> None:
         self.queues, self.index, self.offsets, self.waiting = {}, [], {}, []
-        for folder, is_batch in (("consumequeue", False), ("batchconsumequeue", True)):
-            for topic in self.disk.names(folder):
-                for number in self.disk.names(f"{folder}/{topic}"):
-                    queue = self._queue(topic, int(number), batch=is_batch)
-                    queue.load()
+        for queue in queues_of(self.disk, self.config):
+            queue.load()
+            self.queues[queue.topic, queue.queue_id] = queue
 
     def _recover(self, *, is_clean: bool) -> Iterator[None]:
         queues_end = max(
@@ -451,23 +486,13 @@ class ModelBroker:
         )  # where the last message with a unit ends
         begin = self._recovery_begin(queues_end, is_clean=is_clean)
         found, end = self._walk(begin)
-        for start in [one for one in self.log_files if one > end]:
-            yield from self._delete_log_file(start)
-        self.end = end
-        self.truth.log_end = end
-        self.alive = {
-            **{o: m for o, m in self.alive.items() if o < begin},
-            **{message.offset: message for message in found},
-        }
-        for queue in self.queues.values():
-            if queue.most > end:
-                queue.truncate(end)
-                yield
+        kept = {offset: one for offset, one in self.alive.items() if offset < begin}
+        self.alive = {**kept, **{one.offset: one for one in found}}
+        yield from self._end_log(end)
         later = found if not is_clean else [m for m in found if m.offset >= queues_end]
         for message in later:
             yield from self._dispatch(message)
-        for key, queue in self.queues.items():
-            self.offsets[key] = queue.next_offset
+        self._read_offsets()
 
     def _recovery_begin(self, queues_end: int, *, is_clean: bool) -> int:
         """Return the start of the file from which on the log is checked."""
@@ -525,65 +550,33 @@ class ModelBroker:
         self.disk.delete("abort")
         self.truth.abort = False
         yield
+        self.disk.sync("")
         self._leave()
 
     def kill(self) -> None:
         """End at once; what was written stays, the file ``abort`` too."""
         self._leave()
 
+    def cut_power(self, seed: str, page: int, loss: float) -> None:
+        """End at once, and lose what was not synced; see ``Disk.cut_power``."""
+        self._leave()
+        self.disk.cut_power(Draw(seed), page, loss)
+        self.refresh()
+
     def _leave(self) -> None:
         self.truth.running = False
         self.disk.close()
 
-    # The truth from the disk
-
     def refresh(self) -> None:
-        """Compare every record with the bytes that were written, and decode the rest anew."""
-        truth = self.truth
-        before = {*truth.messages, *truth.entries, *truth.units}
-        truth.maybe = set()
-        files = {
-            start: self.disk.read(self._log_name(start))
-            for start in map(int, filter(str.isdecimal, self.disk.names(self.config.log_folder)))
-        }
-        truth.messages = []
-        for offset in sorted(self.known):
-            start = offset - offset % self._size
-            for data, message in self.known[offset]:
-                if files.get(start, b"")[offset - start :][: len(data)] == data:
-                    if self.alive.get(offset) == message:
-                        truth.messages.append(message)
-                    else:
-                        truth.maybe.add(message)
-        truth.entries = [
-            entry
-            for name in self.disk.names("index")
-            for entry in entries_of(
-                self.disk.read(f"index/{name}"), name, self.config.slots, self.texts
-            )
-        ]
-        truth.units = self._units_on_disk()
-        truth.log_start = min(files, default=self.end)
-        truth.log_end = self.end
-        truth.abort = (self.root / "abort").exists()
-        truth.tags = self.config.version >= TAGS_SINCE
-        truth.once |= before - {*truth.messages, *truth.entries, *truth.units}
-
-    def _units_on_disk(self) -> list[Unit]:
-        found = []
-        for folder, is_batch in (("consumequeue", False), ("batchconsumequeue", True)):
-            units = self.config.batch_units if is_batch else self.config.queue_units
-            for topic in self.disk.names(folder):
-                for number in self.disk.names(f"{folder}/{topic}"):
-                    queue = Queue(self.disk, topic, int(number), units, batch=is_batch)
-                    held = self.queues.get((topic, int(number)))
-                    for unit in queue.units():
-                        byte = unit.queue_offset * 20
-                        if held and not is_batch and byte >= held.end:
-                            self.truth.maybe.add(unit)  # behind the queue's end: stale
-                        else:
-                            found.append(unit)
-        return found
+        """Read the truth anew from the disk."""
+        ends = (
+            {}
+            if not self.truth.running
+            else {key: queue.end for key, queue in self.queues.items() if not queue.is_batch}
+        )
+        now = read_truth(self.disk, self.config, self.known, self.texts, self.alive, ends)
+        assign(self.truth, now)
+        self.truth.log_end = self.end
 
     # DLedger
 

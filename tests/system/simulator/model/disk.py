@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.system.simulator.draw import Draw
+
 # The functions as they are now: a recorder of the package's calls does not see the broker's.
 _open, _close, _pwrite = os.open, os.close, os.pwrite
 _ftruncate, _unlink, _makedirs = os.ftruncate, os.unlink, os.makedirs
@@ -24,6 +26,9 @@ class Disk:
         self.root = root
         self._open_files: dict[str, int] = {}
         self._lock = -1
+        #: What of the files would survive a power cut, and which of them were changed since.
+        self._synced: dict[str, bytes] = {}
+        self._changed: set[str] = set()
 
     def write(self, name: str, at: int, data: bytes) -> None:
         """Change bytes of a file, which is made if it is not there."""
@@ -33,6 +38,7 @@ class Disk:
             _makedirs(path.parent, exist_ok=True)
             file = self._open_files[name] = _open(path, os.O_RDWR | os.O_CREAT, 0o644)
         _pwrite(file, data, at)
+        self._changed.add(name)
 
     def create(self, name: str, size: int) -> None:
         """Make a file of zeros, or give one that is there its size."""
@@ -58,11 +64,13 @@ class Disk:
         """Delete a file."""
         self.forget(name)
         (self.root / name).unlink(missing_ok=True)
+        self._changed.add(name)
 
     def delete_folder(self, name: str) -> None:
         """Delete a folder with what is in it."""
         for each in [file for file in self._open_files if file.startswith(f"{name}/")]:
             self.forget(each)
+        self._changed |= {each for each in self._synced if each.startswith(f"{name}/")}
         shutil.rmtree(self.root / name, ignore_errors=True)
 
     def forget(self, name: str) -> None:
@@ -70,6 +78,46 @@ class Disk:
         file = self._open_files.pop(name, None)
         if file is not None:
             _close(file)
+
+    def sync(self, *folders: str) -> None:
+        """Bring the files of folders, or files, to the disk for good; "" is everything."""
+        for name in [each for each in self._changed if each.startswith(folders)]:
+            self._changed.discard(name)
+            if (self.root / name).is_file():
+                self._synced[name] = self.read(name)
+            else:
+                self._synced.pop(name, None)
+
+    def cut_power(self, draw: Draw, page: int, loss: float) -> None:
+        """Lose some of what was not synced.
+
+        Args:
+            draw: What is lost.
+            page: Bytes that are lost or kept together.
+            loss: How probably.
+        """
+        for name in sorted(self._changed):
+            path = self.root / name
+            old = self._synced.get(name)
+            if not path.is_file():
+                if old is not None and draw.chance(loss / 2):
+                    self.replace(name, old)  # its deletion is lost
+                continue
+            now = self.read(name)
+            if old is None and draw.chance(loss / 4):
+                path.unlink()
+                continue
+            if old is None and draw.chance(loss / 4):
+                self.replace(name, b"")
+                continue
+            was = (old or b"").ljust(len(now), b"\0")
+            kept = b"".join(
+                (was if draw.chance(loss) else now)[at : at + page]
+                for at in range(0, len(now), page)
+            )
+            self.replace(name, kept)
+        self.sync("")
+        self.close()
 
     def lock(self) -> bool:
         """Take the store's lock as a broker does; tell whether it was free.

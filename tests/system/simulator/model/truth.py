@@ -112,9 +112,84 @@ class Truth:
     #: Whether the log is DLedger's, and how far it is agreed on (bytes).
     dledger: bool = False
     agreed: int = 0
-    #: What the steps so far may have left incomplete or contradictory, in words of the model:
-    #: "index_lags", "queues_lag", "torn_tail", "stale_tail", "half_copied", ..
-    states: set[str] = field(default_factory=set)
+    #: How many messages in the log the broker has given no units and entries yet.
+    waiting: int = 0
+
+    @property
+    def states(self) -> set[str]:
+        """How the parts of the store contradict each other now, in words of the model.
+
+        ``abort``: a broker runs or was killed.  ``index_lags``, ``queues_lag``: messages without
+        entries or units.  ``index_leads``, ``queues_lead``: entries or units beyond the log's end.
+        ``index_expired``, ``queues_expired``: of messages before its first file.  ``index_stale``,
+        ``queues_stale``: of messages that another has replaced.  ``doubled``: entries that stand
+        twice.  ``torn``: something half written, or left from before a cut.  ``disordered``: the
+        names of the IndexFiles are not in the order of their offsets.  ``no_index``, ``no_log``.
+        """
+        log = {one.offset: one for one in self.messages}
+        found = {"abort"} if self.abort else set()
+        if not self.entries:
+            found.add("no_index")
+        if not self.messages:
+            found.add("no_log")
+        if self.maybe:
+            found.add("torn")
+        if self.running and self.waiting:
+            found.add("waiting")
+        found |= self._states_of_index(log)
+        units = {unit.offset for unit in self.units}
+        if any(one.offset not in units and one.sys_flag & 4 == 0 for one in self.messages):
+            found.add("queues_lag")
+        for unit in self.units:
+            found |= self._state_of("queues", unit.offset, log)
+            message = log.get(unit.offset)
+            if message and (message.size, message.queue_offset) != (unit.size, unit.queue_offset):
+                names = dict(message.properties).get("INNER_MULTI_DISPATCH", "").split(",")
+                if unit.topic not in names:
+                    found.add("queues_stale")
+        return found
+
+    def _states_of_index(self, log: dict[int, Message]) -> set[str]:
+        found, indexed, before = set(), set(), ("", -1)
+        seen: set[tuple[str, int]] = set()
+        for entry in self.entries:
+            found |= self._state_of("index", entry.offset, log)
+            if entry.offset in log and self.message_of(entry, log) is None:
+                found.add("index_stale")
+            if entry.file >= before[0] and entry.offset < before[1]:
+                found.add("disordered")
+            before = (entry.file, entry.offset)
+            indexed.add(entry.offset)
+            seen.add((entry.text, entry.offset))
+        for one in self.messages:
+            has_keys = one.keys or (self.tags and one.tags)
+            if has_keys and one.sys_flag & 12 != 12 and one.offset not in indexed:
+                found.add("index_lags")
+        if len(self.entries) > len(seen) + self._repeated(log):
+            found.add("doubled")
+        return found
+
+    @staticmethod
+    def _repeated(log: dict[int, Message]) -> int:
+        """Count the keys that messages have more than once."""
+        return sum(len(one.keys) - len(set(one.keys)) for one in log.values())
+
+    def _state_of(self, part: str, offset: int, log: dict[int, Message]) -> set[str]:
+        if offset in log:
+            return set()
+        if offset < self.log_start:
+            return {f"{part}_expired"}
+        return {f"{part}_lead" if part == "queues" else f"{part}_leads"}
+
+    @staticmethod
+    def message_of(entry: Entry, log: dict[int, Message]) -> Message | None:
+        """Return the message that an entry is of, None if it is of none that the log has."""
+        one = log.get(entry.offset)
+        if one is None:
+            return None
+        texts = [f"{one.topic}#{key}" for key in one.keys]
+        texts += [f"{one.topic}#T#{one.tags}"] if one.tags else []
+        return one if entry.text in texts else None
 
     def surely(self, kind: str) -> list[Message] | list[Entry] | list[Unit]:
         """Return what readers of ``messages``, ``entries`` or ``units`` must answer."""

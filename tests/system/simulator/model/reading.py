@@ -1,0 +1,117 @@
+"""The truth about a directory from its bytes: each record is compared with what was written."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from .index import entries_of
+from .queues import Queue
+from .truth import Truth, Unit
+
+if TYPE_CHECKING:
+    from .broker import Config
+    from .disk import Disk
+    from .truth import Entry, Message
+
+#: The bytes and the message of every record that was ever written, by its offset.
+Known = dict[int, list[tuple[bytes, "Message"]]]
+#: What was ever hashed into the index, by hash and offset.
+Texts = dict[tuple[int, int], list[str]]
+
+
+def read_truth(
+    disk: Disk,
+    config: Config,
+    known: Known,
+    texts: Texts,
+    alive: dict[int, Message],
+    ends: dict[tuple[str, int], int],
+) -> Truth:
+    """Read a store.
+
+    Args:
+        disk: The store.
+        config: Its broker's settings.
+        known: Every record that was ever written.
+        texts: Everything that was ever hashed.
+        alive: The messages of the log by the broker's account; others are left from before.
+        ends: Where queues end in a running broker's memory, bytes; units behind are left over.
+    """
+    truth = Truth(
+        log_file_size=config.log_file_size,
+        queue_file_size=20 * config.queue_units,
+        hash_slot_num=config.slots,
+        index_num=config.places,
+        dledger=config.dledger,
+        tags=config.version >= (5, 4),
+        abort=(disk.root / "abort").exists(),
+    )
+    _read_log(truth, disk, config, known, alive)
+    for name in disk.names("index"):
+        for entry in entries_of(disk.read(f"index/{name}"), name, config.slots, texts):
+            if (entry.key_hash, entry.offset) in texts:
+                truth.entries.append(entry)
+            else:
+                truth.maybe.add(entry)  # never written: damaged bytes
+    for queue in queues_of(disk, config):
+        end = ends.get((queue.topic, queue.queue_id), 2**63)
+        for unit in queue.units():
+            if _is_known(unit, known) and _byte(unit) < end:
+                truth.units.append(unit)
+            else:
+                truth.maybe.add(unit)
+    return truth
+
+
+def _read_log(
+    truth: Truth, disk: Disk, config: Config, known: Known, alive: dict[int, Message]
+) -> None:
+    files = {
+        int(name): disk.read(f"{config.log_folder}/{name}")
+        for name in disk.names(config.log_folder)
+        if name.isdecimal()
+    }
+    for offset in sorted(known):
+        start = offset - offset % config.log_file_size
+        for data, message in known[offset]:
+            if files.get(start, b"")[offset - start :][: len(data)] != data:
+                continue
+            if alive.get(offset) == message:
+                truth.messages.append(message)
+            else:
+                truth.maybe.add(message)
+    last = truth.messages[-1] if truth.messages else None
+    truth.log_start = min(files, default=0)
+    truth.log_end = last.offset + last.size if last else truth.log_start
+
+
+def queues_of(disk: Disk, config: Config) -> list[Queue]:
+    """Return the queues that have folders."""
+    found = []
+    for folder, is_batch in (("consumequeue", False), ("batchconsumequeue", True)):
+        units = config.batch_units if is_batch else config.queue_units
+        for topic in disk.names(folder):
+            found.extend(
+                Queue(disk, topic, int(number), units, batch=is_batch)
+                for number in disk.names(f"{folder}/{topic}")
+            )
+    return found
+
+
+def _byte(unit: Unit) -> int:
+    return -1 if unit.batch_size else unit.queue_offset * 20
+
+
+def _is_known(unit: Unit, known: Known) -> bool:
+    """Tell whether a record of this size ever stood where a unit leads."""
+    return any(message.size == unit.size for _, message in known.get(unit.offset, []))
+
+
+def assign(truth: Truth, other: Truth) -> None:
+    """Give a truth what another has; what it had and is gone was there once."""
+    before = {*truth.messages, *truth.entries, *truth.units, *truth.once}
+    for field in dataclasses.fields(other):
+        if field.name not in {"once", "running", "agreed", "waiting", "log_end"}:
+            setattr(truth, field.name, getattr(other, field.name))
+    truth.once |= before - {*other.messages, *other.entries, *other.units}
