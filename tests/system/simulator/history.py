@@ -138,6 +138,13 @@ class World:
     def _cut(self, messages: int) -> Iterator[None]:
         yield from self.broker.cut(messages)
 
+    def _isolate(self) -> Iterator[None]:
+        self.broker.isolate()
+        yield
+
+    def _elect(self, *, noop: bool = False) -> Iterator[None]:
+        yield from self.broker.elect(noop=noop)
+
     def _damage(self, part: str, kind: str, **where: int) -> Iterator[None]:
         planted = damage.plant(self.broker, part, kind, **where)
         if planted is not None:
@@ -184,8 +191,9 @@ class History:
             "slots": draw.number(2, 64),
             "places": draw.number(4, 40),
             "batch_topics": ["BatchTopic"],
+            "dledger": draw.chance(0.12),
         }
-        life = Life(draw)
+        life = Life(draw, dledger=config["dledger"] is True)
         steps: list[Step] = [{"name": "start"}]
         while len(steps) < length:
             steps += life.steps()
@@ -210,7 +218,7 @@ VERSIONS = [[4, 9], [5, 3], [5, 4], [5, 5]]
 class Life:
     """Draws the steps of a store's life."""
 
-    def __init__(self, draw: Draw) -> None:
+    def __init__(self, draw: Draw, *, dledger: bool) -> None:
         """Begin with a seed's choices."""
         self._draw = draw
         self._senders = Senders(draw.of("messages"))
@@ -228,6 +236,7 @@ class Life:
             (0.4, self._restore),
             (0.4, self._copy),
             (0.7, self._arrive),
+            *([(2, self._election), (0.7, self._isolate)] if dledger else []),
         ]
 
     def steps(self) -> list[Step]:
@@ -259,7 +268,13 @@ class Life:
         return [{"name": "delete_topic", "topic": self._draw.one(self._senders.topics)}]
 
     def _start(self) -> Step:
-        changes = {"version": self._draw.one(VERSIONS)} if self._draw.chance(0.5) else {}
+        changes: dict[str, Any] = {}
+        if self._draw.chance(0.4):
+            changes["version"] = self._draw.one(VERSIONS)
+        if self._draw.chance(0.04):
+            changes["dledger"] = True
+        if self._draw.chance(0.1):
+            changes["index"] = self._draw.chance(0.5)
         return {"name": "start", **changes}
 
     def _restart(self) -> list[Step]:
@@ -295,6 +310,13 @@ class Life:
 
     def _arrive(self) -> list[Step]:
         return [{"name": "arrive", "to": "copy", "files": self._draw.number(1, 6)}]
+
+    def _isolate(self) -> list[Step]:
+        return [{"name": "isolate"}]
+
+    def _election(self) -> list[Step]:
+        puts = [put for _ in range(self._draw.number(0, 3)) for put in self._put()]
+        return [{"name": "isolate"}, *puts, {"name": "elect", "noop": self._draw.chance(0.5)}]
 
     def damages(self) -> list[Step]:
         """Return an end of the broker, and damages."""

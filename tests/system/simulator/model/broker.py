@@ -17,7 +17,7 @@ from . import records, sending
 from .disk import Disk
 from .index import IndexFile, key_hash
 from .queues import Queue
-from .reading import assign, queues_of, read_truth
+from .reading import LOG_FOLDERS, assign, queues_of, read_truth
 from .truth import Entry, Message, Truth, Unit
 
 if TYPE_CHECKING:
@@ -30,7 +30,10 @@ DELAYS = (
     *(1_000 * seconds for seconds in (1, 5, 10, 30)),
     *(60_000 * minutes for minutes in (*range(1, 11), 20, 30, 60, 120)),
 )
-DLEDGER_HEAD = 48
+#: DLedger: an entry's head, the size of an index file (of 128 units), the kinds of entries.
+DLEDGER_HEAD, DLEDGER_INDEX_SIZE = 48, 4096
+NORMAL, NOOP = 1, 2
+NOOP_MAGIC = NOOP.to_bytes(4, "big")
 #: The version from which on TAGS are indexed, and the checkpoint has a sixth field.
 TAGS_SINCE, SIXTH_FIELD_SINCE = (5, 4), (5, 5)
 
@@ -64,11 +67,6 @@ class Config:
     batch_topics: set[str] = field(default_factory=set)
     dledger: bool = False
     index: bool = True
-
-    @property
-    def log_folder(self) -> str:
-        """Where the log's files are."""
-        return "dledger-n0/data" if self.dledger else "commitlog"
 
 
 @dataclass
@@ -122,7 +120,13 @@ class ModelBroker:
         self.index: list[IndexFile] = []
         self.offsets: dict[tuple[str, int], int] = {}
         self.checkpoint = Checkpoint()
-        self.term, self.dledger_index = 1, 0
+        #: From which offset on the log is DLedger's, if any of it is.
+        self.dledger_from: int | None = None
+        self.term = 1
+        #: Where DLedger's entries are, by their index.
+        self.entries: list[int] = []
+        #: Where the log ends on which the group has agreed; None where it agrees on everything.
+        self.agreed: int | None = None
         #: Why the last start failed.
         self.failure = ""
 
@@ -155,7 +159,7 @@ class ModelBroker:
         self._learn(data, message)
         self.truth.maybe.add(message)
         if head:
-            yield from self._write_log(self.end, self._dledger_head(1, size))
+            yield from self._write_log(self.end, self._entry_head(NORMAL, size))
         cut = max(1, min(size - 1, size * sent.get("cut", 50) // 100))
         pieces = [(offset, data[:cut]), (offset + cut, data[cut:])]
         for at, piece in reversed(pieces) if sent.get("tail_first") else pieces:
@@ -170,7 +174,7 @@ class ModelBroker:
         for queue, count in draft.taken.items():
             self.offsets[queue] = self.offsets.get(queue, 0) + count
         if head:
-            yield from self._write_dledger_index(offset - head, head + size)
+            yield from self._index_entry(offset - head, head + size)
 
     def _learn(self, data: bytes, message: Message) -> None:
         known = self.known.setdefault(message.offset, [])
@@ -193,7 +197,7 @@ class ModelBroker:
         """End the log's last file where it has no room for a record."""
         room = self.config.log_file_size - self.end % self.config.log_file_size
         if self.log_files and self.log_files[-1] <= self.end and size + 8 > room:
-            mark = struct.pack(">ii", -1, room) if self.config.dledger else records.blank(room)
+            mark = struct.pack(">ii", -1, room) if self._head(self.end) else records.blank(room)
             yield from self._write_log(self.end, mark)
             self.end += room
             self.truth.log_end = self.end
@@ -204,7 +208,12 @@ class ModelBroker:
             yield
 
     def _log_name(self, start: int) -> str:
-        return f"{self.config.log_folder}/{start:020d}"
+        return f"{LOG_FOLDERS[self._head(start) > 0]}/{start:020d}"
+
+    def _head(self, at: int) -> int:
+        """Return how many bytes are before each record there."""
+        is_dledger = self.dledger_from is not None and at >= self.dledger_from
+        return DLEDGER_HEAD if is_dledger else 0
 
     def _write_log(self, at: int, data: bytes) -> Iterator[None]:
         start = at - at % self.config.log_file_size
@@ -254,9 +263,13 @@ class ModelBroker:
         if not self.truth.running or not self.truth.messages or messages < 1:
             return
         gone = self.truth.messages[-messages:]
-        yield from self._end_log(gone[0].offset - (DLEDGER_HEAD if self.config.dledger else 0))
+        end = gone[0].offset - self._head(gone[0].offset)
+        if self.dledger_from is not None and end < self.dledger_from:
+            return
+        yield from self._end_log(end)
         self.waiting = [one for one in self.waiting if one.offset < self.end]
         self.truth.waiting = len(self.waiting)
+        self.entries = [one for one in self.entries if one < end]
         self._read_offsets()
         self.refresh()
 
@@ -287,6 +300,8 @@ class ModelBroker:
         """Give messages that wait their units and their entries."""
         count = len(self.waiting) if most is None else most
         while self.truth.running and self.waiting and count:
+            if self.agreed is not None and self.waiting[0].offset >= self.agreed:
+                break
             count -= 1
             message = self.waiting.pop(0)
             yield from self._dispatch(message)
@@ -397,9 +412,9 @@ class ModelBroker:
         if self.truth.running:
             alive = self.truth.messages
             self.checkpoint.physic = alive[-1].store_time if alive else self.checkpoint.physic
-            self.disk.sync(
-                self.config.log_folder, "dledger-n0", "consumequeue", "batchconsumequeue"
-            )
+            if self.config.dledger:
+                yield from self._note_agreed()
+            self.disk.sync("commitlog", "dledger-n0", "consumequeue", "batchconsumequeue")
             yield from self._write_checkpoint()
 
     def _write_checkpoint(self) -> Iterator[None]:
@@ -464,15 +479,36 @@ class ModelBroker:
         self.truth.abort = True
         yield
         yield from self._recover(is_clean=is_clean)
+        self.agreed = None
+        if self.config.dledger and self.dledger_from is None:
+            yield from self._become_dledger()
         self.refresh()
 
     def _load_log(self) -> bool:
-        folder = self.config.log_folder
-        self.log_files = [int(n) for n in self.disk.names(folder) if n.isdecimal()]
+        names = (name for folder in LOG_FOLDERS for name in self.disk.names(folder))
+        self.log_files = [int(name) for name in names if name.isdecimal()]
+        self._load_entries()
         sizes = {start: len(self.disk.read(self._log_name(start))) for start in self.log_files}
         if self.log_files and sizes[self.log_files[-1]] == 0:
             self.disk.delete(self._log_name(self.log_files.pop()))
         return all(sizes[start] == self._size for start in self.log_files)
+
+    def _load_entries(self) -> None:
+        """Find DLedger's entries in its files."""
+        starts = [int(name) for name in self.disk.names(LOG_FOLDERS[1]) if name.isdecimal()]
+        self.dledger_from = min(starts, default=None)
+        if self.config.dledger and not self.log_files:
+            self.dledger_from = 0
+        self.entries = []
+        for start in starts:
+            data = self.disk.read(self._log_name(start))
+            at = 0
+            while at + DLEDGER_HEAD <= len(data):
+                magic, size, _, _, position = struct.unpack_from(">iiqqq", data, at)
+                if magic not in {NORMAL, NOOP} or position != start + at:
+                    break
+                self.entries.append(position)
+                at += size
 
     def _load_queues(self) -> None:
         self.queues, self.index, self.offsets, self.waiting = {}, [], {}, []
@@ -501,7 +537,7 @@ class ModelBroker:
                 if start <= max(queues_end, 0):
                     return start
                 continue
-            first = self._check(start + (DLEDGER_HEAD if self.config.dledger else 0))
+            first = self._check(start + self._head(start))
             if first.record and 0 < first.record.store_time <= self.checkpoint.least:
                 return start
         return self.log_files[0] if self.log_files else 0
@@ -514,13 +550,13 @@ class ModelBroker:
     def _walk(self, begin: int) -> tuple[list[Message], int]:
         """Return the messages from the start of a file on, and where the log ends."""
         found = []
-        head = DLEDGER_HEAD if self.config.dledger else 0
         for start in [one for one in self.log_files if one >= begin]:
             data = self.disk.read(self._log_name(start))
-            at = 0
-            while True:
-                if head and at + 8 <= len(data) and data[at : at + 4] == b"\xff\xff\xff\xff":
-                    break
+            head, at = self._head(start), 0
+            while data[at : at + 4] != b"\xff\xff\xff\xff":
+                if head and data[at : at + 4] == NOOP_MAGIC:
+                    at += head
+                    continue
                 checked = records.check(data, at + head)
                 if checked.size == 0 and not head:
                     break
@@ -580,12 +616,58 @@ class ModelBroker:
 
     # DLedger
 
-    def _dledger_head(self, magic: int, body_size: int) -> bytes:
-        numbers = (magic, DLEDGER_HEAD + body_size, self.dledger_index, self.term, self.end)
+    def isolate(self) -> None:
+        """Let the group agree on nothing more: what is stored from now on may be given up."""
+        if self.truth.running and self.config.dledger and self.agreed is None:
+            self.agreed = self.end
+
+    def elect(self, *, noop: bool) -> Iterator[None]:
+        """Follow a new leader, who has nothing of what the group did not agree on."""
+        if not self.truth.running or not self.config.dledger:
+            return
+        lost = [one for one in self.truth.messages if one.offset >= (self.agreed or self.end)]
+        self.agreed = None
+        yield from self.cut(len(lost))
+        self.term += 1
+        self.disk.replace("dledger-n0/currterm", f"voteLeader=n1\ncurrTerm={self.term}".encode())
+        yield
+        if noop:
+            yield from self._roll_log(DLEDGER_HEAD)
+            yield from self._write_log(self.end, self._entry_head(NOOP, 0))
+            yield from self._index_entry(self.end, DLEDGER_HEAD)
+            self.end += DLEDGER_HEAD
+            self.truth.log_end = self.end
+
+    def _become_dledger(self) -> Iterator[None]:
+        """Go on with DLedger behind a plain log, whose last file ends with a blank record."""
+        if self.log_files:
+            room = self._size - self.end % self._size
+            yield from self._write_log(self.end, records.blank(room))
+            self.end += room
+        self.dledger_from = self.end
+
+    def _entry_head(self, magic: int, body_size: int) -> bytes:
+        numbers = (magic, DLEDGER_HEAD + body_size, len(self.entries), self.term, self.end)
         return struct.pack(">iiqqqiiii", *numbers, 0, 0, 0, body_size)
 
-    def _write_dledger_index(self, position: int, size: int) -> Iterator[None]:
-        unit = struct.pack(">iqiqq", 1, position, size, self.dledger_index, self.term)
-        self.disk.write(f"dledger-n0/index/{0:020d}", 32 * self.dledger_index, unit)
-        self.dledger_index += 1
+    def _index_entry(self, position: int, size: int) -> Iterator[None]:
+        number = len(self.entries)
+        unit = struct.pack(">iqiqq", NORMAL, position, size, number, self.term)
+        at = 32 * number
+        start = at - at % DLEDGER_INDEX_SIZE
+        name = f"dledger-n0/index/{start:020d}"
+        if at == start:
+            self.disk.create(name, DLEDGER_INDEX_SIZE)
+            yield
+        self.disk.write(name, at - start, unit)
+        self.entries.append(position)
+        yield
+
+    def _note_agreed(self) -> Iterator[None]:
+        """Write down on how many entries the group has agreed."""
+        beyond = [one for one in self.entries if self.agreed is not None and one >= self.agreed]
+        last = len(self.entries) - 1
+        text = f"committedIndex={last - len(beyond)}\nendIndex={last}"
+        self.disk.replace("dledger-n0/checkpoint", text.encode())
+        self.truth.agreed = self.end if self.agreed is None else self.agreed
         yield

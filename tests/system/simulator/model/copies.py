@@ -1,16 +1,17 @@
-"""Copies of a store: whole at one moment, file by file in any order, and put together of several."""
+"""Copies of a store: whole, file by file in any order, or put together of several."""
 
 from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .disk import Disk
 from .reading import read_truth
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .broker import ModelBroker
     from .truth import Message, Truth
 

@@ -12,10 +12,12 @@ from .truth import Truth, Unit
 if TYPE_CHECKING:
     from .broker import Config
     from .disk import Disk
-    from .truth import Entry, Message
+    from .truth import Message
 
 #: The bytes and the message of every record that was ever written, by its offset.
 Known = dict[int, list[tuple[bytes, "Message"]]]
+#: Those of a plain log and of DLedger's; a store that was plain before has both.
+LOG_FOLDERS = ("commitlog", "dledger-n0/data")
 #: What was ever hashed into the index, by hash and offset.
 Texts = dict[tuple[int, int], list[str]]
 
@@ -68,8 +70,9 @@ def _read_log(
     truth: Truth, disk: Disk, config: Config, known: Known, alive: dict[int, Message]
 ) -> None:
     files = {
-        int(name): disk.read(f"{config.log_folder}/{name}")
-        for name in disk.names(config.log_folder)
+        int(name): disk.read(f"{folder}/{name}")
+        for folder in LOG_FOLDERS
+        for name in disk.names(folder)
         if name.isdecimal()
     }
     for offset in sorted(known):
