@@ -32,6 +32,8 @@ class Record:
     store_time: int = 0
     born_ip: bytes = bytes([10, 0, 0, 5])
     store_ip: bytes = bytes([10, 0, 0, 1])
+    born_port: int = 40_000
+    store_port: int = 10_911
     reconsume_times: int = 0
     prepared_offset: int = 0
     has_property_crc: bool = False
@@ -49,8 +51,14 @@ def encode(record: Record, offset: int) -> bytes:
     data += struct.pack(">i", zlib.crc32(record.body) & 0x7FFFFFFF)
     data += struct.pack(">ii", record.queue_id, record.flag)
     data += struct.pack(">qqi", record.queue_offset, offset, flags)
-    data += struct.pack(">q", record.born_time) + record.born_ip + struct.pack(">i", 40_000)
-    data += struct.pack(">q", record.store_time) + record.store_ip + struct.pack(">i", 10_911)
+    data += (
+        struct.pack(">q", record.born_time) + record.born_ip + struct.pack(">i", record.born_port)
+    )
+    data += (
+        struct.pack(">q", record.store_time)
+        + record.store_ip
+        + struct.pack(">i", record.store_port)
+    )
     data += struct.pack(">iq", record.reconsume_times, record.prepared_offset)
     data += struct.pack(">i", len(record.body)) + record.body
     data += struct.pack(">h" if is_long else ">b", len(topic)) + topic
@@ -152,10 +160,12 @@ def _decode(data: bytes, *, is_long: bool) -> tuple[int, Record]:
     queue_offset, _, flags, born_time = struct.unpack_from(">qqiq", data, 20)
     place = 48
     born_ip = data[place : place + (16 if flags & BORN_V6 else 4)]
-    place += len(born_ip) + 4
-    (store_time,) = struct.unpack_from(">q", data, place)
-    store_ip = data[place + 8 : place + 8 + (16 if flags & STORE_V6 else 4)]
-    place += 8 + len(store_ip) + 4
+    place += len(born_ip)
+    born_port, store_time = struct.unpack_from(">iq", data, place)
+    place += 12
+    store_ip = data[place : place + (16 if flags & STORE_V6 else 4)]
+    (store_port,) = struct.unpack_from(">i", data, place + len(store_ip))
+    place += len(store_ip) + 4
     reconsume_times, prepared_offset = struct.unpack_from(">iq", data, place)
     parts = []
     place += 12
@@ -181,6 +191,8 @@ def _decode(data: bytes, *, is_long: bool) -> tuple[int, Record]:
         store_time=store_time,
         born_ip=born_ip,
         store_ip=store_ip,
+        born_port=born_port,
+        store_port=store_port,
         reconsume_times=reconsume_times,
         prepared_offset=prepared_offset,
     )

@@ -1,0 +1,194 @@
+"""The model itself: what it writes is what RocketMQ wrote, and what it keeps is on the disk."""
+
+from __future__ import annotations
+
+import ast
+import json
+import struct
+from pathlib import Path
+
+import pytest
+
+from recorded import BROKER_VERSIONS, MESSAGE_KINDS, ROCKETMQ_CLASSES, STORE_KINDS
+from rmqindex import sample_store
+
+from .history import History, World, run_history
+from .model.broker import Config, ModelBroker, run
+from .model.disk import Disk
+from .model.index import IndexFile, key_hash
+from .model.records import BLANK, check, encode, keys_of, properties_of
+from .model.truth import Message
+
+VERSIONS = {"4.9.7": (4, 9), "5.3.3": (5, 3), "5.5.0": (5, 5)}
+STORES = {
+    "sample": sample_store(),
+    "kinds": MESSAGE_KINDS / "store",
+    **{name: BROKER_VERSIONS / name / "store" for name in VERSIONS},
+}
+
+
+def records_of(folder, head=0):
+    """Yield offset, bytes and the model's record of every record of a log."""
+    for path in sorted(folder.iterdir()):
+        data, at = path.read_bytes(), 0
+        while True:
+            checked = check(data, at + head)
+            if checked.size <= 0:
+                break
+            at += head
+            yield int(path.name) + at, data[at : at + checked.size], checked.record
+            at += checked.size
+
+
+def message_of(record, offset, size):
+    """Return the message of a record, as far as queues and index need it."""
+    read = properties_of(record.properties)
+    count = int(read.get("INNER_NUM", "0"))
+    return Message(
+        offset=offset,
+        size=size,
+        store_time=record.store_time,
+        topic=record.topic,
+        queue_id=record.queue_id,
+        queue_offset=record.queue_offset,
+        keys=keys_of(read),
+        tags=read.get("TAGS"),
+        body=b"",
+        kind="",
+        sys_flag=record.sys_flag,
+        properties=tuple(read.items()),
+        inner=(None,) * count,
+    )
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_each_record_is_encoded_as_the_broker_did(name):
+    """Decoded and encoded anew, every record of RocketMQ's stores is the same."""
+    count = 0
+    for offset, data, record in records_of(STORES[name] / "commitlog"):
+        assert encode(record, offset) == data
+        count += 1
+    assert count
+
+
+@pytest.mark.parametrize("kind", ["dledger", "dledger_batches"])
+def test_records_of_dledger_stand_behind_heads(kind):
+    """The same for the entries of DLedger."""
+    folder = STORE_KINDS / kind / "store" / "dledger-n0" / "data"
+    found = [encode(record, offset) == data for offset, data, record in records_of(folder, 48)]
+    assert found
+    assert all(found)
+
+
+def test_hashes_are_those_of_the_broker():
+    """The hash of a key is Java's, made positive."""
+    for case in json.loads((ROCKETMQ_CLASSES / "hashes.json").read_text()):
+        assert key_hash(case["key"]) == case["index_hash"]
+
+
+def test_an_index_file_is_the_brokers_byte_for_byte(tmp_path):
+    """What puts leave in a file."""
+    cases = json.loads((ROCKETMQ_CLASSES / "vectors.json").read_text())
+    for case in cases:
+        disk = Disk(tmp_path / case["name"])
+        file = IndexFile(disk, "1", case["hash_slot_num"], case["index_num"])
+        run(file.create(case["prev_end_phy_offset"], case["prev_end_timestamp"]))
+        for put in case["puts"]:
+            if put.get("reopen"):
+                run(file.flush())
+                file = IndexFile(disk, "1", file.slots, file.places)
+                file.load()
+            elif not file.is_full:
+                key = put["key"]
+                run(file.put(key_hash(key), put["phy_offset"], put["store_timestamp"]))
+        run(file.flush())
+        assert disk.read("index/1").hex() == case["file_hex"], case["name"]
+        disk.close()
+
+
+@pytest.mark.parametrize("name", VERSIONS)
+def test_a_store_is_the_brokers_byte_for_byte(name, tmp_path):
+    """From the messages of a log, index and queues are as a whole broker wrote them."""
+    store = STORES[name]
+    size = (store / "commitlog" / f"{0:020d}").stat().st_size
+    batch_topics = {path.name for path in (store / "batchconsumequeue").glob("*")}
+    config = Config(VERSIONS[name], size, 100, 20, 97, 200, batch_topics=batch_topics)
+    broker = ModelBroker(tmp_path / "store", config, 1_700_000_000_000)
+    run(broker.start())
+    for offset, data, record in records_of(store / "commitlog"):
+        broker.waiting.append(message_of(record, offset, len(data)))
+    run(broker.dispatch())
+    run(broker.stop())
+    for part in ("consumequeue", "batchconsumequeue"):
+        for path in sorted((store / part).rglob("0" * 10 + "*")):
+            mine = broker.root / path.relative_to(store)
+            assert mine.read_bytes() == path.read_bytes(), path
+    mine, theirs = (sorted((root / "index").iterdir()) for root in (broker.root, store))
+    assert [path.read_bytes() for path in mine] == [path.read_bytes() for path in theirs]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_the_model_keeps_is_on_the_disk(seed, tmp_path):
+    """After each step, the lists that steps keep are those that the files give."""
+    history = History.of(f"kept/{seed}", 40)
+    world = World(tmp_path, history.config)
+    for step in history.steps:
+        world.take(step)
+        kept = {kind: set(world.truth.surely(kind)) for kind in ("messages", "entries", "units")}
+        most = {kind: world.truth.possibly(kind) for kind in kept}
+        world.adopt()
+        for kind, known in kept.items():
+            assert set(world.truth.surely(kind)) <= most[kind], step
+            assert known <= world.truth.possibly(kind), step
+    world.broker.kill()
+
+
+def test_a_history_is_replayed_to_the_same_bytes(tmp_path):
+    """A history is data: what is read from its text leaves the same files."""
+    history = History.of("replayed", 60)
+    for name in ("a", "b"):
+        run_history(History.read(history.text()), tmp_path / name).broker.kill()
+    files = [
+        {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+        for root in (tmp_path / "a", tmp_path / "b")
+    ]
+    assert files[0]
+    assert files[0] == files[1]
+
+
+def test_the_lock_is_held_from_start_to_end(tmp_path):
+    """A second broker does not start, until the first one is killed."""
+    first, second = (World(tmp_path).broker for _ in range(2))
+    run(first.start())
+    run(second.start())
+    assert (first.truth.running, second.truth.running, second.failure) == (True, False, "locked")
+    first.kill()
+    run(second.start())
+    assert second.truth.running
+    second.kill()
+
+
+def test_blank_records_end_files(tmp_path):
+    """A record that does not fit begins the next file."""
+    world = World(tmp_path, {"log_file_size": 1024})
+    world.take({"name": "start"})
+    for _ in range(8):
+        world.take({"name": "put", "topic": "T", "body": "00" * 200})
+    files = sorted((world.store / "commitlog").iterdir())
+    assert len(files) > 1
+    data = files[0].read_bytes()
+    end = [one for one in world.truth.messages if one.offset < 1024][-1]
+    at = end.offset + end.size
+    assert struct.unpack_from(">iI", data, at) == (1024 - at, BLANK)
+    world.broker.kill()
+
+
+def test_the_model_shares_no_code_with_the_package():
+    """What judges is not what is judged."""
+    for path in sorted((Path(__file__).parent / "model").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            used = {name.split(".")[0] for name in names}
+            assert not used & {"rmqindex", "pyspark_rmqindex", "numpy", "pyarrow"}, path
