@@ -1,0 +1,270 @@
+"""The campaign: ``python -m tests.system.simulator --seeds 1000 --first 1``."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from argparse import ArgumentParser, Namespace
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import SystemRandom
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_MOST_SEEDS = 2**32
+_HERE = Path(__file__).parent
+#: In memory where that is possible: a seed writes a few hundred small files.
+_FAST = Path("/dev/shm")
+
+
+@dataclass
+class Found:
+    """What came of one seed."""
+
+    seed: int
+    faults: list[Any] = field(default_factory=list)
+    script: str = ""
+    steps: Counter[str] = field(default_factory=Counter)
+    answers: Counter[tuple[str, str]] = field(default_factory=Counter)
+    seconds: float = 0.0
+    lines: dict[str, set[int]] = field(default_factory=dict)
+
+
+def main() -> int:
+    """Run seeds; print the first one and the commit, each fault, and how far it reached.
+
+    Returns:
+        1 if anything was wrong.
+    """
+    parser = ArgumentParser(prog="python -m tests.system.simulator", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1000, help="how many")
+    parser.add_argument("--first", type=int, help="the first one; by default a new one")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--tree", type=Path, help="judge the packages of another checkout")
+    parser.add_argument("--shrink", action="store_true", help="shorten the first of each kind")
+    parser.add_argument("--script", type=int, metavar="SEED", help="print a seed's history")
+    parser.add_argument("--play", type=Path, help="play a script that was printed")
+    parser.add_argument("--folder", type=Path, help="where to play it, kept afterwards")
+    parser.add_argument("--coverage", action="store_true", help="count the lines reached")
+    parser.add_argument("--until", type=int, default=1, help="faults after which a seed ends")
+    parser.add_argument("--shown", type=int, default=2, help="faults shown of each kind")
+    arguments = parser.parse_args()
+    _settle(arguments.tree)
+    if arguments.script is not None:
+        return _print_script(arguments.script, arguments.until)
+    if arguments.play is not None:
+        return _play(arguments)
+    return _campaign(arguments)
+
+
+def _settle(tree: Path | None) -> None:
+    """Make everything that an answer depends on the same in each run, and choose the packages."""
+    os.environ.update(TZ="UTC", COLUMNS="200", OPENBLAS_NUM_THREADS="1")
+    os.environ.pop("RMQINDEX_TIME_ZONE", None)
+    time.tzset()
+    support = str(_HERE.parents[1] / "support")
+    sys.path[:0] = [support]
+    if tree is not None:
+        sys.path[:0] = [str(tree / "format"), str(tree / "connector")]
+    import rmqindex
+
+    assert tree is None or Path(rmqindex.__file__).is_relative_to(tree)
+
+
+def run_seed(seed: int, folder: Path, *, until: int = 1) -> Found:
+    """Run one seed in an empty folder."""
+    from .session import draw_session
+
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    start = time.monotonic()
+    report = draw_session(seed, folder, most_faults=until)
+    found = Found(seed, report.faults, report.script.text() if report.faults else "")
+    found.steps, found.answers = report.steps, report.answers
+    found.seconds = time.monotonic() - start
+    shutil.rmtree(folder, ignore_errors=True)
+    return found
+
+
+def _base() -> Path:
+    return Path(tempfile.mkdtemp(prefix="simulator-", dir=_FAST if _FAST.is_dir() else None))
+
+
+def _work(base: Path, until: int, is_covered: bool, seeds: Any, founds: Any) -> None:
+    folder = base / str(os.getpid())
+    measured = _Coverage() if is_covered else None
+    while (seed := seeds.get()) is not None:
+        try:
+            found = run_seed(seed, folder, until=until)
+        except Exception as error:  # noqa: BLE001  (of the simulator, and told as such)
+            import traceback
+
+            from .judge import Fault
+
+            found = Found(seed, [Fault("simulator", type(error).__name__, traceback.format_exc())])
+        if measured is not None:
+            found.lines = measured.lines()
+        founds.put(found)
+    founds.put(None)
+
+
+class _Coverage:
+    """Which lines of the packages ran."""
+
+    def __init__(self) -> None:
+        import coverage
+
+        packages = ["rmqindex", "pyspark_rmqindex"]
+        self._coverage = coverage.Coverage(source_pkgs=packages, data_file=None)
+        self._coverage.start()
+
+    def lines(self) -> dict[str, set[int]]:
+        """Return the lines of each file since the last call."""
+        self._coverage.stop()
+        data = self._coverage.get_data()
+        found = {name: set(data.lines(name) or ()) for name in data.measured_files()}
+        self._coverage.erase()
+        self._coverage.start()
+        return found
+
+
+def _campaign(arguments: Namespace) -> int:
+    first = arguments.first
+    first = SystemRandom().randrange(_MOST_SEEDS) if first is None else first
+    print(f"seeds {first} to {first + arguments.seeds - 1}, commit {_commit(arguments.tree)}")
+    sys.stdout.flush()
+    base = _base()
+    kinds: Counter[tuple[str, str]] = Counter()
+    steps: Counter[str] = Counter()
+    answers: Counter[tuple[str, str]] = Counter()
+    lines: dict[str, set[int]] = {}
+    start, seconds, count, failed = time.monotonic(), [], 0, set()
+    try:
+        for found in _all(arguments, first, base):
+            count += 1
+            steps += found.steps
+            answers += found.answers
+            seconds.append(found.seconds)
+            for name, numbers in found.lines.items():
+                lines.setdefault(name, set()).update(numbers)
+            if found.faults:
+                failed.add(found.seed)
+            for fault in found.faults:
+                kinds[fault.kind] += 1
+                if kinds[fault.kind] <= arguments.shown:
+                    _show(arguments, found, fault, base, is_first=kinds[fault.kind] == 1)
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+    print()
+    print(f"{count} seeds in {time.monotonic() - start:.0f} s, {len(failed)} with faults")
+    _table("steps", steps)
+    _table("answers", Counter({f"{u}: {s}": n for (u, s), n in answers.items()}))
+    print(
+        f"{answers.total()} answers judged, the slowest seed took {max(seconds, default=0):.1f} s"
+    )
+    if lines:
+        _print_lines(lines)
+    for kind, number in kinds.most_common():
+        print(f"{number:6} {kind[0]}: {kind[1]}")
+    return 1 if kinds else 0
+
+
+def _all(arguments: Namespace, first: int, base: Path) -> Iterable[Found]:
+    context = multiprocessing.get_context("fork")
+    seeds: Any = context.Queue()
+    founds: Any = context.Queue()
+    for seed in range(first, first + arguments.seeds):
+        seeds.put(seed)
+    workers = []
+    for _ in range(arguments.jobs):
+        seeds.put(None)
+        given = (base, arguments.until, arguments.coverage, seeds, founds)
+        workers.append(context.Process(target=_work, args=given))
+        workers[-1].start()
+    running = len(workers)
+    while running:
+        found = founds.get()
+        if found is None:
+            running -= 1
+        else:
+            yield found
+    for worker in workers:
+        worker.join()
+
+
+def _show(arguments: Namespace, found: Found, fault: Any, base: Path, *, is_first: bool) -> None:
+    print(f"\nseed {found.seed}: {fault.rule}: {fault.user}: {fault.what[:1500]}")
+    if arguments.shrink and is_first and found.script:
+        from .session import Script
+        from .shrink import shrink
+
+        script = shrink(Script.read(found.script), fault, base / "shrink")
+        print(f"  {len(script.steps)} steps: {script.text()}")
+    sys.stdout.flush()
+
+
+def _print_script(seed: int, until: int) -> int:
+    base = _base()
+    try:
+        from .session import draw_session
+
+        report = draw_session(seed, base / "s", most_faults=until)
+        print(report.script.text())
+        for fault in report.faults:
+            print(f"{fault.rule}: {fault.user}: {fault.what}", file=sys.stderr)
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+    return 1 if report.faults else 0
+
+
+def _play(arguments: Namespace) -> int:
+    from .session import Script, play
+
+    folder = arguments.folder or _base() / "played"
+    script = Script.read(arguments.play.read_text())
+    report = play(script, folder)
+    print(f"{len(script.steps)} steps in {folder}")
+    for fault in report.faults:
+        print(f"step {fault.step}: {fault.rule}: {fault.user}: {fault.what}")
+    return 1 if report.faults else 0
+
+
+def _commit(tree: Path | None) -> str:
+    where = tree or _HERE
+    told = subprocess.run(
+        ["git", "-C", where, "rev-parse", "--short", "HEAD"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return told.stdout.strip() or "unknown"
+
+
+def _table(name: str, counts: Counter[str]) -> None:
+    print(f"{name}:")
+    for one, number in sorted(counts.items()):
+        print(f"  {number:8} {one}")
+
+
+def _print_lines(lines: dict[str, set[int]]) -> None:
+    import coverage
+
+    measured = coverage.Coverage(data_file=None)
+    reached = known = 0
+    for name, numbers in lines.items():
+        _, statements, _, _, _ = measured.analysis2(name)
+        known += len(statements)
+        reached += len(numbers & set(statements))
+    print(f"{reached} of {known} lines of {len(lines)} modules that were imported")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,235 @@
+"""One seed: a history, those who use the store meanwhile, and what was wrong.
+
+A session writes down every step that was taken, questions too, so that it can be printed, replayed
+and shortened.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import signal
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .draw import Draw
+from .history import History, World
+from .judge import Fault, Judge
+from .questions import question_of
+from .users import READERS, Outcome, Place, ask, run
+from .writes import Files, judge_write, remedies_of, write_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["Report", "Script", "Session", "play"]
+
+Step = dict[str, Any]
+#: A question that takes longer hangs, s.
+_TIME_LIMIT = 60
+_LENGTH = 40
+#: Who is asked: more often who has most to answer.
+_WEIGHTS = {user: 3 if "lookup" in user or "messages" in user else 2 for user in READERS}
+
+
+@dataclass
+class Script:
+    """What is to be done, as data."""
+
+    seed: int | str
+    config: dict[str, Any]
+    steps: list[Step]
+
+    def text(self) -> str:
+        """Return it as JSON."""
+        return json.dumps(
+            {"seed": self.seed, "config": self.config, "steps": self.steps}, ensure_ascii=False
+        )
+
+    @classmethod
+    def read(cls, text: str) -> Script:
+        """Read what :meth:`text` returned."""
+        return cls(**json.loads(text))
+
+
+@dataclass
+class Report:
+    """What came of a session."""
+
+    script: Script
+    faults: list[Fault] = field(default_factory=list)
+    steps: Counter[str] = field(default_factory=Counter)
+    answers: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+
+class Session:
+    """A world, and those who use it."""
+
+    def __init__(self, folder: Path, script: Script) -> None:
+        """Begin with an empty folder."""
+        self.folder = folder
+        self.world = World(folder, script.config)
+        self.report = Report(Script(script.seed, script.config, []))
+        #: What the last question or write gave.
+        self.last: Outcome | None = None
+        aside = folder / "aside"
+        aside.mkdir(parents=True, exist_ok=True)
+        self.aside = str(aside)
+
+    @property
+    def place(self) -> Place:
+        """Where the store is, and its geometry as it is now."""
+        truth = self.world.truth
+        layout = (truth.hash_slot_num, truth.index_num)
+        return Place(str(self.world.store), self.aside, layout)
+
+    def step(self, step: Step) -> None:
+        """Take a step of the world or of a user."""
+        self.report.script.steps.append(step)
+        name = step["name"]
+        self.report.steps[name] += 1
+        if name == "ask":
+            self.ask(step["user"], step["question"])
+        elif name == "type":
+            self.type(step["line"])
+        elif name == "during":
+            self._during(step)
+        else:
+            self.world.take(step)
+
+    def _during(self, step: Step) -> None:
+        """Take a step of the world, and ask between two of its writes."""
+        for number, _ in enumerate(self.world.step(step["step"])):
+            if number == step["after"]:
+                for asked in step["asks"]:
+                    self.ask(asked["user"], asked["question"])
+
+    def ask(self, user: str, question: dict[str, Any]) -> Outcome:
+        """Ask someone, and judge the answer."""
+        with _time_limit():
+            outcome = ask(self.place, user, question)
+        self.judged(outcome)
+        return outcome
+
+    def type(self, line: str) -> Outcome:
+        """Type a command that writes, and judge what it left."""
+        typed = line.replace("STORE", self.place.root).replace("ASIDE", self.place.aside)
+        argv = shlex.split(typed)[1:]
+        before = Files.of(self.world)
+        with _time_limit():
+            outcome = run(argv)
+        if argv[0] == "relayout" and outcome.is_answer and "--dry-run" not in argv:
+            self._relaid(
+                int(argv[argv.index("--slots") + 1]), int(argv[argv.index("--entries") + 1])
+            )
+        after = Files.of(self.world)
+        self.report.answers[f"{argv[0]} (writes)", outcome.status] += 1
+        shown = shlex.split(line)[1:]
+        self._add(judge_write(self.world, shown, outcome, before, after))
+        if before != after:
+            self.world.adopt()
+        self.last = outcome
+        return outcome
+
+    def _relaid(self, slots: int, places: int) -> None:
+        """Give the broker the geometry that its index has now."""
+        self.world.broker.config.slots, self.world.broker.config.places = slots, places
+        self.world.truth.hash_slot_num, self.world.truth.index_num = slots, places
+
+    def judge(self) -> Judge:
+        """Return who judges answers about the store as it is now."""
+        return Judge(self.place.root, self.world, answers=self.report.answers)
+
+    def judged(self, outcome: Outcome) -> None:
+        """Judge an outcome."""
+        self.last = outcome
+        self._add(self.judge().judge(outcome))
+
+    def _add(self, faults: list[Fault]) -> None:
+        number = len(self.report.script.steps) - 1
+        for fault in faults:
+            self.report.faults.append(Fault(fault.rule, fault.user, fault.what, number))
+
+
+class _HungError(BaseException):
+    pass
+
+
+@contextmanager
+def _time_limit() -> Iterator[None]:
+    def hung(*_: Any) -> None:
+        raise _HungError
+
+    before = signal.signal(signal.SIGALRM, hung)
+    signal.setitimer(signal.ITIMER_REAL, _TIME_LIMIT)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def draw_session(seed: int | str, folder: Path, *, most_faults: int = 1) -> Report:
+    """Draw a session from a seed, and run it until something is wrong.
+
+    Args:
+        seed: The seed.
+        folder: An empty folder.
+        most_faults: After how many faults to stop.
+    """
+    draw = Draw(f"{seed}/users")
+    history = History.of(seed, draw.number(10, _LENGTH))
+    session = Session(folder, Script(seed, history.config, []))
+    for step in history.steps:
+        for next_step in _with_users(draw, session, step):
+            session.step(next_step)
+            if len(session.report.faults) >= most_faults:
+                return session.report
+    for _ in range(12):
+        session.step(_question(draw, session))
+        if len(session.report.faults) >= most_faults:
+            break
+    return session.report
+
+
+def _with_users(draw: Draw, session: Session, step: Step) -> Iterator[Step]:
+    if draw.chance(0.1) and step["name"] != "start":
+        asks = [_question(draw, session) for _ in range(draw.number(1, 2))]
+        yield {"name": "during", "step": step, "after": draw.skewed(0, 15), "asks": asks}
+    else:
+        yield step
+    while draw.chance(0.3):
+        yield _question(draw, session)
+        yield from _remedies(draw, session)
+    if draw.chance(0.05 if session.world.truth.running else 0.5):
+        yield {"name": "type", "line": shlex.join(["rmqindex", *write_of(draw, session.world)])}
+        yield from _remedies(draw, session)
+
+
+def _remedies(draw: Draw, session: Session) -> Iterator[Step]:
+    """Type what was printed, a few in a row."""
+    for _ in range(3):
+        lines = session.last and remedies_of(session.last, session.place.root)
+        if not lines or not draw.chance(0.4):
+            return
+        line = draw.one(lines)
+        yield {"name": "type", "line": line}
+
+
+def _question(draw: Draw, session: Session) -> Step:
+    user = draw.weighted([(weight, user) for user, weight in _WEIGHTS.items()])
+    question = question_of(draw, session.world.truth, session.place.root, user)
+    return {"name": "ask", "user": user, "question": question}
+
+
+def play(script: Script, folder: Path) -> Report:
+    """Run a script over an empty folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    session = Session(folder, script)
+    for step in script.steps:
+        session.step(step)
+    return session.report

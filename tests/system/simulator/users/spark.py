@@ -1,0 +1,258 @@
+"""The data sources, called as Spark calls them: plan, pickle, tasks, rows. There is no JVM."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from .outcome import Outcome, attempt
+from .store import message_of, millis
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .outcome import Place
+
+__all__ = ["SOURCES", "STREAMS", "entry_rows", "rows_of"]
+
+
+def rows_of(reader: Any) -> list[dict[str, Any]]:
+    """Run every partition of a reader, as tasks do: with copies of reader and partition."""
+    rows = []
+    for partition in reader.partitions():
+        task, part = pickle.loads(pickle.dumps((reader, partition)))
+        rows += [row for batch in task.read(part) for row in batch.to_pylist()]
+    return rows
+
+
+def _options(place: Place, question: dict[str, Any], **more: str) -> dict[str, str]:
+    options = {"path": place.root, **more}
+    if question.get("mode"):
+        options["mode"] = question["mode"]
+    if question.get("geometry") and place.layout:
+        options["maxHashSlotNum"], options["maxIndexNum"] = map(str, place.layout)
+    for name, option in (("begin", "beginTimestamp"), ("end", "endTimestamp")):
+        if question.get(name) is not None:
+            options[option] = str(question[name])
+    return options
+
+
+def _untimed(question: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in question.items() if name not in ("begin", "end")}
+
+
+def _times(question: dict[str, Any]) -> Any:
+    from pyspark_rmqindex.filters.filters import Range
+
+    return Range(question.get("begin"), question.get("end"))
+
+
+def _reader(source: Any, options: dict[str, str]) -> Any:
+    made = pickle.loads(pickle.dumps(source(options)))
+    return made.reader(made.schema())
+
+
+def _index() -> Any:
+    from pyspark_rmqindex import DefaultSource
+
+    return DefaultSource
+
+
+def entry_rows(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """Return entries in the form that the judge compares."""
+    return [
+        (row["file_path"].rpartition("/")[2], row["position"], row["key_hash"], row["phy_offset"],
+         millis(row["store_timestamp"]))
+        for row in rows
+    ]  # fmt: skip
+
+
+def _hit(row: dict[str, Any]) -> tuple[Any, ...]:
+    return (
+        row["topic"], row["key"], row["file_path"].rpartition("/")[2], row["position"],
+        row["phy_offset"], millis(row["store_timestamp"]), row["match_state"],
+    )  # fmt: skip
+
+
+def load(_: Outcome, place: Place, question: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Scan entries."""
+    return entry_rows(rows_of(_reader(_index(), _options(place, question))))
+
+
+def load_log(_: Outcome, place: Place, question: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Scan entries with their messages' keys, and filter as Spark does."""
+    rows = rows_of(_reader(_index(), _options(place, question, commitLog="auto")))
+    wanted = {(question["topic"], key) for key in question["keys"]}
+    return [_hit(row) for row in rows if (row["topic"], row["key"]) in wanted]
+
+
+def load_keys(_: Outcome, place: Place, question: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Look up by options."""
+    more = {"topic": question["topic"], "keys": json.dumps(question["keys"]), "commitLog": "auto"}
+    return [_hit(row) for row in rows_of(_reader(_index(), _options(place, question, **more)))]
+
+
+def table(_: Outcome, place: Place, question: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Look up by pushed filters, as ``table()`` does on Spark 4.1 and later."""
+    from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In
+
+    options = _options(place, question, pushdown="true", commitLog="auto")
+    options["relation"] = f"relation-{uuid.uuid4()}"
+    made = pickle.loads(pickle.dumps(_index()(options)))
+    schema = made.schema()
+    reader = made.reader(schema)
+    filters = [
+        EqualTo(("topic",), question["topic"]),
+        In(("key",), tuple(question["keys"])),
+        GreaterThanOrEqual(("position",), 1),
+    ]
+    if hasattr(reader, "pushFilters"):
+        list(reader.pushFilters(filters))
+    wanted = {(question["topic"], key) for key in question["keys"]}
+    return [_hit(row) for row in rows_of(reader) if (row["topic"], row["key"]) in wanted]
+
+
+def joined(strategy: str) -> Callable[[Outcome, Place, dict[str, Any]], list[tuple[Any, ...]]]:
+    """Look up a DataFrame's keys, in a task of ``lookup()``."""
+
+    def asked(_: Outcome, place: Place, question: dict[str, Any]) -> list[tuple[Any, ...]]:
+        import pyarrow as pa
+
+        from pyspark_rmqindex.files.listing import list_slices
+        from pyspark_rmqindex.files.stores import with_logs
+        from pyspark_rmqindex.join.key_chunk import KeyColumns
+        from pyspark_rmqindex.join.task import LookupTask
+        from pyspark_rmqindex.options import read_options
+        from pyspark_rmqindex.schema import full_schema
+
+        options = read_options(_options(place, _untimed(question), commitLog="auto"))
+        slices = with_logs(list_slices(options).slices, options.commit_log)
+        task = LookupTask(
+            tuple(slices), options, KeyColumns(0, 1), full_schema(keys=False, log=True), "inner",
+            strategy, _times(question),
+        )  # fmt: skip
+        keys = question["keys"]
+        batch = pa.record_batch({"topic": [question["topic"]] * len(keys), "key": keys})
+        return [_hit(row) for found in task([batch]) for row in found.to_pylist()]
+
+    return asked
+
+
+def called(_: Outcome, place: Place, question: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Call ``rmq_lookup`` for each key."""
+    from pyspark_rmqindex.options import read_options
+    from pyspark_rmqindex.schema import full_schema
+    from pyspark_rmqindex.sql.calls import plan_files_of
+    from pyspark_rmqindex.sql.key_finder import KeyFinder
+
+    options = read_options(_options(place, _untimed(question), commitLog="auto"))
+    schema = full_schema(keys=True, log=True)
+    slices = plan_files_of(options)
+    finder = KeyFinder(options, schema)
+    try:
+        rows = [
+            dict(zip(schema.names, row, strict=True))
+            for key in question["keys"]
+            for row in finder.rows(slices, question["topic"], key, _times(question))
+        ]
+        finder.ensure_same()
+    finally:
+        finder.close()
+    return [_hit(row) for row in rows]
+
+
+def audit(_: Outcome, place: Place, question: dict[str, Any]) -> list[dict[str, Any]]:
+    """Audit in tasks."""
+    return rows_of(_reader(_index(), _options(place, question, audit="true", commitLog="auto")))
+
+
+def messages(_: Outcome, place: Place, question: dict[str, Any]) -> list[dict[str, Any]]:
+    """Scan the log."""
+    from pyspark_rmqcommitlog import DefaultSource
+
+    return [message_of(row) for row in rows_of(_reader(DefaultSource, _options(place, question)))]
+
+
+def units(_: Outcome, place: Place, question: dict[str, Any]) -> list[tuple[Any, ...]]:  # noqa: ARG001
+    """Scan the queues."""
+    from pyspark_rmqconsumequeue import DefaultSource
+
+    return [
+        (row["topic"], row["queue_id"], row["queue_offset"], row["phy_offset"], row["size"],
+         row["tags_code"])
+        for row in rows_of(_reader(DefaultSource, {"path": place.root}))
+    ]  # fmt: skip
+
+
+def _stream(
+    source: Callable[[], Any], form: Callable[[list[dict[str, Any]]], list[Any]]
+) -> Callable[[Outcome, Place, dict[str, Any]], list[Any]]:
+    """Run the next batches of a query whose checkpoint is a file, with a new reader each time."""
+
+    def asked(_: Outcome, place: Place, question: dict[str, Any]) -> list[Any]:
+        from pathlib import Path
+
+        path = Path(place.aside) / f"{question['query']}.json"
+        made = pickle.loads(pickle.dumps(source()(_options(place, question))))
+        schema = made.schema()
+        reader = made.streamReader(schema)
+        before = json.loads(path.read_text()) if path.exists() else None
+        start = before["offset"] if before else json.loads(json.dumps(reader.initialOffset()))
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        end = json.loads(json.dumps(end))
+        rows = []
+        if end != start:
+            for partition in reader.partitions(start, end):
+                task, part = pickle.loads(pickle.dumps((reader, partition)))
+                rows += [row for batch in task.read(part) for row in batch.to_pylist()]
+            reader.commit(end)
+        given = (before["rows"] if before else []) + [list(row) for row in form(rows)]
+        path.write_text(json.dumps({"offset": end, "rows": given}))
+        return [tuple(row) for row in given]
+
+    return asked
+
+
+def _message_rows(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return [(row["phy_offset"], row["topic"], row["queue_offset"], row["size"]) for row in rows]
+
+
+def _log_source() -> Any:
+    from pyspark_rmqcommitlog import DefaultSource
+
+    return DefaultSource
+
+
+def _source(
+    kind: str, function: Callable[[Outcome, Place, dict[str, Any]], Any]
+) -> Callable[[Place, dict[str, Any], str], Outcome]:
+    def asked(place: Place, question: dict[str, Any], user: str) -> Outcome:
+        from rmqindex import RmqIndexError
+
+        outcome = Outcome(user, kind, question)
+        attempt(outcome, lambda _: function(outcome, place, question), (RmqIndexError, ValueError))
+        return outcome
+
+    return asked
+
+
+#: Who asks what: the kind of the answer, and the call.
+SOURCES = {
+    "load": _source("entries", load),
+    "load, filtered": _source("hits", load_log),
+    "load with keys": _source("hits", load_keys),
+    "table()": _source("hits", table),
+    "lookup() by slots": _source("hits", joined("probe")),
+    "lookup() by scan": _source("hits", joined("scan")),
+    "rmq_lookup": _source("hits", called),
+    "audit": _source("findings", audit),
+    "rmqcommitlog": _source("messages", messages),
+    "rmqconsumequeue": _source("units", units),
+}
+#: Queries that go on where the last call of the same query stopped.
+STREAMS = {
+    "stream of entries": _source("entry_stream", _stream(_index, entry_rows)),
+    "stream of messages": _source("message_stream", _stream(_log_source, _message_rows)),
+}

@@ -1,0 +1,167 @@
+"""Every method of ``MessageStore`` that reads."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from .outcome import Outcome, attempt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from .outcome import Place
+
+__all__ = ["METHODS", "millis", "notes_of"]
+
+
+def millis(time: Any) -> int:
+    """Return epoch milliseconds of a timestamp."""
+    return time if isinstance(time, int) else round(time.timestamp() * 1000)
+
+
+def notes_of(schema: pa.Schema) -> list[str]:
+    """Return what the metadata of an answer says."""
+    metadata = schema.metadata or {}
+    return [f"{name.decode()}: {text.decode()}" for name, text in metadata.items()]
+
+
+def _store(place: Place, question: dict[str, Any]) -> Any:
+    from rmqindex import Layout, MessageStore
+
+    layout = Layout(*place.layout) if question.get("geometry") and place.layout else None
+    mode = question.get("mode", "FAILFAST")
+    return MessageStore(question.get("path", place.root), layout=layout, mode=mode, time_zone="UTC")
+
+
+def _named(question: dict[str, Any], **names: str) -> dict[str, Any]:
+    return {
+        theirs: question[ours]
+        for ours, theirs in names.items()
+        if question.get(ours) not in (None, [])
+    }
+
+
+def lookup(outcome: Outcome, place: Place, question: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Look up keys."""
+    keys = question["keys"]
+    table = _store(place, question).lookup(
+        question["topic"],
+        keys[0] if len(keys) == 1 else keys,
+        message=bool(question.get("message")),
+        **_named(question, begin="begin", end="end", max_num="max_num"),
+    )
+    outcome.notes += notes_of(table.schema)
+    return [
+        (row["topic"], row["key"], row["file"], row["position"], row["phy_offset"],
+         millis(row["store_timestamp"]), row["match_state"])
+        for row in table.to_pylist()
+    ]  # fmt: skip
+
+
+def entries(outcome: Outcome, place: Place, question: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Read entries."""
+    names = _named(question, begin="begin", end="end", key_hash="key_hash")
+    names |= _named(question, **{"from": "start", "to": "stop"})
+    reader = _store(place, question).entries(**names)
+    outcome.notes += notes_of(reader.schema)
+    return [
+        (row["file"], row["position"], row["key_hash"], row["phy_offset"],
+         millis(row["store_timestamp"]))
+        for row in reader.read_all().to_pylist()
+    ]  # fmt: skip
+
+
+def message_of(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a message in the form that the judge compares."""
+    names = {
+        "phy_offset": "offset",
+        "size": "size",
+        "topic": "topic",
+        "queue_id": "queue_id",
+        "queue_offset": "queue_offset",
+        "tags": "tags",
+        "uniq_key": "uniq_key",
+        "keys": "keys",
+        "body": "body",
+        "sys_flag": "sys_flag",
+    }
+    message = {ours: row[theirs] for theirs, ours in names.items() if theirs in row}
+    if row.get("store_timestamp") is not None:
+        message["store_time"] = millis(row["store_timestamp"])
+    return message
+
+
+def messages(outcome: Outcome, place: Place, question: dict[str, Any]) -> list[dict[str, Any]]:
+    """Read messages."""
+    names = _named(question, topics="topic", queues="queue_id", tags="tags")
+    names |= _named(question, begin="begin", end="end", **{"from": "start", "to": "stop"})
+    names |= _named(question, columns="columns")
+    reader = _store(place, question).messages(**names)
+    outcome.notes += notes_of(reader.schema)
+    return [message_of(row) for row in reader.read_all().to_pylist()]
+
+
+def usage(outcome: Outcome, place: Place, question: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Count messages."""
+    by = question.get("by") or ["topic"]
+    names = _named(question, begin="begin", end="end")
+    table = _store(place, question).usage(by=by, **names)
+    outcome.notes += notes_of(table.schema)
+    return [
+        (row.get("topic"), row.get("queue_id"), row.get("hour"), row["message_count"], row["size"])
+        for row in table.to_pylist()
+    ]
+
+
+def explain(_: Outcome, place: Place, question: dict[str, Any]) -> dict[str, Any]:
+    """Explain a key."""
+    names = _named(question, begin="begin", end="end", search_log="search_log")
+    return asdict(_store(place, question).explain(question["topic"], question["key"], **names))
+
+
+def verify(_: Outcome, place: Place, question: dict[str, Any]) -> list[dict[str, Any]]:
+    """Audit."""
+    return _store(place, question).verify(**_named(question, since="since")).to_pylist()
+
+
+def shown(_: Outcome, place: Place, question: dict[str, Any]) -> None:
+    """Show the store as a notebook does."""
+    store = _store(place, question)
+    repr(store)
+    store._repr_html_()
+
+
+def _method(
+    kind: str, function: Callable[[Outcome, Place, dict[str, Any]], Any]
+) -> Callable[[Place, dict[str, Any], str], Outcome]:
+    def asked(place: Place, question: dict[str, Any], user: str) -> Outcome:
+        from rmqindex import RmqIndexError
+
+        outcome = Outcome(user, kind, question)
+        attempt(outcome, lambda _: function(outcome, place, question), (RmqIndexError, ValueError))
+        if outcome.error == "ValueError" and not _is_told(outcome.text):
+            outcome.status = "crashed"
+        return outcome
+
+    return asked
+
+
+def _is_told(text: str) -> bool:
+    """Tell whether an error is the package's own: it says what was expected, or needed."""
+    return bool(re.search(r"expected|needs|give|not ", text))
+
+
+#: Who asks what: the kind of the answer, and the call.
+METHODS = {
+    "MessageStore.lookup": _method("hits", lookup),
+    "MessageStore.entries": _method("entries", entries),
+    "MessageStore.messages": _method("messages", messages),
+    "MessageStore.usage": _method("usage", usage),
+    "MessageStore.explain": _method("explained", explain),
+    "MessageStore.verify": _method("findings", verify),
+    "MessageStore.__repr__": _method("printed", shown),
+}

@@ -1,0 +1,261 @@
+"""What users write, and whether it lost anything that the log still has."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .bytes_of import entries_of, java_hash, units_of
+from .judge import Fault
+from .model import records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from .draw import Draw
+    from .history import World
+    from .users import Outcome
+
+__all__ = ["Files", "judge_write", "remedies_of", "write_of"]
+
+#: Folders that only a command that is asked to may change.
+_FOLDERS = ("index", "consumequeue", "batchconsumequeue", "commitlog", "checkpoint")
+_COMMAND = re.compile(
+    r"`(rmqindex [^`]+)`|^\s+(rmqindex \S.*)$|run (rmqindex \S[^`.;]*)", re.MULTILINE
+)
+_LOSS = "--allow-loss"
+
+
+@dataclass(frozen=True)
+class Files:
+    """The bytes of a store at one moment, decoded plainly."""
+
+    entries: Counter[tuple[int, int]]
+    units: frozenset[tuple[Any, ...]]
+    digests: dict[str, str]
+
+    @classmethod
+    def of(cls, world: World) -> Files:
+        """Read a store."""
+        root = Path(world.store)
+        rows = entries_of(str(root), world.truth.hash_slot_num)
+        digests = {}
+        for folder in _FOLDERS:
+            path = root / folder
+            for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+                if file.is_file():
+                    name = str(file.relative_to(root))
+                    digests[name] = hashlib.sha256(file.read_bytes()).hexdigest()
+        return cls(
+            Counter((code, offset) for _, _, code, offset, _ in rows),
+            frozenset(units_of(str(root))),
+            digests,
+        )
+
+
+def write_of(draw: Draw, world: World) -> list[str]:
+    """Draw a command that writes; ``STORE`` and ``ASIDE`` stand for the folders."""
+    truth = world.truth
+    geometry = ["--max-hash-slot-num", str(truth.hash_slot_num)]
+    geometry += ["--max-index-num", str(truth.index_num)]
+    zone = ["--time-zone", "UTC"]
+    kind = draw.weighted(
+        [
+            (4, "rebuild --replace"),
+            (3, "rebuild --resume"),
+            (1, "rebuild"),
+            (1, "rebuild --out"),
+            (2, "relayout"),
+            (2, "expire"),
+            (3, "rebuild-queues --replace"),
+            (1, "rebuild-queues"),
+            (1, "recover"),
+            (2, "export"),
+            (1, "export --entries"),
+        ]
+    )
+    name, *flags = kind.split()
+    argv = [name, "STORE", *flags]
+    if name == "rebuild":
+        if draw.chance(0.6):
+            argv += geometry
+        argv += zone
+        if kind == "rebuild --out":
+            argv[-2:] = []
+            argv = ["rebuild", "STORE", "--out", f"ASIDE/out{draw.number(0, 99)}", *geometry, *zone]
+    elif name == "relayout":
+        slots, entries = draw.number(2, 64), draw.number(4, 60)
+        argv += ["--slots", str(slots), "--entries", str(entries), *geometry, *zone]
+    elif name == "rebuild-queues":
+        argv += ["--file-size", str(truth.queue_file_size)]
+        argv += ["--batch-file-size", str(world.broker.config.batch_units * 46)]
+    elif name == "expire":
+        if draw.chance(0.3) and truth.messages:
+            argv += ["--before", str(draw.one(truth.messages).offset)]
+    elif name == "export":
+        form = draw.one(["parquet", "jsonl", "csv"])
+        folder = "entries" if flags else "messages"
+        argv += [f"ASIDE/{folder}-{form}", "--format", form]
+        argv[2:2] = []
+    if name in ("rebuild", "rebuild-queues", "relayout", "expire") and draw.chance(0.2):
+        argv.append("--dry-run")
+    return argv
+
+
+def judge_write(
+    world: World, argv: Sequence[str], outcome: Outcome, before: Files, after: Files
+) -> list[Fault]:
+    """Return what a write did wrong.
+
+    Args:
+        world: The store's life, of which the truth is still that before the write.
+        argv: What was typed.
+        outcome: What came of it.
+        before: The files before.
+        after: The files after.
+    """
+    user = " ".join(
+        part for part in argv if part in _SHOWN or part == argv[0]
+    )  # the command and what it is told to do
+
+    def fault(rule: str, what: str) -> Fault:
+        return Fault(rule, user, f"{what} [{outcome.told()}]")
+
+    if outcome.status in ("crashed", "hung"):
+        return [fault("crash", outcome.text[-600:])]
+    changed = _changed(before, after)
+    faults = []
+    may_change = _may_change(argv)
+    others = [name for name in changed if not name.startswith(may_change)]
+    if others:
+        faults.append(fault("changed", f"files that it does not write: {others[:5]}"))
+    if outcome.status == "refused":
+        written = [name for name in changed if name.startswith(may_change) and name != "checkpoint"]
+        if before.entries != after.entries or before.units != after.units:
+            faults.append(fault("half", f"refused, but changed {written[:5]}"))
+        return faults
+    if world.truth.running and changed:
+        faults.append(fault("live", f"wrote below a running broker: {changed[:5]}"))
+    if argv[0] in ("rebuild", "relayout", "expire", "recover"):
+        faults += [fault(*said) for said in _lost_entries(world, argv, before, after)]
+    if argv[0] == "rebuild-queues" and "--dry-run" not in argv:
+        faults += [fault(*said) for said in _lost_units(world, argv, before, after)]
+    if argv[0] == "rebuild" and "--out" not in argv and "--dry-run" not in argv:
+        faults += [fault(*said) for said in _uncovered(world, argv, outcome, after)]
+    return faults
+
+
+_SHOWN = ("--replace", "--resume", "--dry-run", "--allow-loss", "--entries", "--out")
+
+
+def _may_change(argv: Sequence[str]) -> tuple[str, ...]:
+    if "--dry-run" in argv:
+        return ("?",)
+    return {
+        "rebuild": ("?",) if "--out" in argv else ("index", "checkpoint"),
+        "relayout": ("index", "checkpoint"),
+        "expire": ("index",),
+        "rebuild-queues": ("consumequeue", "batchconsumequeue"),
+        "recover": ("index", "consumequeue", "batchconsumequeue", "checkpoint"),
+    }.get(argv[0], ("?",))
+
+
+def _changed(before: Files, after: Files) -> list[str]:
+    names = before.digests.keys() | after.digests.keys()
+    return sorted(name for name in names if before.digests.get(name) != after.digests.get(name))
+
+
+def _current(world: World) -> set[tuple[int, int]]:
+    """Return hash and offset of all keys and tags of the messages in the log."""
+    rows = set()
+    for message in world.truth.messages:
+        texts = [f"{message.topic}#{key}" for key in message.keys]
+        texts += [f"{message.topic}#T#{message.tags}"] if message.tags else []
+        rows |= {(java_hash(text), message.offset) for text in texts}
+    return rows
+
+
+def _lost_entries(
+    world: World, argv: Sequence[str], before: Files, after: Files
+) -> Iterable[tuple[str, str]]:
+    if _LOSS in argv or ("--before" in argv and argv[0] == "expire"):
+        return
+    truth = world.truth
+    lost = set(before.entries) - set(after.entries)
+    current = _current(world)
+    wrong = sorted(
+        (offset, code)
+        for code, offset in lost
+        if (code, offset) in current
+        or offset >= truth.log_end
+        or (offset < truth.log_start and argv[0] != "expire")
+    )
+    if wrong:
+        yield "lost by a write", f"{len(wrong)} of {len(before.entries)} entries: {wrong[:5]}"
+    if argv[0] == "relayout":
+        differs = before.entries - after.entries
+        more = after.entries - before.entries
+        if (differs or more) and "--dry-run" not in argv:
+            yield "lost by a write", f"entries before and not after {differs}, the other way {more}"
+
+
+def _lost_units(
+    world: World, argv: Sequence[str], before: Files, after: Files
+) -> Iterable[tuple[str, str]]:
+    if _LOSS in argv:
+        return
+    truth = world.truth
+    alive = {message.offset for message in truth.messages}
+    lost = [unit for unit in before.units - after.units if unit[3] in alive]
+    batch = world.broker.config.batch_topics
+    lost = sorted(unit for unit in lost if unit[0] not in batch)
+    if lost:
+        yield "lost by a write", f"{len(lost)} of {len(before.units)} units: {lost[:5]}"
+
+
+def _uncovered(
+    world: World, argv: Sequence[str], outcome: Outcome, after: Files
+) -> Iterable[tuple[str, str]]:
+    """Say which messages of the log have no entries after a rebuild of all of it."""
+    if {"--from", "--to"} & set(argv):
+        return
+    lacking = []
+    for message in world.truth.messages:
+        if message.sys_flag & records.ROLLBACK == records.ROLLBACK:
+            continue
+        texts = [f"{message.topic}#{key}" for key in message.keys]
+        lacking += [
+            (message.offset, text)
+            for text in texts
+            if (java_hash(text), message.offset) not in after.entries
+        ]
+    if lacking and "--resume" not in argv and not outcome.stderr.strip():
+        yield "uncovered", f"{len(lacking)} keys have no entry: {lacking[:4]}"
+
+
+def remedies_of(outcome: Outcome, root: str) -> list[str]:
+    """Return the commands that an answer or a refusal prints, as they can be typed.
+
+    Args:
+        outcome: The answer.
+        root: The store, for which ``STORE`` stands.
+    """
+    text = "\n".join([outcome.text, outcome.stdout, outcome.stderr, *outcome.notes])
+    if outcome.kind == "findings" and outcome.rows:
+        text = "\n".join(row["remedy"] for row in outcome.rows if row["severity"] != "info")
+    found = {}
+    for match in _COMMAND.finditer(text):
+        line = next(group for group in match.groups() if group).strip()
+        try:
+            parts = shlex.split(line)
+        except ValueError:
+            continue
+        if any(part.isupper() and part.isalpha() for part in parts):
+            continue  # a placeholder, of a text that is not about one store
+        found[line.replace(root, "STORE")] = None
+    return list(found)
