@@ -27,6 +27,10 @@ def register(spark: SparkSession) -> None:
     The data sources are registered too if Spark has not found them by itself, which is the case
     with ``--py-files``.
 
+    The session becomes the active one of the calling thread: a thread of its own must call this
+    before ``df.write`` and ``writeStream.start()``, for which Spark looks up data sources in that
+    session alone, and a new thread has none.
+
     ``rmq_lookup(path, topic, key [, begin] [, end] [, option => ..])`` is a table function.
     It returns the rows that ``table()`` returns for the key, stored between ``begin`` and ``end``,
     both inclusive (TIMESTAMP, or BIGINT epoch milliseconds; NULL means no bound).
@@ -70,6 +74,7 @@ def register(spark: SparkSession) -> None:
     check_worker_python(spark, plans=True)
     _register_sources(spark)
     register_functions(spark)
+    _activate(spark)
 
 
 def _register_sources(spark: SparkSession) -> None:
@@ -88,3 +93,8 @@ def _register_sources(spark: SparkSession) -> None:
             # Spark refuses to replace a source that it found by itself.
             if error.getCondition() != _FOUND:
                 raise
+
+
+def _activate(spark: SparkSession) -> None:
+    """Make a session the active one of this thread, as every local DataFrame does."""
+    spark.createDataFrame([], "x INT")

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StructType
 
+import pyspark_rmqindex
 from pyspark_rmqindex.write import writer as writer_module
 from pyspark_rmqindex.write.writer import IndexWriter
 from recorded import MESSAGE_KINDS
@@ -642,21 +643,28 @@ class TestThroughSpark:
         df.write.format("rmqindex").option("onIndexed", "skip").mode("append").save(str(index))
         assert spark.read.format("rmqindex").load(str(index)).count() == 10
 
-    def test_a_thread_of_its_own_writes_as_the_guide_says(self, spark, index):
+    @pytest.mark.parametrize("is_stream", [False, True])
+    def test_a_thread_of_its_own_writes_as_the_guide_says(self, spark, store, tmp_path, is_stream):
         """Spark looks data sources up in the session that is active in the thread."""
         page = Path(__file__).resolve().parents[3] / "docs" / "guides" / "troubleshooting.md"
-        way_out = 'spark.createDataFrame([(1,)], "x INT")'
-        assert way_out in page.read_text(encoding="utf-8")
-        df = self.rows(spark, 0, 10)
+        way_out = "pyspark_rmqindex.register(spark)"
+        assert f"Call `{way_out}` in the thread first" in page.read_text(encoding="utf-8")
+        written = str(tmp_path / "written")
 
         def write():
-            eval(way_out, {"spark": spark})
-            df.write.format("rmqindex").mode("append").save(str(index))
+            eval(way_out, {"spark": spark, "pyspark_rmqindex": pyspark_rmqindex})
+            if is_stream:
+                rows = spark.readStream.format("rmqcommitlog").load(str(store))
+                writer = rows.writeStream.format("rmqindex").trigger(availableNow=True)
+                writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+                writer.start(written).awaitTermination()
+            else:
+                self.rows(spark, 0, 10).write.format("rmqindex").mode("append").save(written)
 
         thread = threading.Thread(target=write)
         thread.start()
         thread.join()
-        assert spark.read.format("rmqindex").load(str(index)).count() == 10
+        assert spark.read.format("rmqindex").load(written).count() >= 10
 
     @pytest.mark.parametrize("mode", ["append", "overwrite"])
     def test_an_empty_dataframe_writes_an_empty_index(self, spark, index, mode):
