@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 
 import rmqindex
+from engines import Twin
 from recorded import ROCKETMQ_CLASSES
 from twin import BrokerFile
 
@@ -49,6 +50,12 @@ def _same_confs_for_every_test(request):
     yield
     session.catalog.clearCache()
     session.conf.unset(PUSHDOWN_CONF)
+
+
+@pytest.fixture(scope="module")
+def twin(case):
+    """Return whose each entry of a recorded store is."""
+    return Twin(case)
 
 
 @pytest.fixture(scope="session")

@@ -6,36 +6,13 @@ from collections import Counter
 
 import pytest
 
-import rmqindex
-from engines import ENGINES, StoreCase, Twin, broker_offsets, command, scan, scanned
-from recorded import BROKER_VERSIONS, MESSAGE_KINDS, ROCKETMQ_CLASSES, STORE_KINDS
-
-SAMPLE = rmqindex.sample_store()
-CASES = {
-    "sample": StoreCase(SAMPLE),
-    "sample, indexed twice at its end": StoreCase(
-        ROCKETMQ_CLASSES / "store_recovered", SAMPLE / "commitlog"
-    ),
-    "message kinds": StoreCase(MESSAGE_KINDS / "store"),
-    **{path.name: StoreCase(path / "store") for path in sorted(BROKER_VERSIONS.glob("*.*.*"))},
-    **{
-        path.name: StoreCase(path / "store")
-        for path in sorted(STORE_KINDS.iterdir())
-        if (path / "store" / "index").is_dir()
-    },
-}
+from engines import ENGINES, RECORDED_STORES, broker_offsets, command, scan, scanned
 
 
-@pytest.fixture(scope="module", params=CASES)
+@pytest.fixture(scope="module", params=RECORDED_STORES)
 def case(request):
     """Return each store of the tests."""
-    return CASES[request.param]
-
-
-@pytest.fixture(scope="module")
-def twin(case):
-    """Return whose each entry is."""
-    return Twin(case)
+    return RECORDED_STORES[request.param]
 
 
 def some(pairs):

@@ -7,22 +7,17 @@ from collections import Counter
 import pytest
 from pyspark.sql.functions import col
 
-import rmqindex
-from engines import Row, StoreCase, Twin
+from engines import RECORDED_STORES, Row
 from kinds import sampled
 from pyspark_rmqindex import lookup, register, table
-from recorded import BROKER_VERSIONS, MESSAGE_KINDS, ROCKETMQ_CLASSES, STORE_KINDS
 
-SAMPLE = rmqindex.sample_store()
-CASES = {
-    "sample": StoreCase(SAMPLE),
-    "indexed twice at its end": StoreCase(
-        ROCKETMQ_CLASSES / "store_recovered", SAMPLE / "commitlog"
-    ),
-    "message kinds": StoreCase(MESSAGE_KINDS / "store"),
-    "5.5.0": StoreCase(BROKER_VERSIONS / "5.5.0" / "store"),
-    "dledger": StoreCase(STORE_KINDS / "dledger" / "store"),
-}
+CASES = [
+    "sample",
+    "sample, indexed twice at its end",
+    "message kinds",
+    "5.5.0",
+    "dledger",
+]
 COLUMNS = [
     "topic",
     "key",
@@ -34,16 +29,10 @@ COLUMNS = [
 ]
 
 
-@pytest.fixture(scope="module", params=sampled(CASES, "indexed twice at its end"))
+@pytest.fixture(scope="module", params=sampled(CASES, "sample, indexed twice at its end"))
 def case(request):
     """Return each store."""
-    return CASES[request.param]
-
-
-@pytest.fixture(scope="module")
-def twin(case):
-    """Return whose each entry is."""
-    return Twin(case)
+    return RECORDED_STORES[request.param]
 
 
 def rows_of(frame):

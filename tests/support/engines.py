@@ -19,6 +19,7 @@ from pyspark_rmqindex.scan.reader import IndexReader
 from pyspark_rmqindex.schema import full_schema
 from pyspark_rmqindex.sql.calls import plan_files_of
 from pyspark_rmqindex.sql.key_finder import KeyFinder
+from recorded import BROKER_VERSIONS, MESSAGE_KINDS, ROCKETMQ_CLASSES, STORE_KINDS
 from rmqindex import (
     CommitLog,
     IncompleteIndexWarning,
@@ -26,6 +27,7 @@ from rmqindex import (
     MessageStore,
     index_key,
     key_hash,
+    sample_store,
 )
 from rmqindex.fileset.planned_index import plan_index
 from rmqindex.record import inner_messages
@@ -33,7 +35,16 @@ from rmqindex.record import inner_messages
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["ENGINES", "Row", "StoreCase", "Twin", "broker_offsets", "scan", "single_keys"]
+__all__ = [
+    "ENGINES",
+    "RECORDED_STORES",
+    "Row",
+    "StoreCase",
+    "Twin",
+    "broker_offsets",
+    "scan",
+    "single_keys",
+]
 
 LONG_MAX = 2**63 - 1
 
@@ -79,6 +90,23 @@ class StoreCase(NamedTuple):
         from rmqindex import Layout
 
         return plan_index(self.path, self.layout and Layout(*self.layout), self.mode)
+
+
+_SAMPLE = sample_store()
+#: The stores that are recorded, each with an index of files.
+RECORDED_STORES = {
+    "sample": StoreCase(_SAMPLE),
+    "sample, indexed twice at its end": StoreCase(
+        ROCKETMQ_CLASSES / "store_recovered", _SAMPLE / "commitlog"
+    ),
+    "message kinds": StoreCase(MESSAGE_KINDS / "store"),
+    **{path.name: StoreCase(path / "store") for path in sorted(BROKER_VERSIONS.glob("*.*.*"))},
+    **{
+        path.name: StoreCase(path / "store")
+        for path in sorted(STORE_KINDS.iterdir())
+        if (path / "store" / "index").is_dir()
+    },
+}
 
 
 def _of_spark(rows, asked=None):

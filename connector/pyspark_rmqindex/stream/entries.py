@@ -22,6 +22,7 @@ from pyspark.sql.streaming.datasource import (
 
 from pyspark_rmqindex.log_lines import log_warning
 from pyspark_rmqindex.scan.reader import IndexReader, plan_files, wanted_by
+from pyspark_rmqindex.stream.checkpoint import offsets_from_json, offsets_to_json
 from pyspark_rmqindex.stream.listing import Directories
 from pyspark_rmqindex.stream.offsets import (
     continues,
@@ -32,7 +33,7 @@ from pyspark_rmqindex.stream.offsets import (
     slices_between,
     state_of,
 )
-from pyspark_rmqindex.stream.store_offset import offsets_from_json, offsets_to_json
+from pyspark_rmqindex.stream.store_offset import StoreOffset
 from rmqindex import RmqIndexError
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.options import StreamOptions
     from pyspark_rmqindex.stream.listing import LiveFile
     from pyspark_rmqindex.stream.offsets import Piece, State
-    from pyspark_rmqindex.stream.store_offset import Mark, SeenFile, StoreOffset
+    from pyspark_rmqindex.stream.store_offset import Mark, SeenFile
 
 __all__ = ["IndexStreamReader"]
 
@@ -114,7 +115,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         bounded = not isinstance(limit, ReadAllAvailable)
         offsets = self._advance(
-            offsets_from_json(start),
+            offsets_from_json(StoreOffset, start),
             self._options.max_entries if bounded else None,
             self._options.max_files if bounded else None,
         )
@@ -131,7 +132,8 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             RmqIndexError: Entries are lost, which the options forbid; the files cannot be read.
             ValueError: The checkpoint is of another source.
         """
-        begins, ends = offsets_from_json(start), offsets_from_json(end)
+        begins = offsets_from_json(StoreOffset, start)
+        ends = offsets_from_json(StoreOffset, end)
         if begins == ends:
             return []
         found = self._look(begins)

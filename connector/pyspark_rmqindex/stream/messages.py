@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import (
@@ -27,6 +27,7 @@ from pyspark_rmqindex.messages.reader import (
     planned_partitions,
 )
 from pyspark_rmqindex.options import planned_bound
+from pyspark_rmqindex.stream.checkpoint import offsets_from_json, offsets_to_json
 from rmqindex import CommitLog, RmqIndexError
 from rmqindex.commitlog import LogMark, follow
 from rmqindex.ownfiles import from_json, to_json
@@ -54,6 +55,8 @@ class LogOffset:
         last: The mark of the last message before, which shows whether the log is still the same;
             None if it was not recorded.
     """
+
+    SOURCE: ClassVar[str] = "rmqcommitlog"
 
     offset: int
     last: LogMark | None = None
@@ -124,7 +127,9 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             RmqIndexError: A path is missing or holds no log; no message starts at the offset that
                 the options name.
         """
-        return _to_json({store: self._first(log) for store, log in self._logs() if log.files})
+        return offsets_to_json(
+            {store: self._first(log) for store, log in self._logs() if log.files}
+        )
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  (Spark's name)
         """Return the limit in the options; depending on the trigger, Spark passes it or none."""
@@ -155,7 +160,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ValueError: The checkpoint is of another source.
         """
         bounded = not isinstance(limit, ReadAllAvailable)
-        offsets = _from_json(start)
+        offsets = offsets_from_json(LogOffset, start)
         for store, log in self._logs():
             target = None if self._target is None else self._target.get(store, 0)
             if not log.files or target == 0:
@@ -178,7 +183,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
             if progress.end > begin.offset:
                 offsets[store] = LogOffset(progress.end, progress.last)
-        return _to_json(offsets)
+        return offsets_to_json(offsets)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Divide a batch among tasks.
@@ -187,7 +192,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             RmqIndexError: Messages are lost, which the options forbid; the log cannot be read.
             ValueError: The checkpoint is of another source.
         """
-        begins, ends = _from_json(start), _from_json(end)
+        begins, ends = offsets_from_json(LogOffset, start), offsets_from_json(LogOffset, end)
         if begins == ends:
             return []
         options = self._options
@@ -364,16 +369,3 @@ def _next_record(log: CommitLog, offset: int) -> int:
 
 def _lost(store: str, start: int, stop: int, why: str) -> str:
     return f"{store}: the messages from offset {start} to {stop} are lost: {why}"
-
-
-def _to_json(offsets: Mapping[str, LogOffset]) -> dict[str, Any]:
-    return {store: offsets[store].to_json() for store in sorted(offsets)}
-
-
-def _from_json(data: object) -> dict[str, LogOffset]:
-    try:
-        return from_json(dict[str, LogOffset], data, {LogOffset: LogOffset.from_json})
-    except ValueError as error:
-        raise ValueError(
-            f"the checkpoint's offset: expected that of a stream of rmqcommitlog, got {data!r}"
-        ) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from rmqindex.ownfiles import from_json, to_json
 
@@ -15,8 +15,6 @@ __all__ = [
     "SeenFile",
     "StoreOffset",
     "as_java_compares",
-    "offsets_from_json",
-    "offsets_to_json",
 ]
 
 
@@ -78,6 +76,8 @@ class StoreOffset:
         pending: The ``begin_phy_offset`` of each file that was seen and not begun yet, by name.
     """
 
+    SOURCE: ClassVar[str] = "rmqindex"
+
     file: str
     position: int
     entries: int
@@ -130,25 +130,6 @@ def _derived_fields(data: Mapping[str, Any]) -> dict[str, Any]:
         "furthest_phy_offset": data.get("begin_phy_offset"),
         "furthest_name": data.get("file"),
     }
-
-
-def offsets_to_json(offsets: Mapping[str, StoreOffset]) -> dict[str, Any]:
-    """Return the offsets of all index directories as JSON for the checkpoint."""
-    return {directory: offsets[directory].to_json() for directory in sorted(offsets)}
-
-
-def offsets_from_json(data: object) -> dict[str, StoreOffset]:
-    """Read what :func:`offsets_to_json` returned.
-
-    Raises:
-        ValueError: The data is something else, such as the offset of another source.
-    """
-    try:
-        return from_json(dict[str, StoreOffset], data, {StoreOffset: StoreOffset.from_json})
-    except ValueError as error:
-        raise ValueError(
-            f"the checkpoint's offset: expected that of a stream of rmqindex, got {data!r}"
-        ) from error
 
 
 def as_java_compares(name: str) -> bytes:

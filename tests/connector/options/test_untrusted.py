@@ -10,8 +10,9 @@ import pytest
 from damage import DAMAGES, damaged
 from pyspark_rmqindex.scan.plan_log import ScanPlan, plan_from_schema, plan_schema, record_plan
 from pyspark_rmqindex.scan.pushdown import locked_state
+from pyspark_rmqindex.stream.checkpoint import offsets_from_json
 from pyspark_rmqindex.stream.commit import StreamBatch, commit_batch, staging_of
-from pyspark_rmqindex.stream.store_offset import offsets_from_json
+from pyspark_rmqindex.stream.store_offset import StoreOffset
 from pyspark_rmqindex.write.job import write_options
 from rmqindex import RmqIndexError
 from rmqindex.fileset.patterns import expand, matcher
@@ -41,8 +42,8 @@ OFFSET = {
 def test_an_offset_of_entries_has_its_own_fields(change):
     """The checkpoint is a file like others."""
     with pytest.raises(ValueError, match="the checkpoint's offset: expected that of a stream"):
-        offsets_from_json({"/store/index": {**OFFSET, **change}})
-    assert offsets_from_json({"/store/index": OFFSET})
+        offsets_from_json(StoreOffset, {"/store/index": {**OFFSET, **change}})
+    assert offsets_from_json(StoreOffset, {"/store/index": OFFSET})
 
 
 @pytest.mark.spark_streams

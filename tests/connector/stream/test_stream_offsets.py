@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import examples
+from pyspark_rmqindex.stream.checkpoint import offsets_from_json, offsets_to_json
 from pyspark_rmqindex.stream.offsets import (
     cut,
     offset_after,
@@ -19,12 +20,7 @@ from pyspark_rmqindex.stream.offsets import (
     slices_between,
     state_of,
 )
-from pyspark_rmqindex.stream.store_offset import (
-    Mark,
-    SeenFile,
-    offsets_from_json,
-    offsets_to_json,
-)
+from pyspark_rmqindex.stream.store_offset import Mark, SeenFile, StoreOffset
 
 DIRECTORY = "/store/index"
 
@@ -97,7 +93,7 @@ def kept(offset):
     if offset is None:
         return None
     text = json.dumps(offsets_to_json({DIRECTORY: offset}))
-    return offsets_from_json(json.loads(text))[DIRECTORY]
+    return offsets_from_json(StoreOffset, json.loads(text))[DIRECTORY]
 
 
 class World:
@@ -331,9 +327,9 @@ def test_a_file_that_came_up_after_the_end_was_decided_is_no_part_of_the_batch()
 def test_the_offset_of_another_source_is_refused():
     """Its error shows what was found."""
     with pytest.raises(ValueError, match="expected that of a stream of rmqindex"):
-        offsets_from_json({"/store": {"offset": 5}})
+        offsets_from_json(StoreOffset, {"/store": {"offset": 5}})
     with pytest.raises(ValueError, match="expected that of a stream of rmqindex"):
-        offsets_from_json({"offset": 5})
+        offsets_from_json(StoreOffset, {"offset": 5})
 
 
 def test_a_target_cuts_files_to_what_they_were():
@@ -366,10 +362,10 @@ def test_an_offset_with_a_value_of_another_type_is_refused(name, value):
     """What is no offset of ours is told before anything is read by it."""
     directory, start = two_files()
     offset = offsets_to_json({DIRECTORY: step(directory, start)})
-    assert offsets_from_json(offset)
+    assert offsets_from_json(StoreOffset, offset)
     offset[DIRECTORY][name] = value
     with pytest.raises(ValueError, match="expected that of a stream of rmqindex"):
-        offsets_from_json(offset)
+        offsets_from_json(StoreOffset, offset)
 
 
 def test_the_offset_behind_several_files_holds_the_checksums_of_those_that_it_finished():
@@ -386,7 +382,7 @@ def test_an_older_checkpoint_has_no_checksums_and_is_read_all_the_same():
     directory, start = two_files()
     old = start.to_json()
     del old["checksum"]
-    (offset,) = offsets_from_json({DIRECTORY: old}).values()
+    (offset,) = offsets_from_json(StoreOffset, {DIRECTORY: old}).values()
     assert offset.checksum is None
     assert state(directory, offset) == state(directory, start)
     assert step(directory, offset) == step(directory, start)
@@ -428,7 +424,7 @@ def test_a_batch_of_which_a_file_was_replaced_is_a_loss_that_names_it(number, en
 def without(offset, *fields):
     """Return an offset of an older checkpoint, which lacks some fields."""
     data = {name: value for name, value in offset.to_json().items() if name not in fields}
-    return offsets_from_json({DIRECTORY: data})[DIRECTORY]
+    return offsets_from_json(StoreOffset, {DIRECTORY: data})[DIRECTORY]
 
 
 @pytest.mark.parametrize("lacks", [(), ("begun", "pending")])
@@ -489,4 +485,4 @@ def test_finished_files_of_another_type_are_refused(value):
     offset = offsets_to_json({DIRECTORY: step(directory, start)})
     offset[DIRECTORY]["finished"] = value
     with pytest.raises(ValueError, match="expected that of a stream of rmqindex"):
-        offsets_from_json(offset)
+        offsets_from_json(StoreOffset, offset)
