@@ -35,7 +35,7 @@ def plant(
         part: One of :data:`PARTS`.
         kind: One of :data:`KINDS`.
         number: Which of the part's files, counted from the last one.
-        at: Where, in thousandths of the file.
+        at: Where, in thousandths of the file; below 0, the byte -1 - ``at``.
         size: How many bytes.
         seed: Of other bytes.
 
@@ -47,7 +47,7 @@ def plant(
         return None
     path = files[-1 - number % len(files)]
     data = path.read_bytes()
-    start = min(len(data) * at // 1000, max(len(data) - 1, 0))
+    start = min(len(data) * at // 1000 if at >= 0 else -1 - at, max(len(data) - 1, 0))
     stop = min(start + size, len(data))
     before = broker.truth
     was = {kind: list(getattr(before, kind)) for kind in ("messages", "entries", "units")}
@@ -98,6 +98,8 @@ def _changed(data: bytes, kind: str, start: int, stop: int, seed: int) -> bytes:
         return b""
     if kind == "longer":
         return data + Draw(seed).data(stop - start)
+    if not data:
+        return data
     if kind == "flip":
         return data[:start] + bytes([data[start] ^ (1 << seed % 8)]) + data[start + 1 :]
     new = bytes(stop - start) if kind == "zeros" else Draw(seed).data(stop - start)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import damage
 from .draw import Draw
-from .messages import Senders
+from .life import Life, config_of
 from .model.broker import Config, ModelBroker, run
 from .model.copies import Copies
 
@@ -127,6 +127,7 @@ class World:
                     break
                 yield
         self.broker.kill()
+        self.broker.refresh_killed()
         yield
 
     def _power(self, seed: int, page: int = 512, loss: int = 50) -> Iterator[None]:
@@ -149,6 +150,11 @@ class World:
         planted = damage.plant(self.broker, part, kind, **where)
         if planted is not None:
             self.damages.append(planted)
+        yield
+
+    def _link(self, to: str) -> Iterator[None]:
+        """Put links to the IndexFiles into a folder."""
+        self.copies.link(self.broker, to)
         yield
 
     def _backup(self, to: str) -> Iterator[None]:
@@ -183,17 +189,8 @@ class History:
     def of(cls, seed: int | str, length: int = 40) -> History:
         """Draw a history from a seed."""
         draw = Draw(seed)
-        config = {
-            "version": draw.one(VERSIONS),
-            "log_file_size": draw.one([1024, 2048, 4096, 8192, 16384]),
-            "queue_units": draw.number(2, 25),
-            "batch_units": draw.number(2, 8),
-            "slots": draw.number(2, 64),
-            "places": draw.number(4, 40),
-            "batch_topics": ["BatchTopic"],
-            "dledger": draw.chance(0.12),
-        }
-        life = Life(draw, dledger=config["dledger"] is True)
+        config = config_of(draw)
+        life = Life(draw, dledger=config["dledger"])
         steps: list[Step] = [{"name": "start"}]
         while len(steps) < length:
             steps += life.steps()
@@ -210,137 +207,6 @@ class History:
         """Read what :meth:`text` returned."""
         fields = json.loads(text)
         return cls(fields["config"], fields["steps"], fields["seed"])
-
-
-VERSIONS = [[4, 9], [5, 3], [5, 4], [5, 5]]
-
-
-class Life:
-    """Draws the steps of a store's life."""
-
-    def __init__(self, draw: Draw, *, dledger: bool) -> None:
-        """Begin with a seed's choices."""
-        self._draw = draw
-        self._senders = Senders(draw.of("messages"))
-        self._kinds = [
-            (30, self._put),
-            (2, self._flush),
-            (2, self._clock),
-            (1, self._expire),
-            (1, self._delete),
-            (1, self._restart),
-            (1, self._kill),
-            (0.7, self._power),
-            (0.7, self._cut),
-            (0.5, self._backup),
-            (0.4, self._restore),
-            (0.4, self._copy),
-            (0.7, self._arrive),
-            *([(2, self._election), (0.7, self._isolate)] if dledger else []),
-        ]
-
-    def steps(self) -> list[Step]:
-        """Return the next step, or a few that belong together."""
-        return self._draw.weighted(self._kinds)()
-
-    def _put(self) -> list[Step]:
-        return [
-            {
-                "name": "put",
-                "wait": self._draw.one([0, 1, 7, 400, 1_000, 60_000]),
-                "dispatch": self._draw.chance(0.9),
-                **sent,
-            }
-            for sent in self._senders.draw()
-        ]
-
-    def _flush(self) -> list[Step]:
-        return [{"name": "flush"}]
-
-    def _clock(self) -> list[Step]:
-        by = self._draw.one([3_600_000, 90_000, -700, -5_000, -7_200_000])
-        return [{"name": "clock", "by": by}]
-
-    def _expire(self) -> list[Step]:
-        return [{"name": "expire_log", "files": self._draw.number(1, 2)}]
-
-    def _delete(self) -> list[Step]:
-        return [{"name": "delete_topic", "topic": self._draw.one(self._senders.topics)}]
-
-    def _start(self) -> Step:
-        changes: dict[str, Any] = {}
-        if self._draw.chance(0.4):
-            changes["version"] = self._draw.one(VERSIONS)
-        if self._draw.chance(0.04):
-            changes["dledger"] = True
-        if self._draw.chance(0.1):
-            changes["index"] = self._draw.chance(0.5)
-        return {"name": "start", **changes}
-
-    def _restart(self) -> list[Step]:
-        return [{"name": "stop"}, self._start()]
-
-    def _power(self) -> list[Step]:
-        power = {
-            "name": "power",
-            "seed": self._draw.number(0, 2**31),
-            "page": self._draw.one([64, 512, 4096]),
-            "loss": self._draw.one([5, 50, 100]),
-        }
-        return [power, self._start()] if self._draw.chance(0.7) else [power]
-
-    def _cut(self) -> list[Step]:
-        return [{"name": "cut", "messages": self._draw.skewed(1, 12)}]
-
-    def _backup(self) -> list[Step]:
-        return [{"name": "backup", "to": self._draw.one(["monday", "tuesday"])}]
-
-    def _restore(self) -> list[Step]:
-        parts = {
-            part: self._draw.one(["monday", "tuesday"])
-            for part in ("log", "index", "queues", "checkpoint")
-            if self._draw.chance(0.8)
-        }
-        end = {"name": self._draw.one(["stop", "kill"])}
-        return [end, {"name": "restore", **parts}, *([self._start()] * self._draw.chance(0.8))]
-
-    def _copy(self) -> list[Step]:
-        order = [self._draw.number(0, 99) / 100 for _ in range(self._draw.number(1, 20))]
-        return [{"name": "copy", "to": "copy", "order": order}, *self._arrive()]
-
-    def _arrive(self) -> list[Step]:
-        return [{"name": "arrive", "to": "copy", "files": self._draw.number(1, 6)}]
-
-    def _isolate(self) -> list[Step]:
-        return [{"name": "isolate"}]
-
-    def _election(self) -> list[Step]:
-        puts = [put for _ in range(self._draw.number(0, 3)) for put in self._put()]
-        return [{"name": "isolate"}, *puts, {"name": "elect", "noop": self._draw.chance(0.5)}]
-
-    def damages(self) -> list[Step]:
-        """Return an end of the broker, and damages."""
-        end = {"name": self._draw.one(["stop", "kill"])}
-        count = self._draw.weighted([(4, 1), (1, 2)])
-        return [end, *(self._damage() for _ in range(count))]
-
-    def _damage(self) -> Step:
-        return {
-            "name": "damage",
-            "part": self._draw.one(["log", "log", "index", "index", "queues", "checkpoint"]),
-            "kind": self._draw.one(damage.KINDS),
-            "number": self._draw.skewed(0, 4),
-            "at": self._draw.number(0, 999),
-            "size": self._draw.one([1, 4, 8, 20, 64, 512, 4096]),
-            "seed": self._draw.number(0, 999),
-        }
-
-    def _kill(self) -> list[Step]:
-        during = self._put()[0]
-        return [
-            {"name": "kill", "during": during, "after": self._draw.skewed(0, 60)},
-            self._start(),
-        ]
 
 
 def run_history(history: History, root: Path) -> World:

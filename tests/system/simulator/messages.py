@@ -9,7 +9,10 @@ if TYPE_CHECKING:
 
 #: Texts whose hashes are equal two and two, and the one that Java cannot make positive.
 COLLIDING = ("Aa", "BB", "AaAa", "AaBB", "BBAa", "BBBB", "polygenelubricants")
-ODD = ("a,b", "T#TagA", "ключ", "订单", "😀", "a\tb", "x#y", "%", "'", "0")
+ODD = ("a,b", "T#TagA", "ключ", "订单", "😀", "a\tb", "a\rb", "x#y", "%", "'", '"', "0", "-1")
+#: What no number of Java is, or none that fits.
+NO_NUMBERS = ("abc", "--1", "+-5", "yy", "9" * 25, "99999999999")
+TEXTS = ('{"order": 17}', "订单\u3000完成", "a\u2028b", "\ufeffx", "👩‍💻", "line\nline", 'a\rb,"c"')
 TAGS = ("TagA", "TagB", "t||x", "Aa", "BB", "タグ")
 HALF, OP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
@@ -50,9 +53,21 @@ class Senders:
         )
         return getattr(self, f"_{kind}")()
 
+    def again(self, puts: list[Sent]) -> list[Sent]:
+        """Return other messages of the same sizes."""
+        found = []
+        for put in puts:
+            properties = [
+                [name, self._unique() if name == "UNIQ_KEY" else value]
+                for name, value in put.get("properties", [])
+            ]
+            body = bytes.fromhex(put.get("body", ""))[::-1].hex()
+            found.append({**put, "properties": properties, "body": body})
+        return found
+
     def _unique(self) -> str:
         self._number += 1
-        return f"0A000005{self._number % 7:04X}18B4AAC2{self._draw.seed!s:.0}{self._number:012X}"
+        return f"0A000005{self._number % 7:04X}18B4AAC2{self._number:012X}"
 
     def _keys(self) -> list[str]:
         pool = [f"k{self._draw.skewed(0, 12)}", *COLLIDING, *ODD]
@@ -75,8 +90,10 @@ class Senders:
 
     def _body(self) -> str:
         size = self._draw.weighted([(1, 0), (6, 20), (3, 100), (1, 600)])
-        if self._draw.chance(0.7):
+        if self._draw.chance(0.6):
             return (b'{"order": 17}' * (size // 13 + 1))[:size].hex()
+        if self._draw.chance(0.5):
+            return self._draw.one(TEXTS).encode().hex()
         return self._draw.data(self._draw.number(0, size)).hex()
 
     def _plain(self, **more: Any) -> list[Sent]:
@@ -176,9 +193,12 @@ class Senders:
 
     def _odd(self) -> list[Sent]:
         """Return one without keys, or with properties that other clients write."""
-        choice = self._draw.number(0, 2)
+        choice = self._draw.number(0, 3)
         if choice == 0:
             return self._plain(properties=[])
         if choice == 1:
             return self._plain(properties=[["KEYS", "first"], ["x", ""], ["KEYS", "second third"]])
+        if choice == 2:
+            codec = self._draw.one(["broken_zlib", "broken_lz4", "broken_zstd"])
+            return self._plain(codec=codec, body=self._draw.data(30).hex())
         return self._plain(properties=[["KEYS", ""], ["UNIQ_KEY", self._unique()]])

@@ -593,6 +593,13 @@ class ModelBroker:
         """End at once; what was written stays, the file ``abort`` too."""
         self._leave()
 
+    def refresh_killed(self) -> None:
+        """Read the truth anew; what was being written is uncertain still."""
+        halves = self.truth.maybe
+        self.refresh()
+        there = {*self.truth.messages, *self.truth.entries, *self.truth.units}
+        self.truth.maybe |= halves & there
+
     def cut_power(self, seed: str, page: int, loss: float) -> None:
         """End at once, and lose what was not synced; see ``Disk.cut_power``."""
         self._leave()

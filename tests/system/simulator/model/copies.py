@@ -79,6 +79,15 @@ class Copies:
             copy.alive |= broker.alive
             copy.end = max(copy.end, broker.end)
 
+    def link(self, broker: ModelBroker, name: str) -> None:
+        """Make a folder with links to the IndexFiles, and the log beside them."""
+        path = self.folder / name
+        shutil.rmtree(path, ignore_errors=True)
+        (path / "index").mkdir(parents=True)
+        for file in sorted((broker.root / "index").glob("*")):
+            (path / "index" / file.name).symlink_to(file)
+        self.by_name[name] = Copy(path, {}, 0)
+
     def restore(self, broker: ModelBroker, parts: dict[str, str]) -> bool:
         """Put the store together from copies; tell whether they are there.
 
@@ -86,7 +95,8 @@ class Copies:
             broker: The store, which must not run.
             parts: The name of a copy for each of :data:`PARTS`; a part without one stays as it is.
         """
-        chosen = {part: self.by_name[name] for part, name in parts.items() if name in self.by_name}
+        copies = {name: copy for name, copy in self.by_name.items() if copy.alive}
+        chosen = {part: copies[name] for part, name in parts.items() if name in copies}
         if broker.truth.running or not chosen:
             return False
         for part, copy in chosen.items():

@@ -24,6 +24,8 @@ class Draft:
     inner: tuple[Inner, ...]
     #: How many queue offsets it takes, by topic and queue.
     taken: dict[tuple[str, int], int]
+    #: Whether the body is not what its flags say.
+    is_corrupt: bool = False
 
     def message(self, offset: int, data: bytes) -> Message:
         """Return the message once the record stands at an offset with these bytes."""
@@ -43,6 +45,7 @@ class Draft:
             sys_flag=struct.unpack_from(">i", data, 36)[0],
             properties=self.pairs,
             inner=self.inner,
+            is_corrupt=self.is_corrupt,
         )
 
 
@@ -53,7 +56,8 @@ def draft(
 
     Args:
         sent: What a client sends: ``topic``, ``queue``, ``properties`` (pairs), ``body`` (hex),
-            ``codec``, ``flags``, ``flag``, ``kind``, ``age`` (ms since the client made it),
+            ``codec`` (``broken_zlib``: flagged, but as it is), ``flags``, ``flag``, ``kind``,
+            ``age`` (ms since the client made it),
             ``born_v6``, ``store_v6``, ``property_crc``, ``reconsumed``, ``prepared``; of a batch
             ``batch`` (the properties of all its parts); ``light`` (names of light queues);
             ``inner`` and ``parts`` (the members of an inner batch).
@@ -86,9 +90,11 @@ def draft(
         properties += b"\x02" + records.properties_bytes(batch)
         pairs += batch
     codec = sent.get("codec", "none") if body else "none"
+    is_broken = codec.startswith("broken_")
+    codec = codec.removeprefix("broken_")
     record = records.Record(
         topic=sent["topic"],
-        body=records.compress(body, codec),
+        body=body if is_broken else records.compress(body, codec),
         properties=properties,
         queue_id=queue[1],
         flag=sent.get("flag", 0),
@@ -102,7 +108,8 @@ def draft(
         prepared_offset=sent.get("prepared", 0),
         has_property_crc=sent.get("property_crc", False),
     )
-    return Draft(record, body, sent.get("kind", "plain"), tuple(pairs), tuple(inner), taken)
+    kind = sent.get("kind", "plain")
+    return Draft(record, body, kind, tuple(pairs), tuple(inner), taken, is_corrupt=is_broken)
 
 
 def _inner(parts: list[Sent]) -> tuple[list[Inner], bytes]:

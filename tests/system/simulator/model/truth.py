@@ -32,7 +32,7 @@ class Message:
     properties: tuple[tuple[str, str], ...] = ()
     #: The bodies and the keys of an inner batch's members.
     inner: tuple[Inner, ...] = ()
-    #: Whether it stands in the log with a body that contradicts its CRC.
+    #: Whether its body cannot be unpacked; ``body`` is as stored then.
     is_corrupt: bool = False
 
 
