@@ -334,7 +334,7 @@ class TestSeveral:
         more = ("--slots", 3, "--entries", 5) if command == "relayout" else ()
         code, out, err = run(command, stores / "a", stores / "b", *more)
         assert (code, out) == (2, "")
-        assert f"got also {stores / 'b'}: run 'rmqindex {command}' for each" in err
+        assert f"got also {stores / 'b'}: run {command!r} for each" in err
 
     def test_raw_bodies_of_several_stores_are_refused(self, run, stores):
         """Nothing would tell where one ends."""
@@ -495,7 +495,7 @@ class TestSeveralStoresWithoutAnAnswer:
         [
             (["lookup", "PATH", "TopicTest", "nobody"], "no entry of TopicTest#nobody"),
             (["messages", "PATH", "--topic", "nobody"], "no message matches"),
-            (["cat", "PATH", "5"], "no message 5: none starts at this byte; 'rmqindex messages' "),
+            (["cat", "PATH", "5"], "no message 5: none starts at this byte; the command messages "),
         ],
         ids=["lookup", "messages", "cat"],
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 import struct
@@ -243,8 +244,32 @@ def test_relayout_refuses_a_damaged_count(run, store, files, count):
     code, _, err = run("relayout", store, "--slots", 50, "--entries", 300)
     assert code == 2
     assert files[2].name in err
-    assert "`rmqindex verify` says how" in err
+    assert f"`rmqindex verify {store}` says how" in err
     assert content(store) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "lines"),
+    [
+        (("scan", "STORE"), [["verify"], ["scan", "--salvage"]]),
+        (("lookup", "STORE", "TopicTest", "BB"), [["verify"], ["scan", "--salvage"]]),
+        (("relayout", "STORE", "--slots", 50, "--entries", 300), [["verify"]]),
+        (("expire", "STORE", "--before", 60_000), [["verify"]]),
+    ],
+    ids=lambda each: each[0] if isinstance(each, tuple) else "",
+)
+def test_a_damaged_header_names_commands_that_run_as_printed(run, store, command, lines):
+    """Each with the path in question, quoted for the shell."""
+    moved = store.rename(store.with_name("it's my store"))
+    set_count(min((moved / "index").iterdir()), 50)
+    code, _, err = run(*(moved if each == "STORE" else each for each in command))
+    assert code == 2
+    typed = [shlex.split(line) for line in re.findall("`rmqindex ([^`]*)`", err)]
+    assert [[name, *options] for name, _, *options in typed] == lines
+    for arguments in typed:
+        code, out, err = run(*arguments)
+        assert code in (0, 1), err
+        assert "index_count" in out or arguments[0] == "scan"
 
 
 def test_a_dry_run_of_a_relayout_shows_both_states(run, store):
@@ -267,7 +292,7 @@ def test_expire_refuses_a_file_whose_end_is_damaged(run, store, files):
         code, _, err = run("expire", store, "--before", 10_000, *options)
         assert code == 2
         assert "end_phy_offset at byte 24" in err
-        assert "`rmqindex verify` says how" in err
+        assert f"`rmqindex verify {store}` says how" in err
     assert files[0].exists()
     assert run("expire", store, "--before", 10_000, "--allow-loss")[0] == 0
     assert not files[0].exists()
@@ -317,7 +342,7 @@ def test_a_name_in_the_future_blocks_new_files_with_what_to_do(run, store, files
     files[3].rename(files[3].with_name("20991231235959999"))
     code, _, err = run("rebuild", store, "--resume")
     assert code == 2
-    assert "rebuild STORE --replace" in err
+    assert "rebuild all files from the CommitLog with --replace" in err
     assert run("rebuild", store, "--replace")[0] == 0
     assert run("verify", store)[0] == 0
 

@@ -222,7 +222,7 @@ class TestCat:
     @pytest.mark.parametrize(
         ("name", "why"),
         [
-            ("1", "none starts at this byte; 'rmqindex messages' shows where messages start"),
+            ("1", "none starts at this byte; the command messages shows where messages start"),
             ("999999999", "the CommitLog ends at 123120"),
             ("no-such-id", "no message no-such-id: the index leads to no message"),
             ("0A00000100002A9F0000000000000001", "no message"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,7 +45,7 @@ BROKERS = {version: content(GOLDEN / version / "store") for version in VERSIONS}
 
 def command_in(message):
     """Return the arguments of the command that a message quotes."""
-    return re.search(r"'rmqindex ([^']*)'", message)[1].split()
+    return shlex.split(re.search(r"`rmqindex ([^`]*)`", message)[1])
 
 
 class TestStories:

@@ -106,7 +106,7 @@ class TestIndexFiles:
                 assert code == 2, command
                 assert "expected IndexFiles, found none, and an index in RocksDB" in err
                 assert "storeType" not in err
-                assert f"'rmqindex rebuild {store} --out DIR'" in err
+                assert f"`rmqindex rebuild {store} --out DIR`" in err
             with pytest.raises(RmqIndexError, match=INDEX_REFUSAL):
                 IndexDirectory(path)
             with pytest.raises(RmqIndexError, match=INDEX_REFUSAL):
@@ -196,7 +196,7 @@ class TestConsumeQueues:
         for path in (store, store / "consumequeue"):
             with pytest.raises(RmqIndexError, match=QUEUE_REFUSAL) as caught:
                 ConsumeQueue.find(path)
-            assert f"'rmqindex rebuild-queues {store} --out DIR'" in str(caught.value)
+            assert f"`rmqindex rebuild-queues {store} --out DIR`" in str(caught.value)
         if kind == "separate_path":
             with pytest.raises(RmqIndexError, match=QUEUE_REFUSAL):
                 ConsumeQueue.find(store / "consumequeue_rocksdb")
@@ -339,7 +339,7 @@ class TestCommitLogs:
         shutil.rmtree(store / "index")
         code, _, err = run("info", store)
         assert code == 2
-        assert f"dledger-n0/data/ is there: 'rmqindex rebuild {store}' makes the index" in err
+        assert f"dledger-n0/data/ is there: `rmqindex rebuild {store}` makes the index" in err
         assert run("rebuild", store, "--max-hash-slot-num", 97, "--max-index-num", 200)[0] == 0
         with IndexDirectory(store) as index:
             for key, answer in told(kind)["answers"].items():
@@ -356,13 +356,13 @@ class TestCommitLogs:
             for command in (["info"], ["verify"], ["lookup", "TopicTest", "item119"]):
                 code, _, err = run(command[0], path, *command[1:])
                 assert (code, "There is no index beside it" in err) == (2, True)
-        (line,) = re.findall("'rmqindex (.*) --out DIR'", err)
+        (line,) = re.findall("`rmqindex (.*) --out DIR`", err)
         assert run(*line.split(), "--out", tmp_path / "made")[0] == 0
         asked = ("lookup", tmp_path / "made", "TopicTest", "item119", "--commit-log", folder)
         assert run(*asked)[0] == 0
         code, _, err = run("info", folder.parent)
         assert code == 2
-        assert f"'rmqindex rebuild {folder.parent}' makes the index from it" in err
+        assert f"`rmqindex rebuild {folder.parent}` makes the index from it" in err
 
     @pytest.mark.parametrize("place", ["consumequeue/TopicTest/0", "dledger-n0/index"])
     def test_files_of_other_kinds_with_such_names_are_no_log(self, run, kept, place):

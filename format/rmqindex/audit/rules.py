@@ -200,14 +200,14 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "first_entry_late",
         "info",
         "The broker reads the first entry of a rolled file as so many seconds later than it is.",
-        "Nothing: `rmqindex lookup` and Spark read its true time.",
+        "Nothing: the command lookup and Spark read its true time.",
     ),
     AuditRule(
         "time_order",
         "info",
         "Clocks stepped back inside the file: the broker's search with a begin time may stop "
         "early.",
-        "Nothing; look keys up without a begin time, or with `rmqindex lookup`, which misses none.",
+        "Nothing; look keys up without a begin time; the command lookup misses none.",
     ),
     AuditRule("phy_offset_range", "error", "An offset is negative.", _REBUILD),
     AuditRule(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["told_for"]
 
 _OPTION = re.compile(r"--[a-z][a-z-]*")
-_OTHER_COMMAND = re.compile(r"[`']rmqindex ")
+_OTHER_COMMAND = re.compile(r"`rmqindex ")
 _CLAUSE_END = "; "
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from rmqindex.audit.queue_rules import QUEUES
 from rmqindex.audit.rules import RESTORE_LOG, WHOLE_LOG
+from rmqindex.command_line import command_line
 from rmqindex.explanation.place import Place
-from rmqindex.explanation.wording import command
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.layout import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
 from rmqindex.storage.location import Location
@@ -79,7 +79,7 @@ class Remedies:
             if self._needs_layout and options == ["--replace"]:
                 options += _DEFAULT_GEOMETRY
             if match["what"] == "FILE":
-                return f"`{command(match['name'], [file], options)}`"
+                return f"`{command_line(match['name'], file, options=options)}`"
             return f"`{self._of_store(match['name'], options)}`"
 
         if self._dropping is not None and not self._needs_log:
@@ -96,19 +96,19 @@ class Remedies:
     def _of_store(self, name: str, options: list[str]) -> str:
         place = self._place
         if name == "rebuild" and place.store.local is None:
-            return command(name, [self._log or str(place.store)], ["--out", "DIR"])
+            return command_line(name, self._log or place.store, options=["--out", "DIR"])
         if self._is_store:
-            return command(name, [self._shown(place.store)], options)
+            return command_line(name, self._shown(place.store), options=options)
         if name == "rebuild":
             out = ["--out", self._shown(place.index)]
-            return command(name, [self._log or "COMMITLOG"], [*out, *options])
+            return command_line(name, self._log or "COMMITLOG", options=[*out, *options])
         if name == "rebuild-queues":
             out = ["--out", self._shown(place.index.parent)]
-            return command(name, [self._log or "COMMITLOG"], [*out, *options])
+            return command_line(name, self._log or "COMMITLOG", options=[*out, *options])
         if name in _WITH_LOG and self._log is not None:
             options = [*options, "--commit-log", self._log]
         where = self._path if name == "verify" else self._shown(place.index)
-        return command(name, [where], options)
+        return command_line(name, where, options=options)
 
     def _shown(self, location: Location) -> str:
         return as_given(str(location), self._path)

@@ -47,7 +47,7 @@ def _too_many(got: str, context: click.Context | None) -> str:
     if context is None or len(arguments) != 1:
         return f"Expected no more arguments, got {got}"
     name = arguments[0].human_readable_name
-    return f"Expected one {name}, got also {got}: run 'rmqindex {context.info_name}' for each"
+    return f"Expected one {name}, got also {got}: run {context.info_name!r} for each"
 
 
 def _is_first_of_several(param: click.Parameter | None, context: click.Context | None) -> bool:

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from rmqindex.command_line import command_line
 from rmqindex.consumequeue.staging import is_exchanging
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
@@ -102,8 +103,8 @@ def _read_unexchanged(root: Path, read: Callable[[], T]) -> T:
         if is_exchanging(root):
             raise RmqIndexError(
                 f"{root}: expected no exchange of ConsumeQueues under way, got one; run this again "
-                "when rmqindex rebuild-queues has ended, or, if it died, run rmqindex recover "
-                f"{root}"
+                "when the rebuild of the queues has ended, or, if it died, run "
+                f"`{command_line('recover', root)}`"
             )
         if _folder_ids(root) != before:
             raise UnsteadyError("a folder of queues was exchanged")

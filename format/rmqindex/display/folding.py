@@ -9,7 +9,7 @@ __all__ = ["COMMAND", "cell_width", "folded", "wrapped"]
 #: How a line begins that is to be copied.
 COMMAND = "    rmqindex "
 # A command in a sentence.
-_QUOTED = re.compile(r"`[^`]*`|'rmqindex [^']*'")
+_QUOTED = re.compile(r"`[^`]*`")
 # Keeps the spaces of a command from being broken at; no visible text has it.
 _GLUE = "\x00"
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from rmqindex.command_line import command_line
 from rmqindex.times import format_millis
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import tzinfo
 
-__all__ = ["Commands", "Times", "command", "counted", "listed", "ranges"]
+__all__ = ["Commands", "Times", "counted", "listed", "ranges"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The most offsets or ranges that a sentence lists.
@@ -66,11 +66,12 @@ class Commands:
         if self.log is None:
             return None
         out = () if self.is_store else ("--out", self.index)
-        return command("rebuild", [self.log], [*out, *([option] if option else [])])
+        options = [*out, *([option] if option else [])]
+        return command_line("rebuild", self.log, options=options)
 
     def verify(self) -> str:
         """Return the command that checks the index."""
-        return command("verify", [self.path], self.log_option)
+        return command_line("verify", self.path, options=self.log_option)
 
     @property
     def log_option(self) -> tuple[str, ...]:
@@ -79,26 +80,16 @@ class Commands:
 
     def lookup(self, topic: str, key: str, *options: str) -> str:
         """Return the command that looks a key up."""
-        return command("lookup", [self.path, topic, key], [*options, *self.log_option])
+        return command_line("lookup", self.path, topic, key, options=[*options, *self.log_option])
 
     def cat(self, phy_offset: int) -> str | None:
         """Return the command that prints a message."""
-        return None if self.log is None else command("cat", [self.log, str(phy_offset)])
+        return None if self.log is None else command_line("cat", self.log, str(phy_offset))
 
     def search_all(self, topic: str, key: str) -> str:
         """Return the command that searches the whole log for a key."""
         options = ["--search-log", "all", *self.log_option]
-        return command("explain", [self.path, topic, key], options)
-
-
-def command(name: str, arguments: Sequence[str], options: Sequence[str] = ()) -> str:
-    """Return a command line; ``--`` keeps an argument that begins with a dash from being one."""
-    dashes = ["--"] if any(argument.startswith("-") for argument in arguments) else []
-    return shlex.join(
-        ["rmqindex", name, *options, *dashes, *arguments]
-        if dashes
-        else ["rmqindex", name, *arguments, *options]
-    )
+        return command_line("explain", self.path, topic, key, options=options)
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
 
+from rmqindex.command_line import command_line
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import (
     COMMITLOG_FOLDER,
@@ -207,7 +208,7 @@ def rebuild_advice(path: Location) -> str:
     if log.local is None or not log.local.is_dir() or not any(log.local.iterdir()):
         return ""
     name = log.local.relative_to(path.local)
-    return f"{name}/ is there: 'rmqindex rebuild {path}' makes the index from it"
+    return f"{name}/ is there: `{command_line('rebuild', path)}` makes the index from it"
 
 
 def _has_store_folder(folders: Iterable[str]) -> bool:

@@ -7,10 +7,10 @@ counted then are read, so an answer reflects one state, or is refused.
 from __future__ import annotations
 
 import contextlib
-import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
+from rmqindex.command_line import command_line
 from rmqindex.errors import CorruptIndexError, RmqIndexError
 from rmqindex.fileset.geometry import open_in_store
 from rmqindex.fileset.paths import index_files, list_index_files, resolve
@@ -227,7 +227,7 @@ def lacking_text(path: Location, left_out: str) -> str:
     """Return what an answer lacks of a file, by its :attr:`IndexFile.left_out`, and what to do."""
     return (
         f"{path}: the answer lacks {left_out}. The file is cut or damaged; "
-        f"`{shlex.join(['rmqindex', 'verify', str(path)])}` says what to do"
+        f"`{command_line('verify', path)}` says what to do"
     )
 
 

@@ -8,11 +8,11 @@ Entries to which no slot leads prove nothing: writers put entries before they fl
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rmqindex.command_line import command_line
 from rmqindex.errors import CorruptIndexError
 from rmqindex.indexfile.decoding import slots_of, written
 from rmqindex.layout import (
@@ -35,7 +35,6 @@ __all__ = ["damaged_count", "damaged_header", "looks_emptied"]
 _ASKED = 8
 # Bytes behind the header of a file without entries that are looked at for others than zeros.
 _LOOKED_AT = 1 << 16
-_HINT = "`rmqindex verify` says what to do"
 
 
 def damaged_count(
@@ -108,7 +107,13 @@ def _wrong(
     source: IndexSource, field: str, byte: int, entry_offset: int, header: IndexHeader
 ) -> CorruptIndexError:
     expected = f"{entry_offset}, the offset of its entry"
-    return CorruptIndexError(source.path, field, byte, expected, getattr(header, field), _HINT)
+    return CorruptIndexError(
+        source.path, field, byte, expected, getattr(header, field), _hint(source)
+    )
+
+
+def _hint(source: IndexSource) -> str:
+    return f"`{command_line('verify', source.path)}` says what to do"
 
 
 def looks_emptied(source: IndexSource) -> bool:
@@ -127,13 +132,13 @@ def _error(
 ) -> CorruptIndexError | None:
     if not is_damaged:
         return None
-    salvage = shlex.join(["rmqindex", "scan", str(source.path), "--salvage"])
+    salvage = command_line("scan", source.path, options=["--salvage"])
     return CorruptIndexError(
         source.path,
         "index_count",
         INDEX_COUNT_OFFSET,
         expected,
         header.index_count,
-        f"{_HINT}, `{salvage}` prints all entries, and mode=DROPMALFORMED passes the uncounted "
-        "ones over",
+        f"{_hint(source)}, `{salvage}` prints all entries, and mode=DROPMALFORMED passes the "
+        "uncounted ones over",
     )

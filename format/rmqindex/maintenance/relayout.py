@@ -17,6 +17,7 @@ from rmqindex.audit.audited import elapsed_seconds
 from rmqindex.bulk.committer import Committer
 from rmqindex.bulk.replacement import Replacement, summaries
 from rmqindex.bulk.roller import FileRoller, replace_files
+from rmqindex.command_line import command_line
 from rmqindex.commitlog.log import MATCH_STATES, CommitLog
 from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.errors import CorruptIndexError, RmqIndexError
@@ -48,14 +49,6 @@ if TYPE_CHECKING:
 __all__ = ["RelayoutResult", "expire_index", "expired_files", "make_exact", "relayout_index"]
 
 _RECORD = MATCH_STATES.index("record")
-_DAMAGED_HINT = (
-    "a damaged file cannot get another geometry without loss; `rmqindex verify` says how "
-    "to write the index anew from the CommitLog"
-)
-_EXPIRE_HINT = (
-    "a damaged file is not deleted by its header; `rmqindex verify` says how to write the index "
-    "anew from the CommitLog, and allow_loss=True deletes the file as the broker would"
-)
 _COLUMNS = ("key_hash", "phy_offset", "store_timestamp")
 
 
@@ -143,10 +136,9 @@ def relayout_index(
         roller = FileRoller(staging.path, layout, zone, last_name=last_name)
         stack.callback(roller.abandon)
         total = sum(_header(entry).entry_count for entry in old.files)
+        hint = f"a damaged file cannot get another geometry without loss; {_how_to_rebuild(path)}"
         for entry in old.files:
-            with _whole(
-                entry.path, old_layout, _DAMAGED_HINT, is_last=entry == old.files[-1]
-            ) as file:
+            with _whole(entry.path, old_layout, hint, is_last=entry == old.files[-1]) as file:
                 for batch in file.scan(columns=_COLUMNS):
                     hashes, offsets, times = (batch[name].to_numpy() for name in _COLUMNS)
                     times = times.copy()
@@ -161,6 +153,11 @@ def relayout_index(
         said = None if dry_run else replace_files(committer, old, roller)
     files = tuple(directory / made.name for made in roller.paths)
     return RelayoutResult(files, tuple(old.names), roller.count, exact, said, replacement, dry_run)
+
+
+def _how_to_rebuild(path: PathLike) -> str:
+    verify = command_line("verify", path)
+    return f"`{verify}` says how to write the index anew from the CommitLog"
 
 
 @contextmanager
@@ -249,18 +246,22 @@ def expired_files(path: PathLike, offset: int, *, allow_loss: bool = False) -> l
         if _header(entry).end_phy_offset >= offset:
             break
         if not allow_loss:
-            _ensure_expired(entry, offset)
+            _ensure_expired(entry, offset, path)
         expired.append(entry)
     return expired
 
 
-def _ensure_expired(entry: FileEntry, offset: int) -> None:
+def _ensure_expired(entry: FileEntry, offset: int, given: PathLike) -> None:
     """Refuse to delete a file with entries of messages at or behind an offset.
 
     Raises:
         RmqIndexError: It has some, or cannot be read.
     """
-    with _whole(entry.path, None, _EXPIRE_HINT, is_last=False) as file:
+    hint = (
+        f"a damaged file is not deleted by its header; {_how_to_rebuild(given)}, and "
+        "allow_loss=True deletes the file as the broker would"
+    )
+    with _whole(entry.path, None, hint, is_last=False) as file:
         for batch in file.scan(columns=["phy_offset"]):
             greatest = int(batch["phy_offset"].to_numpy().max())
             if greatest >= offset:

@@ -11,9 +11,9 @@ RocketMQ: ``MessageRocksDBStorage``, ``ConsumeQueueRocksDBStorage``, ``DLedgerCo
 from __future__ import annotations
 
 import re
-import shlex
 from typing import TYPE_CHECKING
 
+from rmqindex.command_line import command_line
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import (
     BATCH_FOLDER,
@@ -101,7 +101,7 @@ def refuse_other_file(given: Location, file: Location, folder: Location) -> None
     elif is_dledger_folder(folder.parent) or begins_like_dledger(file):
         raise _dledger_error(given, folder.parent)
     elif folder.name == COMMITLOG_FOLDER or _begins_like_a_log(file):
-        what, how = "CommitLog", "rmqindex.CommitLog, the format rmqcommitlog or rmqindex cat"
+        what, how = "CommitLog", "rmqindex.CommitLog, the format rmqcommitlog or the command cat"
         store = folder.parent
     else:
         return
@@ -118,13 +118,13 @@ def _dledger_error(given: Location, dledger: Location) -> RmqIndexError:
     else:
         advice = (
             "There is no index beside it; "
-            f"'{shlex.join(['rmqindex', 'rebuild', dledger, '--out', 'DIR'])}' makes one of its "
+            f"`{command_line('rebuild', dledger, options=['--out', 'DIR'])}` makes one of its "
             "CommitLog"
         )
     return RmqIndexError(
         f"{given}: expected an IndexFile, an index directory or a store, got a file of DLedger "
         f"({dledger}). {advice}; its CommitLog is read by rmqindex.CommitLog, the format "
-        "rmqcommitlog, rmqindex messages and rmqindex cat"
+        "rmqcommitlog and the commands messages and cat"
     )
 
 
@@ -143,7 +143,7 @@ def refuse_other_log(given: Location, folder: Location) -> None:
         raise RmqIndexError(
             f"{given}: expected a CommitLog, got a ConsumeQueue. For the CommitLog give its store, "
             f"{above.parent.parent or '/'}; a ConsumeQueue is read by rmqindex.ConsumeQueue, the "
-            "format rmqconsumequeue or rmqindex dump"
+            "format rmqconsumequeue or the command dump"
         )
     if folder.absolute.name == INDEX_FOLDER and is_dledger_folder(above):
         raise RmqIndexError(
@@ -243,8 +243,8 @@ def _rocksdb_queue_error(folder: Location, files: str, store: Location) -> RmqIn
     return RmqIndexError(
         f"{folder}: expected files of ConsumeQueues, found those of RocksDB ({files}), as with "
         "storeType=defaultRocksDB or rocksdbCQDoubleWriteEnable=true, which is not supported. "
-        f"'rmqindex rebuild-queues {store or '/'} --out DIR' makes files from the CommitLog, and "
-        "leaves RocksDB alone"
+        f"`{command_line('rebuild-queues', store or '/', options=['--out', 'DIR'])}` makes files "
+        "from the CommitLog, and leaves RocksDB alone"
     )
 
 
@@ -271,7 +271,8 @@ def refuse_rocksdb_index(store: Location) -> None:
         raise RmqIndexError(
             f"{store}: expected IndexFiles, found none, and an index in RocksDB ({proof}), as with "
             "indexRocksDBEnable=true and indexFileWriteEnable=false, which is not supported. "
-            f"'rmqindex rebuild {store or '/'} --out DIR' makes IndexFiles from the CommitLog"
+            f"`{command_line('rebuild', store or '/', options=['--out', 'DIR'])}` makes IndexFiles "
+            "from the CommitLog"
         )
 
 

@@ -40,6 +40,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from rmqindex.command_line import command_line
 from rmqindex.errors import RmqIndexError
 from rmqindex.layout import SLOT_SIZE
 from rmqindex.ownfiles.disk import copy_sparse, sync_directory
@@ -341,7 +342,7 @@ class Journal:
         return RmqIndexError(
             f"{self._saved_path(root) / lost[0]}: expected the file as it was before the commit of "
             f"{root / _JOURNAL}, got none; put it back, or remove the journal to accept the index "
-            "as it is and run rmqindex verify"
+            f"as it is and run `{command_line('verify', root)}`"
         )
 
     def _ensure_saved(self, root: Path, directory: Path) -> None:

@@ -487,7 +487,7 @@ def exchanged(tmp_path):
 @pytest.mark.parametrize("place", ["", "consumequeue", "consumequeue/Other/0"])
 def test_queues_that_are_being_exchanged_are_refused(exchanged, place):
     """New folders may still go back, so that neither they nor their absence is an answer."""
-    with pytest.raises(RmqIndexError, match=r"exchange of ConsumeQueues .* rmqindex recover"):
+    with pytest.raises(RmqIndexError, match=r"exchange of ConsumeQueues .* `rmqindex recover"):
         ConsumeQueue.find(exchanged / place)
     with pytest.raises(RmqIndexError, match="exchange of ConsumeQueues"):
         queue_topics(str(exchanged))

@@ -170,6 +170,8 @@ def test_a_relayout_loses_nothing_of_a_damaged_file(tmp_path):
     """It stops, and says what writes the index anew."""
     store = copied(tmp_path / "store")
     os.truncate(store / "index" / MIDDLE, 3000)
-    with pytest.raises(CorruptIndexError, match="`rmqindex verify` says how to write the index"):
+    with pytest.raises(
+        CorruptIndexError, match=rf"`rmqindex verify {store}` says how to write the index"
+    ):
         rmqindex.relayout_index(store, rmqindex.Layout(7, 50))
     assert sorted(path.name for path in (store / "index").iterdir()) == NAMES

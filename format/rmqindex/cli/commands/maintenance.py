@@ -24,6 +24,7 @@ from rmqindex.cli.options import (
     slots_option,
     told_if_interrupted,
 )
+from rmqindex.command_line import command_line
 from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.consumequeue.staging import QueueStaging
 from rmqindex.display.terminal import progress_bar
@@ -141,7 +142,7 @@ def relayout(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--slots, --entries") from error
     interrupt = told_if_interrupted(
-        [_index_of(Path(store))], f"'rmqindex recover {store}' undoes what was begun"
+        [_index_of(Path(store))], f"`{command_line('recover', store)}` undoes what was begun"
     )
     with interrupt, progress_bar("relayout") as report:
         result = relayout_index(

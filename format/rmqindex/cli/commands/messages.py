@@ -20,6 +20,7 @@ from rmqindex.cli.options import (
     zone_option,
 )
 from rmqindex.cli.several import complain_of_none, several_named
+from rmqindex.command_line import command_line
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.paths import queue_topics
 from rmqindex.display.text import complain
@@ -124,7 +125,7 @@ def _why_not(state: str, log: CommitLog) -> str:
     if state == "missing":
         return "the file of the CommitLog that should have it is missing"
     if state == "not_a_record":
-        return "none starts at this byte; 'rmqindex messages' shows where messages start"
+        return "none starts at this byte; the command messages shows where messages start"
     return "the index leads to no message with this unique key"
 
 
@@ -152,9 +153,10 @@ def _offsets(path: str, message: str, topic: str | None, log: CommitLog) -> list
         if is_readable(row) and row["msg_id"] == message.upper():
             return [decoded.phy_offset]
     if Location.of(path).local is None:
+        lookup = command_line("lookup", path, topic or "TOPIC", message)
         raise RmqIndexError(
             f"{path}: expected an offset or an offset message id, got {message!r}: unique keys are "
-            "found in local stores alone; 'rmqindex lookup' finds them in remote ones"
+            f"found in local stores alone; `{lookup}` finds it in a remote one"
         )
     return _by_unique_key(path, message, _topics(path) if topic is None else [topic], log)
 

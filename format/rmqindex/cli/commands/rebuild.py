@@ -27,6 +27,7 @@ from rmqindex.cli.options import (
     to_option,
     told_if_interrupted,
 )
+from rmqindex.command_line import command_line
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.rebuild import rebuild_consume_queues
 from rmqindex.display.terminal import progress_bar
@@ -249,7 +250,9 @@ def rebuild_queues(
     root = Path(store) if out is None else out
     _require_out(store, out)
     queues = [root / name for name in (QUEUE_FOLDER, BATCH_FOLDER)]
-    interrupt = told_if_interrupted(queues, f"'rmqindex recover {root}' undoes what was begun")
+    interrupt = told_if_interrupted(
+        queues, f"`{command_line('recover', root)}` undoes what was begun"
+    )
     with interrupt, CommitLog(store) as log, progress_bar("rebuild") as report:
         missing = missing_parts(log, store, start=from_offset, stop=to_offset)
         complain_of_missing(missing, "the new queues")
