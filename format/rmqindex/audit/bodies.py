@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from rmqindex.audit.extent import log_start
 from rmqindex.audit.rules import Findings
-from rmqindex.commitlog.tailing import whole_end
 from rmqindex.logfile.walk import record_crc_fault
 
 if TYPE_CHECKING:
@@ -32,8 +31,7 @@ def audit_bodies(log: CommitLog, max_findings: int, since: int | None = None) ->
         RmqIndexError: The log cannot be read.
     """
     findings = Findings(max_findings)
-    stop = log.agreed_stop(whole_end(log))
-    for records in log.records(log_start(log, since), stop, mode="DROPMALFORMED"):
+    for records in log.records(log_start(log, since), log.agreed_stop(), mode="DROPMALFORMED"):
         first = int(records.phy_offset[0])
         file = next(each for each in log.files if each.start <= first < each.stop)
         for place, offset in enumerate(records.phy_offset.tolist()):

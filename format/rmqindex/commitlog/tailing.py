@@ -3,19 +3,18 @@
 A broker appends a record, or several of one batch, with one copy into a shared mapping of zeros
 (RocketMQ: ``CommitLog.DefaultAppendMessageCallback``); no order of the bytes of a copy is promised.
 So a record may be visible in part: its size and magic code before its body or its properties.
-It is accepted when its parts agree with its size, and, near the end of the log, when its body
-agrees
+It is accepted when its parts agree with its size, and, at the end of the log, when its body agrees
 with its CRC, its properties with theirs where they have one, neither its topic nor its properties
 hold a zero byte, which is what an unwritten place holds, and it has a store time.
-A record older than a minute by this host's clock is accepted anyhow: no copy takes that long, so
-its zeros, or its wrong CRC, are its own.
+Where no broker can be writing it (:mod:`rmqindex.logfile.unwritten`), its zeros, or its wrong
+CRC, are its own, and it is accepted anyhow.
 So at whichever end a copy begins, no record is accepted before it is whole; only a hole within the
 84 bytes of the head would go unnoticed, and no copy leaves one.
 """
 
 from __future__ import annotations
 
-import time
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -24,12 +23,16 @@ import numpy as np
 from rmqindex.commitlog.mark import LogMark
 from rmqindex.errors import CorruptCommitLogError
 from rmqindex.logfile.end import HOLE_HINT, Verdict, judge_end
+from rmqindex.logfile.files import OpenFiles
 from rmqindex.logfile.framing import DLedgerFrames, Frames, frames_of
-from rmqindex.logfile.unwritten import UNSURE_BYTES, UNSURE_RECORDS, is_in_doubt
+from rmqindex.logfile.reading import find_end, written_records
+from rmqindex.logfile.unwritten import UnwrittenTail
 from rmqindex.logfile.walk import EndKind, end_at, find_record, frame_of, walk
-from rmqindex.record.records import Fault, store_timestamp_of
+from rmqindex.record.records import Fault
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.logfile.files import LogFile
     from rmqindex.logfile.walk import End
@@ -40,9 +43,9 @@ __all__ = ["Progress", "follow", "whole_end"]
 
 # Records per block of a walk, so that a small limit does not read much more than it allows.
 _BLOCK_RECORDS = 8 * 1024
-# A sound record behind a place without one is searched for within two of the largest messages.
+# A sound record behind a place without one, and the last one of a file, are searched for within two
+# of the largest messages.
 _REACH = 8 * 1024 * 1024
-_SETTLED_MILLISECONDS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +55,13 @@ class Progress:
     Attributes:
         end: Where the next record will start, bytes.
         last: The mark of the last record before; None where there was no record.
+        unproved: Whether a record begins at the end that a broker may be writing, and no lock of a
+            broker tells; another record behind it, or what leads to it, will.
     """
 
     end: int
     last: LogMark | None
+    unproved: bool = False
 
 
 def follow(
@@ -67,6 +73,7 @@ def follow(
     max_records: int | None = None,
     max_bytes: int | None = None,
     mode: Literal["FAILFAST", "DROPMALFORMED"] = "FAILFAST",
+    on_malformed: Callable[[CorruptCommitLogError], None] | None = None,
 ) -> Progress:
     """Determine how far the records behind an offset are whole.
 
@@ -80,6 +87,7 @@ def follow(
         max_records: The most records to read, at least 1; None for no limit.
         max_bytes: The most bytes to read, but at least one record; None for no limit.
         mode: ``FAILFAST`` raises at damage; ``DROPMALFORMED`` skips it.
+        on_malformed: Called with each error that ``DROPMALFORMED`` does not raise.
 
     Returns:
         The end of the records: where none starts yet, at a limit, at a gap between files, or where
@@ -91,35 +99,29 @@ def follow(
         RmqIndexError: The storage failed.
     """
     stop = log.agreed_stop(stop)
-    following = _Following(log, start, last, stop, max_records, max_bytes, drop=mode != "FAILFAST")
-    following.run()
-    return Progress(following.at, following.last)
+    skip = None if mode == "FAILFAST" else on_malformed or (lambda _error: None)
+    files = OpenFiles(log.files)
+    with closing(files):
+        following = _Following(log, files, start, last, stop, max_records, max_bytes, skip)
+        following.run()
+    return Progress(following.at, following.last, following.is_unproved)
 
 
-def whole_end(log: CommitLog, start: int | None = None) -> int:
+def whole_end(log: CommitLog) -> int:
     """Return how far the records of a log are certainly whole, bytes.
 
     Args:
         log: The log, listed just now.
-        start: Where a record starts from which on they are looked at; None for the log's start.
 
     Returns:
-        The log's end, or before it where a broker seems to be writing a record.
+        :attr:`rmqindex.CommitLog.max_offset`, or before it where a broker may be writing a record,
+        and no lock of a broker tells.
 
     Raises:
         RmqIndexError: The storage failed.
     """
-    number = log.last_with_data()
-    if number < 0:
-        return log.min_offset
-    file = log.files[number]
-    first = max(file.start, log.min_offset if start is None else start)
-    with log.open_file(file) as source:
-        for records in log.records(first, mode="DROPMALFORMED", at_boundaries=True):
-            count = _whole(records, source, file)
-            if count < len(records):
-                return int(records.phy_offset[count])
-    return log.max_offset
+    with closing(OpenFiles(log.files)) as files:
+        return find_end(files, waits=True)
 
 
 class _Following:
@@ -128,21 +130,23 @@ class _Following:
     def __init__(
         self,
         log: CommitLog,
+        files: OpenFiles,
         start: int,
         last: LogMark | None,
         stop: int | None,
         max_records: int | None,
         max_bytes: int | None,
-        *,
-        drop: bool,
+        skip: Callable[[CorruptCommitLogError], None] | None,
     ) -> None:
         self._log = log
+        self._files = files
         self._stop = stop
         self._records_left = max_records
         self._bytes_left = max_bytes
-        self._drop = drop
+        self._skip = skip
         self._has_moved = False
         self._is_at_end = False
+        self.is_unproved = False
         self.at = start
         self.last = last
 
@@ -153,15 +157,16 @@ class _Following:
     def run(self) -> None:
         unread = self._go_on()
         error = self._log.end_error(self.at, queues=False) if self._is_at_end else None
-        if error is not None and not self._drop:
-            raise error
+        if error is not None:
+            self._report(error)
         if unread is None or (self.last is not None and self.last.phy_offset >= unread.start):
             return
-        last = None
-        for records in self._log.records(unread.start, unread.stop, mode="DROPMALFORMED"):
-            last = int(records.phy_offset[-1])
-        if last is not None:
-            self.last = LogMark.at(self._log, last)
+        self.last = _last_mark(self._log, unread) or self.last
+
+    def _report(self, error: CorruptCommitLogError) -> None:
+        if self._skip is None:
+            raise error
+        self._skip(error)
 
     def _go_on(self) -> LogFile | None:
         """Follow the log; return the last file that was skipped unread."""
@@ -198,10 +203,22 @@ class _Following:
         stop = file.size if self._stop is None else min(file.size, self._stop - file.start)
         tried = -1
         frames = self._frames_of(source, file)
+        tail = UnwrittenTail(
+            self._files,
+            source,
+            file,
+            frames,
+            lambda start, stop: written_records(self._files, start, stop),
+            is_possible=is_last,
+            waits=True,
+        )
         while True:
-            for records in walk(source, file, frames, self.at - file.start, stop, _BLOCK_RECORDS):
-                if not self._pass(records, source, file, is_last=is_last):
-                    return False
+            blocks = walk(source, file, frames, self.at - file.start, stop, _BLOCK_RECORDS)
+            if not all(self._pass(records, source, file) for records in tail.written(blocks)):
+                return False
+            if tail.start is not None:
+                self._note_wait(tail)
+                return False
             self.at = file.start + frames.at
             if self._is_done() or (stop < file.size and frames.at + file.entry_head >= stop):
                 return False
@@ -209,11 +226,20 @@ class _Following:
             if end.kind in (EndKind.BLANK, EndKind.FULL):
                 self._is_at_end = is_last
                 return True
-            resume = self._resume(source, file, frames, end, is_last=is_last)
+            resume, fault = self._judge(source, file, frames, end, tail, is_last=is_last)
+            if fault is not None:
+                hint = HOLE_HINT if end.kind is EndKind.ZERO else ""
+                at = end.position + fault.byte
+                self._report(
+                    CorruptCommitLogError(
+                        file.path, fault.field, at, fault.expected, fault.got, hint
+                    )
+                )
             if resume is None or resume == tried:
                 # A file before the last is done; in the last, this is the log's end, as is a place
                 # where a record was found once but not again.
                 self._is_at_end = is_last
+                self._note_wait(tail)
                 return not is_last
             tried = resume
             self.at = file.start + resume
@@ -227,7 +253,10 @@ class _Following:
             return DLedgerFrames.behind(file.start, source.read, self.last.phy_offset - file.start)
         return frames_of(file)
 
-    def _pass(self, records: Records, source: ByteSource, file: LogFile, *, is_last: bool) -> bool:
+    def _note_wait(self, tail: UnwrittenTail) -> None:
+        self.is_unproved = tail.start is not None and self._files.is_held() is None
+
+    def _pass(self, records: Records, source: ByteSource, file: LogFile) -> bool:
         """Accept as many whole records as the limits allow; return whether these were all."""
         count = len(records)
         if self._records_left is not None:
@@ -236,8 +265,6 @@ class _Following:
             ends = records.phy_offset + records.size - self.at
             within = int(np.searchsorted(ends, self._bytes_left, side="right"))
             count = min(count, within if self._has_moved else max(within, 1))
-        if is_last:
-            count = min(count, _whole(records, source, file))
         if count:
             end = int(records.phy_offset[count - 1] + records.size[count - 1])
             if self._records_left is not None:
@@ -249,38 +276,37 @@ class _Following:
             self.at, self._has_moved = end, True
         return count == len(records)
 
-    def _resume(
-        self, source: ByteSource, file: LogFile, frames: Frames, end: End, *, is_last: bool
-    ) -> int | None:
-        """Return where the records continue behind a place without one, if anywhere."""
-        at = end.position
+    def _judge(
+        self,
+        source: ByteSource,
+        file: LogFile,
+        frames: Frames,
+        end: End,
+        tail: UnwrittenTail,
+        *,
+        is_last: bool,
+    ) -> Verdict:
+        """Return what a place without a record is, and where the records continue behind it."""
         if is_last:
-            verdict = judge_end(source, file, frames, end, _REACH)
-            fault = verdict.fault
-            if verdict.is_partial and self._log.is_held is not False:
-                fault = None  # a broker may be copying a record in
-        else:
-            behind = at + file.entry_head + 1  # the record of a broken frame is none
-            fault = end.fault or Fault("total_size", 0, "a record, since later ones follow", 0)
-            verdict = Verdict(find_record(source, file, behind, file.size), fault)
-        if fault is not None and not self._drop:
-            hint = HOLE_HINT if end.kind is EndKind.ZERO else ""
-            raise CorruptCommitLogError(
-                file.path, fault.field, at + fault.byte, fault.expected, fault.got, hint
-            )
-        return verdict.resume
+            return judge_end(source, file, frames, end, tail, _REACH)
+        behind = end.position + file.entry_head + 1  # the record of a broken frame is none
+        fault = end.fault or Fault("total_size", 0, "a record, since later ones follow", 0)
+        return Verdict(find_record(source, file, behind, file.size), fault)
 
 
-def _whole(records: Records, source: ByteSource, file: LogFile) -> int:
-    """Return how many of a block's first records are certainly whole."""
-    count = len(records)
-    end = int(records.phy_offset[-1] + records.size[-1]) - file.start
-    settled = time.time_ns() // 1_000_000 - _SETTLED_MILLISECONDS
-    for place in range(max(0, count - UNSURE_RECORDS), count):
-        if int(records.phy_offset[place]) - file.start < end - UNSURE_BYTES:
-            continue
-        start = int(records.phy_offset[place]) - file.start
-        stored = store_timestamp_of(source.read, start)
-        if not stored or (stored > settled and is_in_doubt(records, place)):
-            return place
-    return count
+def _last_mark(log: CommitLog, file: LogFile) -> LogMark | None:
+    """Return the mark of the last record of a file that is not the log's last, reading its end."""
+    start = file.size
+    with log.open_file(file) as source:
+        while start > 0:
+            start = max(0, start - _REACH)
+            found = find_record(source, file, start, file.size)
+            last = None
+            if found is not None:
+                for records in log.records(
+                    file.start + found, file.stop, mode="DROPMALFORMED", at_boundaries=True
+                ):
+                    last = int(records.phy_offset[-1])
+            if last is not None:
+                return LogMark.at(log, last)
+    return None

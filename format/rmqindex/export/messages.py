@@ -13,6 +13,8 @@ from rmqindex.commitlog.tailing import whole_end
 from rmqindex.errors import RmqIndexError
 from rmqindex.export.columns import DEFAULT_COLUMNS, as_table
 from rmqindex.export.folder import ANEW, Folder, Stream
+from rmqindex.folders import LOCK_NAME
+from rmqindex.layout import INT64_MAX
 from rmqindex.record.batches import schema_of
 from rmqindex.storage.identity import FileChangedError
 
@@ -59,7 +61,8 @@ def export_messages(
         max_file_size: About how many bytes a file may have.
         mode: ``FAILFAST`` raises at damage; ``DROPMALFORMED`` leaves damaged messages out, and
             makes bodies null whose CRC is wrong or that do not unpack.
-        on_skipped: Called with each error that ``DROPMALFORMED`` does not raise.
+        on_skipped: Called with each error that ``DROPMALFORMED`` does not raise, and with what is
+            left for the next run where no lock of a broker tells whether it is being written.
         progress: Called with the bytes of the log that were read, and those that there are.
 
     Returns:
@@ -92,7 +95,7 @@ def export_messages(
             _ensure_there(log, start, folder)
             folder.mark(_STREAM, LogMark).ensure(log, folder.path, ANEW)
         stop, unagreed = log.agreed_stop(selection.stop), log.unagreed_tail(selection.stop)
-        end = whole_end(log, start if is_resumed else None)
+        end = whole_end(log)
         end = end if stop is None else min(stop, end)
         asked, selection = selection.stop, replace(selection, stop=end)
         total = end - first
@@ -103,6 +106,7 @@ def export_messages(
                 on_skipped(str(error))
 
         ensure_end(log, asked, mode=mode, on_malformed=skip)
+        _tell_waiting(log, end, stop, skip)
         bodies = Unpacking(
             columns,
             decompress=not raw_bodies,
@@ -155,6 +159,20 @@ def exported_range(directory: str | os.PathLike[str]) -> tuple[int, int] | None:
         RmqIndexError: The directory has other files, or its manifest is damaged.
     """
     return Folder.range_of(directory, _STREAM)
+
+
+def _tell_waiting(
+    log: CommitLog, end: int, stop: int | None, tell: Callable[[RmqIndexError], None]
+) -> None:
+    """Tell of a message that is left out since a broker may be writing it."""
+    if end < min(log.max_offset, INT64_MAX if stop is None else stop):
+        tell(
+            RmqIndexError(
+                f"{log.files[-1].path.parent}: the message at offset {end}, the CommitLog's last, "
+                "waits for the next run: bytes of it seem to be missing, and no file "
+                f"{LOCK_NAME} in the store tells whether a broker is still writing it"
+            )
+        )
 
 
 def _origin(log: CommitLog, known: list[int] | None) -> list[int]:

@@ -2,6 +2,7 @@
 
 Zeros are the end only if they reach to the end of the file.
 A page that never reached the disk leaves a hole of zeros, and what was written behind it is there.
+Where a broker is writing, the log ends before.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from rmqindex.record.records import Fault
 if TYPE_CHECKING:
     from rmqindex.logfile.files import LogFile
     from rmqindex.logfile.framing import Frames
+    from rmqindex.logfile.unwritten import UnwrittenTail
     from rmqindex.logfile.walk import End
     from rmqindex.storage.source import ByteSource
 
@@ -37,18 +39,19 @@ class Verdict(NamedTuple):
     resume: int | None = None
     fault: Fault | None = None
 
-    @property
-    def is_partial(self) -> bool:
-        """Whether bytes of no record follow zeros, as while a broker copies one in."""
-        return self.fault is not None and self.resume is None
-
 
 def judge_end(
-    source: ByteSource, file: LogFile, frames: Frames, end: End, reach: int | None = None
+    source: ByteSource,
+    file: LogFile,
+    frames: Frames,
+    end: End,
+    tail: UnwrittenTail,
+    reach: int | None = None,
 ) -> Verdict:
     """Judge the end of the records in the newest file that has data.
 
-    What an earlier life of the log left is neither damage nor records.
+    What an earlier life of the log left is neither damage nor records, nor is what a broker is
+    writing.
     A broker may be writing: a place is read again once what is behind it has been found.
 
     Args:
@@ -56,9 +59,21 @@ def judge_end(
         file: What file it is.
         frames: Its frames as the pass has read them up to there.
         end: What :func:`rmqindex.logfile.walk.end_at` found there.
+        tail: What a broker may be writing there.
         reach: How far behind a torn record others are searched for, bytes; None for all of the
             file.
     """
+    verdict = _judge(source, file, frames, end, reach)
+    if verdict.fault is None:
+        return verdict
+    if tail.begins_at(end.position):
+        return Verdict()
+    return _judge(source, file, frames, end, reach)
+
+
+def _judge(
+    source: ByteSource, file: LogFile, frames: Frames, end: End, reach: int | None
+) -> Verdict:
     if end.kind is EndKind.FAULT:
         return _judge_fault(source, file, frames, end, reach)
     if end.kind is EndKind.ZERO:

@@ -11,7 +11,7 @@ from rmqindex.layout import INT64_MAX
 from rmqindex.logfile.end import HOLE_HINT, Verdict, judge_end
 from rmqindex.logfile.framing import frames_of
 from rmqindex.logfile.leads import find_leads
-from rmqindex.logfile.unwritten import WrittenBlocks
+from rmqindex.logfile.unwritten import UnwrittenTail
 from rmqindex.logfile.walk import (
     End,
     EndKind,
@@ -35,7 +35,14 @@ if TYPE_CHECKING:
     from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource
 
-__all__ = ["DEFAULT_MAX_RECORDS", "Reading", "find_end", "missing_tail", "tail_error"]
+__all__ = [
+    "DEFAULT_MAX_RECORDS",
+    "Reading",
+    "find_end",
+    "missing_tail",
+    "tail_error",
+    "written_records",
+]
 
 # Records whose properties stay in a core's cache while they are split.
 DEFAULT_MAX_RECORDS = 8 * 1024
@@ -56,6 +63,8 @@ class Reading:
         on_malformed: Callable[[CorruptCommitLogError], None] | None = None,
         max_records: int = DEFAULT_MAX_RECORDS,
         is_proved: bool = False,
+        is_settled: bool = False,
+        waits: bool = False,
     ) -> None:
         """Plan a pass; the arguments are those of :meth:`rmqindex.CommitLog.scan`.
 
@@ -69,6 +78,8 @@ class Reading:
             on_malformed: Called with each skipped error.
             max_records: The most records in a block.
             is_proved: Whether what lies beside the log must not lead behind its end.
+            is_settled: Whether all records of the range are known to be written.
+            waits: Whether a broker may be writing where no lock tells.
         """
         self._files = files
         self._start = start
@@ -79,6 +90,8 @@ class Reading:
         self._on_malformed = on_malformed
         self._max_records = max_records
         self._is_proved = is_proved
+        self._is_settled = is_settled
+        self._waits = waits
         #: The end of the records of the last file read.
         self.end: End | None = None
         # The end of the log, if the pass has come to it.
@@ -106,57 +119,70 @@ class Reading:
         stop = min(self._stop - file.start, file.size)
         at: int | None = self._first(source, file, is_last=is_last)
         frames = frames_of(file)
-        is_live = is_last and self._files.is_held() is True
-        written = WrittenBlocks(self._files, source, file, is_live=is_live)
+        tail = self._tail(source, file, frames, is_last=is_last)
         tried = -1
         while at is not None and at < stop:
             blocks = walk(source, file, frames, at, stop, self._max_records)
-            for records in written.through(blocks):
+            for records in tail.written(blocks):
                 yield from self._in_range(file, records)
             at = frames.at
-            if at + file.entry_head >= stop and stop < file.size:
+            if tail.start is not None or (at + file.entry_head >= stop and stop < file.size):
                 break
-            end = end_at(source, file, frames, at)
-            self.end = end
-            resume, fault = self._judge(source, file, frames, end, is_last=is_last)
+            self.end = end = end_at(source, file, frames, at)
+            resume, fault = self._judge(source, file, frames, end, tail, is_last=is_last)
             if fault is None:
                 if resume is None or resume == tried:
                     break
                 tried = resume  # a broker was writing it during the walk
                 continue
-            yield from self._held_back(file, written, is_end=False)
             if resume is None or file.start + resume + file.entry_head > self._start:
                 hint = HOLE_HINT if end.kind is EndKind.ZERO else ""
                 self._report_malformed(file, at, fault, hint)
             at = resume
             if at is not None:
                 frames.resume_at(source.read, at)
-        is_end = is_last and self._stop > file.start + frames.at + file.entry_head
-        if is_end:
-            self._log_end = file.start + frames.at
-        yield from self._held_back(file, written, is_end=is_end)
+        if is_last:
+            self._note_end(file, frames, tail)
         if self._at_boundaries and at is not None and at != stop < file.size:
             expected = f"that the records before end at the boundary {stop}"
             self._report_malformed(file, stop, Fault("phy_offset", 0, expected, at))
 
-    def _held_back(
-        self, file: LogFile, written: WrittenBlocks, *, is_end: bool
-    ) -> Iterator[Records]:
-        """Yield the blocks that were held back, without what a broker is writing at the end."""
-        kept, at = written.rest(is_end=is_end)
-        if at is not None:
-            self.end = End(EndKind.ZERO, at)
-            self._log_end = file.start + at
-        for records in kept:
-            yield from self._in_range(file, records)
+    def _note_end(self, file: LogFile, frames: Frames, tail: UnwrittenTail) -> None:
+        if tail.start is not None:
+            self.end = End(EndKind.ZERO, tail.start)
+            self._log_end = file.start + tail.start
+        elif self._stop > file.start + frames.at + file.entry_head:
+            self._log_end = file.start + frames.at
+
+    def _tail(
+        self, source: ByteSource, file: LogFile, frames: Frames, *, is_last: bool
+    ) -> UnwrittenTail:
+        """Return what a broker may be writing in a file."""
+        # Records that end at a boundary were written when that was found.
+        is_written = self._is_settled or (self._at_boundaries and self._stop < file.stop)
+        return UnwrittenTail(
+            self._files,
+            source,
+            file,
+            frames,
+            lambda start, stop: written_records(self._files, start, stop),
+            is_possible=is_last and not is_written,
+            waits=self._waits,
+        )
 
     def _judge(
-        self, source: ByteSource, file: LogFile, frames: Frames, end: End, *, is_last: bool
+        self,
+        source: ByteSource,
+        file: LogFile,
+        frames: Frames,
+        end: End,
+        tail: UnwrittenTail,
+        *,
+        is_last: bool,
     ) -> Verdict:
         """Return what the place is where a file's records end, and where they go on."""
         if is_last:
-            verdict = judge_end(source, file, frames, end)
-            return Verdict() if verdict.is_partial and self._files.is_held() else verdict
+            return judge_end(source, file, frames, end, tail)
         fault = self._fault_of(file, end)
         if fault is None:
             return Verdict()
@@ -239,21 +265,32 @@ class Reading:
             yield records
 
 
+def written_records(files: OpenFiles, start: int, stop: int) -> Iterator[Records]:
+    """Yield the records of a range that are known to be written, over damage."""
+    return Reading(files, start, stop, drop=True, is_settled=True).records()
+
+
 def find_end(
-    files: OpenFiles, on_malformed: Callable[[CorruptCommitLogError], None] | None = None
+    files: OpenFiles,
+    on_malformed: Callable[[CorruptCommitLogError], None] | None = None,
+    *,
+    waits: bool = False,
 ) -> int:
     """Return the offset behind a log's last sound record: where the next message would start.
 
     Args:
         files: The files of the log.
         on_malformed: Called with damage at the end itself, behind which is no sound record.
+        waits: Whether a broker may be writing where no lock tells.
     """
     last = files.last_with_data()
     if last < 0:
         return files.files[0].start if files.files else 0
     file = files.files[last]
     errors: list[CorruptCommitLogError] = []
-    reading = Reading(files, file.start, INT64_MAX, drop=True, on_malformed=errors.append)
+    reading = Reading(
+        files, file.start, INT64_MAX, drop=True, on_malformed=errors.append, waits=waits
+    )
     for _ in reading.records():
         pass
     end = reading.end
@@ -289,7 +326,7 @@ def missing_tail(files: OpenFiles, end: int, *, queues: bool = True) -> Lead | N
         return proved_lead(
             leads,
             find_end(now),
-            lambda start, stop: Reading(now, start, stop, drop=True).records(),
+            lambda start, stop: written_records(now, start, stop),
         )
     finally:
         now.close()

@@ -1,63 +1,60 @@
 """Tells a record that a broker is still writing from one that is damaged.
 
 A broker copies a record, or the records of one batch, into a file of zeros, and no order of the
-bytes of a copy is promised, so a record may be seen whole in its parts, but not in its bytes.
-Only once the copy is done does a broker index the message and count it in a queue.
+bytes of a copy is promised, so a record may be seen whole in its parts, but not in its bytes, and
+a later record of a batch before an earlier one.
+Only once the copy is done does a broker index the message and count it in a queue, or begin the
+next copy.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rmqindex.logfile.leads import find_leads
-from rmqindex.logfile.walk import record_crc_fault
-from rmqindex.record.records import store_timestamp_of
+from rmqindex.logfile.walk import find_record, is_record, record_crc_fault
+from rmqindex.logfile.witness import proved_lead
+from rmqindex.record.records import parse_records, store_timestamp_of
 from rmqindex.store.roots import root_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from rmqindex.logfile.files import LogFile, OpenFiles
+    from rmqindex.logfile.framing import Frames
     from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource
 
-__all__ = ["UNSURE_BYTES", "UNSURE_RECORDS", "WrittenBlocks", "is_in_doubt"]
+__all__ = ["UnwrittenTail"]
 
 # A broker copies no more at once than one largest message (maxMessageSize), and a batch with more
 # messages than this would consist of tiny ones.
-UNSURE_BYTES = 4 * 1024 * 1024
-UNSURE_RECORDS = 1024
+_COPY_BYTES = 4 * 1024 * 1024
+_COPY_RECORDS = 1024
 
 
-def is_in_doubt(records: Records, place: int) -> bool:
-    """Return whether a record looks as if bytes of it were not written yet.
+class UnwrittenTail:
+    """What a broker is writing at the end of one file of a log.
 
-    Args:
-        records: A block of records.
-        place: The record's place in it.
-    """
-    if record_crc_fault(records, place) is not None:
-        return True
-    texts = (
-        (records.topic_start[place], records.topic_stop[place]),
-        (records.properties_start[place], records.properties_stop[place]),
-    )
-    return any(0 in records.data[int(start) : int(stop)] for start, stop in texts)
-
-
-class WrittenBlocks:
-    """Passes on the blocks of a file of a log, but for what a broker is writing.
-
-    A record is being written if bytes of it seem to lack, it and all behind it up to the log's end
-    have one store time, as the records of one copy have, and nothing beside the log leads to it or
-    to one behind it.
+    It begins at a place without a sound record, or at a record of which bytes seem to lack, if a
+    broker runs, what lies behind is no more than one copy holds and has one store time, as the
+    records of one copy have, and nothing beside the log leads there or further.
     """
 
     def __init__(
-        self, files: OpenFiles, source: ByteSource, file: LogFile, *, is_live: bool
+        self,
+        files: OpenFiles,
+        source: ByteSource,
+        file: LogFile,
+        frames: Frames,
+        read: Callable[[int, int], Iterator[Records]],
+        *,
+        is_possible: bool = True,
+        waits: bool = False,
     ) -> None:
         """Begin.
 
@@ -65,71 +62,139 @@ class WrittenBlocks:
             files: The files of the log.
             source: One of them.
             file: What file it is.
-            is_live: Whether a broker may be writing to it; else all blocks are passed on.
+            frames: The frames of the pass over it.
+            read: Reads the log's records from an offset up to another one, over damage.
+            is_possible: Whether a broker may be writing to the file; else all of it is written.
+            waits: Whether one may be where no lock tells.
         """
         self._files = files
         self._source = source
         self._file = file
-        self._is_live = is_live
+        self._frames = frames
+        self._read = read
+        self._is_possible = is_possible
+        self._waits = waits
         self._pending: deque[Records] = deque()
+        #: Where it begins, bytes from the start of the file, of the frame; None if it was not met.
+        self.start: int | None = None
 
-    def through(self, blocks: Iterable[Records]) -> Iterator[Records]:
-        """Yield blocks, in their order, but for the last, in which a record may be unwritten."""
-        if not self._is_live:
-            yield from blocks
-            return
+    def written(self, blocks: Iterable[Records]) -> Iterator[Records]:
+        """Yield blocks, in their order, up to a record that is unwritten."""
         for records in blocks:
             self._pending.append(records)
-            while len(self._pending) > 1 and self._is_far():
+            while self._pending and (not self._is_possible or self._is_far()):
                 yield self._pending.popleft()
+        rest = list(self._pending)
+        self._pending.clear()
+        yield from self._rest(rest)
 
-    def rest(self, *, is_end: bool) -> tuple[list[Records], int | None]:
-        """Return the blocks held back, and where the first record that is left out starts.
+    def begins_at(self, position: int) -> bool:
+        """Return whether it begins at a place without a sound record; remember it.
+
+        If not, the place has to be looked at again: the broker may have been ready since.
 
         Args:
-            is_end: Whether the log ends behind them.
-
-        Returns:
-            The blocks; bytes from the start of the file, of its frame, None where none is left out.
+            position: Where a frame should begin, bytes from the start of the file.
         """
-        pending = list(self._pending)
-        self._pending.clear()
-        offset = self._unwritten(pending) if is_end else None
-        if offset is None:
-            return pending, None
-        kept = []
-        for records in pending:
-            count = int(np.searchsorted(records.phy_offset, offset))
-            if count:
-                kept.append(records.take(slice(0, count)))
-        return kept, offset - self._file.start - self._file.entry_head
+        if self._is_unwritten(position):
+            self.start = position
+        return self.start is not None
+
+    def _rest(self, blocks: list[Records]) -> list[Records]:
+        """Return the last blocks of a walk up to a record that is unwritten; remember it."""
+        if not self._is_possible or not self._may_be_held():
+            return blocks
+        doubtful = self._doubtful(blocks)
+        if not doubtful:
+            return blocks
+        first = bisect_left(doubtful, True, key=self._is_unwritten)
+        if first == len(doubtful):
+            # A broker may have written them since they were read.
+            return [self._again(records) for records in blocks]
+        self.start = doubtful[first]
+        stop = self._file.start + self.start + self._file.entry_head
+        counts = [int(np.searchsorted(records.phy_offset, stop)) for records in blocks]
+        return [
+            records.take(slice(0, count))
+            for records, count in zip(blocks, counts, strict=True)
+            if count
+        ]
+
+    def _is_unwritten(self, position: int) -> bool:
+        return (
+            self._is_possible
+            and self._may_be_held()
+            and self._is_one_copy(position)
+            and not self._is_led_to(self._file.start + position)
+        )
+
+    def _may_be_held(self) -> bool:
+        held = self._files.is_held()
+        return self._waits if held is None else held
 
     def _is_far(self) -> bool:
         """Return whether the oldest block is further from the newest record than one copy."""
         first, last = self._pending[0], self._pending[-1]
         behind = sum(len(records) for records in self._pending) - len(first)
         size = int(last.phy_offset[-1] - first.phy_offset[-1])
-        return behind >= UNSURE_RECORDS or size >= UNSURE_BYTES
+        return behind > 0 and (behind >= _COPY_RECORDS or size >= _COPY_BYTES)
 
-    def _unwritten(self, pending: list[Records]) -> int | None:
-        """Return the offset of the first record that a broker is writing."""
-        found, checked = None, 0
+    def _doubtful(self, blocks: list[Records]) -> list[int]:
+        """Return where the frames of the last records of one store time start that seem torn."""
+        found: list[int] = []
+        checked = 0
         stored: int | None = None
-        for records in reversed(pending):
+        for records in reversed(blocks):
             for place in reversed(range(len(records))):
                 position = int(records.phy_offset[place]) - self._file.start
                 time = store_timestamp_of(self._source.read, position)
                 stored = time if stored is None else stored
-                if checked >= UNSURE_RECORDS or time not in (0, stored):
-                    return self._if_not_led_to(found)
+                if checked >= _COPY_RECORDS or time not in (0, stored):
+                    return found[::-1]
                 checked += 1
-                if not time or is_in_doubt(records, place):
-                    found = int(records.phy_offset[place])
-        return self._if_not_led_to(found)
+                if not time or _is_doubtful(records, place):
+                    found.append(position - self._file.entry_head)
+        return found[::-1]
 
-    def _if_not_led_to(self, offset: int | None) -> int | None:
-        if offset is None:
-            return None
-        roots = list(dict.fromkeys(root_of(each.path.parent) for each in self._files.files))
+    def _is_one_copy(self, position: int) -> bool:
+        """Return whether all that lies behind a place can be of one copy."""
+        source, file, head = self._source, self._file, self._file.entry_head
+        size = min(source.size, file.size)
+        far = min(position + _COPY_BYTES, size)
+        if source.first_nonzero(position, far) is None:
+            return False  # what follows is further away
+        at, times = position + head + 1, set()
+        for _ in range(_COPY_RECORDS):
+            found = find_record(source, file, at, size, frames=self._frames)
+            if found is None:
+                return True
+            times.add(store_timestamp_of(source.read, found + head))
+            if found >= far or len(times) > 1:
+                return False
+            at = found + head + (is_record(source, file, found + head, crc=False) or 1)
+        return False
+
+    def _is_led_to(self, offset: int) -> bool:
+        """Return whether anything that can be believed leads to an offset or further."""
+        folders = dict.fromkeys(file.path.parent for file in self._files.files)
+        roots = list(dict.fromkeys(map(root_of, folders)))
         leads = find_leads(roots, self._files.files[-1].stop).newest
-        return offset if not leads or leads[0].phy_offset < offset else None
+        return proved_lead(leads, offset, self._read) is not None
+
+    def _again(self, records: Records) -> Records:
+        """Return the records of a block as they are by now."""
+        first = int(records.phy_offset[0])
+        span = int(records.phy_offset[-1] + records.size[-1]) - first
+        data = memoryview(self._source.read(first - self._file.start, span))
+        return parse_records(data, records.phy_offset - first, records.phy_offset)[0]
+
+
+def _is_doubtful(records: Records, place: int) -> bool:
+    """Return whether a record looks as if bytes of it were not written yet."""
+    if record_crc_fault(records, place) is not None:
+        return True
+    texts = (
+        (records.topic_start[place], records.topic_stop[place]),
+        (records.properties_start[place], records.properties_stop[place]),
+    )
+    return any(0 in records.data[int(start) : int(stop)] for start, stop in texts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from types import SimpleNamespace
 
 import pytest
 
@@ -15,15 +14,10 @@ from rmqindex.commitlog.mark import LogMark
 from rmqindex.commitlog.tailing import follow
 from rmqindex.logfile.walk import End, EndKind
 from rmqindex.record.records import Fault
+from rmqindex.storage.local import LocalSource
 
 NOW = time.time_ns() // 1_000_000
 FILE_SIZE = 4096
-
-
-@pytest.fixture(autouse=True)
-def stopped_clock(monkeypatch):
-    """Let no record of these tests grow old, however late in a run they come."""
-    monkeypatch.setattr(tailing, "time", SimpleNamespace(time_ns=lambda: NOW * 1_000_000))
 
 
 def message(number, **fields):
@@ -120,30 +114,75 @@ def test_a_record_that_is_visible_in_part_is_never_taken(log, tmp_path):
         assert end == (log.end if data == whole else last), places
 
 
-def test_several_records_of_one_copy_are_taken_up_to_the_first_that_is_not_whole(log, tmp_path):
+@pytest.fixture
+def batch(tmp_path):
+    """Forty messages, the last five of which a broker copied at once; write them with changes."""
+    log = Log(FILE_SIZE)
+    for number in range(40):
+        log.append(message(number, store_timestamp=NOW + min(number, 35)))
+
+    def write(changes=()):
+        written(log, tmp_path)
+        start = max(log.files)
+        data = bytearray(log.files[start])
+        for place, value in changes:
+            data[place - start] = value
+        (tmp_path / f"{start:020d}").write_bytes(data)
+        return CommitLog(tmp_path)
+
+    return log, write
+
+
+def test_several_records_of_one_copy_are_taken_up_to_the_first_that_is_not_whole(batch):
     """A batch of messages is copied at once, and those behind may be visible first."""
-    written(log, tmp_path)
-    start = max(log.files)
-    path = tmp_path / f"{start:020d}"
-    data = bytearray(log.files[start])
-    hole = log.offsets[-5] + HEAD + 4
-    data[hole - start] = 0
-    path.write_bytes(data)
-    assert follow(CommitLog(tmp_path), 0).end == log.offsets[-5]
+    log, write = batch
+    found = follow(write([(log.offsets[-5] + HEAD + 4, 0)]), 0)
+    assert (found.end, found.unproved) == (log.offsets[-5], True)
 
 
-@pytest.mark.parametrize("fields", [{"body_crc": 5}, {"properties": b"a\x01\0b\x02"}])
-def test_what_is_wrong_for_long_is_taken_as_it_is(tmp_path, fields):
-    """A CRC that never agrees, or zeros that are the sender's own, do not hold a stream up."""
+@pytest.mark.parametrize("first", [-5, -3, -1])
+def test_a_batch_that_is_copied_from_its_end_on_is_no_hole(batch, first):
+    """Its last records are there before the head of its first one."""
+    log, write = batch
+    place = log.offsets[first]
+    behind = [*log.offsets, log.end][first + 40 + 1]
+    for stop in (place + 8, place + HEAD, behind):
+        found = follow(write([(at, 0) for at in range(place, stop)]), 0)
+        assert (found.end, found.unproved) == (place, stop < behind or first < -1)
+    assert follow(write(), 0).end == log.end
+
+
+WRONG = [{"body_crc": 5}, {"properties": b"a\x01\0b\x02"}]
+
+
+@pytest.mark.parametrize("fields", WRONG)
+def test_a_record_in_doubt_waits_however_old_it_is(tmp_path, fields):
+    """No clock tells whether a broker that no lock tells of is still writing it."""
     log = Log(FILE_SIZE)
-    old = NOW - 3_600_000
-    log.append(Message(store_timestamp=old))
-    log.append(Message(store_timestamp=old + 1, **fields))
-    assert follow(written(log, tmp_path), 0).end == log.end
+    log.append(Message(store_timestamp=1))
+    log.append(Message(store_timestamp=2, **fields))
+    found = follow(written(log, tmp_path), 0)
+    assert (found.end, found.unproved) == (log.offsets[1], True)
+
+
+@pytest.mark.parametrize("fields", WRONG)
+def test_a_record_that_another_follows_is_taken_as_it_is(tmp_path, fields):
+    """The copy was done before: a wrong CRC, or zeros that are the sender's own, are final."""
     log = Log(FILE_SIZE)
-    log.append(Message(store_timestamp=NOW))
     log.append(Message(store_timestamp=NOW, **fields))
-    assert follow(written(log, tmp_path / "new"), 0).end == log.offsets[1]
+    log.append(Message(store_timestamp=NOW + 1))
+    found = follow(written(log, tmp_path), 0)
+    assert (found.end, found.unproved) == (log.end, False)
+
+
+@pytest.mark.parametrize("fields", WRONG)
+def test_a_record_is_taken_as_it_is_where_no_broker_runs(tmp_path, fields):
+    """The lock is free, so nobody is writing it."""
+    (tmp_path / "lock").write_bytes(b"")
+    log = Log(FILE_SIZE)
+    log.append(Message(store_timestamp=NOW, **fields))
+    found = follow(written(log, tmp_path / "commitlog"), 0)
+    assert (found.end, found.unproved) == (log.end, False)
 
 
 def test_what_an_earlier_life_of_the_log_left_is_its_end(log, tmp_path):
@@ -208,3 +247,24 @@ def test_files_that_are_passed_over_unread_are_known_again(log, tmp_path):
     for number in range(40):
         cut.append(message(number, queue_id=int(number == place - 1)))
     assert not progress.last.is_of(written(cut, tmp_path / "b"), progress.end)
+
+
+@pytest.mark.parametrize("reach", [100, 900])
+def test_of_files_that_are_passed_over_only_the_end_is_read(log, tmp_path, monkeypatch, reach):
+    """As much as it takes to find the last record, however large they are."""
+    newest = max(log.files)
+    log.files[newest] = bytearray(FILE_SIZE)
+    log.files[newest][500] = 1  # of a record that is being copied
+    opened = written(log, tmp_path)
+    last = max(offset for offset in log.offsets if offset < newest)
+    monkeypatch.setattr(tailing, "_REACH", reach)
+    begins = []
+    read = LocalSource.read
+
+    def noted(self, offset, length):
+        begins.append(offset + int(self.path.name))
+        return read(self, offset, length)
+
+    monkeypatch.setattr(LocalSource, "read", noted)
+    assert follow(opened, 0).last.phy_offset == last
+    assert min(begins) > last - 2 * reach - 200

@@ -84,6 +84,18 @@ def folder(log, tmp_path):
     return log.write_to(tmp_path / "store" / "commitlog")
 
 
+@pytest.fixture
+def broker(folder):
+    """A process that holds the store's lock as a broker does."""
+    lock = folder.parent / "lock"
+    lock.write_bytes(b"")
+    with subprocess.Popen(
+        [sys.executable, "-c", HELD, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout.readline() == b"held\n"
+        yield process
+
+
 def zero(folder, at, size=PAGE):
     """Lose a page of the newest file; return the file."""
     newest = max(folder.iterdir())
@@ -434,17 +446,6 @@ class TestWhatLiesBeside:
 class TestTheLastRecordOfALiveLog:
     """A broker copies a record in, in no promised order, and indexes it only when it is whole."""
 
-    @pytest.fixture
-    def broker(self, folder):
-        """A process that holds the store's lock as a broker does."""
-        lock = folder.parent / "lock"
-        lock.write_bytes(b"")
-        with subprocess.Popen(
-            [sys.executable, "-c", HELD, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        ) as process:
-            assert process.stdout.readline() == b"held\n"
-            yield process
-
     @staticmethod
     def half_write(folder, offset, first, size=20):
         """Take bytes of a record away; return what puts them back."""
@@ -511,3 +512,102 @@ class TestTheLastRecordOfALiveLog:
         assert self.read(folder) == (log.offsets[:3], log.offsets[3])
         finish()
         assert self.read(folder) == (log.offsets, log.end)
+
+    @pytest.mark.usefixtures("broker")
+    def test_is_left_out_where_the_range_ends_in_it(self, log, folder):
+        """As it is where the range goes on."""
+        finish = self.half_write(folder, log.offsets[-1], 90)
+        for stop in (log.offsets[-1] + 1, log.end):
+            assert self.read(folder, stop=stop) == (log.offsets[:-1], log.offsets[-1])
+        finish()
+        assert self.read(folder, stop=log.end) == (log.offsets, log.end)
+
+    @pytest.mark.usefixtures("broker")
+    def test_is_left_out_where_a_header_leads_behind_it_that_no_entry_proves(self, log, folder):
+        """A damaged header leads anywhere."""
+        index = folder.parent / "index"
+        index.mkdir()
+        sample = min((SAMPLE / "index").iterdir())
+        data = bytearray(sample.read_bytes())
+        struct.pack_into(">q", data, 24, log.end + 1_000_000)
+        (index / sample.name).write_bytes(data)
+        self.half_write(folder, log.offsets[-1], 90)
+        assert self.read(folder) == (log.offsets[:-1], log.offsets[-1])
+
+
+class TestABatchThatIsBeingCopied:
+    """A later record of one copy may be there before the head of an earlier one."""
+
+    @pytest.fixture
+    def log(self):
+        """Two hundred messages, the last four of which are one batch, behind which is much room."""
+        log = Log(8 * 1024 * 1024)
+        for number in range(200):
+            log.append(message(min(number, 196)))
+        return log
+
+    def hide(self, folder, start, stop):
+        """Take bytes away that are not copied yet; return what copies them."""
+        newest = max(folder.iterdir())
+        data = newest.read_bytes()
+        zero(folder, start - int(newest.name), stop - start)
+        return lambda: newest.write_bytes(data)
+
+    def read(self, folder, **options):
+        """Return the offsets that a scan gives, the log's end, and where a stream's batch ends."""
+        with CommitLog(folder) as found:
+            return offsets(found, **options), found.max_offset, follow(found, 0).end
+
+    @pytest.mark.usefixtures("broker")
+    @pytest.mark.parametrize("size", [8, 84, 200, None], ids=["mark", "head", "part", "record"])
+    @pytest.mark.parametrize("first", [196, 198])
+    @pytest.mark.parametrize("mode", ["FAILFAST", "DROPMALFORMED"])
+    def test_ends_the_log(self, log, folder, first, size, mode):
+        """Before its first record that is not whole, in either mode, until the copy is done."""
+        start = log.offsets[first]
+        copy = self.hide(folder, start, log.offsets[first + 1] if size is None else start + size)
+        assert self.read(folder, mode=mode) == (log.offsets[:first], start, start)
+        copy()
+        assert self.read(folder, mode=mode) == (log.offsets, log.end, log.end)
+
+    def refused(self, folder):
+        """Ensure that the hole is damage for a scan and for a stream."""
+        for read in (offsets, lambda found: follow(found, 0)):
+            with (
+                CommitLog(folder) as found,
+                pytest.raises(CorruptCommitLogError, match="since one follows"),
+            ):
+                read(found)
+
+    def test_is_a_hole_where_no_broker_runs(self, log, folder):
+        """Nobody is copying."""
+        (folder.parent / "lock").write_bytes(b"")
+        self.hide(folder, log.offsets[196], log.offsets[197])
+        self.refused(folder)
+
+    @pytest.mark.usefixtures("broker")
+    def test_is_a_hole_where_a_queue_leads_to_it(self, log, folder):
+        """A broker had copied all of it."""
+        queue = folder.parent / "consumequeue/TopicTest/0"
+        queue.mkdir(parents=True)
+        ends = [*log.offsets[1:], log.end]
+        units = [(o, e - o, 0) for o, e in zip(log.offsets, ends, strict=True)]
+        (queue / f"{0:020d}").write_bytes(np.array(units, UNIT).tobytes())
+        self.hide(folder, log.offsets[197], log.offsets[198])
+        self.refused(folder)
+
+    @pytest.mark.usefixtures("broker")
+    def test_is_a_hole_where_messages_of_two_copies_follow(self, log, folder):
+        """A broker copies one batch after the other."""
+        self.hide(folder, log.offsets[194], log.offsets[195])
+        self.refused(folder)
+
+    @pytest.mark.usefixtures("broker")
+    def test_is_a_hole_where_more_than_a_copy_lies_behind(self, folder):
+        """No message is so large."""
+        newest = max(folder.iterdir())
+        far = 5 * 1024 * 1024
+        with newest.open("r+b") as file:
+            file.seek(far)
+            file.write(message(196).encode(far))
+        self.refused(folder)
