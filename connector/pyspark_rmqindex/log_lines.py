@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 
-__all__ = ["log_warning", "write_line"]
+__all__ = ["Warnings", "log_warning", "write_line"]
 
 _LOGGER = logging.getLogger("pyspark_rmqindex")
 _LEVEL_VARIABLE = "RMQINDEX_LOG_LEVEL"
@@ -44,6 +44,21 @@ def write_line(severity: int, text: str, level: str | None = None) -> None:
 def log_warning(text: str) -> None:
     """Log a line at the level WARNING."""
     write_line(logging.WARNING, text)
+
+
+class Warnings:
+    """Logs each text once."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._told: set[str] = set()
+
+    def __call__(self, what: object) -> None:
+        """Log an error, or another text, at the level WARNING, unless it was logged before."""
+        text = str(what)
+        if text not in self._told:
+            self._told.add(text)
+            log_warning(text)
 
 
 def _lowest(level: str | None, *, is_set_up: bool) -> int:

@@ -17,11 +17,11 @@ from rmqindex.record import MAX_BODY_SIZE, BadInnerBatchError, UnpackedSizeError
 from rmqindex.times import to_microseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
-    from rmqindex import CommitLog
+    from rmqindex import CommitLog, RmqIndexError
     from rmqindex.indexfile import Mode
 
 __all__ = [
@@ -84,6 +84,7 @@ class Messages:
         max_body_size: int = MAX_BODY_SIZE,
         zone: dt.tzinfo = dt.UTC,
         members: tuple[NDArray[np.int64], list[str]] | None = None,
+        on_bad: Callable[[RmqIndexError], None] | None = None,
     ) -> None:
         """Wrap a batch of messages.
 
@@ -99,6 +100,7 @@ class Messages:
             zone: The time zone of the clients.
             members: The keys of batch members, after the row of each, ascending; None to read them
                 when they are needed.
+            on_bad: Called with the error of each body that becomes null, or has no members for it.
         """
         self.batch = batch
         self._log = log
@@ -107,6 +109,7 @@ class Messages:
         self._max_body_size = max_body_size
         self._zone = zone
         self._members = members
+        self._on_bad = on_bad
 
     def column(self, name: str, type_: pa.DataType) -> pa.Array:
         """Return a column of ``MESSAGE_COLUMNS``.
@@ -144,10 +147,17 @@ class Messages:
                 self._stored_bodies,
                 strict=self._strict,
                 max_body_size=self._max_body_size,
+                on_bad=self._tell_inner,
             )
         except BadInnerBatchError as error:
-            files = self._log.files
-            raise bad_body(files, error.phy_offset, str(error), BODY_ADVICE) from error
+            raise self._named(error) from error
+
+    def _named(self, error: BadInnerBatchError) -> RmqIndexError:
+        return bad_body(self._log.files, error.phy_offset, str(error), BODY_ADVICE)
+
+    def _tell_inner(self, error: BadInnerBatchError) -> None:
+        if self._on_bad is not None:
+            self._on_bad(self._named(error))
 
     def _stored_bodies(self, offsets: NDArray[np.int64]) -> pa.Array:
         return self._log.read_at(offsets, ["body"], decompress_body=False).column("body")
@@ -173,6 +183,7 @@ class Messages:
                 strict=self._strict,
                 advice=BODY_ADVICE,
                 crc_advice=_CRC_ADVICE,
+                on_bad=self._on_bad,
             ),
             crcs=self._numbers("body_crc"),
             max_size=self._max_body_size,

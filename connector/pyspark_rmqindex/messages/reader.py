@@ -15,7 +15,7 @@ from pyspark_rmqindex.files.stores import logs_of
 from pyspark_rmqindex.filters.batches import check_not_null
 from pyspark_rmqindex.filters.filters import Range
 from pyspark_rmqindex.filters.pruned import PrunedReader
-from pyspark_rmqindex.log_lines import log_warning
+from pyspark_rmqindex.log_lines import Warnings, log_warning
 from pyspark_rmqindex.messages.columns import Messages, log_columns
 from pyspark_rmqindex.messages.plan import MessagePlan
 from pyspark_rmqindex.options import LocalBound, planned_bound, task_range, time_texts
@@ -191,6 +191,7 @@ class MessageReader(PrunedReader):
             start=options.begin_offset,
             stop=options.end_offset,
         )
+        warn = Warnings()
         for block in select_messages(
             log,
             selection,
@@ -198,13 +199,14 @@ class MessageReader(PrunedReader):
             within=offsets,
             check_crc=options.check_crc,
             mode=options.mode,
+            on_malformed=warn,
             max_records=_MAX_MESSAGES,
         ):
             if block.batch is not None:
-                yield from in_halves(block.batch, partial(self._built, log, store, schema))
+                yield from in_halves(block.batch, partial(self._built, log, store, schema, warn))
 
     def _built(
-        self, log: CommitLog, store: str, schema: pa.Schema, batch: pa.RecordBatch
+        self, log: CommitLog, store: str, schema: pa.Schema, warn: Warnings, batch: pa.RecordBatch
     ) -> pa.RecordBatch:
         messages = Messages(
             log,
@@ -213,6 +215,7 @@ class MessageReader(PrunedReader):
             decompress=self._options.unpacks_bodies,
             max_body_size=self._options.max_body_size,
             zone=zone_of(self._options.time_zone or "UTC"),
+            on_bad=warn,
         )
         arrays = [
             pa.repeat(store, batch.num_rows)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_rmqindex.log_lines import Warnings
 from pyspark_rmqindex.messages.columns import BODY_ADVICE, Messages, ensure_fits, log_columns
 from pyspark_rmqindex.schema import EXTRA_MESSAGE_COLUMNS, MATCH_COLUMN
 from rmqindex import RmqIndexError
@@ -50,6 +51,7 @@ class MessageCheck:
         names = [field.name for field in self._fields]
         self._is_heavy = not _HEAVY.isdisjoint(names)
         self._logs = PlannedLogs()
+        self._warn = Warnings()
         self._verifier = Verifier(
             "members",
             log_columns(names, decompress=options.unpacks_bodies),
@@ -143,6 +145,7 @@ class MessageCheck:
             decompress=self._options.unpacks_bodies,
             max_body_size=self._options.max_body_size,
             members=compared.members,
+            on_bad=self._warn,
         )
         topics, keys = compared.found_pairs()
         verified, rows = compared.verified, compared.rows

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pyspark_rmqindex.log_lines import log_warning
+from pyspark_rmqindex.log_lines import Warnings
 from pyspark_rmqindex.scan.reader import IndexReader, plan_files, wanted_by
 from pyspark_rmqindex.stream.checkpoint import offsets_from_json, offsets_to_json
 from pyspark_rmqindex.stream.listing import Directories
@@ -70,7 +70,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._directories = Directories(options)
         self._target: dict[str, dict[str, int]] | None = None
         self._reported: dict[str, Any] | None = None
-        self._told: set[str] = set()
+        self._warn = Warnings()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's name)
         """Return where a new stream begins.
@@ -245,9 +245,8 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _tell(self, *texts: str) -> None:
         """Log each text once."""
         for text in texts:
-            if text and text not in self._told:
-                self._told.add(text)
-                log_warning(text)
+            if text:
+                self._warn(text)
 
 
 def _seen(files: Mapping[str, LiveFile]) -> list[SeenFile]:

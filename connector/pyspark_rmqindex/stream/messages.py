@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from pyspark_rmqindex.files.stores import logs_of
-from pyspark_rmqindex.log_lines import log_warning
+from pyspark_rmqindex.log_lines import Warnings, log_warning
 from pyspark_rmqindex.messages.reader import (
     LogPart,
     MessagePartition,
@@ -118,7 +118,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._reader = MessageReader(options, schema)
         self._target: dict[str, int] | None = None
-        self._told: set[str] = set()
+        self._warn = Warnings()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's name)
         """Return where a new stream begins.
@@ -180,7 +180,14 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 max_records=self._options.max_messages if bounded else None,
                 max_bytes=self._options.max_bytes if bounded else None,
                 mode=self._options.mode,
+                on_malformed=self._warn,
             )
+            if progress.unproved:
+                self._warn(
+                    f"{store}: the message at offset {progress.end}, the CommitLog's last, waits: "
+                    "bytes of it seem to be missing, and no file lock in the store tells whether a "
+                    "broker is still writing it. It is read once another one follows"
+                )
             if progress.end > begin.offset:
                 offsets[store] = LogOffset(progress.end, progress.last)
         return offsets_to_json(offsets)
@@ -346,9 +353,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{loss}. With the option failOnDataLoss=false the stream continues with the "
                 "data that remains"
             )
-        if loss not in self._told:
-            self._told.add(loss)
-            log_warning(loss)
+        self._warn(loss)
 
 
 def _place_of(log: CommitLog, offset: int) -> int:

@@ -64,7 +64,7 @@ class BadBodies:
         strict: bool = True,
         advice: str = _ADVICE,
         crc_advice: str = _CRC_ADVICE,
-        on_bad: Callable[[RmqIndexError], None] | None = None,
+        on_bad: Callable[[CorruptCommitLogError], None] | None = None,
     ) -> None:
         """Choose.
 
@@ -73,13 +73,14 @@ class BadBodies:
             strict: Whether a damaged body is an error; otherwise it is null.
             advice: What the error of one that does not unpack recommends.
             crc_advice: What the error of one whose CRC is wrong recommends.
-            on_bad: Called with the error of each body that becomes null.
+            on_bad: Called with the error of each body that becomes null, once.
         """
         self._files = files
         self._strict = strict
         self._advice = advice
         self._crc_advice = crc_advice
         self._on_bad = on_bad
+        self._told: set[int] = set()
 
     def checked(
         self, bodies: pa.Array, phy_offsets: NDArray[np.int64], crcs: NDArray[np.int32]
@@ -123,7 +124,8 @@ class BadBodies:
             bad = bad_body(self._files, offset, f"message at offset {offset}: {what}", advice)
             if self._strict:
                 raise bad
-            if self._on_bad is not None:
+            if self._on_bad is not None and offset not in self._told:
+                self._told.add(offset)
                 self._on_bad(bad)
             sound[row] = False
         import pyarrow.compute as pc  # noqa: PLC0415  (a command may not need it)
@@ -243,7 +245,7 @@ class Unpacking:
         max_size: int = MAX_BODY_SIZE,
         advice: str = _ADVICE,
         crc_advice: str = _CRC_ADVICE,
-        on_bad: Callable[[RmqIndexError], None] | None = None,
+        on_bad: Callable[[CorruptCommitLogError], None] | None = None,
     ) -> None:
         """Check the names of the columns.
 
@@ -300,7 +302,8 @@ class Unpacking:
         if not self.is_needed:
             yield batch
         elif batch.num_rows:
-            yield from in_halves(batch, lambda part: self._batch(part, files, _MAX_UNPACKED))
+            bad = self._bad(files)
+            yield from in_halves(batch, lambda part: self._batch(part, bad, _MAX_UNPACKED))
 
     def batch(
         self, batch: pa.RecordBatch, files: Sequence[LogFile], extra: Sequence[pa.Field] = ()
@@ -311,29 +314,31 @@ class Unpacking:
             ValueError: It has more than 2 GiB of bodies.
         """
         try:
-            return self._batch(batch, files, MAX_TOTAL_SIZE, extra)
+            return self._batch(batch, self._bad(files), MAX_TOTAL_SIZE, extra)
         except UnpackedSizeError as error:
             raise ValueError(
                 "offsets: expected fewer at a time, body is beyond 2 GiB together"
             ) from error
 
-    def _batch(
-        self,
-        batch: pa.RecordBatch,
-        files: Sequence[LogFile],
-        max_total_size: int,
-        extra: Sequence[pa.Field] = (),
-    ) -> pa.RecordBatch:
-        flags = batch.column("sys_flag").fill_null(0).to_numpy(zero_copy_only=False)
-        offsets = batch.column("phy_offset").fill_null(-1).to_numpy(zero_copy_only=False)
-        crcs = batch.column("body_crc").fill_null(0).to_numpy(zero_copy_only=False)
-        bad = BadBodies(
+    def _bad(self, files: Sequence[LogFile]) -> BadBodies:
+        return BadBodies(
             files,
             strict=self._strict,
             advice=self._advice,
             crc_advice=self._crc_advice,
             on_bad=self._on_bad,
         )
+
+    def _batch(
+        self,
+        batch: pa.RecordBatch,
+        bad: BadBodies,
+        max_total_size: int,
+        extra: Sequence[pa.Field] = (),
+    ) -> pa.RecordBatch:
+        flags = batch.column("sys_flag").fill_null(0).to_numpy(zero_copy_only=False)
+        offsets = batch.column("phy_offset").fill_null(-1).to_numpy(zero_copy_only=False)
+        crcs = batch.column("body_crc").fill_null(0).to_numpy(zero_copy_only=False)
         made = {}
         if self._unpacks or BODY_TEXT in self.schema.names:
             made["body"] = unpack_bodies(

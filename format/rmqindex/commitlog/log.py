@@ -24,10 +24,7 @@ from rmqindex.logfile.reading import (
     missing_tail,
     tail_error,
 )
-from rmqindex.logfile.walk import (
-    is_record,
-    record_crc_fault,
-)
+from rmqindex.logfile.walk import is_record, record_crc_fault
 from rmqindex.markup import html_table
 from rmqindex.record.batches import build_batch, one_chunk
 from rmqindex.record.bodies import MAX_BODY_SIZE
@@ -188,11 +185,6 @@ class CommitLog:
         return None if lead is None else tail_error(self._open_files, end, lead)
 
     @property
-    def is_held(self) -> bool | None:
-        """Whether a broker runs on the log's store; None where no lock of a broker tells."""
-        return self._open_files.is_held()
-
-    @property
     def committed_offset(self) -> int | None:
         """The offset behind the last entry on which DLedger's group is known to have agreed.
 
@@ -313,7 +305,11 @@ class CommitLog:
             max_records=max_records,
         )
         bodies = Unpacking(
-            columns, decompress=decompress_body, strict=mode == "FAILFAST", max_size=max_body_size
+            columns,
+            decompress=decompress_body,
+            strict=mode == "FAILFAST",
+            max_size=max_body_size,
+            on_bad=on_malformed,
         )
         return (
             batch
@@ -377,6 +373,7 @@ class CommitLog:
         *,
         check_crc: bool = False,
         mode: Mode = "FAILFAST",
+        on_malformed: Callable[[CorruptCommitLogError], None] | None = None,
         decompress_body: bool = True,
         max_body_size: int = MAX_BODY_SIZE,
     ) -> pa.RecordBatch:
@@ -388,6 +385,7 @@ class CommitLog:
             check_crc: As in :meth:`scan`.
             mode: ``FAILFAST`` raises at a body whose CRC is wrong or that cannot be decompressed;
                 ``DROPMALFORMED`` gives null for it.
+            on_malformed: As in :meth:`scan`.
             decompress_body: As in :meth:`scan`.
             max_body_size: As in :meth:`scan`.
 
@@ -406,7 +404,11 @@ class CommitLog:
         """
         _check_mode(mode)
         bodies = Unpacking(
-            columns, decompress=decompress_body, strict=mode == "FAILFAST", max_size=max_body_size
+            columns,
+            decompress=decompress_body,
+            strict=mode == "FAILFAST",
+            max_size=max_body_size,
+            on_bad=on_malformed,
         )
         schema = bodies.source
         wanted, rows = np.unique(
@@ -454,9 +456,7 @@ class CommitLog:
     def _records_at(
         self, file: LogFile, offsets: NDArray[np.int64], *, check_crc: bool
     ) -> tuple[Records, NDArray[np.int8]]:
-        source = self.source(file)
-        positions = offsets - file.start
-        records, sound = records_at(source, file, positions)
+        records, sound = records_at(self.source(file), file, offsets - file.start)
         states = np.where(sound, _RECORD, _NOT_A_RECORD).astype(np.int8)
         if check_crc:
             good = np.array(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 import time
 from functools import partial
 from itertools import chain
@@ -11,7 +12,7 @@ from itertools import chain
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
-from commitlog_encoder import Message
+from commitlog_encoder import Log, Message
 from live_broker import LiveLog, follow, started
 from pyspark_rmqindex.messages.reader import MessageReader
 from pyspark_rmqindex.options import message_options, message_schema_options, message_stream_options
@@ -378,3 +379,78 @@ def test_the_checksum_of_an_earlier_release_tells_another_log(followed):
     entry["last_checksum"] = entry.pop("last_crc") ^ 1
     with pytest.raises(RmqIndexError, match="truncated or replaced"):
         next_batch(open_stream(store), offset)
+
+
+class TestDroppedDamage:
+    """What DROPMALFORMED passes over is named in the log."""
+
+    def write(self, root, damage):
+        """Write forty messages in a file of 8 KiB, changed; return their offsets."""
+        log = Log(2 * FILE_SIZE)
+        for number in range(40):
+            log.append(Message(body=b"x" * 50, store_timestamp=number + 1))
+        damage(log)
+        log.write_to(root / "commitlog")
+        return log.offsets
+
+    def rows(self, reader):
+        """Return the offsets of all messages, and those whose body is null."""
+        begin = reader.initialOffset()
+        end = reader.latestOffset(begin, reader.getDefaultReadLimit())
+        rows = rows_read(reader, reader.partitions(begin, end))
+        return [row["phy_offset"] for row in rows], [
+            row["phy_offset"] for row in rows if row["body"] is None
+        ]
+
+    def load(self, root):
+        """Return the reader of a load."""
+        options = message_options({"path": str(root), "mode": "DROPMALFORMED"})
+        return MessageReader(options, message_schema(store=False))
+
+    def test_a_hole(self, tmp_path, caplog):
+        """With the byte where it begins, and that where the records go on."""
+
+        def damage(log):
+            first, behind = log.offsets[20], log.offsets[22]
+            log.files[0][first:behind] = bytes(behind - first)
+
+        offsets = self.write(tmp_path, damage)
+        kept = offsets[:20] + offsets[22:]
+        reader = open_stream(tmp_path, mode="DROPMALFORMED")
+        assert self.rows(reader) == (kept, [])
+        said = f"total_size at byte {offsets[20]}: expected a record, since one follows at byte"
+        assert said in caplog.text
+        caplog.clear()
+        load = self.load(tmp_path)
+        assert [row["phy_offset"] for row in rows_read(load, load.partitions())] == kept
+        assert said in caplog.text
+
+    def test_a_lost_end(self, tmp_path, caplog):
+        """By what leads to a message behind it."""
+        offsets = self.write(tmp_path, lambda _: None)
+        (tmp_path / "checkpoint").write_bytes(struct.pack(">5q", 0, 0, 0, 0, 8000).ljust(4096))
+        reader = open_stream(tmp_path, mode="DROPMALFORMED")
+        assert self.rows(reader) == (offsets, [])
+        assert "leads to a message at offset 7999" in caplog.text
+
+    def test_a_body_that_becomes_null(self, tmp_path, caplog):
+        """Once, by its message."""
+
+        def damage(log):
+            log.files[0][log.offsets[20] + 90] ^= 1
+
+        offsets = self.write(tmp_path, damage)
+        assert self.rows(open_stream(tmp_path, mode="DROPMALFORMED")) == (offsets, [offsets[20]])
+        assert caplog.text.count(f"message at offset {offsets[20]}: ") == 1
+
+    def test_a_message_of_which_nothing_tells_whether_it_is_being_written(self, tmp_path, caplog):
+        """In either mode, once."""
+
+        def damage(log):
+            log.files[0][log.offsets[-1] + 90] ^= 1
+
+        offsets = self.write(tmp_path, damage)
+        reader = open_stream(tmp_path)
+        for _ in range(2):
+            assert self.rows(reader) == (offsets[:-1], [])
+        assert caplog.text.count(f"the message at offset {offsets[-1]}, the CommitLog's last") == 1
