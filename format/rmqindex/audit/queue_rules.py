@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-__all__ = ["QUEUES", "QUEUE_RULES", "WHOLE_LOG", "AuditRule", "Severity"]
+from rmqindex.queue_layout import DEFAULT_BATCH_FILE_SIZE, DEFAULT_FILE_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["QUEUE_RULES", "WHOLE_LOG", "AuditRule", "Severity", "with_one_rebuild"]
 
 Severity = Literal["error", "warning", "info"]
 
@@ -30,8 +36,22 @@ class AuditRule:
 
 #: What a rebuild needs, which replaces everything by what the CommitLog's messages give.
 WHOLE_LOG = "If the CommitLog is whole, "
-#: What to do where a rebuild of the queues mends them.
-QUEUES = f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild-queues STORE --replace`."
+# What to do where a rebuild of the queues mends them.
+_QUEUES = f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild-queues STORE --replace`."
+_BEYOND_LOG = (
+    "Restore the newest files of the CommitLog; if it is whole, stop the broker and run "
+    "`rmqindex rebuild-queues STORE --replace --allow-loss`, which drops the units behind its "
+    "end (`--dry-run` shows how many)."
+)
+_DAMAGED_MESSAGE = (
+    "Keep a copy of the CommitLog; `rmqindex rebuild-queues STORE --replace --mode DROPMALFORMED` "
+    "makes queues of all other messages. Nothing clears this finding as long as the log has the "
+    "message."
+)
+_TOPICS = (
+    "Restore `config/topics.json`, in which the topic has the attribute queue.type=BatchCQ; then "
+    "run `rmqindex verify STORE` again."
+)
 
 #: The rules of ConsumeQueues against the CommitLog.
 QUEUE_RULES: tuple[AuditRule, ...] = (
@@ -47,34 +67,49 @@ QUEUE_RULES: tuple[AuditRule, ...] = (
         "error",
         "Messages of a topic have no queue at all: no consumer gets them. If the topic was deleted "
         "and made again, and has no message in this queue since, nothing is lost.",
-        QUEUES,
+        _QUEUES,
     ),
     AuditRule(
         "queue_unknown",
         "warning",
         "Messages of a topic have no queue, and no `config/topics.json` tells whether the topic "
         "was deleted.",
-        f"If the topic was deleted, nothing; else, {QUEUES[0].lower()}{QUEUES[1:]}",
+        f"If the topic was deleted, nothing; else, {_QUEUES[0].lower()}{_QUEUES[1:]}",
     ),
     AuditRule(
         "queue_kind",
         "error",
         "A topic has queues of the other kind than its broker, or an inner batch in the log, "
         "says, so that a broker does not start.",
-        f"Restore `config/topics.json` if it is wrong. {QUEUES}",
+        f"Restore `config/topics.json` if it is wrong. {_QUEUES}",
+    ),
+    AuditRule(
+        "topic_kind",
+        "error",
+        "The broker's table of topics says that a topic has no batch queues, and the log has an "
+        "inner batch of it.",
+        _TOPICS,
+    ),
+    AuditRule(
+        "queue_file_size",
+        "error",
+        "A file of a queue has another size than the others, with which a broker does not start.",
+        f"{WHOLE_LOG}stop the broker and run, with the numbers of broker.conf if it has others, "
+        f"`rmqindex rebuild-queues STORE --replace --file-size {DEFAULT_FILE_SIZE} "
+        f"--batch-file-size {DEFAULT_BATCH_FILE_SIZE}`.",
     ),
     AuditRule(
         "queue_unit_missing",
         "error",
         "Messages have no unit in their queue: no consumer gets them, and where no unit follows, "
         "their queue offsets are given again.",
-        QUEUES,
+        _QUEUES,
     ),
     AuditRule(
         "queue_unit",
         "error",
         "A unit has another size, tags code or batch than its message.",
-        QUEUES,
+        _QUEUES,
     ),
     AuditRule(
         "queue_offset",
@@ -87,23 +122,43 @@ QUEUE_RULES: tuple[AuditRule, ...] = (
         "queue_dangling",
         "error",
         "Units lead to places of the log where no message starts.",
-        QUEUES,
+        _QUEUES,
     ),
     AuditRule(
         "queue_beyond_log",
         "error",
         "Units lead behind the end of the CommitLog.",
-        "Restore the newest files of the CommitLog; if it is whole, stop the broker and run "
-        "`rmqindex rebuild-queues STORE --replace --allow-loss`, which drops the units behind its "
-        "end (`--dry-run` shows how many).",
+        _BEYOND_LOG,
+    ),
+    AuditRule(
+        "queue_left_out",
+        "warning",
+        "Units lead to messages for which a rebuild makes none: of the time before their topic was "
+        "deleted and made again, say, or of messages that were rolled back.",
+        f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild-queues STORE --replace "
+        "--allow-loss`, which drops these units (`--dry-run` shows how many).",
+    ),
+    AuditRule(
+        "queue_offset_taken",
+        "error",
+        "Messages have queue offsets that older messages of their queue have: a queue has room for "
+        "one of them, and no consumer gets the other.",
+        "`rmqindex rebuild-queues STORE --replace --allow-loss`, with the broker stopped, makes "
+        "queues of the older ones, as a broker does. Nothing clears this finding as long as the "
+        "log has both.",
     ),
     AuditRule(
         "property_number",
         "error",
         "A broker cannot read a number in a message's properties: it dispatches nothing from there "
         "on, and after a crash its log ends there.",
-        "Keep a copy of the CommitLog; `rmqindex rebuild-queues STORE --replace --mode "
-        "DROPMALFORMED` makes queues of all other messages.",
+        _DAMAGED_MESSAGE,
+    ),
+    AuditRule(
+        "queue_number",
+        "error",
+        "A message's topic, queue or queue offset is none that a queue can have: it is damaged.",
+        _DAMAGED_MESSAGE,
     ),
     AuditRule(
         "queues_unreadable",
@@ -118,3 +173,27 @@ QUEUE_RULES: tuple[AuditRule, ...] = (
         "Nothing: the index is audited all the same.",
     ),
 )
+
+_REBUILD = "`rmqindex rebuild-queues STORE --replace"
+_COMMAND = re.compile(f"{_REBUILD}(?P<options>[^`]*)`")
+_OPTION = re.compile(r" --[a-z-]+(?: [^- ]\S*)?")
+
+
+def with_one_rebuild(remedies: Sequence[str]) -> list[str]:
+    """Return the remedies of one store's queues with one command that none of them has refused.
+
+    Args:
+        remedies: Those of all findings.
+    """
+    options: dict[str, None] = {}
+    for remedy in remedies:
+        for command in _COMMAND.finditer(remedy):
+            options |= dict.fromkeys(_OPTION.findall(command["options"]))
+    rebuild = f"{_REBUILD}{''.join(options)}`"
+    first = "restore `config/topics.json`, " if _TOPICS in remedies else ""
+    united = []
+    for remedy in remedies:
+        text = remedy.replace(_QUEUES, _BEYOND_LOG) if _BEYOND_LOG in remedies else remedy
+        text = text.replace("stop the broker", f"{first}stop the broker")
+        united.append(_COMMAND.sub(rebuild, text))
+    return united

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rmqindex.audit.queue_rules import QUEUE_RULES, WHOLE_LOG, AuditRule, Severity
+from rmqindex.audit.queue_rules import (
+    QUEUE_RULES,
+    WHOLE_LOG,
+    AuditRule,
+    Severity,
+    with_one_rebuild,
+)
 from rmqindex.layout import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
 
 if TYPE_CHECKING:
@@ -289,8 +295,9 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "checkpoint_ahead",
         "warning",
         "The checkpoint's index_msg_timestamp is later than every file's end.",
-        "Nothing if newer files were removed on purpose; else run `rmqindex rebuild STORE "
-        "--resume`.",
+        "Nothing clears it but the broker, when its next file is full; run `rmqindex verify STORE` "
+        "after a crash before that, since the broker keeps a file that the crash damaged. Where "
+        "newer files were lost, other findings say so.",
     ),
     AuditRule(
         "lock_held",
@@ -441,6 +448,9 @@ class Findings:
 
     def batch(self) -> pa.RecordBatch:
         """Return all findings; those beyond the limit as one last row per rule."""
+        rules = dict.fromkeys(rule for _, rule in self._counts)
+        remedies = with_one_rebuild([_RULES[rule].remedy for rule in rules])
+        by_rule = dict(zip(rules, remedies, strict=True))
         return pa.RecordBatch.from_pylist(
             [
                 {
@@ -450,7 +460,7 @@ class Findings:
                     "expected": expected,
                     "got": got,
                     "severity": _RULES[rule].severity,
-                    "remedy": _RULES[rule].remedy,
+                    "remedy": by_rule[rule],
                 }
                 for file, rule, byte, expected, got in [*self._rows, *self._cut()]
             ],

@@ -7,7 +7,6 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from rmqindex.audit.queue_rules import QUEUES
 from rmqindex.audit.rules import RESTORE_LOG, WHOLE_LOG
 from rmqindex.command_line import command_line
 from rmqindex.explanation.place import Place
@@ -32,7 +31,6 @@ _TYPED = re.compile(
     r"`rmqindex (?P<name>[a-z-]+) (?P<what>STORE|FILE)(?P<options>[^`]*)`|cover_index\(STORE\)"
 )
 _REPLACES = "`rmqindex rebuild STORE --replace"
-_DROPS_UNITS = "`rmqindex rebuild-queues STORE --replace --allow-loss`"
 # The commands that look for the CommitLog beside the index unless they are told.
 _WITH_LOG = ("verify", "expire", "relayout")
 
@@ -54,8 +52,6 @@ class Remedies:
         self._needs_log = any(remedy == RESTORE_LOG for remedy in errors)
         # What has to be replaced cannot be continued, and one rebuild does for all.
         self._replaces = not self._needs_log and any(_REPLACES in remedy for remedy in errors)
-        # Where units lead behind the log's end, no rebuild replaces queues without a word.
-        self._dropping = next((remedy for remedy in errors if _DROPS_UNITS in remedy), None)
         self._needs_layout = any(_DEFAULT_GEOMETRY[0] in remedy for remedy in errors)
         self._is_whole = log is not None and not self._needs_log
         self._path = path
@@ -82,8 +78,6 @@ class Remedies:
                 return f"`{command_line(match['name'], file, options=options)}`"
             return f"`{self._of_store(match['name'], options)}`"
 
-        if self._dropping is not None and not self._needs_log:
-            remedy = remedy.replace(QUEUES, self._dropping)
         if self._is_whole and remedy.startswith(WHOLE_LOG):
             remedy = remedy[len(WHOLE_LOG) :]
             remedy, _, without_log = remedy.partition("; without ")

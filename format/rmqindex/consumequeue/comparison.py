@@ -2,14 +2,12 @@
 
 The units that a rebuild would make of the log's messages are compared with those that are there,
 in one pass over the log; a queue with units that no message accounts for is then walked itself.
+What a rebuild refuses is found by the rebuild's own judges, so that none is advised in vain.
 """
 
 from __future__ import annotations
 
-import os
-from collections import OrderedDict
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -17,17 +15,23 @@ import numpy as np
 from rmqindex.commitlog.log import MATCH_STATES, CommitLog
 from rmqindex.consumequeue.dispatch import Dispatcher, parse_delay_levels
 from rmqindex.consumequeue.kinds import TopicKinds
+from rmqindex.consumequeue.losses import (
+    UnitFiles,
+    all_batches,
+    contains,
+    has_all,
+    lost_units,
+)
+from rmqindex.consumequeue.places import Places, messages_taken
+from rmqindex.consumequeue.predecessors import Predecessors
 from rmqindex.consumequeue.reader import ConsumeQueue, last_offset
-from rmqindex.consumequeue.staging import is_exchanging
+from rmqindex.consumequeue.staging import is_exchanging, queue_folders
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.layout import INT64_MAX
-from rmqindex.ownfiles.safe_open import open_to_read
 from rmqindex.queue_layout import (
-    BATCH_UNIT_DTYPE,
     BLANK_SIZE,
     DEFAULT_DELAY_LEVELS,
-    FILE_NAME_DIGITS,
     LMQ_PREFIX,
     SCHEDULE_TOPIC,
     UNIT_DTYPE,
@@ -38,18 +42,17 @@ from rmqindex.store.topics import TopicTable
 from rmqindex.transaction.broker_lock import BrokerState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from rmqindex.consumequeue.dispatch import QueueUnits, Refusal
+    from rmqindex.consumequeue.places import LeftUnits
 
 __all__ = ["Findings", "compare_queues"]
 
 _RECORD, _EXPIRED = (MATCH_STATES.index(state) for state in ("record", "expired"))
-# Files of queues that are open at a time.
-_OPEN_FILES = 64
 # Units of a queue without a place of their own that are looked for in the rest of it.
 _LOOKED_FOR = 1000
 # The last unit's place is still a 64-bit number.
@@ -99,66 +102,22 @@ def compare_queues(
     if is_exchanging(root):
         findings.add(str(root), "unfinished_write", None, "no exchange of ConsumeQueues", "one")
         return
-    queues = _queues_of(root)
+    old = Predecessors.within(queue_folders(root))
+    queues = [queue for queue in old.queues if queue.files]
     if not queues:
         # What is no broker's store may never have had queues.
         if broker is not None and log.max_offset > log.min_offset:
             expected = f"units of the messages from {log.min_offset} to {log.max_offset}"
             findings.add(str(root / QUEUE_FOLDER), "queues_missing", None, expected, "no queues")
         return
+    _report_sizes(old, findings)
     _Audit(root, queues, log, findings, broker, start).run()
 
 
-def _queues_of(root: Path) -> list[ConsumeQueue]:
-    queues: list[ConsumeQueue] = []
-    for name in (QUEUE_FOLDER, BATCH_FOLDER):
-        folder = root / name
-        try:
-            queues += ConsumeQueue.find(folder) if folder.is_dir() else ()
-        except RmqIndexError:  # an empty folder, or one of other files
-            continue
-    return [queue for queue in queues if queue.files]
-
-
-class _Files:
-    """Reads units by their places, also those of files that were made since they were listed."""
-
-    def __init__(self) -> None:
-        self._open: OrderedDict[str, int] = OrderedDict()
-
-    def close(self) -> None:
-        for descriptor in self._open.values():
-            os.close(descriptor)
-        self._open.clear()
-
-    def units(self, folder: Path, file_size: int, places: NDArray[np.int64]) -> NDArray[Any]:
-        """Return the plain units at places; zeros where there is none."""
-        data = np.zeros(len(places), UNIT_DTYPE)
-        cuts = [0, *(np.flatnonzero(np.diff(places) != 1) + 1).tolist(), len(places)]
-        for first, last in pairwise(cuts):
-            at = int(places[first]) * UNIT_DTYPE.itemsize
-            parts = []
-            left = (last - first) * UNIT_DTYPE.itemsize
-            while left:
-                inside = at % file_size
-                length = min(left, file_size - inside)
-                name = f"{at - inside:0{FILE_NAME_DIGITS}d}"
-                parts.append(self._read(str(folder / name), inside, length))
-                at += length
-                left -= length
-            data[first:last] = np.frombuffer(b"".join(parts), UNIT_DTYPE)
-        return data
-
-    def _read(self, path: str, at: int, length: int) -> bytes:
-        if path not in self._open:
-            if len(self._open) >= _OPEN_FILES:
-                _, oldest = self._open.popitem(last=False)
-                os.close(oldest)
-            try:
-                self._open[path] = open_to_read(path, os.O_RDONLY)
-            except (OSError, RmqIndexError):
-                return bytes(length)
-        return os.pread(self._open[path], length, at).ljust(length, b"\0")
+def _report_sizes(old: Predecessors, findings: Findings) -> None:
+    for file, usual in old.odd_files():
+        expected = f"{usual} bytes, as most files have"
+        findings.add(str(file.path), "queue_file_size", file.size, expected, f"{file.size} bytes")
 
 
 @dataclass
@@ -189,7 +148,6 @@ class _State:
 
     def __init__(self, queue: ConsumeQueue | None) -> None:
         self.queue = queue
-        self.next: int | None = None  # behind the greatest queue offset of the present beginning
         self.last = -1  # where its newest message starts
         self.matched = 0
         self.without = _Deviation()  # messages that have no unit, or that of another message
@@ -197,8 +155,8 @@ class _State:
         self.batches: NDArray[Any] | None = None
 
     def begin_anew(self) -> None:
-        """Forget what deviates from messages of the time before a topic was made again."""
-        self.next = None
+        """Forget the messages of the time before a topic was made again."""
+        self.matched = 0
         self.without = _Deviation()
 
 
@@ -226,7 +184,13 @@ class _Audit:
         self._kinds = TopicKinds((), batch_topics, self._table, strict=False)
         self._states: dict[tuple[str, int, bool], _State] = {}
         self._begun: dict[str, int] = {}
-        self._files = _Files()
+        self._files = UnitFiles()
+        self._refusals = 0
+        # Messages with their own units, of those that are looked at, and of all that proved a
+        # beginning.
+        self._judged = (np.zeros(0, np.int64), np.zeros(0, np.bool_))
+        self._proofs: set[int] = set()
+        self._places = Places(self._refused, self._proves)
         newest = [last_offset(each) for each in queues]
         self._reach = max((each for each in newest if each is not None), default=-1)
 
@@ -247,40 +211,63 @@ class _Audit:
         start = max(log.min_offset, self._start)
         whole = self._broker is BrokerState.STOPPED
         stop = log.agreed_stop(None if whole else self._reach + 1)
-        dispatcher = Dispatcher(
-            parse_delay_levels(DEFAULT_DELAY_LEVELS),
-            self._kinds,
-            self._refused,
-            multi_dispatch=any(topic.startswith(LMQ_PREFIX) for topic in self._topics),
-            leave_out=_Deleted(self._table, self._topics),
-        )
-        for records in log.records(start, stop, mode="DROPMALFORMED", proves_end=False):
-            for units in dispatcher.dispatch(records):
-                self._see(units)
+        for units in self._dispatched(start, stop, self._refused):
+            self._see(units)
         end = log.max_offset if stop is None else min(stop, log.max_offset)
         self._report_kinds()
         for key, state in self._states.items():
             self._report(key, state)
+        for key, places in self._places.queues.items():
+            self._report_dropped(key, places.dropped)
+        unmatched = []
         for key, queue in self._present.items():
             matched = self._states[key].matched if key in self._states else 0
-            self._audit_rest(queue, matched, start, end)
+            if self._audit_rest(queue, start, end) > matched:
+                unmatched.append(queue)
+        if unmatched:
+            self._audit_unmatched(unmatched, start, end)
+
+    def _dispatched(
+        self, start: int, stop: int | None, refuse: Callable[[Refusal], None]
+    ) -> Iterator[QueueUnits]:
+        """Yield the units of a part of the log."""
+        dispatcher = Dispatcher(
+            parse_delay_levels(DEFAULT_DELAY_LEVELS),
+            self._kinds,
+            refuse,
+            multi_dispatch=any(topic.startswith(LMQ_PREFIX) for topic in self._topics),
+            leave_out=_Deleted(self._table, self._topics),
+        )
+        for records in self._log.records(start, stop, mode="DROPMALFORMED", proves_end=False):
+            yield from dispatcher.dispatch(records)
 
     def _refused(self, refusal: Refusal) -> None:
+        self._refusals += 1
         starts = [file for file in self._log.files if file.start <= refusal.phy_offset]
-        if refusal.hint:
-            self._findings.add(
-                str(starts[-1].path),
-                "property_number",
-                refusal.phy_offset - starts[-1].start,
-                f"{refusal.field}: {refusal.expected}",
-                refusal.got,
-            )
+        self._findings.add(
+            str(starts[-1].path),
+            "property_number" if refusal.hint else "queue_number",
+            refusal.phy_offset - starts[-1].start,
+            f"{refusal.field}: {refusal.expected}",
+            refusal.got,
+        )
+
+    def _proves(self, _topic: str, _queue_id: int, _queue_offset: int, phy_offset: int) -> bool:
+        """Return whether a message that is looked at has its unit."""
+        offsets, found = self._judged
+        proved = bool(found[np.searchsorted(offsets, phy_offset)])
+        if proved:
+            self._proofs.add(phy_offset)
+        return proved
 
     def _see(self, units: QueueUnits) -> None:
         key = (units.topic, units.queue_id, units.is_batch)
         state = self._states.get(key)
         if state is None:
             state = self._states[key] = _State(self._found(key))
+        places = self._places.of(units)
+        if places is None:
+            return
         state.last = int(units.phy_offset[-1])
         if state.queue is None:
             found, same = np.zeros((2, len(units.phy_offset)), np.bool_)
@@ -289,22 +276,18 @@ class _Audit:
             found, same, got = self._batch_units(state, units)
         else:
             found, same, got = self._plain_units(state.queue, units)
-        state.matched += int(np.count_nonzero(found))
+        self._judged = (units.phy_offset, found)
+        taken = np.zeros(len(found), np.bool_)
+        for run in places.take(units):
+            if run.is_anew:
+                state.begin_anew()
+                taken[:] = False
+                newest = int(units.phy_offset[run.first])
+                self._begun[units.topic] = max(self._begun.get(units.topic, -1), newest)
+            taken[run.first : run.last] = True
+        state.matched += int(np.count_nonzero(found & taken))
         offsets = units.queue_offset
-        earlier = np.maximum.accumulate(
-            np.append(-1 if state.next is None else state.next - 1, offsets[:-1])
-        )
-        # As in a rebuild: at 0, or where the queue itself shows it, it begins anew.
-        begun = np.flatnonzero((offsets <= earlier) & ((offsets == 0) | found))
-        first = 0
-        if len(begun):
-            first = int(begun[-1])
-            state.begin_anew()
-            newest = int(units.phy_offset[first])
-            self._begun[units.topic] = max(self._begun.get(units.topic, -1), newest)
-        greatest = int(offsets[first:].max()) + 1
-        state.next = greatest if state.next is None else max(state.next, greatest)
-        missing = first + np.flatnonzero(~found[first:])
+        missing = np.flatnonzero(taken & ~found)
         if len(missing):
             other = int(got[missing[0]])
             text = "no unit" if other < 0 else f"the unit of the message at {other}"
@@ -352,7 +335,7 @@ class _Audit:
         """Do the same in a batch queue, whose units have no places of their own."""
         if state.batches is None:
             assert state.queue is not None
-            state.batches = _all_batches(state.queue)
+            state.batches = all_batches(state.queue)
         data = state.batches
         if not len(data):
             nothing = np.zeros(len(units.phy_offset), np.bool_)
@@ -382,7 +365,7 @@ class _Audit:
             assert self._table is not None
             self._findings.add(
                 str(self._table.path),
-                "queue_kind",
+                "topic_kind",
                 None,
                 f"{topic} with queue.type=BatchCQ, as the inner batch at {phy_offset} has it",
                 "without",
@@ -390,14 +373,14 @@ class _Audit:
 
     def _report(self, key: tuple[str, int, bool], state: _State) -> None:
         topic, queue_id, is_batch = key
-        folder = str(_folder(self._root, is_batch=is_batch) / topic / str(queue_id))
+        folder = self._name(key)
         without, differing = state.without, state.differing
         if differing.count:
             self._findings.add(folder, "queue_unit", None, differing.expected(), differing.got)
         if not without.count:
             return
         if state.queue is not None:
-            moved = _has_all(state.queue, without.offsets)
+            moved = has_all(state.queue, without.offsets)
             rule = "queue_offset" if moved else "queue_unit_missing"
             got = "it at another place" if moved else without.got
             self._findings.add(folder, rule, None, without.expected(), got)
@@ -410,8 +393,19 @@ class _Audit:
         rule = "queue_missing" if known else "queue_unknown"
         self._findings.add(folder, rule, None, without.expected(), "no queue")
 
-    def _audit_rest(self, queue: ConsumeQueue, matched: int, start: int, end: int) -> None:
-        """Look at the units that no message accounts for."""
+    def _report_dropped(self, key: tuple[str, int, bool], dropped: LeftUnits | None) -> None:
+        if dropped is not None:
+            self._findings.add(
+                self._name(key),
+                "queue_offset_taken",
+                None,
+                f"a queue offset of its own for the message at {dropped.phy_offset}",
+                f"{dropped.queue_offset}, which an older message has, and so for {dropped.units} "
+                "messages in all",
+            )
+
+    def _audit_rest(self, queue: ConsumeQueue, start: int, end: int) -> int:
+        """Look at units behind the log's end; return how many lead into a part of the log."""
         units = behind = 0
         newest = -1
         for batch in queue.scan(holes=True):
@@ -420,18 +414,46 @@ class _Audit:
             late = offsets >= self._log.max_offset
             behind += int(np.count_nonzero(late))
             newest = max(newest, int(offsets.max()))
-        folder = _folder(self._root, is_batch=queue.is_batch)
-        name = str(folder / queue.topic / str(queue.queue_id))
         if behind and self._broker is not BrokerState.RUNNING:
             self._findings.add(
-                name,
+                self._name((queue.topic, queue.queue_id, queue.is_batch)),
                 "queue_beyond_log",
                 None,
                 f"units of messages before {self._log.max_offset}, the end of the CommitLog",
                 f"{behind} behind it, up to {newest}",
             )
-        if units > matched:
+        return units
+
+    def _audit_unmatched(self, queues: list[ConsumeQueue], start: int, end: int) -> None:
+        """Look at the units of queues that no message accounts for."""
+        taken = messages_taken(
+            self._dispatched(start, end, lambda _: None),
+            {(queue.topic, queue.queue_id) for queue in queues},
+            self._proofs,
+        )
+        for queue in queues:
+            name = self._name((queue.topic, queue.queue_id, queue.is_batch))
             self._report_dangling(queue, name, start, end)
+            mine = taken[queue.topic, queue.queue_id]
+            lost = lost_units(
+                queue,
+                lambda _, offsets, mine=mine: contains(mine, offsets),  # type: ignore[misc]
+                self._log,
+                stop=end,
+                is_damaged=self._refusals > 0,
+            )
+            if lost is not None:
+                self._findings.add(
+                    name,
+                    "queue_left_out",
+                    None,
+                    f"units that a rebuild makes (queue offset {lost.queue_offset})",
+                    f"{lost.units} of others, the first at {lost.phy_offset}",
+                )
+
+    def _name(self, key: tuple[str, int, bool]) -> str:
+        topic, queue_id, is_batch = key
+        return str(_folder(self._root, is_batch=is_batch) / topic / str(queue_id))
 
     def _report_dangling(self, queue: ConsumeQueue, name: str, start: int, end: int) -> None:
         count = 0
@@ -473,26 +495,3 @@ class _Deleted:
 
 def _folder(root: Path, *, is_batch: bool) -> Path:
     return root / (BATCH_FOLDER if is_batch else QUEUE_FOLDER)
-
-
-def _all_batches(queue: ConsumeQueue) -> NDArray[Any]:
-    """Return the units of a batch queue by the offsets of their messages."""
-    parts = [np.zeros(0, BATCH_UNIT_DTYPE)]
-    for file in queue.files:
-        try:
-            with open(file.path, "rb", opener=open_to_read) as source:
-                data = source.read()
-        except FileNotFoundError:  # it has expired
-            continue
-        units = np.frombuffer(data, BATCH_UNIT_DTYPE, len(data) // BATCH_UNIT_DTYPE.itemsize)
-        parts.append(units[(units["size"] > 0) & (units["batch_size"] > 0)])
-    everything = np.concatenate(parts)
-    return everything[np.argsort(everything["phy_offset"], kind="stable")]
-
-
-def _has_all(queue: ConsumeQueue, offsets: list[int]) -> bool:
-    """Return whether a queue has units of all these messages, wherever."""
-    left = np.array(offsets, np.int64)
-    for batch in queue.scan(holes=True):
-        left = left[~np.isin(left, batch["phy_offset"].to_numpy())]
-    return not len(left)

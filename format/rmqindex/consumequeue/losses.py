@@ -1,17 +1,23 @@
-"""What the queues that a rebuild replaces have, and the new ones lack."""
+"""Units of present queues: read by place or message, and lost in the queues that replace them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from collections import OrderedDict
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.consumequeue.places import LeftUnits
-from rmqindex.queue_layout import BLANK_SIZE, UNIT_DTYPE
+from rmqindex.errors import RmqIndexError
+from rmqindex.ownfiles.safe_open import open_to_read
+from rmqindex.queue_layout import BATCH_UNIT_DTYPE, BLANK_SIZE, FILE_NAME_DIGITS, UNIT_DTYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -19,7 +25,22 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.consumequeue.reader import ConsumeQueue
 
-__all__ = ["has_unit", "lost_units", "unit_count"]
+    # Which units, by queue offsets and log offsets, a queue has.
+    Holds = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.bool_]]
+
+__all__ = [
+    "UnitFiles",
+    "all_batches",
+    "contains",
+    "has_all",
+    "has_unit",
+    "held_by",
+    "lost_units",
+    "unit_count",
+]
+
+# Files of queues that are open at a time.
+_OPEN_FILES = 64
 
 _DISPATCH_QUEUES = "INNER_MULTI_DISPATCH"
 _RECORD, _EXPIRED, _BEYOND_END, _NOT_A_RECORD = (
@@ -47,17 +68,24 @@ def has_unit(queue: ConsumeQueue, queue_offset: int, phy_offset: int) -> bool:
 
 
 def lost_units(
-    old: ConsumeQueue, new: ConsumeQueue | None, log: CommitLog, *, is_damaged: bool
+    old: ConsumeQueue,
+    holds: Holds,
+    log: CommitLog,
+    *,
+    stop: int | None = None,
+    is_damaged: bool,
 ) -> LeftUnits | None:
     """Compare a queue with the one that replaces it.
 
     Units of messages that have expired are no loss, nor are those that never led to a message of
-    the queue.
+    the queue, nor those of messages on which DLedger's group is not known to have agreed: a broker
+    makes them again.
 
     Args:
         old: The present queue.
-        new: The new one; None if there is none.
+        holds: Whether the new queue has the units at queue offsets, of messages at log offsets.
         log: The CommitLog.
+        stop: Units of messages at this offset or behind it do not count, bytes; None for all.
         is_damaged: Whether damage in the log was passed over, so that a unit may be all that is
             left of a message.
 
@@ -66,18 +94,45 @@ def lost_units(
     """
     count = beyond = 0
     first: tuple[int, int] | None = None
-    for places, offsets in _missing(old, new, log.min_offset):
+    agreed = log.committed_offset
+    for places, offsets in _missing(old, holds, log.min_offset, stop):
         messages = log.read_at(offsets, ["topic", "queue_id", "properties"], mode="DROPMALFORMED")
         states = messages["state"].indices.to_numpy()
         lost = (states != _EXPIRED) & ((states != _NOT_A_RECORD) | is_damaged)
         records = np.flatnonzero(states == _RECORD)
         lost[records] = [_is_of(old, messages, row) for row in records.tolist()]
+        if agreed is not None:
+            lost &= (states != _RECORD) | (offsets < agreed)
         if lost.any() and first is None:
             row = int(np.argmax(lost))
             first = int(places[row]), int(offsets[row])
         count += int(np.count_nonzero(lost))
         beyond += int(np.count_nonzero(states == _BEYOND_END))
     return None if first is None else LeftUnits(old.topic, old.queue_id, count, *first, beyond)
+
+
+def held_by(new: ConsumeQueue | None, old: ConsumeQueue) -> Holds:
+    """Return what tells which units of an old queue a new one has.
+
+    Args:
+        new: The new queue; None if there is none.
+        old: The old one.
+    """
+    everything: NDArray[np.int64] | None = None
+
+    def holds(places: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
+        nonlocal everything
+        if new is None:
+            return np.zeros(len(offsets), np.bool_)
+        if not new.is_batch and not old.is_batch:
+            there: NDArray[np.bool_] = _at(new, places) == offsets
+            if there.all():
+                return there
+        if everything is None:
+            everything = _sorted_offsets(new)
+        return contains(everything, offsets)
+
+    return holds
 
 
 def _is_of(queue: ConsumeQueue, messages: pa.RecordBatch, row: int) -> bool:
@@ -90,20 +145,15 @@ def _is_of(queue: ConsumeQueue, messages: pa.RecordBatch, row: int) -> bool:
 
 
 def _missing(
-    old: ConsumeQueue, new: ConsumeQueue | None, min_offset: int
+    old: ConsumeQueue, holds: Holds, start: int, stop: int | None
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield the units whose messages have none in the new queue: queue offsets, log offsets."""
-    everything: NDArray[np.int64] | None = None
+    """Yield the units that the new queue does not have: queue offsets, log offsets."""
     for batch in old.scan(holes=True):
         places, offsets = (batch[name].to_numpy() for name in ("queue_offset", "phy_offset"))
-        missing = offsets >= min_offset
-        if new is not None and missing.any():
-            if not new.is_batch and not old.is_batch:
-                missing &= _at(new, places) != offsets
-            if missing.any():
-                if everything is None:
-                    everything = _sorted_offsets(new)
-                missing &= ~_contains(everything, offsets)
+        missing = offsets >= start
+        if stop is not None:
+            missing &= offsets < stop
+        missing[missing] = ~holds(places[missing], offsets[missing])
         if missing.any():
             yield places[missing], offsets[missing]
 
@@ -126,9 +176,76 @@ def _sorted_offsets(queue: ConsumeQueue) -> NDArray[np.int64]:
     return np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
 
 
-def _contains(everything: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
+def contains(everything: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which offsets are among sorted ones."""
     if not len(everything):
         return np.zeros(len(offsets), np.bool_)
     places = np.searchsorted(everything, offsets).clip(max=len(everything) - 1)
     found: NDArray[np.bool_] = everything[places] == offsets
     return found
+
+
+class UnitFiles:
+    """Reads units by their places, also those of files that were made since they were listed."""
+
+    def __init__(self) -> None:
+        """Open nothing."""
+        self._open: OrderedDict[str, int] = OrderedDict()
+
+    def close(self) -> None:
+        """Close all files."""
+        for descriptor in self._open.values():
+            os.close(descriptor)
+        self._open.clear()
+
+    def units(self, folder: Path, file_size: int, places: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the plain units at places; zeros where there is none."""
+        data = np.zeros(len(places), UNIT_DTYPE)
+        cuts = [0, *(np.flatnonzero(np.diff(places) != 1) + 1).tolist(), len(places)]
+        for first, last in pairwise(cuts):
+            at = int(places[first]) * UNIT_DTYPE.itemsize
+            parts = []
+            left = (last - first) * UNIT_DTYPE.itemsize
+            while left:
+                inside = at % file_size
+                length = min(left, file_size - inside)
+                name = f"{at - inside:0{FILE_NAME_DIGITS}d}"
+                parts.append(self._read(str(folder / name), inside, length))
+                at += length
+                left -= length
+            data[first:last] = np.frombuffer(b"".join(parts), UNIT_DTYPE)
+        return data
+
+    def _read(self, path: str, at: int, length: int) -> bytes:
+        if path not in self._open:
+            if len(self._open) >= _OPEN_FILES:
+                _, oldest = self._open.popitem(last=False)
+                os.close(oldest)
+            try:
+                self._open[path] = open_to_read(path, os.O_RDONLY)
+            except (OSError, RmqIndexError):
+                return bytes(length)
+        return os.pread(self._open[path], length, at).ljust(length, b"\0")
+
+
+def all_batches(queue: ConsumeQueue) -> NDArray[Any]:
+    """Return the units of a batch queue by the offsets of their messages."""
+    parts = [np.zeros(0, BATCH_UNIT_DTYPE)]
+    for file in queue.files:
+        try:
+            with open(file.path, "rb", opener=open_to_read) as source:
+                data = source.read()
+        except FileNotFoundError:  # it has expired
+            continue
+        units = np.frombuffer(data, BATCH_UNIT_DTYPE, len(data) // BATCH_UNIT_DTYPE.itemsize)
+        parts.append(units[(units["size"] > 0) & (units["batch_size"] > 0)])
+    everything = np.concatenate(parts)
+    return everything[np.argsort(everything["phy_offset"], kind="stable")]
+
+
+def has_all(queue: ConsumeQueue, offsets: list[int]) -> bool:
+    """Return whether a queue has units of all these messages, wherever."""
+    left = np.array(offsets, np.int64)
+    for batch in queue.scan(holes=True):
+        left = left[~np.isin(left, batch["phy_offset"].to_numpy())]
+    return not len(left)

@@ -17,7 +17,9 @@ from rmqindex.queue_layout import UNIT_DTYPE
 from rmqindex.record_layout import MIN_RECORD_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
+    from numpy.typing import NDArray
 
     from rmqindex.consumequeue.dispatch import QueueUnits
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     Proof = Callable[[str, int, int, int], bool]
     Key = tuple[str, int, bool]
 
-__all__ = ["LeftUnits", "Places", "QueuePlaces", "Run"]
+__all__ = ["LeftUnits", "Places", "QueuePlaces", "Run", "messages_taken"]
 
 # The longest name in Linux's file systems, bytes.
 _MAX_NAME_BYTES = 255
@@ -61,11 +63,13 @@ class Run(NamedTuple):
         first: The row of the first one.
         last: The row behind the last one.
         after: The queue offset behind the units before them; None at the queue's beginning.
+        is_anew: Whether the queue begins anew with them: what it took before is left out.
     """
 
     first: int
     last: int
     after: int | None
+    is_anew: bool
 
 
 class Places:
@@ -123,6 +127,7 @@ class QueuePlaces:
         self._refuse = refuse
         self._proof = proof
         self._next: int | None = None  # the next queue offset; None before the first unit
+        self._is_anew = False
         self._newest = -1  # where the message of its newest unit starts in the log, bytes
         self.unit_count = 0
         self.gaps: list[tuple[int, int]] = []
@@ -131,8 +136,6 @@ class QueuePlaces:
 
     def take(self, units: QueueUnits) -> Iterator[Run]:
         """Yield the units that the queue takes, in their order.
-
-        Where a run begins the queue, all units that were taken before are left out.
 
         Args:
             units: Units of this queue.
@@ -180,7 +183,8 @@ class QueuePlaces:
         self.unit_count += last - first
         self._next = int(units.queue_offset[last - 1] + units.batch_size[last - 1])
         self._newest = int(units.phy_offset[last - 1])
-        yield Run(first, last, after)
+        is_anew, self._is_anew = self._is_anew, False
+        yield Run(first, last, after, is_anew)
 
     def _drop(self, count: int, queue_offset: int, phy_offset: int) -> None:
         """Note units whose queue offsets are taken by older messages."""
@@ -195,8 +199,35 @@ class QueuePlaces:
         self.superseded_count += self.unit_count + skipped
         if self.dropped is not None:
             self.superseded_count += self.dropped.units
-        self._next, self.unit_count, self.dropped = None, 0, None
+        self._next, self._is_anew, self.unit_count, self.dropped = None, True, 0, None
         self.gaps.clear()
+
+
+def messages_taken(
+    dispatched: Iterable[QueueUnits], queues: Collection[tuple[str, int]], proofs: Collection[int]
+) -> dict[tuple[str, int], NDArray[np.int64]]:
+    """Return the log offsets of the messages whose units some queues take, ascending.
+
+    Args:
+        dispatched: The units of a log.
+        queues: The queues, by topic and number.
+        proofs: The messages that present queues prove to begin a queue anew, by log offsets.
+    """
+    taken: dict[tuple[str, int], list[NDArray[np.int64]]] = {queue: [] for queue in queues}
+    places = Places(lambda _: None, lambda _t, _n, _o, phy_offset: phy_offset in proofs)
+    for units in dispatched:
+        mine = taken.get((units.topic, units.queue_id))
+        queue = None if mine is None else places.of(units)
+        if mine is None or queue is None:
+            continue
+        for run in queue.take(units):
+            if run.is_anew:
+                mine.clear()
+            mine.append(units.phy_offset[run.first : run.last])
+    return {
+        queue: np.sort(np.concatenate([np.zeros(0, np.int64), *parts]))
+        for queue, parts in taken.items()
+    }
 
 
 def _names_folder(topic: str) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rmqindex.consumequeue.losses import has_unit, lost_units
+from rmqindex.consumequeue.losses import has_unit, held_by, lost_units
 from rmqindex.consumequeue.reader import ConsumeQueue, last_offset, unit_dtype
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import BATCH_FOLDER, COMMITLOG_FOLDER, QUEUE_FOLDER
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
     from rmqindex.commitlog.log import CommitLog
+    from rmqindex.consumequeue.paths import QueueFile
     from rmqindex.consumequeue.places import LeftUnits
 
 __all__ = ["Predecessors"]
@@ -49,7 +51,7 @@ class Predecessors:
             RmqIndexError: A folder in the root has other files.
         """
         if there:
-            return cls(tuple(queue for folder in there for queue in ConsumeQueue.find(folder)))
+            return cls.within(there)
         found: list[ConsumeQueue] = []
         first = log.files[0].path.local if log.files else None
         if first is not None:
@@ -58,6 +60,15 @@ class Predecessors:
                 with suppress(RmqIndexError):  # none, or in RocksDB
                     found = ConsumeQueue.find(folder.parent)
         return cls(tuple(found))
+
+    @classmethod
+    def within(cls, folders: Sequence[Path]) -> Predecessors:
+        """Find the queues of folders that have some.
+
+        Raises:
+            RmqIndexError: A folder has other files.
+        """
+        return cls(tuple(queue for folder in folders for queue in ConsumeQueue.find(folder)))
 
     @property
     def batch_topics(self) -> set[str]:
@@ -72,13 +83,7 @@ class Predecessors:
         """
         if asked is not None:
             return asked, False
-        sizes = {
-            file.size: file.path
-            for queue in self.queues
-            if queue.is_batch == is_batch
-            for file in queue.files
-            if file.size and not file.size % unit_dtype(is_batch=is_batch).itemsize
-        }
+        sizes = {file.size: file.path for file in self._sized_files(is_batch=is_batch)}
         if len(sizes) > 1:
             named = " and ".join(f"{size} ({path})" for size, path in sorted(sizes.items())[:2])
             raise RmqIndexError(
@@ -86,6 +91,26 @@ class Predecessors:
                 f"with {_ARGUMENTS[is_batch]}"
             )
         return next(iter(sizes), _DEFAULTS[is_batch]), not sizes
+
+    def _sized_files(self, *, is_batch: bool) -> list[QueueFile]:
+        """Return the files of one kind of queues whose size can be the broker's."""
+        return [
+            file
+            for queue in self.queues
+            if queue.is_batch == is_batch
+            for file in queue.files
+            if file.size and not file.size % unit_dtype(is_batch=is_batch).itemsize
+        ]
+
+    def odd_files(self) -> list[tuple[QueueFile, int]]:
+        """Return files of another size than most of their kind, and that size in bytes."""
+        odd = []
+        for is_batch in (False, True):
+            files = self._sized_files(is_batch=is_batch)
+            sizes = Counter(file.size for file in files)
+            usual = max(sizes, key=lambda size: (sizes[size], size), default=0)
+            odd += [(file, usual) for file in files if file.size != usual]
+        return odd
 
     def proves(self, topic: str, queue_id: int, queue_offset: int, phy_offset: int) -> bool:
         """Return whether a message has its unit in its queue, at a queue offset."""
@@ -114,7 +139,10 @@ class Predecessors:
         by_name = {(queue.topic, queue.queue_id): queue for queue in new}
         found = (
             lost_units(
-                queue, by_name.get((queue.topic, queue.queue_id)), log, is_damaged=is_damaged
+                queue,
+                held_by(by_name.get((queue.topic, queue.queue_id)), queue),
+                log,
+                is_damaged=is_damaged,
             )
             for queue in self.queues
             if queue.topic not in leave_out

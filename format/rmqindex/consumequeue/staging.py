@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from rmqindex.ownfiles.records import Fields
 
-__all__ = ["QueueStaging", "is_exchanging"]
+__all__ = ["QueueStaging", "is_exchanging", "queue_folders"]
 
 _FOLDERS = (QUEUE_FOLDER, BATCH_FOLDER)
 _UNDO = "undo.json"
@@ -58,6 +58,12 @@ def is_exchanging(root: Path) -> bool:
 
 def _home(root: Path) -> Path:
     return root / f".{QUEUE_FOLDER}.rmqindex"
+
+
+def queue_folders(root: Path) -> list[Path]:
+    """Return the folders of a store root that have queues."""
+    folders = [root / name for name in _FOLDERS]
+    return [folder for folder in folders if folder.is_dir() and any(folder.iterdir())]
 
 
 # No Staging of rmqindex.transaction: that commits files of one directory, this whole folder trees.
@@ -131,8 +137,7 @@ class QueueStaging:
             RmqIndexError: The root has ConsumeQueues in RocksDB, which are never replaced.
         """
         refuse_rocksdb_queues(Location.of(self._root))
-        folders = [self._root / name for name in _FOLDERS]
-        return [folder for folder in folders if folder.is_dir() and any(folder.iterdir())]
+        return queue_folders(self._root)
 
     def exchange(self) -> None:
         """Sync the new folders to disk, and exchange them with the present ones.

@@ -130,7 +130,7 @@ class QueueWriter:
 
     def write(self, run: Run, queue_offset: int, data: NDArray[Any]) -> None:
         """Write a run of units, the first of which has a queue offset."""
-        if run.after is None:
+        if run.is_anew:
             self._clear()
         at = self._byte if self._is_batch else queue_offset * UNIT_DTYPE.itemsize
         if run.after is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import struct
 import subprocess
@@ -14,7 +15,13 @@ import pytest
 import rmqindex
 from commitlog_encoder import Log, Message, properties_text
 from recorded import MESSAGE_KINDS
-from rmqindex import ConsumeQueue, rebuild_consume_queues, verify
+from rmqindex import (
+    ConsumeQueue,
+    CorruptCommitLogError,
+    RmqIndexError,
+    rebuild_consume_queues,
+    verify,
+)
 
 SAMPLE = rmqindex.sample_store()
 UNIT = 20
@@ -25,7 +32,7 @@ def found(store, severities=("error", "warning")):
     return {
         (row["rule"], str(Path(row["file"]).relative_to(store)))
         for row in verify(store, "auto").to_pylist()
-        if row["rule"].startswith(("queue", "property")) and row["severity"] in severities
+        if row["rule"].startswith(("queue", "property", "topic")) and row["severity"] in severities
     }
 
 
@@ -207,7 +214,108 @@ class TestTopicsMadeAgain:
         size = offsets[1] - offsets[0]
         units = b"".join(struct.pack(">qiq", offset, size, 0) for offset in kept)
         (folder / ("0" * 20)).write_bytes(units.ljust(2000, b"\0"))
-        assert found(tmp_path) == {("queue_unit_missing", "consumequeue/TopicTest/0")}
+        assert found(tmp_path) == {
+            ("queue_unit_missing", "consumequeue/TopicTest/0"),
+            ("queue_left_out", "consumequeue/TopicTest/0"),
+        }
+
+
+def queue_zero(root, offsets, size=2000):
+    """Write a queue of units of messages, None for a blank one."""
+    folder = root / "consumequeue" / "TopicTest" / "0"
+    folder.mkdir(parents=True)
+    length = sorted(offsets)[1] - min(offsets)
+    units = b"".join(struct.pack(">qiq", offset, length, 0) for offset in offsets)
+    (folder / ("0" * 20)).write_bytes(units.ljust(size, b"\0"))
+
+
+def advised(store):
+    """Return the options of the rebuild of queues that is advised, in one command alone."""
+    commands = {
+        command
+        for row in verify(store, "auto").to_pylist()
+        for command in re.findall(
+            r"`rmqindex rebuild-queues STORE --replace([^`]*)`", row["remedy"]
+        )
+    }
+    assert len(commands) == 1
+    return commands.pop()
+
+
+class TestWhatARebuildRefuses:
+    """It is found by itself, and no remedy is a command that would be refused."""
+
+    @pytest.mark.parametrize(
+        "message",
+        [
+            Message(queue_offset=2**62),
+            Message(queue_offset=-5),
+            Message(queue_offset=10_000),
+            Message(queue_id=-1),
+            Message(topic="a/b"),
+        ],
+    )
+    def test_a_message_that_no_queue_can_have(self, tmp_path, message):
+        """A damaged queue offset, number or topic."""
+        offsets = made(tmp_path, [Message(), message, Message(queue_offset=1)])
+        with pytest.raises(CorruptCommitLogError):
+            rebuild_consume_queues(tmp_path, tmp_path)
+        rebuild_consume_queues(tmp_path, tmp_path, file_size=2000, mode="DROPMALFORMED")
+        assert found(tmp_path) == {("queue_number", f"commitlog/{0:020}")}
+        (row,) = (row for row in verify(tmp_path, "auto").to_pylist() if row["severity"] == "error")
+        assert row["byte"] == offsets[1]
+        assert advised(tmp_path) == " --mode DROPMALFORMED"
+        write_unit(queue_file(tmp_path), 1, bytes(UNIT))
+        assert ("queue_unit_missing", "consumequeue/TopicTest/0") in found(tmp_path)
+        assert advised(tmp_path) == " --mode DROPMALFORMED"
+        done = rebuild_consume_queues(tmp_path, tmp_path, replace=True, mode="DROPMALFORMED")
+        assert (done.unit_count, done.lost, done.dropped) == (2, (), ())
+
+    def test_queue_offsets_that_older_messages_have(self, tmp_path):
+        """They fall back by a few; the topic was not made again."""
+        messages = [Message(queue_offset=place) for place in (0, 1, 2, 3, 4, 3, 4, 5)]
+        offsets = made(tmp_path, messages)
+        queue_zero(tmp_path, [*offsets[:5], offsets[7]])
+        assert found(tmp_path) == {("queue_offset_taken", "consumequeue/TopicTest/0")}
+        with pytest.raises(RmqIndexError, match="queue offsets older messages have"):
+            rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        assert advised(tmp_path) == " --allow-loss"
+        done = rebuild_consume_queues(tmp_path, tmp_path, replace=True, allow_loss=True)
+        assert (done.unit_count, done.lost) == (6, ())
+
+    def test_a_queue_that_proves_a_beginning_and_has_older_units(self, tmp_path):
+        """A rebuild begins it anew at the proved message, and would lose those before."""
+        messages = [Message(queue_offset=place) for place in (0, 1, 2, 3, 4, 3, 4, 5)]
+        offsets = made(tmp_path, messages)
+        queue_zero(tmp_path, [*offsets[:3], *offsets[5:]])
+        assert found(tmp_path) == {("queue_left_out", "consumequeue/TopicTest/0")}
+        with pytest.raises(RmqIndexError, match="got none of 3 of their 6 units"):
+            rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        assert advised(tmp_path) == " --allow-loss"
+        rebuild_consume_queues(tmp_path, tmp_path, replace=True, allow_loss=True)
+        assert found(tmp_path) == set()
+
+    def test_units_of_messages_that_have_none(self, tmp_path):
+        """As a rolled back message, which no consumer may get."""
+        offsets = made(tmp_path, [Message(), Message(sys_flag=0xC), Message(queue_offset=1)])
+        queue_zero(tmp_path, [offsets[0], offsets[2], offsets[1]])
+        assert found(tmp_path) == {("queue_left_out", "consumequeue/TopicTest/0")}
+        with pytest.raises(RmqIndexError, match="got none of 1 of their 3 units"):
+            rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        rebuild_consume_queues(tmp_path, tmp_path, replace=True, allow_loss=True)
+        assert found(tmp_path) == set()
+
+    def test_files_of_several_sizes(self, store):
+        """A rebuild asks for the broker's, and so does a remedy."""
+        path = queue_file(store)
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+        place = str(path.relative_to(store))
+        assert ("queue_file_size", place) in found(store)
+        with pytest.raises(RmqIndexError, match="of one size"):
+            rebuild_consume_queues(store, store, replace=True)
+        assert advised(store) == " --file-size 6000000 --batch-file-size 13800000"
+        rebuild_consume_queues(store, store, replace=True, file_size=6_000_000)
+        assert found(store) == set()
 
 
 class TestKinds:
@@ -235,8 +343,16 @@ class TestKinds:
         table.write_text('{"topicConfigTable": {"TopicTest": {}}}')
         assert found(tmp_path) == {
             ("queue_kind", "batchconsumequeue/TopicTest/0"),
-            ("queue_kind", "config/topics.json"),
+            ("topic_kind", "config/topics.json"),
         }
+        with pytest.raises(RmqIndexError, match="is an inner batch of it"):
+            rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        (remedy,) = (
+            row["remedy"]
+            for row in verify(tmp_path, "auto").to_pylist()
+            if row["rule"] == "queue_kind"
+        )
+        assert "restore `config/topics.json`, stop the broker and run" in remedy
 
 
 def test_a_number_at_which_a_broker_stops_is_an_error(tmp_path):

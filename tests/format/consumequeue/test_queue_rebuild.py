@@ -9,6 +9,7 @@ import struct
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.system.store_kinds import copy_store
 
 import rmqindex
 from commitlog_encoder import Log, Message, properties_text
@@ -218,6 +219,18 @@ class TestLosses:
         done = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
         assert done.lost == ()
         assert places(tmp_path) == list(enumerate(offsets[:5]))
+
+    def test_units_of_messages_not_agreed_on_are_no_loss(self, tmp_path):
+        """A broker makes them again when it knows that its DLedger group agreed."""
+        store = copy_store("dledger", tmp_path)
+        shutil.rmtree(store / "consumequeue", ignore_errors=True)
+        whole = rebuild_consume_queues(store, store)
+        note = store / "dledger-n0" / "checkpoint"
+        note.write_text("committedIndex=100\nendIndex=119\n")
+        done = rebuild_consume_queues(store, store, replace=True)
+        assert done.unagreed is not None
+        assert (done.lost, done.replaced_count) == ((), whole.unit_count)
+        assert done.unit_count < whole.unit_count
 
     def test_units_of_messages_that_are_left_out_are_a_loss(self, tmp_path):
         """By a range of offsets, or of light queues."""
