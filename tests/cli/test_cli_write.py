@@ -283,10 +283,37 @@ class TestExpire:
         assert "--before" in err
 
     def test_a_broker_is_not_disturbed(self, run, store):
-        """A dry run is no disturbance."""
+        """It holds the store."""
         with running_broker(store):
             assert run("expire", store, "--before", 10**9)[0] == 2
-            assert run("expire", store, "--before", 10**9, "--dry-run")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("expire", "--before", 10**9),
+        ("relayout", "--slots", 50, "--entries", 300),
+        ("rebuild", "--replace"),
+        ("rebuild-queues", "--replace"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_dry_run_beside_a_running_broker_says_so(run, store, command):
+    """It is no disturbance, so that it needs no flag; what it shows is of this moment."""
+    name, *options = command
+    before = {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
+    with running_broker(store):
+        assert run(name, store, *options)[0] == 2
+        code, out, err = run(name, store, *options, "--dry-run")
+        assert (code, err.count("a broker runs on the store, so these numbers may change")) == (
+            0,
+            1,
+        )
+        assert out
+    after = {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
+    assert {path: after[path] for path in before} == before
+    _, _, err = run(name, store, *options, "--dry-run")
+    assert "a broker runs" not in err
 
 
 class TestRelayout:

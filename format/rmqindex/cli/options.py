@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from rmqindex.output.interface import Output
+    from rmqindex.storage.location import PathLike
 
 __all__ = [
     "BAD",
@@ -37,6 +38,7 @@ __all__ = [
     "choose_output",
     "command",
     "commit_log_option",
+    "complain_of_broker",
     "dry_run_option",
     "end_option",
     "entries_option",
@@ -97,6 +99,21 @@ def _files_in(folders: Sequence[Path]) -> list[tuple[str, int, int, int]]:
                     status = os.stat(path)  # noqa: PTH116
                     found.append((path, status.st_ino, status.st_size, status.st_mtime_ns))
     return sorted(found)
+
+
+def complain_of_broker(directory: PathLike) -> None:
+    """Say, of a dry run beside a running broker, that its numbers are those of this moment.
+
+    Args:
+        directory: A folder of the store.
+    """
+    from rmqindex.transaction.broker_lock import BrokerLock, BrokerState  # noqa: PLC0415  (few ask)
+
+    if BrokerLock.around(directory).state is BrokerState.RUNNING:
+        complain(
+            f"{directory}: a broker runs on the store, so these numbers may change; without "
+            "--dry-run this is refused until it has stopped, unless --allow-live-store is given"
+        )
 
 
 def command(
@@ -406,5 +423,6 @@ allow_loss_option = click.option(
 dry_run_option = click.option(
     "--dry-run",
     is_flag=True,
-    help="Show which files would be deleted, and what would replace them; change nothing.",
+    help="Show which files would be deleted, and what would replace them; change nothing. A broker "
+    "may run meanwhile.",
 )

@@ -169,7 +169,7 @@ def rebuild_consume_queues(
     levels = parse_delay_levels(delay_levels)
     root = Path(os.path.abspath(store))  # noqa: PTH100  (links stay)
     log = commit_log if isinstance(commit_log, CommitLog) else CommitLog(commit_log)
-    hold = hold_writable(root / QUEUE_FOLDER, allow_live_store=allow_live_store)
+    hold = hold_writable(root / QUEUE_FOLDER, allow_live_store=allow_live_store, dry_run=dry_run)
     with hold, ExitStack() as stack:
         if log is not commit_log:
             stack.callback(log.close)

@@ -162,7 +162,8 @@ def rebuild_index(
         allow_live_store: Write even if a broker runs on the store.
         allow_loss: Replace files even if the new ones lack entries of theirs: of messages behind
             the log's end or outside ``start`` and ``stop``, or that cannot be read.
-        dry_run: Build the new files and compare them, but replace none; only with ``replace``.
+        dry_run: Build the new files and compare them, but replace none; only with ``replace``. A
+            broker may run meanwhile, which changes the numbers.
         mode: ``FAILFAST`` stops at damage in the log, ``DROPMALFORMED`` continues behind it.
         on_malformed: Called with each error that ``DROPMALFORMED`` does not raise.
         progress: Called with the offset reached and the log's end, bytes.
@@ -183,7 +184,10 @@ def rebuild_index(
     _check_arguments(resume=resume, replace=replace, start=start, dry_run=dry_run)
     target = Path(os.path.abspath(directory))  # noqa: PTH100  (links stay)
     log = commit_log if isinstance(commit_log, CommitLog) else CommitLog(commit_log)
-    with hold_writable(target, allow_live_store=allow_live_store), ExitStack() as stack:
+    with (
+        hold_writable(target, allow_live_store=allow_live_store, dry_run=dry_run),
+        ExitStack() as stack,
+    ):
         if log is not commit_log:
             stack.callback(log.close)
         raises = is_coverable(target) if checkpoint == "auto" else checkpoint

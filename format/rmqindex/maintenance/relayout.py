@@ -103,7 +103,8 @@ def relayout_index(
         commit_log: As :func:`verify` takes it; the source of the exact times.
         time_zone: The broker's time zone, in which new files are named; by default the system's.
         allow_live_store: Write even if a broker runs on the store.
-        dry_run: Write the new files aside, and replace none.
+        dry_run: Write the new files aside, and replace none. A broker may run meanwhile, which
+            changes the numbers.
         progress: Called with the number of entries done and the total.
 
     Returns:
@@ -121,7 +122,10 @@ def relayout_index(
     log = commit_log_of(path, commit_log)
     exact = 0
     is_store = (directory.parent / CHECKPOINT_NAME).exists()
-    with hold_writable(directory, allow_live_store=allow_live_store), ExitStack() as stack:
+    with (
+        hold_writable(directory, allow_live_store=allow_live_store, dry_run=dry_run),
+        ExitStack() as stack,
+    ):
         if log is not None and log is not commit_log:
             stack.callback(log.close)
         staging = LocalStaging.create(directory, Owner.current())

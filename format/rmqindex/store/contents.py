@@ -299,12 +299,13 @@ def _rocksdb_index(folder: Location) -> Location | None:
 # --- Writes -----------------------------------------------------------------------------------
 
 
-def hold_writable(directory: Path, *, allow_live_store: bool) -> StoreHold:
+def hold_writable(directory: Path, *, allow_live_store: bool, dry_run: bool = False) -> StoreHold:
     """Refuse a local directory that must not be written to, else hold the lock of its store.
 
     Args:
         directory: A folder of a store root, or any other directory; it may be absent.
         allow_live_store: Whether a broker may run on the store.
+        dry_run: Whether no file is replaced or deleted, so that a broker may run in any case.
 
     Returns:
         The hold, to be closed when everything is written.
@@ -315,7 +316,7 @@ def hold_writable(directory: Path, *, allow_live_store: bool) -> StoreHold:
     lock = BrokerLock.around(directory)
     for store in lock.roots:
         refuse_target(Location.of(directory), Location.of(store))
-    return lock.hold(allow_live_store=allow_live_store)
+    return lock.hold(allow_live_store=allow_live_store or dry_run)
 
 
 def refuse_target(directory: Location, store: Location | None = None) -> None:

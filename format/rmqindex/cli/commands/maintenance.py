@@ -16,6 +16,7 @@ from rmqindex.cli.options import (
     choose_output,
     command,
     commit_log_option,
+    complain_of_broker,
     dry_run_option,
     entries_option,
     json_option,
@@ -29,6 +30,7 @@ from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.consumequeue.staging import QueueStaging
 from rmqindex.display.terminal import progress_bar
 from rmqindex.errors import RmqIndexError
+from rmqindex.fileset.paths import resolve
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.maintenance.relayout import expire_index, expired_files, relayout_index
@@ -84,6 +86,7 @@ def expire(
         before = log.min_offset
     if dry_run:
         files = expired_files(store, before, allow_loss=allow_loss)
+        complain_of_broker(resolve(store).directory)
     else:
         files = expire_index(
             store, before, allow_live_store=allow_live_store, allow_loss=allow_loss
@@ -155,6 +158,8 @@ def relayout(
             dry_run=dry_run,
             progress=report,
         )
+    if dry_run:
+        complain_of_broker(resolve(store).directory)
     output.relayout(store, result)
 
 

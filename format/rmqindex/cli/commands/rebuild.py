@@ -14,6 +14,7 @@ from rmqindex.cli.options import (
     allow_loss_option,
     choose_output,
     command,
+    complain_of_broker,
     dry_run_option,
     entries_option,
     from_option,
@@ -149,6 +150,8 @@ def rebuild(
             on_malformed=_complain_of,
             progress=lambda done, total: report(done - begin, total - begin),
         )
+    if dry_run:
+        complain_of_broker(target)
     output.rebuild(target, result, missing)
 
 
@@ -279,6 +282,8 @@ def rebuild_queues(
             )
         except ValueError as error:
             raise click.BadParameter(str(error)) from error
+    if dry_run:
+        complain_of_broker(queues[0])
     output.queue_rebuild(root, result, missing)
 
 
