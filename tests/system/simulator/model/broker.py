@@ -114,6 +114,8 @@ class ModelBroker:
         self.texts: dict[tuple[int, int], list[str]] = {}
         self.log_files: list[int] = []
         self.end = 0
+        #: The message that is being stored, or was last.
+        self._written: Message | None = None
         #: Messages in the log that are in no queue and index yet.
         self.waiting: list[Message] = []
         self.queues: dict[tuple[str, int], Queue] = {}
@@ -157,6 +159,7 @@ class ModelBroker:
         data = records.encode(draft.record, offset)
         message = draft.message(offset, data)
         self._learn(data, message)
+        self._written = message
         self.truth.maybe.add(message)
         if head:
             yield from self._write_log(self.end, self._entry_head(NORMAL, size))
@@ -216,9 +219,17 @@ class ModelBroker:
         return DLEDGER_HEAD if is_dledger else 0
 
     def _write_log(self, at: int, data: bytes) -> Iterator[None]:
+        self._overwrite(at, at + len(data))
         start = at - at % self.config.log_file_size
         self.disk.write(self._log_name(start), at - start, data)
         yield
+
+    def _overwrite(self, start: int, stop: int) -> None:
+        """Forget the messages before a cut whose bytes are written over."""
+        for one in [each for each in self.truth.maybe if isinstance(each, Message)]:
+            if one.offset < stop and start < one.offset + one.size and one != self._written:
+                self.truth.maybe.discard(one)
+                self.truth.once.add(one)
 
     def expire_log(self, files: int) -> Iterator[None]:
         """Delete the oldest files of the log, and what of the index and the queues goes with it."""
