@@ -607,6 +607,8 @@ class ModelBroker:
     def refresh_killed(self) -> None:
         """Read the truth anew; what was being written is uncertain still."""
         halves = self.truth.maybe
+        for one in [each for each in halves if isinstance(each, Message)]:
+            self._learn_torn(one)
         self.refresh()
         there = {*self.truth.messages, *self.truth.entries, *self.truth.units}
         self.truth.maybe |= halves & there
@@ -616,6 +618,22 @@ class ModelBroker:
         self._leave()
         self.disk.cut_power(Draw(seed), page, loss)
         self.refresh()
+
+    def _learn_torn(self, message: Message) -> None:
+        """Learn what is there of a message that was being written, if it looks like a record."""
+        start = message.offset - message.offset % self._size
+        data = self.disk.read(self._log_name(start))[message.offset - start :]
+        torn = records.check(data, 0)
+        if torn.record is None:
+            return
+        read = records.properties_of(torn.record.properties)
+        now = replace(
+            message,
+            keys=records.keys_of(read),
+            tags=read.get("TAGS"),
+            properties=tuple(read.items()),
+        )
+        self._learn(data[: torn.size], now)
 
     def _leave(self) -> None:
         self.truth.running = False

@@ -59,7 +59,7 @@ def read_truth(
     for queue in queues_of(disk, config):
         end = ends.get((queue.topic, queue.queue_id), 2**63)
         for unit in queue.units():
-            if _is_known(unit, known) and _byte(unit) < end:
+            if _is_held(unit, known, alive) and _byte(unit) < end:
                 truth.units.append(unit)
             else:
                 truth.maybe.add(unit)
@@ -106,9 +106,19 @@ def _byte(unit: Unit) -> int:
     return -1 if unit.batch_size else unit.queue_offset * 20
 
 
-def _is_known(unit: Unit, known: Known) -> bool:
-    """Tell whether a record of this size ever stood where a unit leads."""
-    return any(message.size == unit.size for _, message in known.get(unit.offset, []))
+def _is_held(unit: Unit, known: Known, alive: dict[int, Message]) -> bool:
+    """Tell whether a unit is of a message that the log has or had, and that no other replaced."""
+    now = alive.get(unit.offset)
+    messages = [now] if now else [message for _, message in known.get(unit.offset, [])]
+    return any(_is_of(unit, message) for message in messages)
+
+
+def _is_of(unit: Unit, message: Message) -> bool:
+    if unit.size != message.size:
+        return False
+    if (unit.topic, unit.queue_id) == (message.topic, message.queue_id):
+        return True
+    return unit.topic in dict(message.properties).get("INNER_MULTI_DISPATCH", "").split(",")
 
 
 def assign(truth: Truth, other: Truth) -> None:

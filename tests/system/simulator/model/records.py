@@ -82,7 +82,7 @@ def properties_bytes(pairs: list[tuple[str, str]]) -> bytes:
 
 def properties_of(data: bytes) -> dict[str, str]:
     """Return what a broker reads of PROPERTIES, as ``MessageDecoder`` does step by step."""
-    text = data.decode()
+    text = data.decode(errors="replace")
     found = {}
     for piece in text.split("\x02"):
         name, separator, value = piece.partition("\x01")
