@@ -705,5 +705,5 @@ class ModelBroker:
         last = len(self.entries) - 1
         text = f"committedIndex={last - len(beyond)}\nendIndex={last}"
         self.disk.replace("dledger-n0/checkpoint", text.encode())
-        self.truth.agreed = self.end if self.agreed is None else self.agreed
         yield
+        self.truth.agreed = self.end if self.agreed is None else self.agreed

@@ -109,9 +109,10 @@ class Truth:
     abort: bool = False
     #: Whether the broker indexes TAGS now (5.4.0 and later).
     tags: bool = False
-    #: Whether the log is DLedger's, and how far it is agreed on (bytes).
+    #: Whether the log is DLedger's, and before which byte the group agrees on it by the broker's
+    #: note; what is behind may be given up. None without a note.
     dledger: bool = False
-    agreed: int = 0
+    agreed: int | None = None
     #: How many messages in the log the broker has given no units and entries yet.
     waiting: int = 0
 
@@ -193,7 +194,10 @@ class Truth:
 
     def surely(self, kind: str) -> list[Message] | list[Entry] | list[Unit]:
         """Return what readers of ``messages``, ``entries`` or ``units`` must answer."""
-        return [one for one in getattr(self, kind) if one not in self.maybe]
+        sure = [one for one in getattr(self, kind) if one not in self.maybe]
+        if kind == "messages" and self.agreed is not None:
+            return [one for one in sure if one.offset < self.agreed]
+        return sure
 
     def possibly(self, kind: str) -> set[Message | Entry | Unit]:
         """Return what they may answer at most."""
