@@ -2,7 +2,9 @@
 
 import json
 import re
+import shlex
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -253,13 +255,15 @@ class TestExpire:
         """It names the files that would go."""
         shutil.copytree(STORE2, tmp_path / "store")
         names = sorted(path.name for path in (tmp_path / "store" / "index").iterdir())
-        code, out, _ = run("expire", tmp_path / "store", "--dry-run", "--json")
+        code, out, err = run("expire", tmp_path / "store", "--dry-run", "--json")
         gone = json.loads(out)["files"]
         assert code == 0
         assert gone == names[: len(gone)]
         assert gone
         assert sorted(path.name for path in (tmp_path / "store" / "index").iterdir()) == names
-        _, out, _ = run("expire", tmp_path / "store")
+        (line,) = re.findall("`rmqindex ([^`]*)`", err)
+        code, out, _ = run(*shlex.split(line))
+        assert code == 0
         assert re.search(rf"{len(gone)} files? gone, [0-9.]+ [KM]iB; offsets before ", out)
         left = sorted(path.name for path in (tmp_path / "store" / "index").iterdir())
         assert left == names[len(gone) :]
@@ -274,6 +278,34 @@ class TestExpire:
             gone = json.loads(out)["files"]
             names = sorted(path.name for path in (store / "index").iterdir())
             assert [name for name in names if name not in gone] == kept
+
+    def test_a_log_that_lost_its_oldest_file_deletes_nothing(self, run, store):
+        """It looks like one whose messages have expired, and the entries are all that is left."""
+        min((store / "commitlog").iterdir()).unlink()
+        names = sorted((store / "index").iterdir())
+        code, out, err = run("expire", store)
+        assert (code, out) == (2, "")
+        assert "begins at offset 65536, and 2 IndexFiles with 398 entries, of the messages" in err
+        assert "all that is left of them: restore the files" in err
+        assert sorted((store / "index").iterdir()) == names
+        code, out, told = run("expire", store, "--dry-run")
+        assert (code, told) == (0, err)
+        assert "2 files would go" in out
+
+    def test_what_has_expired_is_named_and_deleted(self, run, store):
+        """By the command that the refusal prints, or by a flag that accepts a loss."""
+        min((store / "commitlog").iterdir()).unlink()
+        shutil.copytree(store, store.with_name("copy of it"))
+        _, _, err = run("expire", store.with_name("copy of it"))
+        (line,) = re.findall("`rmqindex ([^`]*)`", err)
+        for arguments in (shlex.split(line), ("expire", store, "--allow-loss")):
+            assert run(*arguments)[0] == 0
+            assert len(list((Path(arguments[1]) / "index").iterdir())) == 3
+
+    def test_without_expired_files_it_needs_no_offset(self, run, store):
+        """It has nothing to do."""
+        code, out, err = run("expire", store)
+        assert (code, out, err) == (0, "0 files gone, 0 bytes; offsets before 0\n", "")
 
     def test_without_a_log_it_asks_where_the_log_begins(self, run, store):
         """It guesses nothing."""

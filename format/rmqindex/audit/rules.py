@@ -318,7 +318,8 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "info",
         "All entries of a file lie before the CommitLog; the broker's next expiry deletes the "
         "file, unless it is the last.",
-        "Nothing, or `rmqindex expire STORE`.",
+        "Nothing if the messages have expired: `rmqindex expire STORE --dry-run` names the command "
+        "that deletes the files before the broker does. Else restore the CommitLog's oldest files.",
     ),
     AuditRule(
         "entry_expired", "info", "Entries lie before the CommitLog's first message.", _NOTHING

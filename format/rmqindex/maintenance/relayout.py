@@ -46,7 +46,14 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import Location, PathLike
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["RelayoutResult", "expire_index", "expired_files", "make_exact", "relayout_index"]
+__all__ = [
+    "RelayoutResult",
+    "expire_index",
+    "expired_files",
+    "header_of",
+    "make_exact",
+    "relayout_index",
+]
 
 _RECORD = MATCH_STATES.index("record")
 _COLUMNS = ("key_hash", "phy_offset", "store_timestamp")
@@ -139,7 +146,7 @@ def relayout_index(
         last_name = staging.last_name(old.names, replaced=True, latest=latest_name(zone))
         roller = FileRoller(staging.path, layout, zone, last_name=last_name)
         stack.callback(roller.abandon)
-        total = sum(_header(entry).entry_count for entry in old.files)
+        total = sum(header_of(entry).entry_count for entry in old.files)
         hint = f"a damaged file cannot get another geometry without loss; {_how_to_rebuild(path)}"
         for entry in old.files:
             with _whole(entry.path, old_layout, hint, is_last=entry == old.files[-1]) as file:
@@ -247,7 +254,7 @@ def expired_files(path: PathLike, offset: int, *, allow_loss: bool = False) -> l
         raise RmqIndexError(f"{path}: expected an index directory or a store root, got a file")
     expired = []
     for entry in list_index_files(resolved.path)[:-1]:
-        if _header(entry).end_phy_offset >= offset:
+        if header_of(entry).end_phy_offset >= offset:
             break
         if not allow_loss:
             _ensure_expired(entry, offset, path)
@@ -320,6 +327,11 @@ def _local_directory(path: PathLike) -> Path:
     return local
 
 
-def _header(entry: FileEntry) -> IndexHeader:
+def header_of(entry: FileEntry) -> IndexHeader:
+    """Read the header of a listed file.
+
+    Raises:
+        RmqIndexError: It cannot be read.
+    """
     with open_index_source(entry.path) as source:
         return read_header(source)

@@ -29,16 +29,25 @@ from rmqindex.command_line import command_line
 from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.consumequeue.staging import QueueStaging
 from rmqindex.display.terminal import progress_bar
+from rmqindex.display.text import complain, counted
 from rmqindex.errors import RmqIndexError
 from rmqindex.fileset.paths import resolve
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.indexfile.geometry import Layout
-from rmqindex.maintenance.relayout import expire_index, expired_files, relayout_index
+from rmqindex.maintenance.relayout import (
+    expire_index,
+    expired_files,
+    header_of,
+    relayout_index,
+)
 from rmqindex.transaction.broker_lock import BrokerLock
 from rmqindex.transaction.jobs import recover as recover_index
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import tzinfo
+
+    from rmqindex.transaction.directories import FileEntry
 
 __all__ = ["expire", "recover", "relayout"]
 
@@ -48,15 +57,15 @@ _store_argument = argument("store", "STORE", "A local store root, or its index d
 @command(
     "expire",
     "rmqindex expire store --dry-run",
-    "rmqindex expire store",
-    "rmqindex expire store/index --before 1073741824",
+    "rmqindex expire store --before 1073741824",
 )
 @_store_argument
 @click.option(
     "--before",
     metavar="OFFSET",
     type=click.IntRange(min=0),
-    help="Where the CommitLog begins; by default read from the CommitLog.",
+    help="The offset before which messages have expired. Without it, that at which the CommitLog "
+    "begins is shown, and nothing is deleted.",
 )
 @commit_log_option
 @dry_run_option
@@ -73,18 +82,27 @@ def expire(
     allow_live_store: bool,
     as_json: bool,
 ) -> None:
-    """Delete the IndexFiles that end before the CommitLog begins, as the broker's expiry does.
+    """Delete the IndexFiles whose messages have all expired, as the broker's expiry does.
 
     Files are deleted from the oldest on; the last one is always kept. A file whose header its
-    entries contradict is not deleted.
+    entries contradict is not deleted. A broker does this itself within seconds after it deleted
+    files of the CommitLog. What it has not deleted may be all that is left of files that were lost,
+    so --before must name the offset.
     """
     output = choose_output(as_json)
+    doubt = None
     if before is None:
         log = commit_log_of(store, commit_log)
         if log is None or not log.files:
             raise click.BadParameter("needed without a CommitLog", param_hint="--before")
         before = log.min_offset
+        if not allow_loss:
+            doubt = _doubt(store, before, expired_files(store, before))
+    if doubt is not None and not dry_run:
+        raise RmqIndexError(doubt)
     if dry_run:
+        if doubt is not None:
+            complain(doubt)
         files = expired_files(store, before, allow_loss=allow_loss)
         complain_of_broker(resolve(store).directory)
     else:
@@ -92,6 +110,25 @@ def expire(
             store, before, allow_live_store=allow_live_store, allow_loss=allow_loss
         )
     output.expiry(store, before, files, dry_run=dry_run)
+
+
+def _doubt(store: str, before: int, files: Sequence[FileEntry]) -> str | None:
+    """Return why files may not be deleted, though a log begins behind them; None without any."""
+    if not files:
+        return None
+    headers = [header_of(file) for file in files]
+    count = sum(header.entry_count for header in headers)
+    first = min(header.begin_phy_offset for header in headers)
+    last = max(header.end_phy_offset for header in headers)
+    expire = command_line("expire", store, options=["--before", str(before)])
+    return (
+        f"{store}: the CommitLog begins at offset {before}, and {counted(len(files), 'IndexFile')} "
+        f"with {counted(count, 'entry', 'entries')}, of the messages at {first} to {last}, "
+        f"{'is' if len(files) == 1 else 'are'} older. A broker deletes such files within seconds "
+        "after the messages. Unless these have expired, the oldest files of the CommitLog are "
+        "lost, and these entries are all that is left of them: restore the files. If they have, "
+        f"`{expire}` deletes the IndexFiles"
+    )
 
 
 @command(
