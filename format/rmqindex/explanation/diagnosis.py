@@ -270,6 +270,17 @@ class _Diagnosis:
                 "messages have expired.",
             )
 
+    def _not_in(self, log: LogReach) -> str:
+        """Say what of the log was searched in vain: all of it only where it begins at 0."""
+        none = f"No message of {self._name} in the"
+        if not log.min_offset:
+            return f"{none} whole CommitLog, offsets 0 to {log.max_offset}."
+        return (
+            f"{none} CommitLog from offset {log.min_offset}, where its "
+            f"oldest file begins, to {log.max_offset}. What was before has expired, or its files "
+            "are lost."
+        )
+
     def _latest_time(self) -> int | None:
         """Return when the message was stored at the latest, as far as the question tells."""
         window, made = self.evidence.window, self.evidence.key_time
@@ -448,11 +459,7 @@ class _Diagnosis:
                 command,
             )
         elif log.is_searched and not has_message:
-            yield Reason(
-                "not_in_log",
-                f"No message of {self._name} in the whole CommitLog, offsets {log.min_offset} to "
-                f"{log.max_offset}.",
-            )
+            yield Reason("not_in_log", self._not_in(log))
 
 
 def _topic_code(name: str, asked: str) -> str:

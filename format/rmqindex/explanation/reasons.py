@@ -46,7 +46,7 @@ EXPLAIN_REASONS: dict[str, str] = {
     "miss among them proves nothing.",
     # Of the CommitLog.
     "no_log": "No CommitLog was read, so that messages were neither compared nor searched.",
-    "not_in_log": "No message in the whole CommitLog has the key.",
+    "not_in_log": "No message in the CommitLog, as far as it reaches, has the key.",
     "not_searched": "A part of the CommitLog was not searched.",
     "log_damaged": "A part of the CommitLog cannot be read.",
     "log_begins_later": "The CommitLog begins after the time in question; older messages have "

@@ -228,6 +228,14 @@ class TestWhatWasSearched:
         assert "offsets 0 to 123120" in reason(explained, "not_in_log").sentence
         assert "not_searched" not in codes(explained)
 
+    def test_a_miss_in_a_log_without_its_oldest_file_says_from_where_on(self, store):
+        """Nobody knows whether it expired or was lost; all that is left was searched."""
+        min((store / "commitlog").iterdir()).unlink()
+        explained = explain(store, "TopicTest", "nobody", search_log="all")
+        sentence = reason(explained, "not_in_log").sentence
+        assert "from offset 65536, where its oldest file begins, to 123120" in sentence
+        assert "whole" not in sentence
+
     def test_damage_is_no_proof(self, store):
         """A message may have been there."""
         file = min((store / "commitlog").iterdir())
