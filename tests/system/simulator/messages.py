@@ -35,6 +35,8 @@ class Senders:
         ]
         self.topics = ["Orders", *draw.some(names[1:], 3)]
         self._number = 0
+        #: How often a number is none that a broker reads; it gives up there.
+        self._no_numbers = draw.weighted([(5, 0.0), (1, 0.4)])
 
     def draw(self) -> list[Sent]:
         """Return the messages of one or more steps."""
@@ -49,6 +51,7 @@ class Senders:
                 (0.5, "old_transaction"),
                 (1, "retry"),
                 (1, "odd"),
+                (self._no_numbers, "no_number"),
             ]
         )
         return getattr(self, f"_{kind}")()
@@ -190,6 +193,19 @@ class Senders:
                 "properties": [*sent["properties"], *origin],
             }
         ]
+
+    def _no_number(self) -> list[Sent]:
+        """Return one with a number in PROPERTIES that is none."""
+        number = self._draw.one(NO_NUMBERS)
+        own = self._properties()
+        choice = self._draw.number(0, 2)
+        if choice == 0:
+            return self._plain(topic=SCHEDULE, queue=0, properties=[*own, ["DELAY", number]])
+        if choice == 1:
+            batch = [["INNER_NUM", self._draw.one(["2", number])], ["INNER_BASE", number]]
+            return self._plain(properties=[*own, *batch])
+        light = [["INNER_MULTI_DISPATCH", "%LMQ%device1"], ["INNER_MULTI_QUEUE_OFFSET", number]]
+        return self._plain(properties=[*own, *light])
 
     def _odd(self) -> list[Sent]:
         """Return one without keys, or with properties that other clients write."""

@@ -21,10 +21,9 @@ from .reading import LOG_FOLDERS, assign, queues_of, read_truth
 from .truth import Entry, Message, Truth, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from pathlib import Path
 
-SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 #: ``messageDelayLevel``, ms.
 DELAYS = (
     *(1_000 * seconds for seconds in (1, 5, 10, 30)),
@@ -291,7 +290,7 @@ class ModelBroker:
         self.end = end
         self.alive = {offset: one for offset, one in self.alive.items() if offset < end}
         for queue in self.queues.values():
-            if queue.most > end:
+            if queue.most > end - queue.is_batch:
                 queue.truncate(end)
                 yield
 
@@ -314,12 +313,18 @@ class ModelBroker:
             if self.agreed is not None and self.waiting[0].offset >= self.agreed:
                 break
             count -= 1
-            message = self.waiting.pop(0)
-            yield from self._dispatch(message)
+            if not (yield from self._dispatch(self.waiting[0])):
+                break
+            self.waiting.pop(0)
             self.truth.waiting = len(self.waiting)
 
-    def _dispatch(self, message: Message) -> Iterator[None]:
-        for unit, is_batch in self._units(message):
+    def _dispatch(self, message: Message) -> Generator[None, None, bool]:
+        """Give a message its units and its entries; tell whether the broker got past it."""
+        properties = dict(message.properties)
+        if not records.has_readable_numbers(message.topic, properties):
+            return False
+        units, is_readable = self._units(message, properties)
+        for unit, is_batch in units:
             queue = self._queue(unit.topic, unit.queue_id, batch=is_batch)
             before = queue.end
             self.truth.maybe.add(unit)
@@ -330,10 +335,13 @@ class ModelBroker:
                 taken = unit if is_batch else replace(unit, queue_offset=place)
                 self.truth.units.append(taken)
                 self._drop_stale(taken)
+        if not is_readable:
+            return False
         if self.config.index:
             yield from self._build(message)
         self.checkpoint.logics = message.store_time
         self.checkpoint.logics_offset = message.offset + message.size
+        return True
 
     def _drop_stale(self, taken: Unit) -> None:
         """Forget what stood at the place of a unit."""
@@ -344,13 +352,15 @@ class ModelBroker:
                 self.truth.maybe.discard(one)
                 self.truth.once.add(one)
 
-    def _units(self, message: Message) -> list[tuple[Unit, bool]]:
+    def _units(
+        self, message: Message, properties: dict[str, str]
+    ) -> tuple[list[tuple[Unit, bool]], bool]:
+        """Return units, whether each is of a batch queue, and whether these are all of them."""
         if message.sys_flag & records.ROLLBACK not in {0, records.COMMIT}:
-            return []
-        properties = dict(message.properties)
+            return [], True
         code = string_hash(message.tags) if message.tags else 0
-        level = int(properties.get("DELAY", "0"))
-        if message.topic == SCHEDULE and level > 0:
+        level = int(properties.get("DELAY", "0")) if message.topic == records.SCHEDULE else 0
+        if level > 0:
             code = message.store_time + DELAYS[min(level, len(DELAYS)) - 1]
         is_batch = message.topic in self.config.batch_topics
         place = (message.queue_offset, message.offset, message.size, code)
@@ -361,13 +371,18 @@ class ModelBroker:
             batch_size=(len(message.inner) or 1) if is_batch else 0,
             store_time=message.store_time if is_batch else 0,
         )
-        units = [(own, is_batch)]
         names = properties.get("INNER_MULTI_DISPATCH", "").split(",")
-        places = properties.get("INNER_MULTI_QUEUE_OFFSET", "").split(",")
-        if names != [""] and self.config.light:
-            for name, number in zip(names, places, strict=True):
-                units.append((Unit(name, 0, int(number), *place[1:]), False))
-        return units
+        texts = properties.get("INNER_MULTI_QUEUE_OFFSET", "").split(",")
+        if names == [""] or len(names) != len(texts) or not self.config.light:
+            return [(own, is_batch)], True
+        numbers = [records.java_number(text, 64) for text in texts]
+        light = [
+            (Unit(name, 0, number, *place[1:]), False)
+            for name, number in zip(names, numbers, strict=True)
+            if number is not None
+        ]
+        is_readable = None not in numbers
+        return [(own, is_batch), *(light if is_readable else [])], is_readable
 
     def _queue(self, topic: str, queue_id: int, *, batch: bool) -> Queue:
         queue = self.queues.get((topic, queue_id))
@@ -537,8 +552,8 @@ class ModelBroker:
         self.alive = {**kept, **{one.offset: one for one in found}}
         yield from self._end_log(end)
         later = found if not is_clean else [m for m in found if m.offset >= queues_end]
-        for message in later:
-            yield from self._dispatch(message)
+        self.waiting = later
+        yield from self.dispatch()
         self._read_offsets()
 
     def _recovery_begin(self, queues_end: int, *, is_clean: bool) -> int:
@@ -573,6 +588,8 @@ class ModelBroker:
                     break
                 message = self._known_at(start + at + head, data[at + head :][: checked.size])
                 if checked.size <= 0 or message is None:
+                    return found, start + at
+                if not records.has_readable_numbers(message.topic, dict(message.properties)):
                     return found, start + at
                 found.append(message)
                 at += head + checked.size

@@ -15,6 +15,7 @@ BORN_V6, STORE_V6, NEED_UNWRAP, INNER_BATCH = 0x10, 0x20, 0x40, 0x80
 CODECS = {"none": 0, "old": 0x1, "lz4": 0x101, "zstd": 0x201, "zlib": 0x301}
 #: A record of no properties, topic and body, with IPv4 hosts.
 LEAST_SIZE = 91
+SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,26 @@ def keys_of(properties: dict[str, str]) -> tuple[str, ...]:
     """Return the keys of a message: UNIQ_KEY, then the parts of KEYS."""
     keys = [properties["UNIQ_KEY"]] if "UNIQ_KEY" in properties else []
     return (*keys, *(part for part in properties.get("KEYS", "").split(" ") if part))
+
+
+def java_number(text: str, bits: int) -> int | None:
+    """Return what ``Integer.parseInt`` or ``Long.parseLong`` reads, None where they fail."""
+    digits = text[1:] if text[:1] in {"+", "-"} else text
+    if not (digits.isascii() and digits.isdecimal()):
+        return None
+    value = int(text)
+    return value if -(1 << bits - 1) <= value < 1 << bits - 1 else None
+
+
+def has_readable_numbers(topic: str, properties: dict[str, str]) -> bool:
+    """Tell whether a broker can read the numbers in PROPERTIES: else its log ends there."""
+    if {"INNER_NUM", "INNER_BASE"} <= properties.keys() and (
+        java_number(properties["INNER_NUM"], 16) is None
+        or java_number(properties["INNER_BASE"], 64) is None
+    ):
+        return False
+    delay = properties.get("DELAY")
+    return topic != SCHEDULE or delay is None or java_number(delay, 32) is not None
 
 
 def inner_message(body: bytes, properties: bytes, flag: int = 0) -> bytes:
