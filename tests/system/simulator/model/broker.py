@@ -258,9 +258,9 @@ class ModelBroker:
         for queue in self.queues.values():
             before = queue.units()
             queue.expire(least)
-            if len(queue.units()) != len(before):
-                still = set(queue.units())
-                self._forget("units", [unit for unit in before if unit not in still])
+            gone = [unit for _, unit in set(before) - set(queue.units())]
+            if gone:
+                self._forget("units", gone)
                 yield
         while len(self.index) > 1 and self.index[0].end_offset < least:
             file = self.index.pop(0)
@@ -658,11 +658,8 @@ class ModelBroker:
 
     def refresh(self) -> None:
         """Read the truth anew from the disk."""
-        ends = (
-            {}
-            if not self.truth.running
-            else {key: queue.end for key, queue in self.queues.items() if not queue.is_batch}
-        )
+        held = self.queues if self.truth.running else {}
+        ends = {key: queue.end for key, queue in held.items()}
         now = read_truth(self.disk, self.config, self.known, self.texts, self.alive, ends)
         assign(self.truth, now)
         self.truth.log_end = self.end

@@ -149,24 +149,20 @@ class Queue:
         else:
             self.most = unit[0] + unit[1]
 
-    def units(self) -> list[Unit]:
-        """Decode the units of the files on the disk, blank ones left out."""
+    def units(self) -> list[tuple[int, Unit]]:
+        """Decode the units of the files on the disk, each with its byte; blank ones left out."""
         found = []
         for start in sorted(int(n) for n in self.disk.names(self.folder) if n.isdecimal()):
             data = self.disk.read(self._name(start))
             for at in range(0, len(data), self.unit_size):
-                unit = self._unit(data, at)
-                if unit is None:
+                fields = self._unit(data, at)
+                if fields is None:
                     break
-                if self.is_batch:
-                    found.append(
-                        Unit(
-                            *(self.topic, self.queue_id, unit[4], *unit[:3]),
-                            batch_size=unit[5],
-                            store_time=unit[3],
-                        )
-                    )
-                elif unit[:2] != (0, 2**31 - 1):
-                    place = (start + at) // UNIT
-                    found.append(Unit(self.topic, self.queue_id, place, *unit))
+                if self.is_batch or fields[:2] != (0, 2**31 - 1):
+                    found.append((start + at, self._decoded(start + at, fields)))
         return found
+
+    def _decoded(self, byte: int, fields: tuple[int, ...]) -> Unit:
+        place = (self.topic, self.queue_id, fields[4] if self.is_batch else byte // UNIT)
+        more = {"batch_size": fields[5], "store_time": fields[3]} if self.is_batch else {}
+        return Unit(*place, *fields[:3], **more)

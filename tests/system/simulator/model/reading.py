@@ -58,8 +58,8 @@ def read_truth(
                 truth.maybe.add(entry)  # never written: damaged bytes
     for queue in queues_of(disk, config):
         end = ends.get((queue.topic, queue.queue_id), 2**63)
-        for unit in queue.units():
-            if _is_held(unit, known, alive) and _byte(unit) < end:
+        for byte, unit in queue.units():
+            if _is_held(unit, known, alive) and byte < end:
                 truth.units.append(unit)
             else:
                 truth.maybe.add(unit)
@@ -100,10 +100,6 @@ def queues_of(disk: Disk, config: Config) -> list[Queue]:
                 for number in disk.names(f"{folder}/{topic}")
             )
     return found
-
-
-def _byte(unit: Unit) -> int:
-    return -1 if unit.batch_size else unit.queue_offset * 20
 
 
 def _is_held(unit: Unit, known: Known, alive: dict[int, Message]) -> bool:
