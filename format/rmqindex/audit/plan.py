@@ -139,7 +139,7 @@ def plan_audit(
     """
     if log is not None and lacks_index(path):
         missing = Location.of(path).child(INDEX_FOLDER)
-        return [StoreUnit(missing, (), marked_files(log), broker_of(missing))]
+        return [StoreUnit(missing, (), marked_files(log), broker_of(missing), log.folders)]
     resolved = resolve(path)
     name = resolved.path.name if resolved.is_file else None
     directory = resolved.directory
@@ -149,6 +149,7 @@ def plan_audit(
         entries.pop()  # the broker is making it
     members = members_of(entries, layout)
     log_files = None if log is None else _listed_files(log, broker)
+    log_folders = () if log is None else log.folders
     if resolved.is_file:
         chosen = [entry for entry in entries if entry.name == name]
         if not chosen:
@@ -161,13 +162,14 @@ def plan_audit(
                 None,
                 log_files,
                 since=since,
+                log_folders=log_folders,
             )
             return [alone]
     by_path = {member.path: place for place, member in enumerate(members)}
     ranges = _ranges(members, directory, broker, since) if log is not None else {}
     units: list[StoreUnit | AuditUnit] = []
     if not resolved.is_file:
-        units.append(StoreUnit(directory, tuple(members), log_files, broker))
+        units.append(StoreUnit(directory, tuple(members), log_files, broker, log_folders))
     previous: IndexHeader | None = None
     for entry in entries:
         place = by_path.get(entry.path)
@@ -185,6 +187,7 @@ def plan_audit(
             since,
             broker,
             0 if member is None else member.count,
+            log_folders,
         )
         is_old = since is not None and member is not None and _ended_before(member, since)
         if entry.name == name or (name is None and not (is_old and entry is not entries[-1])):
@@ -226,7 +229,7 @@ def run_audits(
     with ExitStack() as stack:
         files = units[0].log_files if units else None
         if log is not None and files is not None and files != log.files:
-            log = stack.enter_context(CommitLog(files))
+            log = stack.enter_context(CommitLog(files, folders=log.folders))
         for unit in units:
             yield run_audit(unit, max_findings, log)
 
@@ -309,7 +312,7 @@ def run_audit(
 def _run(unit: StoreUnit | AuditUnit, log: CommitLog | None, findings: Findings) -> None:
     with ExitStack() as stack:
         if log is None and unit.log_files is not None:
-            log = stack.enter_context(CommitLog(unit.log_files))
+            log = stack.enter_context(CommitLog(unit.log_files, folders=unit.log_folders))
         if isinstance(unit, StoreUnit):
             _audit_store(unit, log, findings)
         else:

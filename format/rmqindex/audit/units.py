@@ -167,12 +167,14 @@ class StoreUnit:
         members: Its files, oldest first.
         log_files: The files of the CommitLog; None without one.
         broker: What is known of the store's broker.
+        log_folders: Where the CommitLog's files were looked for.
     """
 
     directory: Location
     members: tuple[Member, ...]
     log_files: tuple[LogFile, ...] | None
     broker: BrokerState | None = None
+    log_folders: tuple[Location, ...] = ()
 
     @property
     def place(self) -> Location:
@@ -201,6 +203,7 @@ class AuditUnit:
         since: As :func:`rmqindex.verify` takes it, epoch milliseconds.
         broker: What is known of the store's broker.
         count: How many entries it had when it was found.
+        log_folders: Where the CommitLog's files were looked for.
     """
 
     path: Location
@@ -214,6 +217,7 @@ class AuditUnit:
     since: int | None = None
     broker: BrokerState | None = None
     count: int = 0
+    log_folders: tuple[Location, ...] = ()
 
     @property
     def place(self) -> Location:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from rmqindex.arrays import IntArray
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.record.records import Records
-    from rmqindex.storage.location import PathLike
+    from rmqindex.storage.location import Location, PathLike
     from rmqindex.storage.source import ByteSource
 
 __all__ = ["MATCH_STATES", "CommitLog", "LogFile"]
@@ -79,6 +79,7 @@ class CommitLog:
         path: PathLike | Sequence[PathLike | LogFile],
         *,
         filesystem: pafs.FileSystem | None = None,
+        folders: Sequence[Location] | None = None,
     ) -> None:
         """Find the files; none is opened yet.
 
@@ -91,12 +92,15 @@ class CommitLog:
                 Files found before (:attr:`files`) are used as given, so that another process need
                 not list them again.
             filesystem: Where the paths lie, instead of what they say themselves.
+            folders: For files found before, :attr:`folders` of their log, whose stores prove where
+                it ends; None if ``path`` names them.
 
         Raises:
             RmqIndexError: Nothing is there, no store with a log, files that overlap.
         """
         self.files = find_files(path, filesystem)
-        self._open_files = OpenFiles(self.files, path, filesystem)
+        given = path if folders is None else folders
+        self._open_files = OpenFiles(self.files, given, filesystem)
         self._max_offset: int | None = None
         self._end_error: CorruptCommitLogError | None = None
 
@@ -139,6 +143,11 @@ class CommitLog:
         None without files.
         """
         return self._open_files.mapped_file_size
+
+    @property
+    def folders(self) -> tuple[Location, ...]:
+        """The directories in which the files were looked for; none for files chosen by name."""
+        return self._open_files.folders
 
     @property
     def gaps(self) -> tuple[tuple[int, int], ...]:

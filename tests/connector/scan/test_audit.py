@@ -1,12 +1,107 @@
 """The audit through Spark gives what ``rmqindex.verify`` gives."""
 
+import pickle
 import shutil
+from collections import Counter
 
 import pytest
+from pyspark.sql.types import LongType, StringType, StructType
 
 import rmqindex
+from engines import RECORDED_STORES
+from pyspark_rmqindex.options import read_options
+from pyspark_rmqindex.scan.audit import AuditReader
+from recorded import STORE_KINDS
+from rmqindex.audit.queue_rules import QUEUE_RULES
 
 STORE = rmqindex.sample_store()
+STORES = {name: case.path for name, case in RECORDED_STORES.items()} | {
+    path.name: path / "store" for path in sorted(STORE_KINDS.iterdir()) if path.is_dir()
+}
+
+
+def by_tasks(path):
+    """Return the findings of a store with its log, from tasks in other processes; or the error."""
+    schema = StructType()
+    for name in rmqindex.FINDING_SCHEMA.names:
+        schema.add(name, LongType() if name == "byte" else StringType())
+    options = {"path": str(path), "audit": "true", "commitLog": "auto"}
+    reader = AuditReader(read_options(options), schema)
+    try:
+        partitions = pickle.loads(pickle.dumps(reader.partitions()))
+    except rmqindex.RmqIndexError as error:
+        return [str(error)]
+    task = pickle.loads(pickle.dumps(reader))
+    return [row for each in partitions for batch in task.read(each) for row in batch.to_pylist()]
+
+
+def by_verify(path):
+    """Return the findings of ``verify()`` but those of ConsumeQueues; or the error."""
+    queues = {rule.name for rule in QUEUE_RULES}
+    try:
+        rows = rmqindex.verify(path, "auto").to_pylist()
+    except rmqindex.RmqIndexError as error:
+        return [str(error)]
+    return [row for row in rows if row["rule"] not in queues]
+
+
+def files_of(store, *folders):
+    """Return the numbered files of a store's folders."""
+    paths = [path for pattern in folders for path in sorted(store.glob(f"{pattern}/*"))]
+    return [path for path in paths if path.name.isdigit() and path.is_file()]
+
+
+def poke(path, at, data):
+    """Overwrite some bytes of a file."""
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(data)
+
+
+def written(path):
+    """Return how many bytes of a file lie before its zeros."""
+    return len(path.read_bytes().rstrip(b"\0"))
+
+
+def cut(path, size):
+    """Cut a file short."""
+    with path.open("r+b") as file:
+        file.truncate(size)
+
+
+# What is damaged, by the index's and the log's files.
+DAMAGES = {
+    "index header zeroed": lambda index, _: poke(index[-1], 0, bytes(40)),
+    "index count raised": lambda index, _: poke(index[-1], 36, b"\x40\0\0\0"),
+    "index count lowered": lambda index, _: poke(index[0], 36, b"\0\0\0\3"),
+    "index file cut": lambda index, _: cut(index[0], index[0].stat().st_size // 2),
+    "index file cut in its header": lambda index, _: cut(index[-1], 39),
+    "index file gone": lambda index, _: index[0].unlink(),
+    "index gone": lambda index, _: shutil.rmtree(index[0].parent),
+    "log cut": lambda _, log: cut(log[-1], written(log[-1]) // 2),
+    "log zeroed from a page on": lambda _, log: poke(log[0], 4096, bytes(written(log[0]) - 4096)),
+    "log hole": lambda _, log: poke(log[0], 4096, bytes(2048)),
+    "log file gone": lambda _, log: log[-1].unlink(),
+    "log emptied": lambda _, log: [path.unlink() for path in log],
+}
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_tasks_find_in_every_store_what_verify_finds(name):
+    """But for ConsumeQueues, which tasks do not audit."""
+    assert Counter(map(str, by_tasks(STORES[name]))) == Counter(map(str, by_verify(STORES[name])))
+
+
+@pytest.mark.parametrize("name", ["5.5.0", "plain", "dledger_after_plain"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_tasks_find_in_a_damaged_store_what_verify_finds(name, damage, tmp_path):
+    """A task that opens the log by its files knows what beside it proves where it ended."""
+    store = tmp_path / "store"
+    shutil.copytree(STORES[name], store)
+    DAMAGES[damage](files_of(store, "index"), files_of(store, "commitlog", "dledger-*/data"))
+    found = by_tasks(store)
+    assert found
+    assert Counter(map(str, found)) == Counter(map(str, by_verify(store)))
 
 
 @pytest.fixture
