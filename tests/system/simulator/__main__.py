@@ -202,6 +202,7 @@ def _all(arguments: Namespace, first: int, base: Path) -> Iterable[Found]:
 
 def _show(arguments: Namespace, found: Found, fault: Any, base: Path, *, is_first: bool) -> None:
     print(f"\nseed {found.seed}: {fault.rule}: {fault.user}: {fault.what[:1500]}")
+    print(f"  store: {', '.join(fault.about)}")
     if arguments.shrink and is_first and found.script:
         from .session import Script
         from .shrink import shrink

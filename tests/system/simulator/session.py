@@ -12,12 +12,12 @@ import shutil
 import signal
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from .draw import Draw
 from .history import History, World
-from .judge import Fault, Judge
+from .judge import Judge
 from .questions import question_of
 from .users import READERS, Outcome, Place, ask, run
 from .writes import Files, judge_write, remedies_of, write_of
@@ -25,6 +25,8 @@ from .writes import Files, judge_write, remedies_of, write_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from .judge import Fault
 
 __all__ = ["Report", "Script", "Session", "play"]
 
@@ -142,7 +144,9 @@ class Session:
 
     def judge(self) -> Judge:
         """Return who judges answers about the store as it is now."""
-        return Judge(self.place.root, self.world, answers=self.report.answers)
+        place = self.place.root
+        answers = self.report.answers
+        return Judge(place, self.world.truth, self.world.damages, answers)
 
     def judged(self, outcome: Outcome) -> None:
         """Judge an outcome."""
@@ -152,7 +156,7 @@ class Session:
     def _add(self, faults: list[Fault]) -> None:
         number = len(self.report.script.steps) - 1
         for fault in faults:
-            self.report.faults.append(Fault(fault.rule, fault.user, fault.what, number))
+            self.report.faults.append(replace(fault, step=number))
 
 
 class _HungError(BaseException):
