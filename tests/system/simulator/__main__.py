@@ -35,6 +35,7 @@ class Found:
     steps: Counter[str] = field(default_factory=Counter)
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)
     seconds: float = 0.0
+    slowest: tuple[float, str] = (0.0, "")
     lines: dict[str, set[int]] = field(default_factory=dict)
 
 
@@ -90,6 +91,7 @@ def run_seed(seed: int, folder: Path, *, until: int = 1) -> Found:
     found = Found(seed, report.faults, report.script.text() if report.faults else "")
     found.steps, found.answers = report.steps, report.answers
     found.seconds = time.monotonic() - start
+    found.slowest = report.slowest
     shutil.rmtree(folder, ignore_errors=True)
     return found
 
@@ -146,13 +148,13 @@ def _campaign(arguments: Namespace) -> int:
     steps: Counter[str] = Counter()
     answers: Counter[tuple[str, str]] = Counter()
     lines: dict[str, set[int]] = {}
-    start, seconds, count, failed = time.monotonic(), [], 0, set()
+    start, slow, slowest, count, failed = time.monotonic(), 0.0, (0.0, ""), 0, set()
     try:
         for found in _all(arguments, first, base):
             count += 1
             steps += found.steps
             answers += found.answers
-            seconds.append(found.seconds)
+            slow, slowest = max(slow, found.seconds), max(slowest, found.slowest)
             for name, numbers in found.lines.items():
                 lines.setdefault(name, set()).update(numbers)
             if found.faults:

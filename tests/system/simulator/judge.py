@@ -60,20 +60,28 @@ class Judge:
         truth: What is in the store.
         damages: What was changed since, and not mended.
         answers: How many answers were judged, by user and status.
+        power_was_cut: Whether the store has lived through a power cut.
+        is_stale: Whether the log may have bytes behind its end, left from before a truncation.
     """
 
     root: str
     truth: Truth
     damages: Sequence[Damage] = ()
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)
+    power_was_cut: bool = False
+    is_stale: bool = False
 
     def __post_init__(self) -> None:
         """Tell what was damaged."""
         self.harm = [damage for damage in self.damages if not damage.is_harmless]
         self.states = self.truth.states
-        self.is_usual = not self.harm and self.states <= _USUAL
+        #: Whether a power cut left some pages of files as they were before, which no list knows.
+        self.is_torn = self.power_was_cut or "torn" in self.states
+        self.is_usual = not self.harm and not self.power_was_cut and self.states <= _USUAL
+        self.has_broken_bodies = any(one.is_corrupt for one in self.truth.messages)
         self.index_is_hurt = any(damage.file.startswith("index") for damage in self.harm)
         self.log_is_hurt = any(_is_log(damage.file) for damage in self.harm)
+        self.may_differ = self.log_is_hurt or self.power_was_cut
         self.queues_are_hurt = any("queue" in damage.file.split("/")[0] for damage in self.harm)
         self.hurt_files = {
             damage.file.rpartition("/")[2]
@@ -89,6 +97,7 @@ class Judge:
     def about(self) -> tuple[str, ...]:
         """What state the store is in, for those who sort faults."""
         running = ["running"] if self.truth.running else []
+        running += ["power cut"] if self.power_was_cut else []
         return (*sorted(self.states), *running, *(f"{d.kind} {d.file}" for d in self.harm))
 
     def judge(self, outcome: Outcome) -> list[Fault]:
@@ -132,7 +141,9 @@ class Judge:
         return [] if self._may_refuse(outcome) else [("refused", text[:400])]
 
     def _may_refuse(self, outcome: Outcome) -> bool:
-        if not self.is_usual:
+        if not self.is_usual or self.has_broken_bodies or self.is_stale:
+            return True
+        if outcome.kind == "units" and not self.truth.units:
             return True
         if outcome.kind.endswith("_stream") and self.truth.once:
             return True  # what it had not read is gone
@@ -190,7 +201,10 @@ class Judge:
             if entry.text == text and text in _texts(one)
         ]
         is_sure = len(messages) == 1 and messages[0] in self.sure_messages
-        if not is_sure:
+        if not is_sure or not any(
+            java_hash(other) == entry.key_hash for one in messages for other in _texts(one)
+        ):
+            is_sure = False  # no message confirms that it is another key's
             rows.append((*place, entry.store_time, "unverified"))
         return rows, is_sure
 
@@ -209,8 +223,10 @@ class Judge:
         foreign = got - sure - Counter(may)
         lost = sure - got
         if is_hurt is None:
-            is_hurt = self.index_is_hurt or self.log_is_hurt
+            is_hurt = self.index_is_hurt or self.log_is_hurt or self.power_was_cut
         said = []
+        if self.power_was_cut:
+            return said  # pages of an index from before look as if they were right
         if foreign and not (is_hurt and outcome.notes) and not self._is_of_hurt_files(foreign):
             said.append(f"foreign: {_some(foreign)}, expected {_some(sure)}")
         is_short = limit is None or got.total() < min(limit, sure.total())
@@ -269,7 +285,7 @@ class Judge:
         if doubled:
             said.append(f"doubled: {_some(doubled)}")
         foreign = [offset for offset in got if offset not in possible]
-        if foreign and not self.log_is_hurt:
+        if foreign and not self.may_differ:
             said.append(f"foreign: {_some(foreign)}")
         for row in outcome.rows:
             wrong = [_differences(row, one) for one in self.at.get(row["offset"], [])]
@@ -294,9 +310,11 @@ class Judge:
             one.topic for one in self.truth.possibly("messages") if _is_chosen(question, one)
         )
         got = {row[0]: row[3] for row in outcome.rows}
-        lost = {topic: (got.get(topic, 0), n) for topic, n in least.items() if got.get(topic, 0) < n}
+        lost = {
+            topic: (got.get(topic, 0), n) for topic, n in least.items() if got.get(topic, 0) < n
+        }
         more = {topic: (n, most[topic]) for topic, n in got.items() if n > most[topic]}
-        said = [f"foreign: counts {more}"] if more and not self.log_is_hurt else []
+        said = [f"foreign: counts {more}"] if more and not self.may_differ else []
         if lost and not outcome.notes:
             said.append(f"{'silence' if self.log_is_hurt else 'lost'}: counts {lost}")
         return said
@@ -304,14 +322,14 @@ class Judge:
     # Queues, the broker's search, audits.
 
     def _units(self, outcome: Outcome) -> list[str]:
-        if self.queues_are_hurt or "torn" in self.states:
+        if self.queues_are_hurt or self.is_torn:
             return []
         sure = _unit_rows(self.truth.surely("units"))
         may = Counter(_unit_rows(self.truth.possibly("units"))) - Counter(sure)
         return self._compare(outcome, outcome.rows, sure, may.elements(), is_hurt=False)
 
     def _broker(self, outcome: Outcome) -> list[str]:
-        if self.truth.maybe or self.index_is_hurt:
+        if self.truth.maybe or self.index_is_hurt or self.power_was_cut:
             return []
         question = outcome.asked
         said = []
@@ -331,6 +349,7 @@ class Judge:
         errors = [row for row in worst if row["severity"] == "error"]
         said = []
         odd = self.states - {"index_expired", "queues_expired"}
+        odd |= {"power"} if self.power_was_cut or self.is_stale else set()
         if not self.harm and not odd and worst:
             said.append(f"false finding: {_some(map(_finding, worst))}")
         elif not self.harm and self.truth.running and odd <= {"abort", "waiting"} and errors:
@@ -376,7 +395,7 @@ class Judge:
         got = Counter((row[2], row[3]) for row in outcome.rows)
         sure = Counter((one.key_hash, one.offset) for one in self.truth.surely("entries"))
         lost = sure - got
-        if lost and not self.index_is_hurt:
+        if lost and not self.index_is_hurt and not self.power_was_cut:
             return [f"lost: by a stream {_some(lost)}"]
         return []
 
@@ -444,7 +463,9 @@ def _is_audited(damage: Damage) -> bool:
     """Tell whether an audit must find a damage: it changes an answer."""
     if damage.file.startswith("index"):
         return bool(damage.entries)
-    return bool(damage.messages) and _is_log(damage.file) and damage.kind in {"lost", "cut", "empty"}
+    return (
+        bool(damage.messages) and _is_log(damage.file) and damage.kind in {"lost", "cut", "empty"}
+    )
 
 
 def _bounds(question: dict[str, Any], first: str, last: str) -> tuple[int, int]:

@@ -10,6 +10,7 @@ import json
 import shlex
 import shutil
 import signal
+import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -66,6 +67,8 @@ class Report:
     faults: list[Fault] = field(default_factory=list)
     steps: Counter[str] = field(default_factory=Counter)
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)
+    #: The question that took longest, s.
+    slowest: tuple[float, str] = (0.0, "")
 
 
 class Session:
@@ -112,8 +115,10 @@ class Session:
 
     def ask(self, user: str, question: dict[str, Any]) -> Outcome:
         """Ask someone, and judge the answer."""
+        start = time.monotonic()
         with _time_limit():
             outcome = ask(self.place, user, question)
+        self._timed(time.monotonic() - start, outcome)
         self.judged(outcome)
         return outcome
 
@@ -122,8 +127,10 @@ class Session:
         typed = line.replace("STORE", self.place.root).replace("ASIDE", self.place.aside)
         argv = shlex.split(typed)[1:]
         before = Files.of(self.world)
+        start = time.monotonic()
         with _time_limit():
             outcome = run(argv)
+        self._timed(time.monotonic() - start, outcome)
         if argv[0] == "relayout" and outcome.is_answer and "--dry-run" not in argv:
             self._relaid(
                 int(argv[argv.index("--slots") + 1]), int(argv[argv.index("--entries") + 1])
@@ -137,6 +144,10 @@ class Session:
         self.last = outcome
         return outcome
 
+    def _timed(self, seconds: float, outcome: Outcome) -> None:
+        if seconds > self.report.slowest[0]:
+            self.report.slowest = (seconds, outcome.told())
+
     def _relaid(self, slots: int, places: int) -> None:
         """Give the broker the geometry that its index has now."""
         self.world.broker.config.slots, self.world.broker.config.places = slots, places
@@ -146,7 +157,15 @@ class Session:
         """Return who judges answers about the store as it is now."""
         place = self.place.root
         answers = self.report.answers
-        return Judge(place, self.world.truth, self.world.damages, answers)
+        taken = {step["name"] for step in self.world.taken}
+        return Judge(
+            place,
+            self.world.truth,
+            self.world.damages,
+            answers,
+            power_was_cut="power" in taken,
+            is_stale=bool(taken & {"power", "cut", "elect", "kill", "restore"}),
+        )
 
     def judged(self, outcome: Outcome) -> None:
         """Judge an outcome."""
@@ -220,8 +239,17 @@ def _remedies(draw: Draw, session: Session) -> Iterator[Step]:
         lines = session.last and remedies_of(session.last, session.place.root)
         if not lines or not draw.chance(0.4):
             return
-        line = draw.one(lines)
-        yield {"name": "type", "line": line}
+        yield {"name": "type", "line": _with_geometry(draw.one(lines), session)}
+
+
+def _with_geometry(line: str, session: Session) -> str:
+    """Give a rebuild the numbers of broker.conf, where it names others or no file has them."""
+    slots, places = session.place.layout or (16, 20)
+    if " rebuild " not in line:
+        return line
+    if "--max-hash-slot-num" not in line:
+        line += " --max-hash-slot-num 5000000 --max-index-num 20000000"
+    return line.replace("5000000", str(slots)).replace("20000000", str(places))
 
 
 def _question(draw: Draw, session: Session) -> Step:

@@ -82,8 +82,8 @@ def write_of(draw: Draw, world: World) -> list[str]:
     name, *flags = kind.split()
     argv = [name, "STORE", *flags]
     if name == "rebuild":
-        if draw.chance(0.6):
-            argv += geometry
+        if draw.chance(0.6) or not truth.entries:
+            argv += geometry  # else files of the default size might be made
         argv += zone
         if kind == "rebuild --out":
             argv[-2:] = []
@@ -210,8 +210,14 @@ def _lost_units(
     if _LOSS in argv:
         return
     truth = world.truth
-    alive = {message.offset for message in truth.messages}
-    lost = [unit for unit in before.units - after.units if unit[3] in alive]
+    alive = {(one.offset, one.size, one.queue_offset) for one in truth.messages}
+    alive |= {
+        (one.offset, one.size, int(place))
+        for one in truth.messages
+        for place in dict(one.properties).get("INNER_MULTI_QUEUE_OFFSET", "").split(",")
+        if place
+    }
+    lost = [unit for unit in before.units - after.units if (unit[3], unit[4], unit[2]) in alive]
     batch = world.broker.config.batch_topics
     lost = sorted(unit for unit in lost if unit[0] not in batch)
     if lost:

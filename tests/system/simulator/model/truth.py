@@ -153,7 +153,7 @@ class Truth:
     def _states_of_index(self, log: dict[int, Message]) -> set[str]:
         found, indexed, before = set(), set(), ("", -1)
         seen: set[tuple[str, int]] = set()
-        for entry in self.entries:
+        for entry in sorted(self.entries, key=lambda one: (one.file, one.position)):
             found |= self._state_of("index", entry.offset, log)
             if entry.offset in log and self.message_of(entry, log) is None:
                 found.add("index_stale")
