@@ -169,9 +169,7 @@ def _campaign(arguments: Namespace) -> int:
     print(f"{count} seeds in {time.monotonic() - start:.0f} s, {len(failed)} with faults")
     _table("steps", steps)
     _table("answers", Counter({f"{u}: {s}": n for (u, s), n in answers.items()}))
-    print(
-        f"{answers.total()} answers judged, the slowest seed took {max(seconds, default=0):.1f} s"
-    )
+    print(f"{answers.total()} answers judged, the slowest seed took {slow:.1f} s")
     if lines:
         _print_lines(lines)
     for kind, number in kinds.most_common():

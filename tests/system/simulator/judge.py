@@ -230,10 +230,10 @@ class Judge:
         if foreign and not (is_hurt and outcome.notes) and not self._is_of_hurt_files(foreign):
             said.append(f"foreign: {_some(foreign)}, expected {_some(sure)}")
         is_short = limit is None or got.total() < min(limit, sure.total())
-        if lost and is_short and not (is_hurt and outcome.notes):
-            # What is of damaged IndexFiles must be found by an audit: a search follows its chain.
-            if not self._is_of_hurt_files(lost):
-                said.append(f"lost: {_some(lost)}")
+        # What is of damaged IndexFiles must be found by an audit: a search follows its chain.
+        is_told = (is_hurt and outcome.notes) or self._is_of_hurt_files(lost)
+        if lost and is_short and not is_told:
+            said.append(f"lost: {_some(lost)}")
         return said
 
     def _is_of_hurt_files(self, rows: Iterable[Any]) -> bool:
@@ -358,11 +358,22 @@ class Judge:
             return said
         if not self.truth.running and self.states & _AUDITED and self.sure_messages and not worst:
             said.append(f"missed: {sorted(self.states & _AUDITED)}")
-        seen = [damage for damage in self.harm if _is_audited(damage)]
+        seen = [damage for damage in self.harm if self._is_audited(damage)]
         if seen and not worst:
             told = [f"{damage.kind} {damage.file}:{damage.start}-{damage.stop}" for damage in seen]
             said.append(f"missed: {_some(told)}")
         return said
+
+    def _is_audited(self, damage: Damage) -> bool:
+        """Tell whether an audit must find a damage: it changes an answer."""
+        name = damage.file.rpartition("/")[2]
+        if damage.file.startswith("index"):
+            return bool(damage.entries)
+        if not damage.messages or not _is_log(damage.file):
+            return False
+        if damage.kind == "lost":  # the oldest files look as if they had expired
+            return int(name) >= self.truth.log_start
+        return damage.kind in {"cut", "empty"}
 
     def _explained(self, outcome: Outcome) -> list[str]:
         question = outcome.asked
@@ -457,15 +468,6 @@ def _unit_rows(units: Iterable[Any]) -> list[Any]:
 
 def _is_log(file: str) -> bool:
     return file.startswith(("commitlog", "dledger"))
-
-
-def _is_audited(damage: Damage) -> bool:
-    """Tell whether an audit must find a damage: it changes an answer."""
-    if damage.file.startswith("index"):
-        return bool(damage.entries)
-    return (
-        bool(damage.messages) and _is_log(damage.file) and damage.kind in {"lost", "cut", "empty"}
-    )
 
 
 def _bounds(question: dict[str, Any], first: str, last: str) -> tuple[int, int]:
