@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from rmqindex.audit.audited import BLOCK, AuditedFile, elapsed_seconds
 from rmqindex.audit.extent import Gap, index_end, log_start, rows_with_keys
+from rmqindex.commitlog.zeroed import zeroed_messages
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.messages import expand_messages, message_keys
 from rmqindex.layout import BEGIN_TIMESTAMP_OFFSET, END_TIMESTAMP_OFFSET, FIRST_POSITION
@@ -136,7 +137,10 @@ def _audit_block(
         listed = " or ".join(map(str, wanted)) or "no entry"
         return f"{listed} (entry {first + place}, message at {offsets[place]})"
 
-    wrong = np.flatnonzero(compared.states == _MISMATCH).tolist()
+    wrong = np.flatnonzero(compared.states == _MISMATCH)
+    zeroed = zeroed_messages(log, offsets[wrong])
+    _report_zeroed(log, zeroed, offsets[wrong], findings)
+    wrong = wrong[~np.isin(offsets[wrong], zeroed)].tolist()
     findings.each(
         file.path,
         "entry_hash",
@@ -147,6 +151,25 @@ def _audit_block(
     times = compared.messages["store_timestamp"].to_numpy()[compared.rows[seen]]
     _audit_times(file, first, entries, _Times(seen, times), findings)
     return int(np.count_nonzero(compared.states == _UNVERIFIED))
+
+
+def _report_zeroed(
+    log: CommitLog,
+    zeroed: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    findings: Findings,
+) -> None:
+    """Report messages that lost keys to zeros, by the entries that the index has of them."""
+    for offset in zeroed.tolist():
+        file = next(each for each in log.files if each.start <= offset < each.stop)
+        findings.add(
+            str(file.path),
+            "log_damaged",
+            offset - file.start,
+            "a topic and properties with the keys of "
+            f"{np.count_nonzero(offsets == offset)} entries of the index",
+            f"bytes of 0 in them (message at {offset})",
+        )
 
 
 class _Times(NamedTuple):

@@ -15,6 +15,7 @@ from rmqindex.bulk.replacement import (
     summaries,
 )
 from rmqindex.commitlog.log import MATCH_STATES
+from rmqindex.commitlog.zeroed import zeroed_messages
 from rmqindex.errors import RmqIndexError
 from rmqindex.layout import HEADER_SIZE
 from rmqindex.maintenance.intact_entries import replaced_entries
@@ -104,7 +105,8 @@ class LossJudge:
         """Return which entries that new files lack are a loss.
 
         Those of messages that the log has are one if their hash is that of a key of the message;
-        else they were damaged, or are of another history of the log.
+        else they were damaged, or are of another history of the log. Where bytes of the message
+        are zeroed, it may have lost the key.
         Where the log is damaged, an entry may be all that is left of a message.
 
         Args:
@@ -115,6 +117,11 @@ class LossJudge:
         states = found.states[rows]
         is_key = found.have(rows, missing.hashes)
         lost = np.where(states == _RECORD, is_key, states != _NOT_A_RECORD)
+        foreign = (states == _RECORD) & ~is_key
+        if foreign.any():
+            lost |= foreign & np.isin(
+                missing.offsets, zeroed_messages(self.log, missing.offsets[foreign])
+            )
         if self._sound is not None:
             lost |= ~self._sound.hold(missing.offsets) & (missing.offsets >= 0)
         if self._agreed is not None:

@@ -1,0 +1,70 @@
+"""A message that lost its keys to zeros is damage of the log, though its record still parses."""
+
+import numpy as np
+import pytest
+
+from rmqindex import CommitLog, RmqIndexError, rebuild_index, verify
+from rmqindex.commitlog.zeroed import zeroed_messages
+
+OFFSET = 11_053
+TOPIC = b"TopicTest"
+# The bytes that are zeroed, from the start of the properties, as a page's end, its begin, or both.
+PARTS = {"all": (0, 102), "their head": (0, 40), "their tail": (20, 102), "between": (6, 70)}
+
+
+@pytest.fixture(params=PARTS)
+def zeroed(store, request):
+    """A store of which one message has zeros in its properties."""
+    path = store / "commitlog" / f"{0:020d}"
+    content = path.read_bytes()
+    first = content.index(b"KEYS\x01", OFFSET)
+    begin, end = PARTS[request.param]
+    assert content[first : first + 102].endswith(b"TAGS\x01TagB\x02")
+    path.write_bytes(content[: first + begin] + bytes(end - begin) + content[first + end :])
+    return store
+
+
+def test_verify_names_the_message_and_not_its_entries(zeroed):
+    """What a rebuild would take for wrong entries is all that is left of the keys."""
+    findings = [row for row in verify(zeroed, "auto").to_pylist() if row["severity"] == "error"]
+    (damage,) = (row for row in findings if row["rule"] == "log_damaged")
+    assert (damage["file"], damage["byte"]) == (str(zeroed / "commitlog" / f"{0:020d}"), OFFSET)
+    assert f"bytes of 0 in them (message at {OFFSET})" in damage["got"]
+    assert not [row for row in findings if row["rule"] == "entry_hash"]
+
+
+def test_a_rebuild_does_not_throw_the_entries_away(zeroed):
+    """They are counted as lost, and the log is to be restored first."""
+    before = {path.name: path.read_bytes() for path in (zeroed / "index").iterdir()}
+    with pytest.raises(RmqIndexError, match=r"would be lost\. Nothing was changed.*restore it"):
+        rebuild_index(zeroed, zeroed / "index", replace=True)
+    shown = rebuild_index(zeroed, zeroed / "index", replace=True, dry_run=True)
+    assert (shown.replacement.lost.first, shown.replacement.lost.last) == (OFFSET, OFFSET)
+    assert {path.name: path.read_bytes() for path in (zeroed / "index").iterdir()} == before
+
+
+def test_a_topic_of_zeros_is_damage_as_well(store):
+    """All keys are those of another topic then."""
+    path = store / "commitlog" / f"{0:020d}"
+    content = path.read_bytes()
+    at = content.index(TOPIC, OFFSET)
+    path.write_bytes(content[:at] + bytes(len(TOPIC)) + content[at + len(TOPIC) :])
+    with CommitLog(store) as log:
+        assert zeroed_messages(log, np.array([OFFSET, 0, 109_318])).tolist() == [OFFSET]
+    assert "log_damaged" in verify(store, "auto")["rule"].to_pylist()
+    with pytest.raises(RmqIndexError, match="would be lost"):
+        rebuild_index(store, store / "index", replace=True)
+
+
+def test_a_sound_message_proves_its_entry_wrong(store):
+    """As before: the entry's hash was damaged, and a rebuild mends it."""
+    path = min((store / "index").iterdir())
+    content = bytearray(path.read_bytes())
+    first = 40 + 4 * 97 + 20 * 84
+    content[first] ^= 1
+    path.write_bytes(content)
+    rules = verify(store, "auto")["rule"].to_pylist()
+    assert "entry_hash" in rules
+    assert "log_damaged" not in rules
+    rebuild_index(store, store / "index", replace=True)
+    assert "error" not in verify(store, "auto")["severity"].to_pylist()
