@@ -22,7 +22,6 @@ PARTS = {
     "queues": ("consumequeue", "batchconsumequeue"),
     "checkpoint": ("checkpoint",),
 }
-KINDS = ("zeros", "noise", "flip", "lost", "cut", "empty", "swapped", "longer")
 
 
 def plant(
@@ -33,9 +32,11 @@ def plant(
     Args:
         broker: The store.
         part: One of :data:`PARTS`.
-        kind: One of :data:`KINDS`.
+        kind: zeros, noise (other bytes), flip (one bit), lost, cut, empty, swapped (with the file
+            before), longer.
         number: Which of the part's files, counted from the last one.
-        at: Where, in thousandths of the file; below 0, the byte -1 - ``at``.
+        at: Where, in thousandths of the file up to its last byte that is not 0; below 0, the byte
+            -1 - ``at``.
         size: How many bytes.
         seed: Of other bytes.
 
@@ -47,7 +48,8 @@ def plant(
         return None
     path = files[-1 - number % len(files)]
     data = path.read_bytes()
-    start = min(len(data) * at // 1000 if at >= 0 else -1 - at, max(len(data) - 1, 0))
+    used = len(data.rstrip(b"\0")) or len(data)
+    start = min(used * at // 1000 if at >= 0 else -1 - at, max(len(data) - 1, 0))
     stop = min(start + size, len(data))
     before = broker.truth
     was = {kind: list(getattr(before, kind)) for kind in ("messages", "entries", "units")}

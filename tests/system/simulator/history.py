@@ -194,7 +194,7 @@ class History:
         steps: list[Step] = [{"name": "start"}]
         while len(steps) < length:
             steps += life.steps()
-        if draw.chance(0.5):
+        if draw.chance(0.6):
             steps += life.damages()
         return cls(config, steps, seed)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import damage
 from .messages import Senders
 
 if TYPE_CHECKING:
@@ -15,6 +14,10 @@ VERSIONS = [[4, 9], [5, 3], [5, 4], [5, 5]]
 BACKUPS = ["monday", "tuesday"]
 #: The fields of an IndexFile's header: where, and how long.
 HEADER_FIELDS = [(0, 8), (8, 8), (16, 8), (24, 8), (32, 4), (36, 4)]
+DAMAGES = [
+    *((3, kind) for kind in ("zeros", "noise", "flip")),
+    *((1, kind) for kind in ("lost", "cut", "empty", "swapped", "longer")),
+]
 #: Years beyond the clocks of those who read the store.
 FAR = 300_000_000_000
 
@@ -42,24 +45,27 @@ class Life:
         self._senders = Senders(draw.of("messages"))
         #: The last messages that were sent.
         self._sent: list[Step] = []
-        kinds = [
+        calm = [
             (2, self._flush),
             (2, self._clock),
             (1, self._expire),
             (1, self._delete),
             (2, self._restart),
+            (0.5, self._backup),
+            (0.5, self._copy),
+            (0.7, self._arrive),
+            (0.2, self._link),
+        ]
+        rough = [
             (1.5, self._kill),
             (1, self._power),
             (1, self._cut),
             (1.5, self._resend),
-            (0.5, self._backup),
             (0.5, self._restore),
-            (0.5, self._copy),
-            (0.7, self._arrive),
-            (0.2, self._link),
             *([(2, self._election), (0.7, self._isolate)] if dledger else []),
         ]
-        often = [(2, 0), (4, 1), (2, 3)]
+        often = [(4, 0), (4, 1), (1, 4)]
+        kinds = calm + (rough if draw.chance(0.65) else [])
         self._kinds = [(weight * draw.weighted(often), kind) for weight, kind in kinds]
         self._kinds += [(30, self._put), (0.7, self._starts), (0.3, self._dispatch)]
 
@@ -207,7 +213,7 @@ class Life:
         return {
             "name": "damage",
             "part": part,
-            "kind": self._draw.one(damage.KINDS),
+            "kind": self._draw.weighted(DAMAGES),
             "number": self._draw.skewed(0, 4),
             "at": at,
             "size": size,
