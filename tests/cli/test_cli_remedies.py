@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import shutil
+from inspect import isfunction
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ import pytest
 import rmqindex
 from kinds import sampled
 from recorded import STORE_KINDS
+from rmqindex.explanation.wording import Commands
 from trees import queue_files
 
 SAMPLE = rmqindex.sample_store()
@@ -272,6 +274,74 @@ def test_a_log_that_was_not_compared_is_a_condition(run, placed):
         remedy.startswith("If the CommitLog is whole, stop the broker and run `rmqindex rebuild")
         for remedy in remedies
     )
+
+
+class Asked(NamedTuple):
+    """A question to ``explain`` whose answer has a command, and the damage of the store."""
+
+    damage: str | None
+    topic: str
+    key: str
+    options: tuple[str, ...] = ()
+
+
+# By the function that writes the command, and the command that it writes.
+EXPLAINED = {
+    ("rebuild", "rebuild"): Asked("all lost", "TopicTest", "order-49"),
+    ("rebuild", "rebuild --resume"): Asked("newest lost", "TopicTest", "order-49"),
+    ("rebuild", "rebuild --replace"): Asked("oldest lost", "TopicTest", "order-49"),
+    ("verify", "verify"): Asked("cut", "TopicTest", "order-49"),
+    ("search_all", "explain --search-log all"): Asked(None, "TopicTest", "nobody"),
+    ("lookup", "lookup"): Asked(None, "TopicTest", "uniq_key"),
+    ("cat", "cat"): Asked(None, "TopicTest", "msg_id"),
+}
+
+
+def test_each_function_that_writes_a_command_is_asked():
+    """One that is new needs a question."""
+    functions = {name for name, each in vars(Commands).items() if isfunction(each)}
+    written = {name for name in functions if not name.startswith("_")}
+    assert written == {name for name, _ in EXPLAINED}
+
+
+@pytest.mark.parametrize(
+    ("line", "layout"),
+    [
+        (line, layout)
+        for line, asked in EXPLAINED.items()
+        for layout in ("store", "named index")
+        # An empty folder that no store is around is refused.
+        if asked.damage != "all lost" or layout == "store"
+    ],
+    ids=lambda each: each if isinstance(each, str) else each[1],
+)
+def test_a_command_of_an_explanation_runs(run, placed, tmp_path, line, layout):
+    """As it is printed, and it leaves nothing to explain that it was printed for."""
+    where, asked = LAYOUTS[layout], EXPLAINED[line]
+    placed(where, asked.damage)
+    key = asked.key
+    if key in ("uniq_key", "msg_id"):
+        with rmqindex.CommitLog(tmp_path / "1" / where.log) as log:
+            rows = next(log.scan(columns=["topic", key])).to_pylist()
+        key = next(row[key] for row in rows if row["topic"] == asked.topic)
+    question = [
+        "explain", where.arguments[0], asked.topic, key, *asked.options, *where.arguments[1:],
+    ]  # fmt: skip
+    _, out, _ = run(*question, "--json")
+    reasons = json.loads(out)["reasons"]
+    commands = {each["remedy"]: each["code"] for each in reasons if each["remedy"]}
+    name, *options = line[1].split()
+    lines = [
+        each for each in commands
+        if shlex.split(each)[1] == name and set(options) <= set(shlex.split(each))
+    ]  # fmt: skip
+    assert lines, commands
+    code, out, err = run(*shlex.split(lines[0])[1:])
+    assert code == (1 if name in ("explain", "verify") else 0), err
+    assert out
+    if name == "rebuild":
+        _, out, _ = run(*question, "--json")
+        assert commands[lines[0]] not in {each["code"] for each in json.loads(out)["reasons"]}
 
 
 @pytest.mark.parametrize("layout", ["apart", "named index", "old index"])

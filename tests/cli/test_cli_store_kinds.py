@@ -190,13 +190,14 @@ class TestConsumeQueues:
         assert not units
 
     @pytest.mark.parametrize("kind", ROCKSDB_QUEUES)
-    def test_queues_in_rocksdb_are_refused(self, kept, kind):
+    def test_queues_in_rocksdb_are_refused(self, run, kept, kind, tmp_path):
         """By the store and by the folder, which would read as no rows."""
         store = kept(kind)
         for path in (store, store / "consumequeue"):
             with pytest.raises(RmqIndexError, match=QUEUE_REFUSAL) as caught:
                 ConsumeQueue.find(path)
             assert f"`rmqindex rebuild-queues {store} --out DIR`" in str(caught.value)
+        assert run("rebuild-queues", store, "--out", tmp_path / "made")[0] == 0
         if kind == "separate_path":
             with pytest.raises(RmqIndexError, match=QUEUE_REFUSAL):
                 ConsumeQueue.find(store / "consumequeue_rocksdb")

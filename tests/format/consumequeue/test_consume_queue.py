@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
+import shlex
 import shutil
 import struct
 import subprocess
@@ -485,14 +487,15 @@ def exchanged(tmp_path):
 
 
 @pytest.mark.parametrize("place", ["", "consumequeue", "consumequeue/Other/0"])
-def test_queues_that_are_being_exchanged_are_refused(exchanged, place):
+def test_queues_that_are_being_exchanged_are_refused(run, exchanged, place):
     """New folders may still go back, so that neither they nor their absence is an answer."""
-    with pytest.raises(RmqIndexError, match=r"exchange of ConsumeQueues .* `rmqindex recover"):
+    with pytest.raises(RmqIndexError, match=r"exchange of ConsumeQueues") as caught:
         ConsumeQueue.find(exchanged / place)
     with pytest.raises(RmqIndexError, match="exchange of ConsumeQueues"):
         queue_topics(str(exchanged))
-    with QueueStaging(exchanged):
-        pass
+    (line,) = re.findall("`rmqindex ([^`]*)`", str(caught.value))
+    assert shlex.split(line) == ["recover", str(exchanged)]
+    assert run(*shlex.split(line))[0] == 0
     assert {queue.topic for queue in ConsumeQueue.find(exchanged)} != {"Other"}
     assert "Other" not in queue_topics(str(exchanged))
 
