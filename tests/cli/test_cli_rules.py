@@ -301,6 +301,9 @@ CASES = {
     ),
     "geometry_differs": Case(lay_newest_out_anew),
     "file_order": Case(swap),
+    "file_name_ahead": Case(
+        lambda store: files(store)[4].rename(store / "index" / "20991231000000000")
+    ),
     "unfinished_write": Case(exchange),
     "restart_loses": Case(kill),
     "checkpoint_size": Case(lambda store: (store / "checkpoint").write_bytes(bytes(8))),

@@ -15,7 +15,13 @@ from rmqindex.audit.extent import audit_missing, broker_of, log_start
 from rmqindex.audit.file import audit_file
 from rmqindex.audit.log import LogRange, audit_coverage, audit_entries
 from rmqindex.audit.rules import FINDING_SCHEMA, Findings
-from rmqindex.audit.store import audit_barrier, audit_files, audit_names, audit_state
+from rmqindex.audit.store import (
+    audit_barrier,
+    audit_files,
+    audit_name_times,
+    audit_names,
+    audit_state,
+)
 from rmqindex.audit.units import AuditUnit, StoreUnit, files_since, live_unit, members_of
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.planned_log import marked_files
@@ -330,6 +336,7 @@ def _audit_store(unit: StoreUnit, log: CommitLog | None, findings: Findings) -> 
     for member in members:
         open_planned(member.path, member.mark).close()
     audit_files([(m.path, m.header, m.layout) for m in members], findings)
+    audit_name_times(unit.directory, members, log, findings)
     if log is None:
         return
     try:

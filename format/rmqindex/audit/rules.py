@@ -243,6 +243,15 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "entries.",
         _REBUILD,
     ),
+    AuditRule(
+        "file_name_ahead",
+        "warning",
+        "A file's name is a day or more later than the newest message and than the name before it "
+        "lets expect, as when a clock was ahead: the broker's next file sorts before it, and no "
+        "write finds a name behind it.",
+        "Nothing if the broker indexed old messages that late, as after a crash; else stop the "
+        "broker and run `rmqindex rebuild STORE --replace`, which names files by their messages.",
+    ),
     AuditRule("not_full", "info", "A file that is not the last one is not full.", _NOTHING),
     AuditRule(
         "unfinished_write",

@@ -11,6 +11,7 @@ RocketMQ: ``IndexService.load``, ``IndexService.buildIndex``, ``DefaultMessageSt
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ import numpy as np
 from rmqindex.audit.audited import BLOCK
 from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.errors import RmqIndexError
+from rmqindex.fileset.names import local_time, timestamp_name
 from rmqindex.fileset.paths import index_entries, is_index_name
 from rmqindex.folders import ABORT_NAME, CHECKPOINT_NAME, INDEX_FOLDER, LOCK_NAME
 from rmqindex.indexfile.committed import open_index_source
@@ -46,11 +48,14 @@ if TYPE_CHECKING:
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.location import Location
 
-__all__ = ["audit_barrier", "audit_files", "audit_names", "audit_state"]
+__all__ = ["audit_barrier", "audit_files", "audit_name_times", "audit_names", "audit_state"]
 
 # StoreCheckpoint.java: index_msg_timestamp is the third of five longs.
 _INDEX_MSG_TIMESTAMP_OFFSET = 16
 _CHECKPOINT_FIELDS_SIZE = 40
+# Milliseconds.
+_DAY = 86_400_000
+_MOST_AHEAD_OF_UTC = 14 * 3_600_000
 # MessageStoreConfig.commitLogRecoverMaxNum.
 _MOST_RECOVERED = 10
 
@@ -91,6 +96,43 @@ def audit_files(
     for path, header, layout in files[:-1]:
         if layout is not None and header.entry_count < layout.capacity:
             findings.add(path, "not_full", None, f"{layout.capacity} entries", header.entry_count)
+
+
+def audit_name_times(
+    directory: Location, members: Sequence[Member], log: CommitLog | None, findings: Findings
+) -> None:
+    """Check whether a file's name is a later time than messages and the file before it show.
+
+    Names are local times of an unknown zone, and a file that was made long after its messages has
+    such a name, too, but then so has the one before it.
+
+    Args:
+        directory: The index directory.
+        members: Its files, oldest first.
+        log: The CommitLog, if any.
+        findings: Collects the findings.
+    """
+    newest = max((member.header.end_timestamp for member in members), default=0)
+    if log is not None and log.files:
+        newest = max(newest, log.first_store_timestamp(log.files[-1]) or 0)
+    checkpoint = None if directory.local is None else directory.local.parent / CHECKPOINT_NAME
+    if checkpoint is not None and checkpoint.is_file():
+        newest = max(newest, StoreCheckpoint.load(checkpoint).physic_msg_timestamp)
+    times = [(each, local_time(each.name)) for each in members if each.header.entry_count]
+    for (before, before_time), (member, time) in pairwise(times):
+        if before_time is None or time is None:
+            continue
+        late = time - member.header.begin_timestamp
+        late_before = before_time - before.header.begin_timestamp
+        if late - late_before > _DAY and time - newest > _MOST_AHEAD_OF_UTC:
+            findings.add(
+                member.path,
+                "file_name_ahead",
+                None,
+                f"a time before {timestamp_name(newest + _MOST_AHEAD_OF_UTC, UTC)}, that of the "
+                "newest message in any zone",
+                member.name,
+            )
 
 
 def audit_state(

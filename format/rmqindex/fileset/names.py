@@ -13,12 +13,13 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from rmqindex.errors import RmqIndexError
 
-__all__ = ["latest_name", "next_names", "timestamp_name"]
+__all__ = ["latest_name", "local_time", "next_names", "timestamp_name"]
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (local times are counted as if they were UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _FIRST_LOCAL = (datetime.min - _EPOCH) // _MILLISECOND  # noqa: DTZ901
 _LAST_LOCAL = (datetime.max - _EPOCH) // _MILLISECOND  # noqa: DTZ901
+_DIGITS = 17
 # How long to wait for the clock to pass the last name: one millisecond may see several files.
 _PATIENCE_MS = 1000
 
@@ -34,6 +35,19 @@ def timestamp_name(timestamp: int, zone: tzinfo | None = None) -> str:
         17 digits.
     """
     return _local_name(_local(timestamp, zone))
+
+
+def local_time(name: str) -> int | None:
+    """Return the milliseconds from 1970-01-01 00:00 to a name's time, both on the broker's clocks.
+
+    Args:
+        name: The name; None is returned where it is no time of 17 digits.
+    """
+    try:
+        moment = datetime.strptime(f"{name}000", "%Y%m%d%H%M%S%f")  # noqa: DTZ007
+    except ValueError:
+        return None
+    return (moment - _EPOCH) // _MILLISECOND if len(name) == _DIGITS else None
 
 
 def latest_name(zone: tzinfo | None = None) -> str:

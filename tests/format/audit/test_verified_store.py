@@ -12,6 +12,7 @@ import rmqindex
 from other_broker import running_broker
 from recorded import BROKER_VERSIONS
 from rmqindex import RmqIndexError, verify
+from rmqindex.fileset.names import timestamp_name
 
 SAMPLE = Path(rmqindex.sample_store())
 NAMES = sorted(path.name for path in (SAMPLE / "index").iterdir())
@@ -76,6 +77,19 @@ def test_a_lost_file_in_the_middle_is_an_error(store):
     """Its messages have no entries."""
     remove(store, NAMES[2])
     assert "coverage_gap" in errors(store)
+
+
+@pytest.mark.parametrize(("hours", "rules"), [(13, set()), (48, {"file_name_ahead"})])
+def test_a_name_that_lies_ahead_of_all_messages_is_told(store, hours, rules):
+    """By messages and the file before it, in any zone, whatever the present time is."""
+    for name in NAMES:
+        with rmqindex.IndexFile(store / "index" / name) as file:
+            begin = file.header.begin_timestamp
+        own = timestamp_name(begin, UTC)
+        (store / "index" / name).rename(store / "index" / own)
+    newest = max((store / "index").iterdir())
+    newest.rename(newest.with_name(timestamp_name(begin + hours * 3_600_000, UTC)))
+    assert warnings(store) == rules
 
 
 def test_the_index_of_a_running_broker_may_lag(store):
