@@ -2,7 +2,7 @@
 
 A header or a unit that is damaged leads anywhere, and so does a queue in the folder of another
 kind; the log itself is whole then.
-So a header must name the message of an entry that is there.
+So a header must name the message of an entry that is there; of a remote file, of one of the last.
 Units must follow one that leads to its record, and are none if the log has the message of their
 queue offset elsewhere.
 """
@@ -17,10 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.indexfile.committed import open_index_source
-from rmqindex.layout import ENTRY_DTYPE, ENTRY_SIZE, HEADER_SIZE
+from rmqindex.indexfile.committed import open_index_source, read_header
+from rmqindex.indexfile.geometry import infer_layout
+from rmqindex.layout import ENTRY_DTYPE, ENTRY_SIZE, FIRST_POSITION, HEADER_SIZE
 from rmqindex.logfile.leads import Lead, LeadKind, last_units
 from rmqindex.queue_layout import BATCH_UNIT_DTYPE, BLANK_SIZE, NO_COMPACTED_OFFSET, UNIT_DTYPE
+from rmqindex.record.batches import build_batch, schema_of
+from rmqindex.record.numbers import java_integer
 from rmqindex.record.records import gather
 from rmqindex.record_layout import MIN_RECORD_SIZE, QUEUE_ID_OFFSET, QUEUE_OFFSET_OFFSET
 
@@ -39,6 +42,8 @@ _UNITS = 1_024
 # How many units before the log's end may be damaged, one after the other.
 _ANCHORS = 8
 _BLOCK_ROWS = 1 << 18
+_DISPATCH_QUEUES = "INNER_MULTI_DISPATCH"
+_DISPATCH_OFFSETS = "INNER_MULTI_QUEUE_OFFSET"
 
 
 def proved_lead(
@@ -61,14 +66,32 @@ def proved_lead(
 
 
 def _proved(lead: Lead, end: int, read: Callable[[int, int], Iterator[Records]]) -> Lead | None:
-    if lead.place is None or lead.place.local is None:
-        return lead  # of a remote file, that takes many requests
+    if lead.place is None:
+        return lead
     if lead.kind is LeadKind.INDEX:
-        return lead if _has_entry(lead) else None
-    if lead.kind in (LeadKind.QUEUE, LeadKind.BATCH_QUEUE):
+        has_entry = _has_last_entry if lead.place.local is None else _has_entry
+        return lead if has_entry(lead) else None
+    if lead.place.local is not None and lead.kind in (LeadKind.QUEUE, LeadKind.BATCH_QUEUE):
         offset = _proved_unit(lead.place.local, lead.kind, end, read)
         return None if offset is None else lead._replace(phy_offset=offset)
     return lead
+
+
+def _has_last_entry(lead: Lead) -> bool:
+    """Return whether one of the last entries of a remote IndexFile leads where its header does.
+
+    All are read where the geometry is not one of those that remote files show.
+    """
+    with suppress(RmqIndexError), open_index_source(lead.place) as source:  # type: ignore[arg-type]
+        count = read_header(source).entry_count
+        try:
+            layout = infer_layout(source)
+        except RmqIndexError:
+            return _has_entry(lead)
+        # A broker that is writing counts an entry before it raises the header's offset.
+        last = source.entries(layout, np.array([max(count - 1, FIRST_POSITION), count], np.int64))
+        return bool((last["phy_offset"] == lead.phy_offset).any())
+    return False
 
 
 def _has_entry(lead: Lead) -> bool:
@@ -136,7 +159,7 @@ def _size_at(read: Callable[[int, int], Iterator[Records]], at: int) -> int | No
 def _queue_offsets(
     read: Callable[[int, int], Iterator[Records]], start: int, stop: int, topic: str, queue: str
 ) -> NDArray[np.int64]:
-    """Return the queue offsets of a queue's messages in a part of the log."""
+    """Return the queue offsets of a queue's messages in a part of the log, by topic or by name."""
     name, found = os.fsencode(topic), [np.empty(0, np.int64)]
     number = int(queue) if queue.isdecimal() else -1
     for records in read(start, stop):
@@ -150,4 +173,18 @@ def _queue_offsets(
         ]
         starts = records.starts[mine] + QUEUE_OFFSET_OFFSET
         found.append(gather(records.data, starts, "i8").astype(np.int64))
+        found.append(_named_offsets(records, topic))
     return np.concatenate(found)
+
+
+def _named_offsets(records: Records, queue: str) -> NDArray[np.int64]:
+    """Return the queue offsets in a light queue of the messages that name it."""
+    names = [name.encode() for name in (_DISPATCH_QUEUES, _DISPATCH_OFFSETS)]
+    found = []
+    for row in build_batch(records, schema_of(("properties",)), names)["properties"]:
+        properties = dict(row.as_py())
+        queues = properties.get(_DISPATCH_QUEUES, "").split(",")
+        offsets = properties.get(_DISPATCH_OFFSETS, "").split(",")
+        if queue in queues and len(queues) == len(offsets):
+            found.append(java_integer(offsets[queues.index(queue)], 64))
+    return np.array([each for each in found if each is not None], np.int64)

@@ -349,6 +349,24 @@ class TestAWitness:
         with pytest.raises(CorruptCommitLogError, match="leads to a message at offset 10000000"):
             whole(store)
 
+    @pytest.mark.parametrize("is_torn", [True, False])
+    def test_is_a_unit_of_a_light_queue_by_the_messages_that_name_it(self, tmp_path, is_torn):
+        """A torn one is of a message that the log has elsewhere; one behind it is of a lost one."""
+        log, name = Log(FILE_SIZE), "%LMQ%light"
+        for number in range(3):
+            named = [("INNER_MULTI_DISPATCH", name), ("INNER_MULTI_QUEUE_OFFSET", str(number))]
+            log.append(Message(queue_offset=number, properties=properties_text(named)))
+        log.write_to(tmp_path / "commitlog")
+        rmqindex.rebuild_consume_queues(tmp_path, tmp_path, file_size=2000)
+        with (tmp_path / "consumequeue" / name / "0" / f"{0:020}").open("r+b") as file:
+            file.seek((2 if is_torn else 3) * UNIT.itemsize)
+            file.write(struct.pack(">qiq", 10_000_000, 200, 0))
+        if is_torn:
+            assert whole(tmp_path) == log.offsets
+        else:
+            with pytest.raises(CorruptCommitLogError, match="message at offset 10000000"):
+                whole(tmp_path)
+
     def test_is_no_queue_in_the_folder_of_another_kind(self, store):
         """Its units are read as units of batches, which they are not."""
         expected = whole(store)
@@ -375,6 +393,26 @@ class TestAWitness:
         with CommitLog(store) as log:
             assert log.end_error() is None
             assert missing_parts(log, store) == ()
+
+    def test_is_no_remote_header_that_contradicts_its_last_entry(self, store):
+        """It is asked of few bytes; a header that agrees with its entry is believed."""
+        expected = whole(store)
+        newest = max((store / "index").iterdir())
+        with newest.open("r+b") as file:
+            file.seek(24)
+            file.write(struct.pack(">q", 10_000_000))
+        with CommitLog(str(store), filesystem=pafs.LocalFileSystem()) as log:
+            assert offsets(log) == expected
+        count = rmqindex.IndexHeader.from_bytes(newest.read_bytes()[:40]).entry_count
+        last = rmqindex.Layout(97, 200).entry_offset(count)
+        with newest.open("r+b") as file:
+            file.seek(last + 4)
+            file.write(struct.pack(">q", 10_000_000))
+        with (
+            CommitLog(str(store), filesystem=pafs.LocalFileSystem()) as log,
+            pytest.raises(CorruptCommitLogError, match="message at offset 10000000"),
+        ):
+            offsets(log)
 
 
 class TestWhatLiesBeside:
