@@ -80,6 +80,9 @@ def plant(
         stop,
         kind,
         **gone,
+        is_of_bodies=bool(gone["messages"])
+        and gone["messages"] <= set(broker.truth.bad_bodies)
+        and not (gone["entries"] or gone["units"]),
         is_harmless=not any(gone.values()) and _is_unread(broker, part, data, path, kind),
     )
 

@@ -10,6 +10,7 @@ shortened. A step that makes no sense where it stands does nothing.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,7 @@ class World:
         self.taken: list[Step] = []
         #: What was damaged; those who mend it take it out.
         self.damages: list[Damage] = []
+        self._digests: dict[Damage, str] = {}
 
     @property
     def store(self) -> Path:
@@ -79,8 +81,16 @@ class World:
         run(self.step(step))
 
     def adopt(self) -> None:
-        """Take the files as they are for the truth, after others have rightly changed them."""
+        """Take the files as they are for the truth, after others have rightly changed them.
+
+        A damaged file that was changed or replaced is damaged no longer.
+        """
         self.broker.refresh()
+        self.damages = [one for one in self.damages if self._digest(one) == self._digests[one]]
+
+    def _digest(self, planted: Damage) -> str:
+        path = self.store / planted.file
+        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
     # What steps do
 
@@ -150,6 +160,7 @@ class World:
         planted = damage.plant(self.broker, part, kind, **where)
         if planted is not None:
             self.damages.append(planted)
+            self._digests[planted] = self._digest(planted)
         yield
 
     def _link(self, to: str) -> Iterator[None]:

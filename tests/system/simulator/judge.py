@@ -413,8 +413,6 @@ class Judge:
     def _message_stream(self, outcome: Outcome) -> list[str]:
         got = {(row[0], row[1], row[3]) for row in outcome.rows}
         sure = {(one.offset, one.topic, one.size) for one in self.truth.surely("messages")}
-        if self.truth.dledger:
-            sure = {row for row in sure if row[0] < self.truth.agreed}
         lost = sorted(sure - got)
         if not lost or outcome.notes:
             return []

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from .index import entries_of
 from .queues import Queue
+from .records import check
 from .truth import Truth, Unit
 
 if TYPE_CHECKING:
@@ -78,15 +79,26 @@ def _read_log(
     for offset in sorted(known):
         start = offset - offset % config.log_file_size
         for data, message in known[offset]:
-            if files.get(start, b"")[offset - start :][: len(data)] != data:
-                continue
-            if alive.get(offset) == message:
+            now = files.get(start, b"")[offset - start :][: len(data)]
+            if now != data:
+                if alive.get(offset) == message and _has_other_body(now, data):
+                    truth.bad_bodies.append(message)
+            elif alive.get(offset) == message:
                 truth.messages.append(message)
             else:
                 truth.maybe.add(message)
     last = truth.messages[-1] if truth.messages else None
     truth.log_start = min(files, default=0)
     truth.log_end = last.offset + last.size if last else truth.log_start
+
+
+def _has_other_body(now: bytes, was: bytes) -> bool:
+    """Tell whether two records differ in their bodies alone."""
+    first, second = (check(data, 0, with_crc=False).record for data in (now, was))
+    if first is None or second is None or len(first.body) != len(second.body):
+        return False
+    at = was.find(second.body, 80)
+    return now[:at] == was[:at] and now[at + len(first.body) :] == was[at + len(first.body) :]
 
 
 def queues_of(disk: Disk, config: Config) -> list[Queue]:

@@ -92,6 +92,9 @@ class Truth:
     messages: list[Message] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
     units: list[Unit] = field(default_factory=list)
+    #: Those that stand in the log with other bytes in their bodies alone, so that only their CRC
+    #: tells; they are not among ``messages``.
+    bad_bodies: list[Message] = field(default_factory=list)
     #: Being written or deleted at this moment, or left half done by a kill.
     maybe: set[Message | Entry | Unit] = field(default_factory=set)
     #: Everything that was there once and may rightly be gone.
@@ -127,7 +130,7 @@ class Truth:
         twice.  ``torn``: something half written, or left from before a cut.  ``disordered``: the
         names of the IndexFiles are not in the order of their offsets.  ``no_index``, ``no_log``.
         """
-        log = {one.offset: one for one in self.messages}
+        log = {one.offset: one for one in (*self.messages, *self.bad_bodies)}
         found = {"abort"} if self.abort else set()
         if not self.entries:
             found.add("no_index")
@@ -218,5 +221,7 @@ class Damage:
     messages: frozenset[Message] = frozenset()
     entries: frozenset[Entry] = frozenset()
     units: frozenset[Unit] = frozenset()
+    #: Whether bodies alone are changed, which is seen where bodies are read.
+    is_of_bodies: bool = False
     #: Where the change cannot be seen in any answer (padding, a flag that nobody reads).
     is_harmless: bool = False
