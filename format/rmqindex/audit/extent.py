@@ -7,6 +7,7 @@ dispatched; ``ReputMessageService`` indexes those of a running broker within mom
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Gap",
+    "LogRange",
     "audit_missing",
     "broker_of",
     "index_end",
@@ -143,6 +145,32 @@ def rows_with_keys(batch: pa.RecordBatch) -> NDArray[np.int64]:
     """Return which messages of a batch have keys, and so need entries."""
     columns = (batch[name] for name in ("topic", "uniq_key", "keys", "sys_flag"))
     return np.unique(expand_messages(*columns)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """The part of the log whose entries one file must hold.
+
+    Attributes:
+        start: The first offset, bytes.
+        stop: The offset before which it ends; None for the log's end.
+        begin: The offset of the first entry of all files.
+        directory: The index directory.
+        broker: What is known of the store's broker, which may have messages to index.
+        since: Messages stored earlier do not count, epoch milliseconds; None for all.
+    """
+
+    start: int
+    stop: int | None
+    begin: int
+    directory: Location
+    broker: BrokerState | None = None
+    since: int | None = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a broker is writing."""
+        return self.broker is BrokerState.RUNNING
 
 
 class Gap:

@@ -24,19 +24,19 @@ from rmqindex.layout import BEGIN_TIMESTAMP_OFFSET, END_TIMESTAMP_OFFSET, FIRST_
 from rmqindex.query.ranks import SearchedFile
 from rmqindex.query.verification import MATCH_CODES, Verifier
 from rmqindex.storage.location import Location
-from rmqindex.transaction.broker_lock import BrokerState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from rmqindex.audit.extent import LogRange
     from rmqindex.audit.rules import Findings
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.query.verification import Comparison
 
-__all__ = ["LogRange", "audit_coverage", "audit_entries"]
+__all__ = ["audit_coverage", "audit_entries"]
 
 _KEY_COLUMNS = ("topic", "uniq_key", "keys", "sys_flag", "tags")
 _TAGS = _KEY_COLUMNS.index("tags")
@@ -236,32 +236,6 @@ def _mask(values: NDArray[np.bool_]) -> pa.Array:
 
 def _key_columns(messages: pa.RecordBatch) -> list[pa.Array]:
     return [messages[name] for name in _KEY_COLUMNS]
-
-
-@dataclass(frozen=True, slots=True)
-class LogRange:
-    """The part of the log whose entries one file must hold.
-
-    Attributes:
-        start: The first offset, bytes.
-        stop: The offset before which it ends; None for the log's end.
-        begin: The offset of the first entry of all files.
-        directory: The index directory.
-        broker: What is known of the store's broker, which may have messages to index.
-        since: Messages stored earlier do not count, epoch milliseconds; None for all.
-    """
-
-    start: int
-    stop: int | None
-    begin: int
-    directory: Location
-    broker: BrokerState | None = None
-    since: int | None = None
-
-    @property
-    def is_live(self) -> bool:
-        """Whether a broker is writing."""
-        return self.broker is BrokerState.RUNNING
 
 
 def audit_coverage(

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from rmqindex.audit.audited import open_audited, open_planned
 from rmqindex.audit.bodies import audit_bodies
-from rmqindex.audit.extent import audit_missing, broker_of, log_start
+from rmqindex.audit.extent import LogRange, audit_missing, broker_of, log_start
 from rmqindex.audit.file import audit_file
-from rmqindex.audit.log import LogRange, audit_coverage, audit_entries
+from rmqindex.audit.log import audit_coverage, audit_entries
 from rmqindex.audit.rules import FINDING_SCHEMA, Findings
 from rmqindex.audit.store import (
     audit_barrier,

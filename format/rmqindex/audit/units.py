@@ -28,7 +28,7 @@ from rmqindex.transaction.directories import exists
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rmqindex.audit.log import LogRange
+    from rmqindex.audit.extent import LogRange
     from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.logfile.files import LogFile

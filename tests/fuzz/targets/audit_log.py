@@ -5,7 +5,7 @@ from __future__ import annotations
 from rmqindex import CommitLog, LogFile, parse_properties
 from rmqindex.audit import audited
 from rmqindex.audit import log as log_module
-from rmqindex.audit.log import LogRange
+from rmqindex.audit.extent import LogRange
 from rmqindex.audit.plan import AuditUnit, run_audit
 from rmqindex.layout import INT32_MAX
 from rmqindex.storage import Location
