@@ -231,7 +231,7 @@ def _uncovered(
     if {"--from", "--to"} & set(argv):
         return
     lacking = []
-    for message in world.truth.messages:
+    for message in world.truth.surely("messages"):
         if message.sys_flag & records.ROLLBACK == records.ROLLBACK:
             continue
         texts = [f"{message.topic}#{key}" for key in message.keys]
