@@ -23,6 +23,7 @@ from pyspark_rmqindex.schema import STORE_COLUMN, arrow_schema
 from rmqindex import CommitLog
 from rmqindex.audit import missing_parts
 from rmqindex.commitlog import Selection, ensure_end, in_halves, marked_file, select_messages
+from rmqindex.storage import FileChangedError, read_steady
 from rmqindex.times import zone_of
 
 if TYPE_CHECKING:
@@ -103,6 +104,10 @@ class MessageReader(PrunedReader):
             CorruptCommitLogError: A log is damaged at its end, in the mode ``FAILFAST``.
             RmqIndexError: A path is missing or holds no log.
         """
+        # A file that expires meanwhile is no part of the plan.
+        return read_steady(", ".join(self._options.paths), self._planned)
+
+    def _planned(self) -> Sequence[InputPartition]:
         options = self._options
         begin, end = planned_bound(options.begin, up=True), planned_bound(options.end, up=False)
         partitions: list[MessagePartition] = []
@@ -168,6 +173,9 @@ class MessageReader(PrunedReader):
         with CommitLog(partition.files) as log:
             for offsets in partition.ranges:
                 yield from self._messages(log, partition.store, offsets, times)
+                if offsets[0] < log.min_offset:  # it expired, and would be missing
+                    file = next(each for each in log.files if offsets[0] < each.stop)
+                    raise FileChangedError(file.path, "removed")
             log.ensure_same()
 
     def _messages(

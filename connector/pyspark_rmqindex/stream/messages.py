@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import (
@@ -31,10 +31,11 @@ from pyspark_rmqindex.stream.checkpoint import offsets_from_json, offsets_to_jso
 from rmqindex import CommitLog, RmqIndexError
 from rmqindex.commitlog import LogMark, follow
 from rmqindex.ownfiles import from_json, to_json
+from rmqindex.storage import read_steady
 from rmqindex.transaction import exists
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.options import MessageStreamOptions
 
 __all__ = ["LogOffset", "MessageStreamReader"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +163,9 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ValueError: The checkpoint is of another source.
         """
         bounded = not isinstance(limit, ReadAllAvailable)
+        return self._steady(lambda: self._latest(start, bounded=bounded))
+
+    def _latest(self, start: dict[str, Any], *, bounded: bool) -> dict[str, Any]:
         offsets = offsets_from_json(LogOffset, start)
         for store, log in self._logs():
             target = None if self._target is None else self._target.get(store, 0)
@@ -199,6 +205,9 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             RmqIndexError: Messages are lost, which the options forbid; the log cannot be read.
             ValueError: The checkpoint is of another source.
         """
+        return self._steady(lambda: self._planned(start, end))
+
+    def _planned(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         begins, ends = offsets_from_json(LogOffset, start), offsets_from_json(LogOffset, end)
         if begins == ends:
             return []
@@ -239,6 +248,10 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Do nothing: no file stays open between calls."""
+
+    def _steady(self, read: Callable[[], T]) -> T:
+        """Repeat a reading during which a file expired, which the next one finds lost."""
+        return read_steady(", ".join(self._options.paths), read)
 
     def _logs(self) -> Iterator[tuple[str, CommitLog]]:
         for store, paths in logs_of(self._options.paths):
@@ -297,7 +310,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._report_loss(_lost(store, offset.offset, begin, "the files are gone"))
             return LogOffset(begin)
         if begin == offset.offset and (
-            offset.last is None or offset.last.is_gone(log) or offset.last.is_of(log, offset.offset)
+            offset.last is None or offset.last.is_of(log, offset.offset) or offset.last.is_gone(log)
         ):
             return offset
         self._report_loss(
@@ -314,7 +327,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         begin = self._begin(store, log, since).offset
         mark = until.last
-        if mark is not None and not (mark.is_gone(log) or mark.is_of(log, until.offset)):
+        if mark is not None and not (mark.is_of(log, until.offset) or mark.is_gone(log)):
             self._report_loss(
                 _lost(store, begin, until.offset, "the log was truncated or replaced since then")
             )

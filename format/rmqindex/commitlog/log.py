@@ -15,8 +15,8 @@ from rmqindex.commitlog.access import records_at
 from rmqindex.commitlog.bodies import Unpacking
 from rmqindex.layout import INT64_MAX
 from rmqindex.logfile.agreed import UnagreedTail, committed_offset
-from rmqindex.logfile.boundaries import boundaries_of
-from rmqindex.logfile.files import LogFile, OpenFiles, find_files, gaps_of
+from rmqindex.logfile.boundaries import boundaries_of, first_store_timestamp
+from rmqindex.logfile.files import ExpiredFileError, LogFile, OpenFiles, find_files, gaps_of
 from rmqindex.logfile.reading import (
     DEFAULT_MAX_RECORDS,
     Reading,
@@ -24,11 +24,10 @@ from rmqindex.logfile.reading import (
     missing_tail,
     tail_error,
 )
-from rmqindex.logfile.walk import is_record, record_crc_fault
+from rmqindex.logfile.walk import record_crc_fault
 from rmqindex.markup import html_table
 from rmqindex.record.batches import build_batch, one_chunk
 from rmqindex.record.bodies import MAX_BODY_SIZE
-from rmqindex.record.records import store_timestamp_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -156,8 +155,8 @@ class CommitLog:
 
     @property
     def min_offset(self) -> int:
-        """The offset of the first byte of the log; 0 without files."""
-        return self.files[0].start if self.files else 0
+        """The offset of the first byte of the log that has not expired; 0 without files."""
+        return self._open_files.min_offset
 
     @property
     def max_offset(self) -> int:
@@ -224,13 +223,10 @@ class CommitLog:
     def first_store_timestamp(self, file: LogFile) -> int | None:
         """Return the store timestamp, epoch milliseconds, of the first record of a file.
 
-        None where the file does not begin with a sound record.
+        None where the file does not begin with a sound record, and where it has expired.
         Store times usually, but not always, ascend: clocks step back.
         """
-        source = self.source(file)
-        if is_record(source, file, file.entry_head, crc=False) is None:
-            return None
-        return store_timestamp_of(source.read, file.entry_head)
+        return first_store_timestamp(self._open_files, file)
 
     def record_boundaries(self, file: LogFile, chunk_size: int = _DEFAULT_CHUNK) -> list[int]:
         """Return offsets that split a file into parts of about one size, at record boundaries.
@@ -437,7 +433,10 @@ class CommitLog:
             is_last = number == len(self.files) - 1
             states[mine[behind]] = _BEYOND_END if is_last else _MISSING
             mine = mine[~behind]
-            records, found = self._records_at(file, wanted[mine], check_crc=check_crc)
+            try:
+                records, found = self._records_at(file, wanted[mine], check_crc=check_crc)
+            except ExpiredFileError:
+                continue
             states[mine] = found
             hits = mine[found == _RECORD]
             places[hits] = np.arange(count, count + len(hits))

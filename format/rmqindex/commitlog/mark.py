@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
 from rmqindex.indexfile.fingerprint import checksum_of
+from rmqindex.logfile.files import ExpiredFileError
 from rmqindex.logfile.walk import is_record
 from rmqindex.record.records import store_timestamp_of
 
@@ -64,7 +65,7 @@ class LogMark:
 
     @classmethod
     def at(cls, log: CommitLog, phy_offset: int) -> LogMark | None:
-        """Take the mark of the record at an offset; None where no sound record starts.
+        """Take the mark of the record at an offset; None where none starts, or where it expired.
 
         Raises:
             RmqIndexError: The storage failed.
@@ -72,9 +73,12 @@ class LogMark:
         file = _file_at(log, phy_offset)
         if file is None:
             return None
-        with log.open_file(file) as source:
-            size = is_record(source, file, phy_offset - file.start, crc=False)
-            return None if size is None else cls.of(source, file, phy_offset - file.start, size)
+        try:
+            source = log.source(file)
+        except ExpiredFileError:
+            return None
+        size = is_record(source, file, phy_offset - file.start, crc=False)
+        return None if size is None else cls.of(source, file, phy_offset - file.start, size)
 
     def is_gone(self, log: CommitLog) -> bool:
         """Return whether the record's file was deleted from the head of a log.
@@ -128,11 +132,15 @@ class LogMark:
     def _difference(self, log: CommitLog, end: int | None) -> str:
         """Return what a log has instead of the record; empty if it has the record."""
         file = _file_at(log, self.phy_offset)
-        if file is None:
+        try:
+            source = None if file is None else log.open_file(file)
+        except ExpiredFileError:
+            source = None
+        if file is None or source is None:
             has = f"from {log.min_offset} to {log.files[-1].stop}" if log.files else "of no offset"
             return f"files {has} without it"
         position = self.phy_offset - file.start
-        with log.open_file(file) as source:
+        with source:
             size = is_record(source, file, position, crc=False)
             if size is None:
                 return "no message"

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqindex.layout import INT64_MAX
+from rmqindex.logfile.files import ExpiredFileError
 from rmqindex.logfile.reading import DEFAULT_MAX_RECORDS
 from rmqindex.record.batches import schema_of
 from rmqindex.storage.identity import FileChangedError
@@ -234,7 +235,11 @@ def _parts_backward(log: CommitLog, first: int, last: int) -> Iterator[tuple[int
         if file.start >= last or file.stop <= first:
             continue
         stop = file.stop
-        for start in reversed(log.record_boundaries(file, _BACKWARD_CHUNK)):
+        try:
+            starts = log.record_boundaries(file, _BACKWARD_CHUNK)
+        except ExpiredFileError:
+            return
+        for start in reversed(starts):
             if start < last and stop > first:
                 yield start, stop
             stop = start
@@ -254,7 +259,7 @@ def _read(
     if len(hits) < batch.num_rows * _SPARSE:
         rows = log.read_at(offsets, columns, decompress_body=False)
         if rows.column("state").to_pylist() != ["record"] * len(hits):
-            raise _changed(log)
+            return _read_kept(log, batch, hits, columns, mode)
         return rows.select(list(columns)).cast(schema_of(columns))
     stop = int(offsets[-1]) + batch.column("size")[int(hits[-1])].as_py()
     read = [*columns, *(name for name in _PLACE[:1] if name not in columns)]
@@ -264,13 +269,23 @@ def _read(
     table = pa.Table.from_batches(parts, schema_of(read))
     is_hit = np.isin(table.column("phy_offset").to_numpy(), offsets)
     if np.count_nonzero(is_hit) != len(hits):
-        raise _changed(log)
+        return _read_kept(log, batch, hits, columns, mode)
     kept = table.filter(pa.array(is_hit)).select(list(columns)).combine_chunks()
     return kept.to_batches()[0]
 
 
-def _changed(log: CommitLog) -> FileChangedError:
-    return FileChangedError(log.files[-1].path.parent, "rewritten", "run this again")
+def _read_kept(
+    log: CommitLog,
+    batch: pa.RecordBatch,
+    hits: NDArray[np.int64],
+    columns: Sequence[str],
+    mode: Mode,
+) -> pa.RecordBatch | None:
+    """Read what is left of some messages, if others are missing since they have expired."""
+    kept = hits[batch.column("phy_offset").to_numpy()[hits] >= log.min_offset]
+    if len(kept) == len(hits):
+        raise FileChangedError(log.files[-1].path.parent, "rewritten", "run this again")
+    return _read(log, batch, kept, columns, mode)
 
 
 def _cut(batch: pa.RecordBatch, selection: Selection) -> pa.RecordBatch:

@@ -166,10 +166,11 @@ class LogSearch:
             known = {str(fault) for fault in faults}
             faults += [] if lost is None or str(lost) in known else [lost]
         missing = tuple(gap for gap in log.gaps if gap[1] <= log.max_offset)
+        begin = _begin_timestamp(log)
         return LogReach(
             log.min_offset,
             log.max_offset,
-            log.first_store_timestamp(log.files[0]) if log.files else None,
+            begin,
             parts.searched,
             join_spans([*parts.unsearched, *missing]),
             tuple(ends[gap] for gap in gaps if gap in ends),
@@ -260,3 +261,12 @@ def _places(mask: pa.Array) -> list[int]:
         mask.fill_null(False).to_numpy(zero_copy_only=False)
     ).tolist()
     return places
+
+
+def _begin_timestamp(log: CommitLog) -> int | None:
+    """Return the store time of a log's first message, if its first file begins with one."""
+    for file in log.files:
+        begin = log.first_store_timestamp(file)
+        if file.start >= log.min_offset:  # it has not expired meanwhile
+            return begin
+    return None

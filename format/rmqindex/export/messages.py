@@ -99,7 +99,7 @@ def export_messages(
         end = end if stop is None else min(stop, end)
         asked, selection = selection.stop, replace(selection, stop=end)
         total = end - first
-        last = first
+        mark: LogMark | None = None
 
         def skip(error: RmqIndexError) -> None:
             if on_skipped is not None:
@@ -118,7 +118,7 @@ def export_messages(
         )
 
         def blocks() -> Iterator[tuple[list[pa.Table], int]]:
-            nonlocal last
+            nonlocal mark
             for block in select_messages(
                 log,
                 selection,
@@ -127,12 +127,11 @@ def export_messages(
                 mode=mode,
                 on_malformed=skip,
             ):
-                last = block.last
+                mark = LogMark.at(log, block.last)  # while its file is there
                 found = [] if block.batch is None else bodies.batches(block.batch, log.files)
                 yield [as_table(batch) for batch in found], block.stop
 
         def mark_at(_stop: int) -> object:
-            mark = LogMark.at(log, last)
             if mark is None:
                 raise FileChangedError(log.files[-1].path.parent, "rewritten", "run this again")
             return mark
@@ -185,8 +184,10 @@ def _origin(log: CommitLog, known: list[int] | None) -> list[int]:
         return known
     for file in log.files:
         if known is None or file.start == known[0]:
-            return [file.start, log.first_store_timestamp(file) or 0]
-    return [0, 0]
+            stored = log.first_store_timestamp(file)
+            if file.start >= log.min_offset:  # it has not expired meanwhile
+                return [file.start, stored or 0]
+    return known or [0, 0]
 
 
 def _ensure_there(log: CommitLog, start: int, folder: Folder) -> None:

@@ -1,4 +1,4 @@
-"""Offsets that split a file of a log at record boundaries."""
+"""Where the records of a file of a log begin: offsets that split it, and the time of the first."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rmqindex.logfile.files import ExpiredFileError
 from rmqindex.logfile.reading import Reading
-from rmqindex.logfile.walk import find_record
+from rmqindex.logfile.walk import find_record, is_record
+from rmqindex.record.records import store_timestamp_of
 
 if TYPE_CHECKING:
     from rmqindex.logfile.files import LogFile, OpenFiles
 
-__all__ = ["boundaries_of"]
+__all__ = ["boundaries_of", "first_store_timestamp"]
 
 # A record start is searched for within the length of two of the largest messages.
 _SEARCH = 8 * 1024 * 1024
@@ -42,3 +44,14 @@ def _walked(files: OpenFiles, file: LogFile, chunk_size: int) -> list[int]:
         while (target := boundaries[-1] + chunk_size) <= frames[-1]:
             boundaries.append(int(frames[np.searchsorted(frames, target)]))
     return boundaries
+
+
+def first_store_timestamp(files: OpenFiles, file: LogFile) -> int | None:
+    """Return what :meth:`rmqindex.CommitLog.first_store_timestamp` does."""
+    try:
+        source = files.source(file)
+    except ExpiredFileError:
+        return None
+    if is_record(source, file, file.entry_head, crc=False) is None:
+        return None
+    return store_timestamp_of(source.read, file.entry_head)

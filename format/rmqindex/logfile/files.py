@@ -24,14 +24,20 @@ from rmqindex.folders import COMMITLOG_FOLDER, DLEDGER_PREFIX, LOCK_NAME, MULTI_
 from rmqindex.layout import INT64_MAX
 from rmqindex.record_layout import FILE_NAME_DIGITS, MAX_FILE_SIZE
 from rmqindex.storage.filesystem import status_of
+from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.location import Location
-from rmqindex.storage.opening import FileMark, ensure_same, open_found
+from rmqindex.storage.opening import FileMark, UnsteadyError, ensure_same, open_found
 from rmqindex.store.contents import refuse_other_log
 from rmqindex.store.dledger import dledger_data, entry_head_of
 from rmqindex.store.roots import root_of
 from rmqindex.store.surroundings import ensure_may_be_empty
 from rmqindex.transaction.broker_lock import BrokerLock
-from rmqindex.transaction.directories import FileEntry, directory_entries, entries_or_none
+from rmqindex.transaction.directories import (
+    FileEntry,
+    directory_entries,
+    entries_or_none,
+    exists,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +46,7 @@ if TYPE_CHECKING:
     from rmqindex.storage.source import ByteSource
 
 __all__ = [
+    "ExpiredFileError",
     "LogFile",
     "OpenFiles",
     "find_files",
@@ -74,6 +81,13 @@ class LogFile:
     def stop(self) -> int:
         """The log's offset behind its last byte."""
         return self.start + self.size
+
+
+class ExpiredFileError(UnsteadyError, RmqIndexError):
+    """A file was deleted from the head of a log since it was listed, as brokers do.
+
+    Whoever reads on passes over it, as if the log had been listed later; whoever plans lists anew.
+    """
 
 
 def find_files(
@@ -251,6 +265,12 @@ class OpenFiles:
         self._given = path, filesystem
         self._sources: dict[int, ByteSource] = {}
         self._unwritten: set[int] = set()
+        self._expired_stop = 0
+
+    @property
+    def min_offset(self) -> int:
+        """The offset of the first byte that was not found to have expired; 0 without files."""
+        return max(self.files[0].start, self._expired_stop) if self.files else 0
 
     @property
     def mapped_file_size(self) -> int | None:
@@ -297,9 +317,19 @@ class OpenFiles:
         """Open one of the files anew; the caller closes it.
 
         Raises:
+            ExpiredFileError: It was deleted with all files before it, and a later one is there.
             RmqIndexError: It is gone, cannot be read, or was changed since it was found.
         """
-        return open_found(file.path, file.size, file.mark)
+        try:
+            return open_found(file.path, file.size, file.mark)
+        except FileChangedError:
+            raise
+        except RmqIndexError as error:
+            first = next((each for each in self.files if exists(each.path)), None)
+            if first is None or first.start <= file.start:
+                raise
+            self._expired_stop = max(self._expired_stop, first.start)
+            raise ExpiredFileError(str(error)) from error
 
     def ensure_same(self) -> None:
         """Raise if an open file was changed since it was opened."""

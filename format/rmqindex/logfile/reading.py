@@ -9,6 +9,7 @@ import numpy as np
 from rmqindex.errors import CorruptCommitLogError
 from rmqindex.layout import INT64_MAX
 from rmqindex.logfile.end import HOLE_HINT, Verdict, judge_end
+from rmqindex.logfile.files import ExpiredFileError
 from rmqindex.logfile.framing import frames_of
 from rmqindex.logfile.leads import find_leads
 from rmqindex.logfile.unwritten import UnwrittenTail
@@ -109,7 +110,11 @@ class Reading:
             if number > last:
                 break
             # Use an own source: two scans of a log may run at once.
-            with self._files.open_file(file) as source:
+            try:
+                source = self._files.open_file(file)
+            except ExpiredFileError:
+                continue
+            with source:
                 yield from self._records_of(source, file, is_last=number == last)
                 ensure_same(source, file.mark)
         if self._is_proved:

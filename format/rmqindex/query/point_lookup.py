@@ -21,6 +21,7 @@ from rmqindex.layout import (
     BEGIN_TIMESTAMP_OFFSET,
     ENTRY_SIZE,
 )
+from rmqindex.logfile.files import ExpiredFileError
 from rmqindex.query.verification import EXPIRED, VERIFIED, only_key
 from rmqindex.record.bodies import is_inner_batch
 from rmqindex.record.properties import property_pairs
@@ -187,14 +188,14 @@ class PointLog:
 
     def is_expired(self, phy_offset: int) -> bool:
         """Return whether an offset of the log, bytes, lies before its first file."""
-        return bool(self._starts) and 0 <= phy_offset < self._starts[0]
+        return 0 <= phy_offset < self._log.min_offset
 
     def message(self, phy_offset: int) -> PointMessage | None:
         """Return the message at an offset of the log, bytes.
 
         Returns:
-            The message; None where no sound record starts there, or where it is a batch, which has
-            further keys.
+            The message; None where no sound record starts there, where it is a batch, which has
+            further keys, or where it has expired meanwhile.
 
         Raises:
             FileChangedError: A file is not the one that was found.
@@ -206,7 +207,10 @@ class PointLog:
         file = self._log.files[number]
         source = self._sources.get(number)
         if source is None:
-            source = self._sources[number] = self._log.open_file(file)
+            try:
+                source = self._sources[number] = self._log.open_file(file)
+            except ExpiredFileError:
+                return None
         if not source.remote:
             ensure_same(source, file.mark)
         start = phy_offset - file.start

@@ -19,7 +19,7 @@ from pyspark_rmqindex.options import message_options, message_schema_options, me
 from pyspark_rmqindex.schema import message_schema
 from pyspark_rmqindex.stream.messages import MessageStreamReader
 from replacements import REPLACEMENTS, make_store
-from rmqindex import RmqIndexError
+from rmqindex import CommitLog, RmqIndexError
 from rows import rows_read
 
 FILE_SIZE = 4096
@@ -454,3 +454,59 @@ class TestDroppedDamage:
         for _ in range(2):
             assert self.rows(reader) == (offsets[:-1], [])
         assert caplog.text.count(f"the message at offset {offsets[-1]}, the CommitLog's last") == 1
+
+
+class TestAFileThatExpiresBesideAReader:
+    """A plan is made of what is there by then; a task never has fewer rows without a word."""
+
+    @pytest.fixture
+    def expiring(self, live, monkeypatch):
+        """A store whose oldest file goes the moment that a log is first listed."""
+        live.send(100)
+        listed = CommitLog.__init__
+
+        def lists(log, *args, **options):
+            listed(log, *args, **options)
+            if log.files and len(log.files) > 1 and not live.has_expired:
+                live.has_expired = True
+                min((live.root / "commitlog").iterdir()).unlink()
+
+        live.has_expired = False
+        monkeypatch.setattr(CommitLog, "__init__", lists)
+        return live
+
+    def test_a_load_is_planned_without_it(self, expiring):
+        """As one that is planned a moment later."""
+        reader = MessageReader(
+            message_options({"path": str(expiring.root)}), message_schema(store=False)
+        )
+        rows = rows_read(reader, reader.partitions())
+        assert [row["phy_offset"] for row in rows] == [
+            offset for offset in expiring.offsets if offset >= FILE_SIZE
+        ]
+
+    def test_a_stream_calls_it_lost(self, expiring):
+        """As any other file that expired before it was read."""
+        expiring.has_expired = True
+        reader = open_stream(expiring.root, maxMessagesPerTrigger="30")
+        begin = reader.initialOffset()
+        end = reader.latestOffset(begin, reader.getDefaultReadLimit())
+        for call in (
+            lambda: reader.latestOffset(begin, reader.getDefaultReadLimit()),
+            lambda: reader.partitions(begin, end),
+        ):
+            expiring.has_expired = False
+            with pytest.raises(RmqIndexError, match="are lost: the files are gone"):
+                call()
+
+    def test_a_task_names_it(self, live):
+        """Between the plan and the task, or during it."""
+        live.send(100)
+        reader = MessageReader(
+            message_options({"path": str(live.root)}), message_schema(store=False)
+        )
+        parts = reader.partitions()
+        first = min((live.root / "commitlog").iterdir())
+        first.unlink()
+        with pytest.raises(RmqIndexError, match=f"{first.name}: the file was removed since"):
+            rows_read(reader, parts)
