@@ -17,13 +17,7 @@ from rmqindex.layout import INT64_MAX
 from rmqindex.logfile.agreed import UnagreedTail, committed_offset
 from rmqindex.logfile.boundaries import boundaries_of, first_store_timestamp
 from rmqindex.logfile.files import ExpiredFileError, LogFile, OpenFiles, find_files, gaps_of
-from rmqindex.logfile.reading import (
-    DEFAULT_MAX_RECORDS,
-    Reading,
-    find_end,
-    missing_tail,
-    tail_error,
-)
+from rmqindex.logfile.reading import DEFAULT_MAX_RECORDS, Reading, end_error, find_end
 from rmqindex.logfile.walk import record_crc_fault
 from rmqindex.markup import html_table
 from rmqindex.record.batches import build_batch, one_chunk
@@ -189,8 +183,7 @@ class CommitLog:
             end = self.max_offset
             if self._end_error is not None:
                 return self._end_error
-        lead = missing_tail(self._open_files, end, queues=queues)
-        return None if lead is None else tail_error(self._open_files, end, lead)
+        return end_error(self._open_files, end, queues=queues)
 
     @property
     def committed_offset(self) -> int | None:

@@ -39,9 +39,8 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_MAX_RECORDS",
     "Reading",
+    "end_error",
     "find_end",
-    "missing_tail",
-    "tail_error",
     "written_records",
 ]
 
@@ -203,9 +202,9 @@ class Reading:
             end = find_end(self._files)
             if self._start < end:
                 return  # the range ends before the log does
-        lead = missing_tail(self._files, max(end, self._start))
+        lead = _missing_tail(self._files, max(end, self._start))
         if lead is not None and lead.phy_offset < self._stop:
-            self._raise_or_tell(tail_error(self._files, end, lead))
+            self._raise_or_tell(_tail_error(self._files, end, lead))
 
     def _first(self, source: ByteSource, file: LogFile, *, is_last: bool) -> int:
         """Return where to begin: at the range's start, if a record is known to start there.
@@ -309,7 +308,13 @@ def find_end(
     return file.start + end.position
 
 
-def missing_tail(files: OpenFiles, end: int, *, queues: bool = True) -> Lead | None:
+def end_error(files: OpenFiles, end: int, *, queues: bool = True) -> CorruptCommitLogError | None:
+    """Return what :meth:`rmqindex.CommitLog.end_error` does, for a known end."""
+    lead = _missing_tail(files, end, queues=queues)
+    return None if lead is None else _tail_error(files, end, lead)
+
+
+def _missing_tail(files: OpenFiles, end: int, *, queues: bool = True) -> Lead | None:
     """Return what leads to a message behind a log's end, if anything does that can be believed.
 
     The log is looked at again before: a broker may have written the message, and indexed it, since
@@ -337,7 +342,7 @@ def missing_tail(files: OpenFiles, end: int, *, queues: bool = True) -> Lead | N
         now.close()
 
 
-def tail_error(files: OpenFiles, end: int, lead: Lead) -> CorruptCommitLogError:
+def _tail_error(files: OpenFiles, end: int, lead: Lead) -> CorruptCommitLogError:
     """Return the error of a log that ends before a message to which something leads.
 
     Args:
