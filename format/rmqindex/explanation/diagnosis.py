@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rmqindex.explanation.reasons import EXPLAIN_REASONS, Reason
+from rmqindex.explanation.reasons import EXPLAIN_REASONS, OF_OTHERS, Reason
 from rmqindex.explanation.wording import counted, listed, ranges
 from rmqindex.keys.hashing import index_key
 from rmqindex.keys.messages import tag_key
@@ -99,7 +99,7 @@ class Evidence:
     @property
     def own_entries(self) -> list[HitExplanation]:
         """Those of them that may be the key's own."""
-        return [hit for hit in self.entries if hit.reason not in ("collision", "dangling")]
+        return [hit for hit in self.entries if hit.reason not in OF_OTHERS]
 
 
 def diagnose(evidence: Evidence, commands: Commands, times: Times) -> tuple[Reason, ...]:
@@ -225,6 +225,7 @@ class _Diagnosis:
                 yield Reason(
                     code,
                     f"{EXPLAIN_REASONS[code]} {counted(count, *_ENTRY_NOUN)}: {listed(offsets)}.",
+                    self.commands.verify() if code == "zeroed" else None,
                     phy_offsets=offsets,
                 )
         without = [file.reason for file in self.evidence.files if not file.hits]

@@ -31,6 +31,7 @@ from rmqindex.explanation.other_pairs import (
     topics_to_try,
 )
 from rmqindex.explanation.place import Place
+from rmqindex.explanation.reasons import OF_OTHERS
 from rmqindex.explanation.result import IndexReach, LookupExplanation
 from rmqindex.explanation.wording import Times
 from rmqindex.fileset.planned_index import plan_index
@@ -72,8 +73,6 @@ SEARCHES: tuple[Search, ...] = ("gaps", "all", "none")
 _DAY = 24 * 3_600_000
 # MessageClientIDSetter counts from the start of a month.
 _MONTH = 31 * _DAY
-# Reasons of entries whose messages are known not to have the key.
-_OF_OTHERS = ("collision", "dangling")
 # How many of the messages found are read to learn what kind of key and store it is.
 _SAMPLED = 64
 
@@ -201,7 +200,7 @@ class _Case:
         reach, is_covered = None, True
         if log is not None and search is not None:
             reach, is_covered = self._search_log(log, search, files, search_log, made, progress)
-        hits = [hit for file in files for hit in file.hits if hit.reason not in _OF_OTHERS]
+        hits = [hit for file in files for hit in file.hits if hit.reason not in OF_OTHERS]
         messages = [] if search is None else [*search.messages("key")]
         own = [message.phy_offset for message in messages if message.topic == topic]
         topics = topics_of(self.place.store)

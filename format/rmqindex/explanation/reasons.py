@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["EXPLAIN_REASONS", "Reason"]
+__all__ = ["EXPLAIN_REASONS", "OF_OTHERS", "Reason"]
 
 #: What the reasons of :func:`rmqindex.explain_lookup` mean.
 EXPLAIN_REASONS: dict[str, str] = {
@@ -29,6 +29,8 @@ EXPLAIN_REASONS: dict[str, str] = {
     # Of an entry that the broker returns, but whose message does not have the key.
     "collision": "The message has another topic or other keys of the same hash; the client drops "
     "it.",
+    "zeroed": "Bytes of the message's topic or properties are zeros, so that it may have lost the "
+    "key; the CommitLog is damaged there.",
     "expired": "The message is not in the CommitLog any more.",
     "dangling": "No message starts at the offset, or its log file is not there.",
     # Of an entry that the broker returns.
@@ -83,6 +85,10 @@ EXPLAIN_REASONS: dict[str, str] = {
     "rocksdb_index": "The store also has an index in RocksDB, of which a broker asks only one: the "
     "IndexFiles, unless indexFileReadEnable is false.",
 }
+
+
+#: Reasons of entries whose messages do not have the key.
+OF_OTHERS = ("collision", "zeroed", "dangling")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rmqindex import CommitLog, RmqIndexError, rebuild_index, verify
+from rmqindex import CommitLog, RmqIndexError, explain_lookup, rebuild_index, verify
 from rmqindex.commitlog.zeroed import zeroed_messages
 
 OFFSET = 11_053
@@ -41,6 +41,17 @@ def test_a_rebuild_does_not_throw_the_entries_away(zeroed):
     shown = rebuild_index(zeroed, zeroed / "index", replace=True, dry_run=True)
     assert (shown.replacement.lost.first, shown.replacement.lost.last) == (OFFSET, OFFSET)
     assert {path.name: path.read_bytes() for path in (zeroed / "index").iterdir()} == before
+
+
+@pytest.mark.parametrize("zeroed", ["all"], indirect=True)
+def test_an_explanation_names_the_damage(zeroed):
+    """The entry is no collision: nothing tells whose it was but the entry itself."""
+    explained = explain_lookup(zeroed, "TopicTest", "uk40_0_1", commit_log="auto")
+    (reason,) = (each for each in explained.reasons if each.code == "zeroed")
+    assert reason.phy_offsets == (OFFSET,)
+    assert reason.remedy == f"rmqindex verify {zeroed}"
+    assert not explained.hits
+    assert "collision" not in {each.code for each in explained.reasons}
 
 
 def test_a_topic_of_zeros_is_damage_as_well(store):
