@@ -292,8 +292,8 @@ class IndexFile:
 
         Raises:
             ValueError: A range beyond the entries, no column or an unknown one, or a closed file.
-            CorruptIndexError: While iterating: in ``FAILFAST``, a malformed entry; the file was
-                cut meanwhile.
+            CorruptIndexError: While iterating: in ``FAILFAST``, a malformed entry, or, of a remote
+                file, entries behind those that the header counts; the file was cut meanwhile.
         """
         end = self._entry_count + FIRST_POSITION
         stop = end if stop is None else stop
@@ -312,7 +312,19 @@ class IndexFile:
             raise ValueError(f"columns: expected each once, got {names}")
         self._entries.check_open()
         schema = pa.schema([ENTRY_SCHEMA.field(name) for name in names])
-        return self._entries.scan(start, stop, schema)
+        batches = self._entries.scan(start, stop, schema)
+        # Of a local file, this was checked when it was opened in its store.
+        if self._source.remote and stop == end and self.mode == "FAILFAST":
+            return self._then_counted(batches)
+        return batches
+
+    def _then_counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield batches up to the last counted entry; raise if slots lead behind that."""
+        yield from batches
+        if self._layout is not None:
+            error = damaged_count(self._source, self._layout, self.header)
+            if error is not None:
+                raise error
 
     def lookup(
         self,

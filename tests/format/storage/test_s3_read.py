@@ -16,6 +16,7 @@ from recorded import MESSAGE_KINDS
 from rmqindex import (
     CommitLog,
     ConsumeQueue,
+    CorruptIndexError,
     IndexFile,
     IndexFileWriter,
     Layout,
@@ -92,12 +93,12 @@ class TestRequests:
         assert len(requests) <= 20
         assert sum(request.sent for request in requests) < 2_000_000
 
-    def test_a_scan_reads_the_entries_and_nothing_else(self, s3, big_file):
-        """Neither the 4 MB of slots nor the 79 MB of tail."""
+    def test_a_scan_reads_the_entries_and_seven_places_behind_them(self, s3, big_file):
+        """Neither the 4 MB of slots nor the 79 MB of tail; entries there were not counted."""
         with s3.counted() as requests, IndexFile(big_file, BIG) as file:
             rows = sum(batch.num_rows for batch in file.scan())
         assert rows == len(OFFSETS)
-        assert sum(request.sent for request in requests) == 40 + 20 * len(OFFSETS)
+        assert sum(request.sent for request in requests) == 40 + 20 * (len(OFFSETS) + 7)
         assert all(request.method == "HEAD" or request.span for request in requests)
 
     def test_the_usual_geometry_is_found_by_few_reads(self, s3, big_file):
@@ -155,6 +156,19 @@ class TestSameAsLocally:
             with IndexFile(there.path, SAMPLE) as far, IndexFile(here.path, SAMPLE) as near:
                 assert list(far.scan()) == list(near.scan())
                 assert far.lookup(wanted) == near.lookup(wanted)
+
+    def test_entries_behind_the_count_are_damage(self, s3, store):
+        """A scan is refused behind the last counted entry; it gave those alone, as if all."""
+        path = min((store / "index").iterdir())
+        with path.open("r+b") as file:
+            file.seek(36)
+            file.write(bytes([0, 0, 0, 51]))
+        uri = s3.put(store / "index", "lowered-count")
+        damage = "index_count at byte 36: expected more than .* to which a slot leads, got 51"
+        with IndexFile(f"{uri}/{path.name}", SAMPLE) as far:
+            assert sum(batch.num_rows for batch in far.scan(1, 40)) == 39
+            with pytest.raises(CorruptIndexError, match=damage):
+                list(far.scan())
 
     def test_messages(self, s3_store):
         """The whole CommitLog, bodies as well."""
