@@ -8,12 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .draw import Draw
+from .model.records import check
 from .model.truth import Damage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from .model.broker import ModelBroker
+    from .model.truth import Message
 
 #: What is damaged, and the folders that it is in.
 PARTS = {
@@ -80,9 +83,7 @@ def plant(
         stop,
         kind,
         **gone,
-        is_of_bodies=bool(gone["messages"])
-        and gone["messages"] <= set(broker.truth.bad_bodies)
-        and not (gone["entries"] or gone["units"]),
+        is_of_bodies=part == "log" and _is_of_bodies(broker, gone["messages"]),
         is_harmless=not any(gone.values()) and _is_unread(broker, part, data, path, kind),
     )
 
@@ -109,6 +110,20 @@ def _changed(data: bytes, kind: str, start: int, stop: int, seed: int) -> bytes:
         return data[:start] + bytes([data[start] ^ (1 << seed % 8)]) + data[start + 1 :]
     new = bytes(stop - start) if kind == "zeros" else Draw(seed).data(stop - start)
     return data[:start] + new + data[stop:]
+
+
+def _is_of_bodies(broker: ModelBroker, messages: Iterable[Message]) -> bool:
+    """Tell whether only the bodies of these messages are not as they were written."""
+    for message in messages:
+        if message not in broker.truth.altered:
+            return False
+        (was,) = (data for data, one in broker.known[message.offset] if one == message)
+        now = broker.log_bytes(message.offset)[: len(was)]
+        body = check(was, 0).record.body
+        at = was.find(body, 80)
+        if now[:at] + body + now[at + len(body) :] != was:
+            return False
+    return True
 
 
 def _is_unread(broker: ModelBroker, part: str, was: bytes, path: Path, kind: str) -> bool:

@@ -124,8 +124,9 @@ class ModelBroker:
         #: From which offset on the log is DLedger's, if any of it is.
         self.dledger_from: int | None = None
         self.term = 1
-        #: Where DLedger's entries are, by their index.
+        #: Where DLedger's entries are, in their order, and the index of the first one.
         self.entries: list[int] = []
+        self.first_index = 0
         #: Where the log ends on which the group has agreed; None where it agrees on everything.
         self.agreed: int | None = None
         #: Why the last start failed.
@@ -222,6 +223,11 @@ class ModelBroker:
         start = at - at % self.config.log_file_size
         self.disk.write(self._log_name(start), at - start, data)
         yield
+
+    def log_bytes(self, at: int) -> bytes:
+        """Return the bytes of the log from an offset to the end of its file."""
+        start = at - at % self._size
+        return self.disk.read(self._log_name(start))[at - start :]
 
     def _overwrite(self, start: int, stop: int) -> None:
         """Forget the messages before a cut whose bytes are written over."""
@@ -525,14 +531,16 @@ class ModelBroker:
         self.dledger_from = min(starts, default=None)
         if self.config.dledger and not self.log_files:
             self.dledger_from = 0
-        self.entries = []
+        self.entries, self.first_index = [], 0
         for start in starts:
             data = self.disk.read(self._log_name(start))
             at = 0
             while at + DLEDGER_HEAD <= len(data):
-                magic, size, _, _, position = struct.unpack_from(">iiqqq", data, at)
+                magic, size, number, _, position = struct.unpack_from(">iiqqq", data, at)
                 if magic not in {NORMAL, NOOP} or position != start + at:
                     break
+                if not self.entries:
+                    self.first_index = number
                 self.entries.append(position)
                 at += size
 
@@ -569,9 +577,7 @@ class ModelBroker:
         return self.log_files[0] if self.log_files else 0
 
     def _check(self, at: int) -> records.Check:
-        start = at - at % self._size
-        data = self.disk.read(self._log_name(start))
-        return records.check(data, at - start)
+        return records.check(self.log_bytes(at), 0)
 
     def _walk(self, begin: int) -> tuple[list[Message], int]:
         """Return the messages from the start of a file on, and where the log ends."""
@@ -638,8 +644,7 @@ class ModelBroker:
 
     def _learn_torn(self, message: Message) -> None:
         """Learn what is there of a message that was being written, if it looks like a record."""
-        start = message.offset - message.offset % self._size
-        data = self.disk.read(self._log_name(start))[message.offset - start :]
+        data = self.log_bytes(message.offset)
         torn = records.check(data, 0)
         if torn.record is None:
             return
@@ -697,16 +702,19 @@ class ModelBroker:
         self.dledger_from = self.end
 
     def _entry_head(self, magic: int, body_size: int) -> bytes:
-        numbers = (magic, DLEDGER_HEAD + body_size, len(self.entries), self.term, self.end)
+        numbers = (magic, DLEDGER_HEAD + body_size, self._next_index(), self.term, self.end)
         return struct.pack(">iiqqqiiii", *numbers, 0, 0, 0, body_size)
 
+    def _next_index(self) -> int:
+        return self.first_index + len(self.entries)
+
     def _index_entry(self, position: int, size: int) -> Iterator[None]:
-        number = len(self.entries)
+        number = self._next_index()
         unit = struct.pack(">iqiqq", NORMAL, position, size, number, self.term)
         at = 32 * number
         start = at - at % DLEDGER_INDEX_SIZE
         name = f"dledger-n0/index/{start:020d}"
-        if at == start:
+        if not (self.root / name).exists():
             self.disk.create(name, DLEDGER_INDEX_SIZE)
             yield
         self.disk.write(name, at - start, unit)
@@ -716,7 +724,7 @@ class ModelBroker:
     def _note_agreed(self) -> Iterator[None]:
         """Write down on how many entries the group has agreed."""
         beyond = [one for one in self.entries if self.agreed is not None and one >= self.agreed]
-        last = len(self.entries) - 1
+        last = self._next_index() - 1
         text = f"committedIndex={last - len(beyond)}\nendIndex={last}"
         self.disk.replace("dledger-n0/checkpoint", text.encode())
         yield

@@ -92,9 +92,9 @@ class Truth:
     messages: list[Message] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
     units: list[Unit] = field(default_factory=list)
-    #: Those that stand in the log with other bytes in their bodies alone, so that only their CRC
-    #: tells; they are not among ``messages``.
-    bad_bodies: list[Message] = field(default_factory=list)
+    #: Those of which some bytes were changed so that they are sound records still; they are not
+    #: among ``messages``, and a reader may see them with other fields, or name them.
+    altered: list[Message] = field(default_factory=list)
     #: Being written or deleted at this moment, or left half done by a kill.
     maybe: set[Message | Entry | Unit] = field(default_factory=set)
     #: Everything that was there once and may rightly be gone.
@@ -130,7 +130,7 @@ class Truth:
         twice.  ``torn``: something half written, or left from before a cut.  ``disordered``: the
         names of the IndexFiles are not in the order of their offsets.  ``no_index``, ``no_log``.
         """
-        log = {one.offset: one for one in (*self.messages, *self.bad_bodies)}
+        log = {one.offset: one for one in (*self.messages, *self.altered)}
         found = {"abort"} if self.abort else set()
         if not self.entries:
             found.add("no_index")
@@ -166,8 +166,7 @@ class Truth:
             indexed.add(entry.offset)
             seen.add((entry.text, entry.offset))
         for one in self.messages:
-            has_keys = one.keys or (self.tags and one.tags)
-            if has_keys and one.sys_flag & 12 != 12 and one.offset not in indexed:
+            if one.keys and one.sys_flag & 12 != 12 and one.offset not in indexed:
                 found.add("index_lags")
         if len(self.entries) > len(seen) + self._repeated(log):
             found.add("doubled")
@@ -205,7 +204,9 @@ class Truth:
     def possibly(self, kind: str) -> set[Message | Entry | Unit]:
         """Return what they may answer at most."""
         type_ = {"messages": Message, "entries": Entry, "units": Unit}[kind]
-        return {*getattr(self, kind), *(one for one in self.maybe if isinstance(one, type_))}
+        altered = self.altered if kind == "messages" else []
+        uncertain = (one for one in self.maybe if isinstance(one, type_))
+        return {*getattr(self, kind), *altered, *uncertain}
 
 
 @dataclass(frozen=True)
