@@ -19,12 +19,14 @@ from .draw import Draw
 from .life import Life, config_of
 from .model.broker import Config, ModelBroker, run
 from .model.copies import Copies
+from .model.reading import assign
+from .model.truth import Truth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from .model.truth import Damage, Truth
+    from .model.truth import Damage
 
 Step = dict[str, Any]
 #: When the first message is stored, epoch ms: 2023-11-14 22:13:20.
@@ -44,29 +46,38 @@ class World:
         self.copies = Copies(root)
         #: The steps that were taken, each as it was given.
         self.taken: list[Step] = []
-        #: What was damaged; those who mend it take it out.
-        self.damages: list[Damage] = []
+        self._damages: list[Damage] = []
         self._digests: dict[Damage, str] = {}
+        #: The copy that is used in the place of the store, and what it holds.
+        self.visited = ""
+        self._copied = Truth()
 
     @property
     def store(self) -> Path:
-        """Where the store is."""
-        return self.broker.root
+        """Where the store is, or the copy of it that is used."""
+        return self.places[self.visited or "store"]
 
     @property
     def truth(self) -> Truth:
-        """What the store holds now."""
-        return self.broker.truth
+        """What the store holds now, or the copy that is used."""
+        return self._copied if self.visited else self.broker.truth
+
+    @property
+    def damages(self) -> list[Damage]:
+        """What was damaged and is not mended."""
+        return [] if self.visited else self._damages
 
     @property
     def places(self) -> dict[str, Path]:
         """The store and its copies, by name."""
         copies = {name: copy.path for name, copy in self.copies.by_name.items()}
-        return {"store": self.store, **copies}
+        return {"store": self.broker.root, **copies}
 
     def truth_of(self, name: str) -> Truth:
         """Return what the store or a copy holds."""
-        return self.truth if name == "store" else self.copies.truth_of(self.broker, name)
+        if name == "store":
+            return self.broker.truth
+        return self.copies.truth_of(self.broker, name)
 
     def step(self, step: Step) -> Iterator[None]:
         """Take a step; yield after each change of a file."""
@@ -85,11 +96,18 @@ class World:
 
         A damaged file that was changed or replaced is damaged no longer.
         """
+        if self.visited:
+            self._read_copy()
+            return
         self.broker.refresh()
-        self.damages = [one for one in self.damages if self._digest(one) == self._digests[one]]
+        self._damages = [one for one in self._damages if self._digest(one) == self._digests[one]]
+
+    def _read_copy(self) -> None:
+        if self.visited:
+            assign(self._copied, self.truth_of(self.visited))
 
     def _digest(self, planted: Damage) -> str:
-        path = self.store / planted.file
+        path = self.broker.root / planted.file
         return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
     # What steps do
@@ -118,7 +136,7 @@ class World:
 
     def _start(self, **changes: Any) -> Iterator[None]:
         """Start; settings of the broker may have been changed meanwhile."""
-        if self.truth.running:
+        if self.broker.truth.running:
             return
         for name, value in changes.items():
             setattr(self.broker.config, name, tuple(value) if name == "version" else value)
@@ -142,7 +160,7 @@ class World:
 
     def _power(self, seed: int, page: int = 512, loss: int = 50) -> Iterator[None]:
         """Cut the power: of what was not synced, some pages are as before, or zeros."""
-        if self.truth.running:
+        if self.broker.truth.running:
             self.broker.cut_power(f"{seed}/power", page, loss / 100)
         yield
 
@@ -159,7 +177,7 @@ class World:
     def _damage(self, part: str, kind: str, **where: int) -> Iterator[None]:
         planted = damage.plant(self.broker, part, kind, **where)
         if planted is not None:
-            self.damages.append(planted)
+            self._damages.append(planted)
             self._digests[planted] = self._digest(planted)
         yield
 
@@ -182,7 +200,19 @@ class World:
     def _arrive(self, to: str, files: int) -> Iterator[None]:
         for _ in range(files):
             self.copies.arrive(self.broker, to, 1)
+            self._read_copy()
             yield
+
+    def _visit(self, to: str) -> Iterator[None]:
+        """Use a copy in the place of the store, while its files may still arrive."""
+        if to in self.copies.by_name:
+            self.visited, self._copied = to, self.truth_of(to)
+        yield
+
+    def _leave(self) -> Iterator[None]:
+        """Use the store itself again."""
+        self.visited = ""
+        yield
 
     def _restore(self, **parts: str) -> Iterator[None]:
         self.copies.restore(self.broker, parts)

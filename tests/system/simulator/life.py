@@ -119,7 +119,7 @@ class Life:
         return [{"name": "start", "index": True}]
 
     def _maybe_started(self) -> list[Step]:
-        return [self._start()] if self._draw.chance(0.7) else []
+        return [*self._pause(), *([self._start()] if self._draw.chance(0.7) else [])]
 
     def _restart(self) -> list[Step]:
         return [{"name": "stop"}, *self._maybe_started()]
@@ -180,13 +180,23 @@ class Life:
 
     def _copy(self) -> list[Step]:
         order = [self._draw.number(0, 99) / 100 for _ in range(self._draw.number(1, 20))]
-        return [{"name": "copy", "to": "copy", "order": order}, *self._arrive()]
+        copy = [{"name": "copy", "to": "copy", "order": order}, *self._arrive()]
+        if self._draw.chance(0.5):
+            return copy
+        arrivals = [step for _ in range(self._draw.number(2, 6)) for step in self._arrive()]
+        rest = [{"name": "arrive", "to": "copy", "files": 1000}] if self._draw.chance(0.5) else []
+        return [*copy, {"name": "visit", "to": "copy"}, *arrivals, *rest, {"name": "leave"}]
 
     def _arrive(self) -> list[Step]:
         return [{"name": "arrive", "to": "copy", "files": self._draw.number(1, 6)}]
 
     def _link(self) -> list[Step]:
-        return [{"name": "link", "to": "linked"}]
+        visit = {"name": "visit", "to": "linked"}
+        return [{"name": "link", "to": "linked"}, visit, *self._pause(), {"name": "leave"}]
+
+    def _pause(self) -> list[Step]:
+        """Give others time."""
+        return [{"name": "clock", "by": 1000}] * self._draw.number(0, 3)
 
     def _isolate(self) -> list[Step]:
         return [{"name": "isolate"}]

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .draw import Draw
@@ -25,7 +26,6 @@ from .writes import Files, judge_write, remedies_of, write_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from .judge import Fault
 
@@ -90,7 +90,9 @@ class Session:
         """Where the store is, and its geometry as it is now."""
         truth = self.world.truth
         layout = (truth.hash_slot_num, truth.index_num)
-        return Place(str(self.world.store), self.aside, layout)
+        aside = Path(self.aside) / self.world.visited
+        aside.mkdir(exist_ok=True)
+        return Place(str(self.world.store), str(aside), layout)
 
     def step(self, step: Step) -> None:
         """Take a step of the world or of a user."""

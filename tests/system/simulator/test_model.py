@@ -168,6 +168,28 @@ def test_the_lock_is_held_from_start_to_end(tmp_path):
     second.kill()
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_entries_of_dledger_are_numbered_without_gaps(seed, tmp_path):
+    """Whatever was cut, expired and recovered, each entry has the next number and its place."""
+    history = History.of(f"dledger/{seed}", 60)
+    history.config["dledger"] = True
+    steps = [step for step in history.steps if step["name"] != "damage"]
+    world = run_history(History(history.config, [*steps, {"name": "start"}]), tmp_path)
+    world.broker.kill()
+    before = None
+    for path in sorted((tmp_path / "store" / "dledger-n0" / "data").glob("*")):
+        data, at = path.read_bytes(), 0
+        while at + 48 <= len(data):
+            magic, size, number, _, place = struct.unpack_from(">iiqqq", data, at)
+            if magic not in {1, 2} or int(path.name) + at >= world.broker.end:
+                break
+            assert (place, number) == (
+                int(path.name) + at,
+                number if before is None else before + 1,
+            )
+            before, at = number, at + size
+
+
 def test_blank_records_end_files(tmp_path):
     """A record that does not fit begins the next file."""
     world = World(tmp_path, {"log_file_size": 1024})

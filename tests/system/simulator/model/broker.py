@@ -285,7 +285,6 @@ class ModelBroker:
         yield from self._end_log(end)
         self.waiting = [one for one in self.waiting if one.offset < self.end]
         self.truth.waiting = len(self.waiting)
-        self.entries = [one for one in self.entries if one < end]
         self._read_offsets()
         self.refresh()
 
@@ -295,6 +294,7 @@ class ModelBroker:
             yield from self._delete_log_file(start)
         self.end = end
         self.alive = {offset: one for offset, one in self.alive.items() if offset < end}
+        self.entries = [one for one in self.entries if one < end]
         for queue in self.queues.values():
             if queue.most > end - queue.is_batch:
                 queue.truncate(end)

@@ -33,6 +33,8 @@ class Copy:
     end: int
     #: The files that have not arrived yet.
     missing: list[str] = field(default_factory=list)
+    #: Whether it has links to the IndexFiles, and nothing else.
+    linked: bool = False
 
 
 class Copies:
@@ -86,7 +88,7 @@ class Copies:
         (path / "index").mkdir(parents=True)
         for file in sorted((broker.root / "index").glob("*")):
             (path / "index" / file.name).symlink_to(file)
-        self.by_name[name] = Copy(path, {}, 0)
+        self.by_name[name] = Copy(path, {}, 0, linked=True)
 
     def restore(self, broker: ModelBroker, parts: dict[str, str]) -> bool:
         """Put the store together from copies; tell whether they are there.
@@ -95,7 +97,7 @@ class Copies:
             broker: The store, which must not run.
             parts: The name of a copy for each of :data:`PARTS`; a part without one stays as it is.
         """
-        copies = {name: copy for name, copy in self.by_name.items() if copy.alive}
+        copies = {name: copy for name, copy in self.by_name.items() if not copy.linked}
         chosen = {part: copies[name] for part, name in parts.items() if name in copies}
         if broker.truth.running or not chosen:
             return False
