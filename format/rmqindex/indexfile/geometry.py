@@ -18,6 +18,7 @@ import numpy as np
 from rmqindex.errors import CorruptIndexError, RmqIndexError
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import links_of, malformed, slots_of
+from rmqindex.indexfile.proof import inherits_end
 from rmqindex.layout import (
     DEFAULT_HASH_SLOT_NUM,
     DEFAULT_INDEX_NUM,
@@ -276,10 +277,12 @@ def _agrees_with_header(header: IndexHeader, first: NDArray[Any], newest: NDArra
     """Return whether the header's offsets are those of its first and its last entry.
 
     A broker that is writing raises ``index_count`` before ``end_phy_offset``, so the newest entry
-    but one will do.
+    but one will do, or what a file of one entry inherited.
     """
     ends = newest["phy_offset"][-2:].tolist()
-    return int(first["phy_offset"][0]) == header.begin_phy_offset and header.end_phy_offset in ends
+    return int(first["phy_offset"][0]) == header.begin_phy_offset and (
+        header.end_phy_offset in ends or inherits_end(header)
+    )
 
 
 def _is_chained(source: IndexSource, layout: Layout, newest: int, entries: NDArray[Any]) -> bool:
@@ -385,6 +388,7 @@ def _search(source: IndexSource, header: IndexHeader, words: int) -> Iterator[La
             & (
                 (last["phy_offset"] == header.end_phy_offset)
                 | (before["phy_offset"] == header.end_phy_offset)
+                | inherits_end(header)
             )
             & _plausible(last, newest)
             & _plausible(before, older)

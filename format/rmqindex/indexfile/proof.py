@@ -9,21 +9,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from rmqindex.errors import CorruptIndexError
 from rmqindex.indexfile.decoding import MILLISECONDS, written
 from rmqindex.layout import ENTRY_SIZE, FIRST_POSITION, INDEX_COUNT_OFFSET, INT32_MAX
 
 if TYPE_CHECKING:
     from rmqindex.header import IndexHeader
-    from rmqindex.indexfile.geometry import Layout
+    from rmqindex.layout import Geometry
     from rmqindex.storage.source import IndexSource
 
-__all__ = ["ensure_fits", "proved_count"]
+__all__ = ["ensure_fits", "inherits_end", "proved_count"]
 
 _BLOCK = 65_536
+# Which of the last entries the header's last offset and last time are of, -1 for the last one and
+# -2 for the one before: a broker stores the count, then the offset, then the time, and a reader or
+# a kill may come in between.
+_PUT_STATES = ((-1, -1), (-1, -2), (-2, -2))
 
 
-def ensure_fits(source: IndexSource, layout: Layout, header: IndexHeader, hint: str) -> None:
+def ensure_fits(source: IndexSource, layout: Geometry, header: IndexHeader, hint: str) -> None:
     """Raise unless a file is large enough for its geometry and the entries that it counts.
 
     Args:
@@ -56,7 +62,7 @@ def ensure_fits(source: IndexSource, layout: Layout, header: IndexHeader, hint: 
         )
 
 
-def proved_count(source: IndexSource, layout: Layout, header: IndexHeader) -> int:
+def proved_count(source: IndexSource, layout: Geometry, header: IndexHeader) -> int:
     """Return how many entries to read: those counted and inside the file, 0 if no time is sure.
 
     Args:
@@ -73,8 +79,10 @@ def proved_count(source: IndexSource, layout: Layout, header: IndexHeader) -> in
         return 0
     if source.size >= layout.file_size:
         last = _last_written(source, layout, count)
-        if last == count or (last and _agreed_end(source, layout, header, last) == last):
-            return _agreed_end(source, layout, header, last)
+        if last == count:
+            return count if _ends_at(source, layout, header, last, _PUT_STATES) else 0
+        if last and _ends_at(source, layout, header, last, _PUT_STATES[:1]):
+            return last
         count = last - 1  # the zeros behind it may begin inside it
     if count < FIRST_POSITION or header.begin_timestamp <= 0:
         return 0
@@ -82,25 +90,35 @@ def proved_count(source: IndexSource, layout: Layout, header: IndexHeader) -> in
     return count if int(first["phy_offset"][0]) == header.begin_phy_offset else 0
 
 
-def _agreed_end(source: IndexSource, layout: Layout, header: IndexHeader, last: int) -> int:
-    """Return the position of the entry at which the header's fields of the end were set, else 0.
+def inherits_end(header: IndexHeader) -> bool:
+    """Return whether a header's one entry is counted, but its end is still the file before's."""
+    return header.entry_count == FIRST_POSITION and header.end_phy_offset <= header.begin_phy_offset
 
-    A broker that is writing counts an entry before it sets them.
-    """
+
+def _ends_at(
+    source: IndexSource,
+    layout: Geometry,
+    header: IndexHeader,
+    last: int,
+    states: tuple[tuple[int, int], ...],
+) -> bool:
+    """Return whether the header's end is that of the last entry, in one of the states of a put."""
     elapsed = 0
     if header.begin_timestamp > 0:
         elapsed = (header.end_timestamp - header.begin_timestamp) // MILLISECONDS
-    expected = min(max(elapsed, 0), INT32_MAX), header.end_phy_offset
-    for position in range(last, max(last - 2, 0), -1):
-        (entry,) = source.entry_range(layout, position, position + 1)
-        # The first entry's seconds are counted from another time.
-        seconds = 0 if position == FIRST_POSITION else int(entry["time_diff"])
-        if (seconds, int(entry["phy_offset"])) == expected:
-            return position
-    return 0
+    elapsed = min(max(elapsed, 0), INT32_MAX)
+    entries = source.entry_range(layout, max(last - 1, FIRST_POSITION), last + 1)
+    has_offset = (entries["phy_offset"] == header.end_phy_offset).tolist()
+    # The first entry's seconds are counted from another time.
+    seconds = np.where(np.arange(last - len(entries), last) == 0, 0, entries["time_diff"])
+    has_time = (seconds == elapsed).tolist()
+    if last == FIRST_POSITION:
+        has_offset.insert(0, inherits_end(header))
+        has_time.insert(0, elapsed == 0)
+    return any(has_offset[offset_of] and has_time[time_of] for offset_of, time_of in states)
 
 
-def _last_written(source: IndexSource, layout: Layout, count: int) -> int:
+def _last_written(source: IndexSource, layout: Geometry, count: int) -> int:
     """Return the position of the last counted entry that was written, 0 if none was."""
     stop = count + FIRST_POSITION
     while stop > FIRST_POSITION:

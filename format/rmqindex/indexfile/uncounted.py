@@ -15,6 +15,7 @@ import numpy as np
 from rmqindex.command_line import command_line
 from rmqindex.errors import CorruptIndexError
 from rmqindex.indexfile.decoding import slots_of, written
+from rmqindex.indexfile.proof import inherits_end
 from rmqindex.layout import (
     BEGIN_PHY_OFFSET_OFFSET,
     END_PHY_OFFSET_OFFSET,
@@ -96,9 +97,8 @@ def damaged_header(
         return _wrong(source, "begin_phy_offset", BEGIN_PHY_OFFSET_OFFSET, int(first[0]), header)
     least = max(count - 1, FIRST_POSITION) if is_last else count
     ends = source.entry_range(layout, least, count + 1)["phy_offset"].tolist()
-    # A broker counts an entry before it sets the end, which a new file inherits.
-    is_inherited = is_last and count == FIRST_POSITION and header.end_phy_offset <= ends[0]
-    if header.end_phy_offset in ends or is_inherited:
+    # A broker counts an entry before it sets the end.
+    if header.end_phy_offset in ends or (is_last and inherits_end(header)):
         return None
     return _wrong(source, "end_phy_offset", END_PHY_OFFSET_OFFSET, ends[-1], header)
 
