@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
+import pkgutil
 import shutil
 import subprocess
 import sys
@@ -55,6 +57,7 @@ def main() -> int:
     parser.add_argument("--play", type=Path, help="play a script that was printed")
     parser.add_argument("--folder", type=Path, help="where to play it, kept afterwards")
     parser.add_argument("--coverage", action="store_true", help="count the lines reached")
+    parser.add_argument("--keep", type=Path, help="a folder for the scripts of failed seeds")
     parser.add_argument("--until", type=int, default=1, help="faults after which a seed ends")
     parser.add_argument("--shown", type=int, default=2, help="faults shown of each kind")
     arguments = parser.parse_args()
@@ -77,7 +80,20 @@ def _settle(tree: Path | None) -> None:
         sys.path[:0] = [str(tree / "format"), str(tree / "connector")]
     import rmqindex
 
+    load_packages()
     assert tree is None or Path(rmqindex.__file__).is_relative_to(tree)
+
+
+def load_packages() -> None:
+    """Import everything, so that processes that are forked later need not."""
+    names = ("rmqindex", "pyspark_rmqindex", "pyspark_rmqcommitlog", "pyspark_rmqconsumequeue")
+    for name in names:
+        package = importlib.import_module(name)
+        for module in pkgutil.walk_packages(package.__path__, f"{name}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+    for name in ("pandas", "pyarrow.parquet", "pyarrow.csv", "pyarrow.compute", "pyarrow.dataset"):
+        importlib.import_module(name)
 
 
 def run_seed(seed: int, folder: Path, *, until: int = 1) -> Found:
@@ -159,6 +175,7 @@ def _campaign(arguments: Namespace) -> int:
                 lines.setdefault(name, set()).update(numbers)
             if found.faults:
                 failed.add(found.seed)
+                _keep(arguments.keep, found)
             for fault in found.faults:
                 kinds[fault.kind] += 1
                 if kinds[fault.kind] <= arguments.shown:
@@ -198,6 +215,12 @@ def _all(arguments: Namespace, first: int, base: Path) -> Iterable[Found]:
             yield found
     for worker in workers:
         worker.join()
+
+
+def _keep(folder: Path | None, found: Found) -> None:
+    if folder is not None and found.script:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{found.seed}.json").write_text(found.script)
 
 
 def _show(arguments: Namespace, found: Found, fault: Any, base: Path, *, is_first: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from .model.truth import Damage, Entry, Message, Truth
     from .users import Outcome
 
-__all__ = ["Fault", "Judge"]
+__all__ = ["Fault", "Judge", "blurred"]
 
 _LONG_MAX = 2**63 - 1
 _MOST_SHOWN = 6
@@ -88,6 +89,8 @@ class Judge:
             for damage in self.harm
             if damage.file.startswith("index")
         }
+        #: Records that were damaged, but perhaps not where a reader looks.
+        self.damaged = {one.offset: one for damage in self.harm for one in damage.messages}
         self.at: dict[int, list[Message]] = {}
         for one in self.truth.possibly("messages"):
             self.at.setdefault(one.offset, []).append(one)
@@ -194,7 +197,10 @@ class Judge:
         place = (entry.file, entry.position, entry.offset)
         messages = self.at.get(entry.offset, [])
         if not messages:
-            return [(*place, entry.store_time, "unverified")], True
+            rows = [(*place, entry.store_time, "unverified")]
+            if damaged := self.damaged.get(entry.offset):
+                rows.append((*place, damaged.store_time, "verified"))
+            return rows, not damaged
         rows = [
             (*place, one.store_time, "verified")
             for one in messages
@@ -356,8 +362,9 @@ class Judge:
             said.append(f"false finding: {_some(map(_finding, errors))}")
         if outcome.asked.get("since") or outcome.asked.get("log", "auto") is None:
             return said
-        if not self.truth.running and self.states & _AUDITED and self.sure_messages and not worst:
-            said.append(f"missed: {sorted(self.states & _AUDITED)}")
+        audited = self.states & _AUDITED if not self.power_was_cut else set()
+        if not self.truth.running and audited and self.sure_messages and not worst:
+            said.append(f"missed: {sorted(audited)}")
         seen = [damage for damage in self.harm if self._is_audited(damage)]
         if seen and not worst:
             told = [f"{damage.kind} {damage.file}:{damage.start}-{damage.stop}" for damage in seen]
@@ -417,6 +424,18 @@ class Judge:
         if not lost or outcome.notes:
             return []
         return [f"{'silence' if self.log_is_hurt else 'lost'}: by a stream {_some(lost)}"]
+
+
+def blurred(before: Truth, after: Truth) -> Truth:
+    """Return what may be answered while a store goes from one truth to another."""
+    truth = copy.copy(after)
+    truth.maybe = {*before.maybe, *after.maybe}
+    for kind in ("messages", "entries", "units"):
+        old, new = getattr(before, kind), getattr(after, kind)
+        both = dict.fromkeys([*old, *new])
+        setattr(truth, kind, list(both))
+        truth.maybe |= set(both) - (set(old) & set(new))
+    return truth
 
 
 def _texts(message: Message) -> list[str]:

@@ -6,6 +6,8 @@ and shortened.
 
 from __future__ import annotations
 
+import copy
+import functools
 import json
 import shlex
 import shutil
@@ -19,15 +21,17 @@ from typing import TYPE_CHECKING, Any
 
 from .draw import Draw
 from .history import History, World
-from .judge import Judge
+from .judge import Judge, blurred
 from .questions import question_of
+from .schedule import KILLED, together
 from .users import READERS, Outcome, Place, ask, run
-from .writes import Files, judge_write, remedies_of, write_of
+from .writes import Files, judge_write, judge_writes, remedies_of, write_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .judge import Fault
+    from .model.truth import Truth
 
 __all__ = ["Report", "Script", "Session", "play"]
 
@@ -105,8 +109,12 @@ class Session:
             self.type(step["line"])
         elif name == "during":
             self._during(step)
+        elif name == "together":
+            self._together(step)
         else:
             self.world.take(step)
+        if name == "kill":
+            self.world.adopt()  # within a start, no list was kept
 
     def _during(self, step: Step) -> None:
         """Take a step of the world, and ask between two of its writes."""
@@ -114,6 +122,60 @@ class Session:
             if number == step["after"]:
                 for asked in step["asks"]:
                     self.ask(asked["user"], asked["question"])
+
+    def _together(self, step: Step) -> None:
+        """Let users, and the broker's step, take turns call by call."""
+        before, was = Files.of(self.world), copy.deepcopy(self.world.truth)
+        names = [each["name"] for each in step["users"]]
+        works = [functools.partial(self._work, each) for each in step["users"]]
+        kills = {int(number): at for number, at in step.get("kills", {}).items()}
+        broker = self.world.step(step["step"]) if step.get("step") else iter(())
+        outcomes = together(Draw(step["seed"]), self.place.root, works, broker, kills)
+        wrote = [shlex.split(each["line"])[1:] for each in step["users"] if each["name"] == "type"]
+        is_killed = any(outcome.status == KILLED for outcome in outcomes)
+        if is_killed and wrote:
+            self._add(self._after_kill())
+        after = Files.of(self.world)
+        if wrote and before != after:
+            self._add(
+                fault
+                for argv, outcome in zip(wrote, outcomes, strict=False)
+                if outcome.status != KILLED
+                for fault in judge_writes(self.world, argv, outcome, before, after)
+            )
+            self.world.adopt()
+        truths = [was, self.world.truth, blurred(was, self.world.truth)]
+        for name, outcome in zip(names, outcomes, strict=True):
+            self.last = outcome
+            if outcome.status == KILLED:
+                self.report.steps["killed"] += 1
+            elif name == "ask":
+                self._add(self._best(outcome, truths, is_alone=not wrote))
+            elif outcome.status in ("crashed", "hung"):
+                self._add(self.judge().judge(outcome))
+
+    def _work(self, step: Step) -> Outcome:
+        """Do in a process of its own what a user is to do."""
+        if step["name"] == "ask":
+            return ask(self.place, step["user"], step["question"])
+        typed = step["line"].replace("STORE", self.place.root).replace("ASIDE", self.place.aside)
+        return run(shlex.split(typed)[1:])
+
+    def _best(self, outcome: Outcome, truths: list[Truth], *, is_alone: bool) -> list[Fault]:
+        """Judge by each truth that there was meanwhile; one of them must agree."""
+        if not is_alone and outcome.status == "refused":
+            return []  # files that were exchanged meanwhile are refused by name
+        found = []
+        for truth in truths:
+            found = self.judge(truth).judge(outcome)
+            if not found:
+                break
+        return found
+
+    def _after_kill(self) -> list[Fault]:
+        """Undo what a dead writer left half done."""
+        outcome = run(["recover", self.place.root])
+        return self.judge().judge(outcome) if outcome.status != "refused" else []
 
     def ask(self, user: str, question: dict[str, Any]) -> Outcome:
         """Ask someone, and judge the answer."""
@@ -155,14 +217,14 @@ class Session:
         self.world.broker.config.slots, self.world.broker.config.places = slots, places
         self.world.truth.hash_slot_num, self.world.truth.index_num = slots, places
 
-    def judge(self) -> Judge:
+    def judge(self, truth: Truth | None = None) -> Judge:
         """Return who judges answers about the store as it is now."""
         place = self.place.root
         answers = self.report.answers
         taken = {step["name"] for step in self.world.taken}
         return Judge(
             place,
-            self.world.truth,
+            truth or self.world.truth,
             self.world.damages,
             answers,
             power_was_cut="power" in taken,
@@ -225,6 +287,8 @@ def _with_users(draw: Draw, session: Session, step: Step) -> Iterator[Step]:
     if draw.chance(0.1) and step["name"] != "start":
         asks = [_question(draw, session) for _ in range(draw.number(1, 2))]
         yield {"name": "during", "step": step, "after": draw.skewed(0, 15), "asks": asks}
+    elif draw.chance(0.06) and step["name"] not in {"start", "damage"}:
+        yield _several(draw, session, step)
     else:
         yield step
     while draw.chance(0.3):
@@ -233,6 +297,25 @@ def _with_users(draw: Draw, session: Session, step: Step) -> Iterator[Step]:
     if draw.chance(0.05 if session.world.truth.running else 0.5):
         yield {"name": "type", "line": shlex.join(["rmqindex", *write_of(draw, session.world)])}
         yield from _remedies(draw, session)
+
+
+def _several(draw: Draw, session: Session, step: Step) -> Step:
+    """Return users who take turns with the broker, or with each other while it is stopped."""
+    is_writing = not session.world.truth.running and draw.chance(0.7)
+    users = [_question(draw, session) for _ in range(draw.number(1, 2))]
+    several: Step = {"name": "together", "seed": draw.number(0, 2**31), "step": step}
+    if is_writing:
+        lines = [write_of(draw, session.world) for _ in range(draw.number(1, 2))]
+        lines = [
+            argv for argv in lines if argv[0] != "relayout"
+        ]  # the broker's settings would differ
+        users = [
+            *({"name": "type", "line": shlex.join(["rmqindex", *argv])} for argv in lines),
+            *users,
+        ]
+        if draw.chance(0.5):
+            several["kills"] = {"0": draw.skewed(1, 400)}
+    return {**several, "users": users}
 
 
 def _remedies(draw: Draw, session: Session) -> Iterator[Step]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .history import World
     from .users import Outcome
 
-__all__ = ["Files", "judge_write", "remedies_of", "write_of"]
+__all__ = ["Files", "judge_write", "judge_writes", "remedies_of", "write_of"]
 
 #: Folders that only a command that is asked to may change.
 _FOLDERS = ("index", "consumequeue", "batchconsumequeue", "commitlog", "checkpoint")
@@ -148,6 +148,16 @@ def judge_write(
     if argv[0] == "rebuild" and "--out" not in argv and "--dry-run" not in argv:
         faults += [fault(*said) for said in _uncovered(world, argv, outcome, after)]
     return faults
+
+
+def judge_writes(
+    world: World, argv: Sequence[str], outcome: Outcome, before: Files, after: Files
+) -> list[Fault]:
+    """Return what one of several writes at once lost, as :func:`judge_write` does for one alone."""
+    if outcome.status != "answered" or argv[0] == "rebuild-queues":
+        return []
+    said = _lost_entries(world, argv, before, after)
+    return [Fault(rule, f"{argv[0]} beside others", what) for rule, what in said]
 
 
 _SHOWN = ("--replace", "--resume", "--dry-run", "--allow-loss", "--entries", "--out")

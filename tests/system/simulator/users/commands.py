@@ -49,7 +49,6 @@ def run(argv: Sequence[str], user: str = "", kind: str = "other", asked: Any = N
     attempt(outcome, ask, ())
     if outcome.status != CRASHED and outcome.code == _BAD:
         outcome.status, outcome.text = REFUSED, outcome.stderr.strip()
-    outcome.notes += [line for line in outcome.stderr.splitlines() if line.strip()]
     return outcome
 
 

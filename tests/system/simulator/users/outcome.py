@@ -156,6 +156,7 @@ def attempt(
         except Exception as error:  # noqa: BLE001  (a crash is an outcome)
             outcome.status, outcome.error = CRASHED, _name(error)
             outcome.text = traceback.format_exc()
+    outcome.notes += [line for line in outcome.stderr.splitlines() if line.strip()]
     return outcome
 
 
