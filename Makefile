@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_DIST_CLASSPATH PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON
 unexport PYSPARK_SUBMIT_ARGS HADOOP_CONF_DIR HADOOP_HOME
 
-.PHONY: help demo test test-system lint format docs vectors bench differential random-sql broker fuzz faults cluster versions audit wheel release-check clean
+.PHONY: help demo test test-system lint format docs vectors bench differential random-sql broker fuzz faults simulate cluster versions audit wheel release-check clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -93,6 +93,10 @@ broker: $(VENV)/.dev
 faults: $(VENV)/.dev
 	@.ci/check-java
 	$(BIN)/python -m tests.system.faults $(FAULTS)
+
+## make simulate 10,000 histories of a store from seeds, its users and what they answer (an hour)
+simulate: $(VENV)/.dev
+	$(BIN)/python -m tests.system.simulator --seeds 10000 $(SIMULATE)
 
 ## make cluster  read, write and stream on a Spark cluster of two workers, and kill them
 cluster: $(VENV)/.dev

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import multiprocessing
 import os
 import pkgutil
@@ -13,7 +14,7 @@ import tempfile
 import time
 from argparse import ArgumentParser, Namespace
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
@@ -58,6 +59,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="where to play it, kept afterwards")
     parser.add_argument("--coverage", action="store_true", help="count the lines reached")
     parser.add_argument("--keep", type=Path, help="a folder for the scripts of failed seeds")
+    parser.add_argument("--log", type=Path, help="a file to which each fault is added, as JSON")
     parser.add_argument("--until", type=int, default=1, help="faults after which a seed ends")
     parser.add_argument("--shown", type=int, default=2, help="faults shown of each kind")
     arguments = parser.parse_args()
@@ -176,6 +178,7 @@ def _campaign(arguments: Namespace) -> int:
             if found.faults:
                 failed.add(found.seed)
                 _keep(arguments.keep, found)
+                _log(arguments.log, found)
             for fault in found.faults:
                 kinds[fault.kind] += 1
                 if kinds[fault.kind] <= arguments.shown:
@@ -221,6 +224,14 @@ def _keep(folder: Path | None, found: Found) -> None:
     if folder is not None and found.script:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{found.seed}.json").write_text(found.script)
+
+
+def _log(path: Path | None, found: Found) -> None:
+    if path is None:
+        return
+    with path.open("a") as file:
+        for fault in found.faults:
+            file.write(json.dumps({"seed": found.seed, **asdict(fault)}, ensure_ascii=False) + "\n")
 
 
 def _show(arguments: Namespace, found: Found, fault: Any, base: Path, *, is_first: bool) -> None:

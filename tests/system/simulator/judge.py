@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ __all__ = ["Fault", "Judge", "blurred"]
 
 _LONG_MAX = 2**63 - 1
 _MOST_SHOWN = 6
+#: The size of an IndexFile's header, bytes.
+_HEADER = 40
 #: How parts of a store may differ in a life without faults, so that each answer is still known.
 _USUAL = {
     "abort", "index_lags", "queues_lag", "index_expired", "queues_expired", "doubled", "waiting",
@@ -78,7 +81,9 @@ class Judge:
         self.states = self.truth.states
         #: Whether a power cut left some pages of files as they were before, which no list knows.
         self.is_torn = self.power_was_cut or "torn" in self.states
-        self.is_usual = not self.harm and not self.power_was_cut and self.states <= _USUAL
+        #: What a broker is about to write must be read as before or after it, and not be refused.
+        usual = _USUAL | ({"torn"} if self.truth.running and not self.is_stale else set())
+        self.is_usual = not self.harm and not self.power_was_cut and self.states <= usual
         self.has_broken_bodies = any(one.is_corrupt for one in self.truth.messages)
         self.index_is_hurt = any(damage.file.startswith("index") for damage in self.harm)
         self.log_is_hurt = any(_is_log(damage.file) for damage in self.harm)
@@ -102,6 +107,11 @@ class Judge:
         running = ["running"] if self.truth.running else []
         running += ["power cut"] if self.power_was_cut else []
         return (*sorted(self.states), *running, *(f"{d.kind} {d.file}" for d in self.harm))
+
+    @property
+    def may_be_incomplete(self) -> bool:
+        """Whether what is lost cannot be seen in what is left."""
+        return bool(self.harm) or self.power_was_cut or self.has_broken_bodies
 
     def judge(self, outcome: Outcome) -> list[Fault]:
         """Return what is wrong with an outcome."""
@@ -131,6 +141,8 @@ class Judge:
         }
         rule = rules.get(outcome.kind)
         said = rule(outcome) if rule else []
+        if outcome.documents > 1:
+            said.append(f"documents: {outcome.documents}, which no parser of JSON takes")
         return [(one.partition(": ")[0], one.partition(": ")[2]) for one in said]
 
     # Refusals.
@@ -141,12 +153,19 @@ class Judge:
             return [("refused", "without a word")]
         if "Traceback" in text:
             return [("crash", text[-400:])]
+        if "No such option" in text:
+            return []  # of an older version
+        if outcome.code is not None and (unknown := _unknown_options(outcome)):
+            return [("bad advice", f"{outcome.argv[0]} has no {unknown}: {text[:400]}")]
         return [] if self._may_refuse(outcome) else [("refused", text[:400])]
 
     def _may_refuse(self, outcome: Outcome) -> bool:
         if not self.is_usual or self.has_broken_bodies or self.is_stale:
             return True
-        if outcome.kind == "units" and not self.truth.units:
+        # A dump shows bytes, also those of a record that is half written.
+        if (outcome.kind == "dumped" and self.truth.maybe) or (
+            outcome.kind == "units" and not self.truth.units
+        ):
             return True
         if outcome.kind.endswith("_stream") and self.truth.once:
             return True  # what it had not read is gone
@@ -249,9 +268,29 @@ class Judge:
 
     def _entries(self, outcome: Outcome) -> list[str]:
         question = outcome.asked
+        if lost := self._hidden_by_header(outcome):
+            return [f"silence: {_some(lost)}"]
         sure = self._chosen(question, self.truth.surely("entries"))
         may = Counter(self._chosen(question, self.truth.possibly("entries"))) - Counter(sure)
         return self._compare(outcome, outcome.rows, sure, may.elements())
+
+    def _hidden_by_header(self, outcome: Outcome) -> list[Any]:
+        """Return entries that a damaged header or a cut hides, and of which nothing is said."""
+        got = {(row[0], row[1]) for row in outcome.rows}
+        hidden = [
+            (entry.file, entry.position)
+            for damage in self.harm
+            if damage.file.startswith("index/")
+            and (damage.stop <= _HEADER or damage.kind in {"cut", "empty"})
+            for entry in damage.entries
+            if (entry.file, entry.position) not in got
+        ]
+        is_asked_all = not set(outcome.asked) - {"geometry", "mode", "salvage"}
+        if not is_asked_all or (outcome.notes and not outcome.asked.get("salvage")):
+            return []
+        if outcome.asked.get("salvage") and any(d.kind in {"cut", "empty"} for d in self.harm):
+            return []
+        return hidden
 
     @staticmethod
     def _chosen(question: dict[str, Any], entries: Iterable[Entry]) -> list[Any]:
@@ -297,6 +336,7 @@ class Judge:
             wrong = [_differences(row, one) for one in self.at.get(row["offset"], [])]
             if wrong and all(wrong):
                 said.append(f"wrong: message at {row['offset']}: {wrong[0]}")
+            said += self._corrupt(row, outcome)
         limit = question.get("limit")
         lost = [one.offset for one in sure if one.offset not in got]
         if limit is not None and len(got) >= min(limit, len(sure)):
@@ -304,6 +344,17 @@ class Judge:
         if lost and not outcome.notes:
             said.append(f"{'silence' if self.log_is_hurt else 'lost'}: {_some(lost)}")
         return said[:4]
+
+    def _corrupt(self, row: dict[str, Any], outcome: Outcome) -> list[str]:
+        """Say that a body whose CRC is wrong was handed out without a word."""
+        one = self.damaged.get(row["offset"])
+        if one is None or one.inner or outcome.notes or row.get("body") in (None, one.body):
+            return []
+        if row.get("state") not in (None, "record"):
+            return []
+        if any(_differences(row | {"body": one.body}, one)):
+            return []  # more than its body was damaged
+        return [f"corrupt: the body of {row['offset']} without a word"]
 
     def _usage(self, outcome: Outcome) -> list[str]:
         question = outcome.asked
@@ -362,14 +413,19 @@ class Judge:
             said.append(f"false finding: {_some(map(_finding, errors))}")
         if outcome.asked.get("since") or outcome.asked.get("log", "auto") is None:
             return said
-        audited = self.states & _AUDITED if not self.power_was_cut else set()
-        if not self.truth.running and audited and self.sure_messages and not worst:
+        audited = set() if self.power_was_cut or self.harm else self.states & _AUDITED
+        # A copy without entries is an error, whatever its age: nobody is about to index it.
+        found = errors if "no_index" in audited and self.truth.surely("messages") else worst
+        if not self.truth.running and audited and self._has_keys() and not found:
             said.append(f"missed: {sorted(audited)}")
         seen = [damage for damage in self.harm if self._is_audited(damage)]
         if seen and not worst:
             told = [f"{damage.kind} {damage.file}:{damage.start}-{damage.stop}" for damage in seen]
             said.append(f"missed: {_some(told)}")
         return said
+
+    def _has_keys(self) -> bool:
+        return any(one.keys and one.sys_flag & 12 != 12 for one in self.sure_messages)
 
     def _is_audited(self, damage: Damage) -> bool:
         """Tell whether an audit must find a damage: it changes an answer."""
@@ -424,6 +480,13 @@ class Judge:
         if not lost or outcome.notes:
             return []
         return [f"{'silence' if self.log_is_hurt else 'lost'}: by a stream {_some(lost)}"]
+
+
+def _unknown_options(outcome: Outcome) -> list[str]:
+    """Return the options that a command's refusal names and the command does not have."""
+    text = re.sub(r"`[^`]*`|rmqindex \w+ [^;\n]*", " ", outcome.text)
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
+    return sorted(named - outcome.options) if outcome.options else []
 
 
 def blurred(before: Truth, after: Truth) -> Truth:

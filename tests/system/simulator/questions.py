@@ -58,19 +58,13 @@ def _keys(asked: _Asked) -> Question:
         ]
         old = [entry.text.partition("#") for entry in truth.entries if entry.kind == "key"]
         pairs += [(topic, key) for topic, _, key in old[:50]]
-    pairs = [pair for pair in pairs if _can_be_typed(pair[1])]
+    pairs = [pair for pair in pairs if pair[1] and not set(pair[1]) & {"\0", "\n"}]
     topic = draw.one([pair[0] for pair in pairs] or ["Orders"])
     mine = [key for other, key in pairs if other == topic]
     keys = [draw.one(mine) for _ in range(draw.skewed(1, 4))] if mine else []
     if not keys or draw.chance(0.2):
         keys.append(draw.one(_ODD_KEYS))
     return {"topic": topic, "keys": list(dict.fromkeys(keys))}
-
-
-def _can_be_typed(key: str) -> bool:
-    return bool(key) and not any(
-        ord(letter) < 32 or 0xD800 <= ord(letter) < 0xE000 for letter in key
-    )
 
 
 def _key(asked: _Asked) -> Question:

@@ -21,16 +21,23 @@ from typing import TYPE_CHECKING, Any
 
 from .draw import Draw
 from .history import History, World
-from .judge import Judge, blurred
+from .judge import Fault, Judge, blurred
 from .questions import question_of
 from .schedule import KILLED, together
 from .users import READERS, Outcome, Place, ask, run
-from .writes import Files, judge_write, judge_writes, remedies_of, write_of
+from .writes import (
+    Files,
+    judge_export,
+    judge_write,
+    judge_writes,
+    lost_by_a_start,
+    remedies_of,
+    write_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from .judge import Fault
     from .model.truth import Truth
 
 __all__ = ["Report", "Script", "Session", "play"]
@@ -203,6 +210,14 @@ class Session:
         self.report.answers[f"{argv[0]} (writes)", outcome.status] += 1
         shown = shlex.split(line)[1:]
         self._add(judge_write(self.world, shown, outcome, before, after))
+        if argv[0] == "export" and outcome.is_answer and not self.judge().may_be_incomplete:
+            user = "export --entries" if "--entries" in argv else "export"
+            folder = Path(next(part for part in argv if part.startswith(self.place.aside)))
+            about = self.judge().about
+            self._add(
+                Fault(rule, user, f"{what} [{outcome.told()}]", about=about)
+                for rule, what in judge_export(self.world, argv, folder)
+            )
         if before != after:
             self.world.adopt()
         self.last = outcome
@@ -235,8 +250,25 @@ class Session:
         """Judge an outcome."""
         self.last = outcome
         self._add(self.judge().judge(outcome))
+        truth = self.world.truth
+        if (
+            outcome.user in ("verify", "MessageStore.verify")
+            and outcome.is_answer
+            and truth.abort
+            and not truth.running
+            and not outcome.asked.get("since")
+            and not any(row["severity"] == "error" for row in outcome.rows)
+        ):
+            lost = lost_by_a_start(self.world, self.folder / "restarted")
+            if lost:
+                what = f"the broker will drop {len(lost)} entries: {lost[:5]} [{outcome.told()}]"
+                self._add([Fault("missed", outcome.user, what, about=self.judge().about)])
 
-    def _add(self, faults: list[Fault]) -> None:
+    def close(self) -> None:
+        """Close the files of the broker."""
+        self.world.broker.kill()
+
+    def _add(self, faults: Iterable[Fault]) -> None:
         number = len(self.report.script.steps) - 1
         for fault in faults:
             self.report.faults.append(replace(fault, step=number))
@@ -271,16 +303,23 @@ def draw_session(seed: int | str, folder: Path, *, most_faults: int = 1) -> Repo
     draw = Draw(f"{seed}/users")
     history = History.of(seed, draw.number(10, _LENGTH))
     session = Session(folder, Script(seed, history.config, []))
+    try:
+        _live(draw, session, history, most_faults)
+    finally:
+        session.close()
+    return session.report
+
+
+def _live(draw: Draw, session: Session, history: History, most_faults: int) -> None:
     for step in history.steps:
         for next_step in _with_users(draw, session, step):
             session.step(next_step)
             if len(session.report.faults) >= most_faults:
-                return session.report
+                return
     for _ in range(12):
         session.step(_question(draw, session))
         if len(session.report.faults) >= most_faults:
-            break
-    return session.report
+            return
 
 
 def _with_users(draw: Draw, session: Session, step: Step) -> Iterator[Step]:
@@ -347,6 +386,9 @@ def play(script: Script, folder: Path) -> Report:
     """Run a script over an empty folder."""
     shutil.rmtree(folder, ignore_errors=True)
     session = Session(folder, script)
-    for step in script.steps:
-        session.step(step)
+    try:
+        for step in script.steps:
+            session.step(step)
+    finally:
+        session.close()
     return session.report

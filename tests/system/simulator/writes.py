@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+import csv
 import hashlib
+import json
 import re
 import shlex
+import shutil
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet
 
 from .bytes_of import entries_of, java_hash, units_of
 from .judge import Fault
@@ -21,7 +27,15 @@ if TYPE_CHECKING:
     from .history import World
     from .users import Outcome
 
-__all__ = ["Files", "judge_write", "judge_writes", "remedies_of", "write_of"]
+__all__ = [
+    "Files",
+    "judge_export",
+    "judge_write",
+    "judge_writes",
+    "lost_by_a_start",
+    "remedies_of",
+    "write_of",
+]
 
 #: Folders that only a command that is asked to may change.
 _FOLDERS = ("index", "consumequeue", "batchconsumequeue", "commitlog", "checkpoint")
@@ -29,6 +43,8 @@ _COMMAND = re.compile(
     r"`(rmqindex [^`]+)`|^\s+(rmqindex \S.*)$|run (rmqindex \S[^`.;]*)", re.MULTILINE
 )
 _LOSS = "--allow-loss"
+#: The size of an IndexFile's header, bytes: what it counts wrongly is still there.
+_HEADER = 40
 
 
 @dataclass(frozen=True)
@@ -136,18 +152,31 @@ def judge_write(
         faults.append(fault("changed", f"files that it does not write: {others[:5]}"))
     if outcome.status == "refused":
         written = [name for name in changed if name.startswith(may_change) and name != "checkpoint"]
-        if before.entries != after.entries or before.units != after.units:
+        is_half = any(name.startswith(("index/", "consumequeue/")) for name in written)
+        if is_half:
             faults.append(fault("half", f"refused, but changed {written[:5]}"))
         return faults
     if world.truth.running and changed:
         faults.append(fault("live", f"wrote below a running broker: {changed[:5]}"))
-    if argv[0] in ("rebuild", "relayout", "expire", "recover"):
-        faults += [fault(*said) for said in _lost_entries(world, argv, before, after)]
-    if argv[0] == "rebuild-queues" and "--dry-run" not in argv:
-        faults += [fault(*said) for said in _lost_units(world, argv, before, after)]
-    if argv[0] == "rebuild" and "--out" not in argv and "--dry-run" not in argv:
-        faults += [fault(*said) for said in _uncovered(world, argv, outcome, after)]
+    for rule, what in _said(world, argv, outcome, before, after):
+        faults.append(fault(rule, what))
     return faults
+
+
+def _said(
+    world: World, argv: Sequence[str], outcome: Outcome, before: Files, after: Files
+) -> Iterable[tuple[str, str]]:
+    """Yield what a write that was made left wrong."""
+    is_dry = "--dry-run" in argv
+    if argv[0] == "rebuild-queues" and not is_dry:
+        yield from _split(before, after)
+        yield from _lost_units(world, argv, before, after)
+    if "--resume" in argv and before != after and _ends_stale(world):
+        yield "went on", "behind an index of another history of the log"
+    if argv[0] in ("rebuild", "relayout", "expire", "recover"):
+        yield from _lost_entries(world, argv, before, after)
+    if argv[0] == "rebuild" and "--out" not in argv and not is_dry:
+        yield from _uncovered(world, argv, outcome, after)
 
 
 def judge_writes(
@@ -196,7 +225,16 @@ def _lost_entries(
     if _LOSS in argv or ("--before" in argv and argv[0] == "expire"):
         return
     truth = world.truth
+    if truth.dledger and truth.abort:
+        return  # how far the group agreed was not noted
     lost = set(before.entries) - set(after.entries)
+    lost |= {
+        (entry.key_hash, entry.offset)
+        for damage in world.damages
+        if damage.file.startswith("index/") and damage.stop <= _HEADER
+        for entry in damage.entries
+        if (entry.key_hash, entry.offset) not in after.entries and argv[0] != "recover"
+    }
     current = _current(world)
     wrong = sorted(
         (offset, code)
@@ -214,12 +252,36 @@ def _lost_entries(
             yield "lost by a write", f"entries before and not after {differs}, the other way {more}"
 
 
+def _ends_stale(world: World) -> bool:
+    """Tell whether the newest entry is of a message that another has replaced."""
+    truth = world.truth
+    entries = sorted(truth.entries, key=lambda one: (one.file, one.position))
+    log = {one.offset: one for one in truth.messages}
+    return bool(entries) and entries[-1].offset in log and not truth.message_of(entries[-1], log)
+
+
+def _split(before: Files, after: Files) -> Iterable[tuple[str, str]]:
+    """Say which topics have queues of both kinds now, with which no broker starts."""
+
+    def topics(files: Files) -> set[str]:
+        plain = {name.split("/")[1] for name in files.digests if name.startswith("consumequeue/")}
+        batch = {
+            name.split("/")[1] for name in files.digests if name.startswith("batchconsumequeue/")
+        }
+        return plain & batch
+
+    if topics(after) - topics(before):
+        yield "split", f"topics with queues of both kinds: {topics(after)}"
+
+
 def _lost_units(
     world: World, argv: Sequence[str], before: Files, after: Files
 ) -> Iterable[tuple[str, str]]:
     if _LOSS in argv:
         return
     truth = world.truth
+    if truth.dledger and truth.abort:
+        return  # how far the group agreed was not noted
     alive = {(one.offset, one.size, one.queue_offset) for one in truth.messages}
     alive |= {
         (one.offset, one.size, int(place))
@@ -252,6 +314,69 @@ def _uncovered(
         ]
     if lacking and "--resume" not in argv and not outcome.stderr.strip():
         yield "uncovered", f"{len(lacking)} keys have no entry: {lacking[:4]}"
+
+
+def lost_by_a_start(world: World, folder: Path) -> list[tuple[int, int]]:
+    """Return the entries that the broker will throw away when it starts, as hash and offset.
+
+    Args:
+        world: A store whose broker was killed; it stays as it is.
+        folder: A folder that is not there yet.
+    """
+    shutil.copytree(world.store, folder)
+    broker = copy.deepcopy(world.broker)
+    broker.root = broker.disk.root = folder
+    try:
+        for _ in broker.start():
+            pass
+        log = {one.offset for one in broker.truth.messages}
+        left = {(one.key_hash, one.offset) for one in broker.truth.entries}
+    finally:
+        broker.kill()
+        shutil.rmtree(folder)
+    had = {(one.key_hash, one.offset) for one in world.truth.entries if one.offset in log}
+    return sorted(had - left)
+
+
+def exported(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of an export."""
+    rows: list[dict[str, Any]] = []
+    for file in sorted(path.rglob("*")):
+        if file.name.startswith((".", "_")) or not file.is_file():
+            continue
+        if file.suffix == ".parquet":
+            rows += pyarrow.parquet.read_table(file).to_pylist()
+        elif file.suffix == ".csv":
+            with file.open(newline="", encoding="utf-8") as stream:
+                rows += csv.DictReader(stream)
+        elif file.suffix in {".jsonl", ".json", ".ndjson"}:
+            rows += [json.loads(line) for line in file.read_text("utf-8").split("\n") if line]
+    return rows
+
+
+def judge_export(world: World, argv: Sequence[str], folder: Path) -> Iterable[tuple[str, str]]:
+    """Say what an export of a store without damage lacks, or has twice."""
+    truth = world.truth
+    rows = exported(folder)
+    if "--entries" in argv:
+        got = Counter((int(row["key_hash"]), int(row["phy_offset"])) for row in rows)
+        sure = Counter((one.key_hash, one.offset) for one in truth.surely("entries"))
+        lost = sure - got
+        more = {row: count for row, count in got.items() if count > max(sure[row], 1)}
+        if more:
+            yield "doubled", f"by an export: {list(more.items())[:5]}"
+    else:
+        keys = Counter((int(row["phy_offset"]), row["topic"], int(row["size"])) for row in rows)
+        sure = Counter((one.offset, one.topic, one.size) for one in truth.surely("messages"))
+        lost = sure - keys
+        known = {(one.offset, one.topic, one.size) for one in truth.possibly("messages")}
+        ghosts = [row for row in keys if row not in known and row[0] >= truth.log_start]
+        if ghosts:
+            yield "ghosts", f"by an export: {ghosts[:5]}"
+        if any(count > 1 for count in keys.values()):
+            yield "doubled", f"by an export: {[row for row, n in keys.items() if n > 1][:5]}"
+    if lost:
+        yield "lost", f"by an export: {list(lost)[:5]}"
 
 
 def remedies_of(outcome: Outcome, root: str) -> list[str]:

@@ -36,6 +36,7 @@ def run(argv: Sequence[str], user: str = "", kind: str = "other", asked: Any = N
     from rmqindex.cli.command import run as run_command
 
     outcome = Outcome(user or argv[0], kind, {"argv": list(argv)} if asked is None else asked)
+    outcome.argv = tuple(map(str, argv))
 
     def ask(_: Outcome) -> None:
         before, sys.argv = sys.argv, ["rmqindex", *map(str, argv)]
@@ -49,7 +50,18 @@ def run(argv: Sequence[str], user: str = "", kind: str = "other", asked: Any = N
     attempt(outcome, ask, ())
     if outcome.status != CRASHED and outcome.code == _BAD:
         outcome.status, outcome.text = REFUSED, outcome.stderr.strip()
+        outcome.options = _options(argv[0])
     return outcome
+
+
+def _options(name: str) -> frozenset[str]:
+    from rmqindex.cli.command import COMMANDS, load
+
+    if name not in COMMANDS:
+        return frozenset()
+    return frozenset(
+        text for option in load(name).params for text in (*option.opts, *option.secondary_opts)
+    ) | {"--help"}
 
 
 def _command(
@@ -97,8 +109,13 @@ def _each(question: dict[str, Any], option: str, name: str) -> list[str]:
 def _documents(outcome: Outcome) -> list[dict[str, Any]]:
     if not outcome.stdout.strip():
         return []
-    document = json.loads(outcome.stdout)
-    documents: list[dict[str, Any]] = document.get("answers", [document])
+    decoder, text = json.JSONDecoder(), outcome.stdout.strip()
+    documents: list[dict[str, Any]] = []
+    while text:
+        document, end = decoder.raw_decode(text)
+        outcome.documents += 1
+        documents += document.get("answers", [document])
+        text = text[end:].lstrip()
     for each in documents:
         for name in ("uncovered", "lacking", "missing"):
             outcome.notes += [f"{name}: {json.dumps(part)}" for part in each.get(name) or ()]

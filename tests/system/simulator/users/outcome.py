@@ -48,6 +48,9 @@ class Outcome:
         error: The class of the exception.
         text: What the refusal says, or the traceback.
         code: The exit code of a command.
+        argv: What was typed.
+        options: The options that the command has.
+        documents: How many JSON documents were printed.
         notes: What the answer says about itself: warnings, metadata, lines on standard error.
     """
 
@@ -59,6 +62,9 @@ class Outcome:
     error: str = ""
     text: str = ""
     code: int | None = None
+    argv: tuple[str, ...] = ()
+    options: frozenset[str] = frozenset()
+    documents: int = 0
     stdout: str = ""
     stderr: str = ""
     notes: list[str] = field(default_factory=list)
