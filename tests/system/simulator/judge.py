@@ -334,7 +334,7 @@ class Judge:
             said.append(f"foreign: {_some(foreign)}")
         for row in outcome.rows:
             wrong = [_differences(row, one) for one in self.at.get(row["offset"], [])]
-            if wrong and all(wrong):
+            if wrong and all(wrong) and not self._is_changed(row["offset"]):
                 said.append(f"wrong: message at {row['offset']}: {wrong[0]}")
             said += self._corrupt(row, outcome)
         limit = question.get("limit")
@@ -344,6 +344,17 @@ class Judge:
         if lost and not outcome.notes:
             said.append(f"{'silence' if self.log_is_hurt else 'lost'}: {_some(lost)}")
         return said[:4]
+
+    def _is_changed(self, offset: int) -> bool:
+        """Tell whether bytes of a record were changed."""
+        return any(
+            start < one.offset + one.size and offset < stop
+            for one in self.at[offset]
+            for damage in self.harm
+            if _is_log(damage.file)
+            for file in [int(damage.file.rpartition("/")[2])]
+            for start, stop in [(file + damage.start, file + damage.stop)]
+        )
 
     def _corrupt(self, row: dict[str, Any], outcome: Outcome) -> list[str]:
         """Say that a body whose CRC is wrong was handed out without a word."""
