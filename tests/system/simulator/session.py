@@ -46,6 +46,8 @@ Step = dict[str, Any]
 #: A question that takes longer hangs, s.
 _TIME_LIMIT = 60
 _LENGTH = 40
+#: How many questions and writes follow the last step of the broker, when damages were planted.
+_LAST = 20
 #: Who is asked: more often who has most to answer.
 _WEIGHTS = {user: 3 if "lookup" in user or "messages" in user else 2 for user in READERS}
 
@@ -316,8 +318,16 @@ def _live(draw: Draw, session: Session, history: History, most_faults: int) -> N
             session.step(next_step)
             if len(session.report.faults) >= most_faults:
                 return
-    for _ in range(12):
-        session.step(_question(draw, session))
+    for _ in range(_LAST):
+        steps = [_question(draw, session)]
+        if draw.chance(0.15):
+            steps = [
+                {"name": "type", "line": shlex.join(["rmqindex", *write_of(draw, session.world)])}
+            ]
+        for next_step in steps:
+            session.step(next_step)
+        for next_step in _remedies(draw, session):
+            session.step(next_step)
         if len(session.report.faults) >= most_faults:
             return
 

@@ -189,8 +189,8 @@ def _tag(place: Place, question: dict[str, Any]) -> list[str]:
 
 def _explain(place: Place, question: dict[str, Any]) -> list[str]:
     return [
-        "explain", place.root, question["topic"], question["key"], "--json",
-        *_range(question, "begin", "end", "search_log"),
+        "explain", "--json", *_range(question, "begin", "end", "search_log"), "--", place.root,
+        question["topic"], question["key"],
     ]  # fmt: skip
 
 
