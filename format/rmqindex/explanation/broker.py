@@ -19,6 +19,7 @@ from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.layout import FIRST_POSITION, INVALID_INDEX
 from rmqindex.query.ranks import SearchedFile
 from rmqindex.query.verification import NO_LOG, Verdict, Verifier
+from rmqindex.storage.filesystem import UnreadableError
 from rmqindex.storage.identity import FileChangedError
 
 if TYPE_CHECKING:
@@ -161,8 +162,9 @@ def explain_file(planned: PlannedFile, broker: BrokerSearch, truths: KeyTruths) 
     except FileChangedError:
         raise
     except RmqIndexError as error:
+        reason = "unreadable" if isinstance(error, UnreadableError) else "damaged"
         detail = _without_mode(error)
-        return FileExplanation(planned.entry.path, planned.entry.name, "damaged", detail)
+        return FileExplanation(planned.entry.path, planned.entry.name, reason, detail)
 
 
 def _without_mode(error: RmqIndexError) -> str:

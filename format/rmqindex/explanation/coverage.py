@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.explanation.log_parts import IndexSpan, inner_gaps, spans_of
+from rmqindex.explanation.log_parts import IndexCover, IndexSpan, cover_of, inner_gaps
 from rmqindex.explanation.place import Place
 from rmqindex.fileset.paths import index_entries, lacks_index, resolve
 from rmqindex.fileset.planned_index import plan_index
@@ -134,7 +134,7 @@ def uncovered(
     """
     if log is None or not log.files or (not lacks_index(path) and resolve(path).is_file):
         return ()
-    return tuple(_Comparison(Place.of(path), spans_of(files), log, bool(files)).parts())
+    return tuple(_Comparison(Place.of(path), cover_of(files), log, bool(files)).parts())
 
 
 def uncovered_in(
@@ -157,18 +157,17 @@ def uncovered_in(
     if not log.files:
         return ()
     files = [entry for entry in index_entries(directory) if not entry.is_directory]
-    spans = map_files(_span, files, (file.path for file in files))
-    known = [span for span in spans if span is not None]
-    return tuple(_Comparison(Place.of(directory), known, log, bool(files)).parts())
+    cover = IndexCover.of(map_files(_span, files, (file.path for file in files)))
+    return tuple(_Comparison(Place.of(directory), cover, log, bool(files)).parts())
 
 
-def _span(file: FileEntry) -> IndexSpan | None:
-    """Return the span of a file; None where it has no entries, or cannot be read."""
+def _span(file: FileEntry) -> IndexSpan | RmqIndexError | None:
+    """Return the span of a file; None where it has no entries, the error of one without header."""
     try:
         with open_index_source(file.path) as source:
             header = read_header(source)
-    except RmqIndexError:
-        return None
+    except RmqIndexError as error:
+        return error
     if not header.entry_count:
         return None
     return IndexSpan(file.path, header.begin_phy_offset, header.end_phy_offset)
@@ -184,13 +183,16 @@ class _Found(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class _Comparison:
     place: Place
-    spans: Sequence[IndexSpan]
+    cover: IndexCover
     log: CommitLog
     has_files: bool
 
     def parts(self) -> Iterator[Uncovered]:
-        """Yield the parts that the index lacks."""
-        if not self.spans:
+        """Yield the parts that the index lacks, but for those that an unread file may have."""
+        spans = self.cover.spans
+        if not spans:
+            if self.cover.unread:
+                return
             found = self._end(self.log.min_offset, None)
             if found is not None:
                 option = "--replace" if self.has_files else None
@@ -201,15 +203,17 @@ class _Comparison:
             yield strangers[0]  # of another log, so that its offsets tell nothing of this one
             return
         yield from strangers
-        file_of = {span.begin: span.path for span in reversed(self.spans)}
-        for gap in self._wide(list(inner_gaps(self.spans, self.log))):
-            found = self._first(gap)
+        file_of = {span.begin: span.path for span in reversed(spans)}
+        for gap in self._wide(list(inner_gaps(spans, self.log))):
+            found = None if self.cover.may_hide(gap.start, gap.stop) else self._first(gap)
             if found is not None:
                 part: Literal["start", "middle"] = "start" if gap.after is None else "middle"
                 before = gap.before
                 assert before is not None
                 yield self._part(part, file_of[before], found, before, gap.after, "--replace")
-        last = max(self.spans, key=lambda span: span.end)
+        last = max(spans, key=lambda span: span.end)
+        if self.cover.may_hide(last.end, INT64_MAX):
+            return
         found = self._end(max(last.end, self.log.min_offset), last.end)
         if found is not None:
             option = "--replace" if last.is_cut else "--resume"
@@ -217,7 +221,9 @@ class _Comparison:
 
     def _strangers(self) -> tuple[list[Uncovered], bool]:
         """Return the files of whose ends one has no message, and whether any other file fits."""
-        ends = [(span.path, offset) for span in self.spans for offset in (span.begin, span.end)]
+        ends = [
+            (span.path, offset) for span in self.cover.spans for offset in (span.begin, span.end)
+        ]
         offsets = np.array([offset for _, offset in ends], np.int64)
         states = self.log.read_at(offsets, ["size"])["state"].to_pylist()
         found: dict[str, int] = {}

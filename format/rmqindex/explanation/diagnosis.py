@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rmqindex.explanation.broker import Window
+    from rmqindex.explanation.log_parts import IndexCover
     from rmqindex.explanation.log_search import Fit, KeyForms, LogMessage, LogSearch
     from rmqindex.explanation.other_pairs import PairOffsets
     from rmqindex.explanation.result import (
@@ -57,6 +58,7 @@ class Evidence:
         window: The store times queried.
         files: What each file holds, newest first.
         index: How far the index reaches; None without entries.
+        cover: Of which messages the index has entries, and those of which nobody knows.
         log: How far the log reaches; None without one.
         search: What the log has; None without one.
         others: Other topics with the key.
@@ -77,6 +79,7 @@ class Evidence:
     window: Window
     files: tuple[FileExplanation, ...]
     index: IndexReach | None
+    cover: IndexCover
     log: LogReach | None
     search: LogSearch | None
     others: tuple[OtherTopic, ...]
@@ -129,10 +132,12 @@ class _Diagnosis:
 
     @property
     def _files(self) -> str:
-        known = self.evidence.index
-        if known is None:
-            return counted(len(self.evidence.files), "file")
-        return f"{counted(known.file_count, 'file')} ({counted(known.entry_count, *_ENTRY_NOUN)})"
+        files, known = self.evidence.files, self.evidence.index
+        unread = sum(file.reason == "unreadable" for file in files)
+        text = f"{len(files) - unread} of " * bool(unread) + counted(len(files), "file")
+        if known is not None:
+            text += f" ({counted(known.entry_count, *_ENTRY_NOUN)})"
+        return f"{text}; {unread} cannot be read" if unread else text
 
     def outcome(self) -> Iterator[Reason]:
         """Say how many entries answer the query."""
@@ -162,22 +167,23 @@ class _Diagnosis:
         plain = [message for message in messages if message.is_indexed]
         if self.evidence.forms.tags is not None and not self.evidence.indexes_tags:
             plain = []  # brokers before 5.4.0 do not index tags
-        if plain:
-            search = self.evidence.search
-            least = "at least " if search is not None and search.is_full("key") else ""
-            offsets = tuple(message.phy_offset for message in plain)
-            stored = sorted(message.store_timestamp for message in plain)
-            span = self.times.text(stored[0])
-            if stored[-1] != stored[0]:
-                span += f" to {self.times.text(stored[-1])}"
-            it = "it" if len(offsets) == 1 else "them"
+        may_hide = self.evidence.cover.may_hide
+        hidden = [each for each in plain if may_hide(each.phy_offset, each.phy_offset + 1)]
+        absent = [message for message in plain if message not in hidden]
+        if absent:
+            it = "it" if len(absent) == 1 else "them"
             yield Reason(
                 "not_indexed",
-                f"The CommitLog has {least}{counted(len(offsets), 'message')} of {self._name} at "
-                f"{listed(offsets)}, stored {span}; the index has no entry of {it}."
-                + self._state(),
-                self._mend(min(offsets)),
-                phy_offsets=offsets,
+                f"{self._logged(absent)}; the index has no entry of {it}.{self._state()}",
+                self._mend(min(message.phy_offset for message in absent)),
+                phy_offsets=tuple(message.phy_offset for message in absent),
+            )
+        if hidden:
+            yield Reason(
+                "entry_unknown",
+                f"{self._logged(hidden)}; a file that may have its entry cannot be read.",
+                self.commands.verify(),
+                phy_offsets=tuple(message.phy_offset for message in hidden),
             )
         kinds = {
             "rolled_back": [message for message in messages if message.is_rolled_back],
@@ -193,6 +199,19 @@ class _Diagnosis:
                     self.commands.cat(offsets[0]),
                     phy_offsets=offsets,
                 )
+
+    def _logged(self, messages: Sequence[LogMessage]) -> str:
+        """Say where messages with the key are, and when they were stored."""
+        search = self.evidence.search
+        least = "at least " if search is not None and search.is_full("key") else ""
+        stored = sorted(message.store_timestamp for message in messages)
+        span = self.times.text(stored[0])
+        if stored[-1] != stored[0]:
+            span += f" to {self.times.text(stored[-1])}"
+        return (
+            f"The CommitLog has {least}{counted(len(messages), 'message')} of {self._name} at "
+            f"{listed(message.phy_offset for message in messages)}, stored {span}"
+        )
 
     def _mend(self, first: int) -> str | None:
         """Return the command that indexes what lies at an offset or behind it."""
@@ -230,7 +249,7 @@ class _Diagnosis:
                 )
         without = [file.reason for file in self.evidence.files if not file.hits]
         for code, count in Counter(without).items():
-            remedy = self.commands.verify() if code == "damaged" else None
+            remedy = self.commands.verify() if code in ("damaged", "unreadable") else None
             yield Reason(code, f"{EXPLAIN_REASONS[code]} {counted(count, 'file')}.", remedy)
 
     def reach(self) -> Iterator[Reason]:

@@ -17,9 +17,9 @@ from rmqindex.explanation.diagnosis import Evidence, diagnose
 from rmqindex.explanation.log_parts import (
     LogParts,
     choose_parts,
+    cover_of,
     default_limit,
     gaps_of,
-    spans_of,
 )
 from rmqindex.explanation.log_search import KeyForms, LogSearch
 from rmqindex.explanation.other_pairs import (
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from rmqindex.commitlog.log import CommitLog
+    from rmqindex.explanation.log_parts import IndexCover
     from rmqindex.explanation.log_search import LogMessage
     from rmqindex.explanation.place import LogArgument
     from rmqindex.explanation.result import (
@@ -194,12 +195,12 @@ class _Case:
         broker = BrokerSearch(self.window, (topic, key), max_msgs_num_batch)
         truths = KeyTruths(log)
         files = tuple(explain_file(file, broker, truths) for file in reversed(self.planned))
-        index = self._index_reach()
+        index, cover = self._index_reach(), self._cover(files)
         made = self._key_time(times.now if index is None else index.end_timestamp, times.now)
         search = None if log is None else LogSearch(topic, self.forms)
         reach, is_covered = None, True
         if log is not None and search is not None:
-            reach, is_covered = self._search_log(log, search, files, search_log, made, progress)
+            reach, is_covered = self._search_log(log, search, cover, search_log, made, progress)
         hits = [hit for file in files for hit in file.hits if hit.reason not in OF_OTHERS]
         messages = [] if search is None else [*search.messages("key")]
         own = [message.phy_offset for message in messages if message.topic == topic]
@@ -212,6 +213,7 @@ class _Case:
             window=self.window,
             files=files,
             index=index,
+            cover=cover,
             log=reach,
             search=search,
             others=others,
@@ -226,6 +228,13 @@ class _Case:
             key_time=made,
             id_offset=self._id_offset(),
         )
+
+    def _cover(self, files: Sequence[FileExplanation]) -> IndexCover:
+        paths = {
+            reason: [file.path for file in files if file.reason == reason]
+            for reason in ("damaged", "unreadable")
+        }
+        return cover_of(self.planned, paths["damaged"], paths["unreadable"])
 
     def _index_reach(self) -> IndexReach | None:
         filled = [file for file in self.planned if file.error is None and not file.is_empty]
@@ -245,14 +254,13 @@ class _Case:
         self,
         log: CommitLog,
         search: LogSearch,
-        files: Sequence[FileExplanation],
+        cover: IndexCover,
         search_log: Search,
         made: int | None,
         progress: Callable[[int, int], None] | None,
     ) -> tuple[LogReach, bool]:
         """Search the log; return its reach, and whether all gaps of the index were searched."""
-        damaged = [file.path for file in files if file.reason == "damaged"]
-        gaps = gaps_of(spans_of(self.planned, damaged), log)
+        gaps = gaps_of(cover.spans, log)
         spans = [(gap.start, gap.stop) for gap in gaps]
         parts = LogParts((), ((log.min_offset, log.max_offset),))
         if search_log == "all":
@@ -260,7 +268,8 @@ class _Case:
         elif search_log == "gaps":
             likely = None if made is None else Window(made - _DAY, made + _DAY)
             parts = choose_parts(log, spans, self.window, likely, default_limit(log))
-        reach = search.run(log, parts, gaps, progress)
+        known = [gap for gap in gaps if not cover.may_hide(gap.start, gap.stop)]
+        reach = search.run(log, parts, known, progress)
         is_covered = not any(
             start < stop and first < stop and start < last
             for start, stop in reach.unsearched

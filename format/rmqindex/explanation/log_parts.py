@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from rmqindex.layout import FIRST_POSITION, INT64_MAX
+from rmqindex.storage.filesystem import UnreadableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.commitlog.log import CommitLog
+    from rmqindex.errors import RmqIndexError
     from rmqindex.explanation.broker import Window
     from rmqindex.fileset.planned_index import PlannedFile
     from rmqindex.logfile.files import LogFile
@@ -22,14 +24,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Gap",
+    "IndexCover",
     "IndexSpan",
     "LogParts",
     "choose_parts",
+    "cover_of",
     "default_limit",
     "gaps_of",
     "inner_gaps",
     "join_spans",
-    "spans_of",
 ]
 
 # What a search of the gaps reads at most, bytes: seconds from a disk, or from an object store.
@@ -82,19 +85,67 @@ class IndexSpan:
     is_cut: bool = False
 
 
-def spans_of(files: Iterable[PlannedFile], damaged: Iterable[str] = ()) -> list[IndexSpan]:
-    """Return the spans of the files with entries.
+class IndexCover(NamedTuple):
+    """Of which messages the files of an index have entries, as far as they can be read.
+
+    Attributes:
+        spans: The spans of the files with entries, in the order of their names.
+        unread: The ranges of offsets of whose messages files that cannot be read may have entries.
+    """
+
+    spans: tuple[IndexSpan, ...]
+    unread: tuple[Span, ...]
+
+    @classmethod
+    def of(cls, files: Iterable[IndexSpan | RmqIndexError | None]) -> Self:
+        """Build it from the spans of files, oldest first.
+
+        Args:
+            files: The span of each; None for a file without entries, and the error of one that
+                cannot be used: a damaged one counts as absent.
+        """
+        spans: list[IndexSpan] = []
+        unread: list[Span] = []
+        is_unread = False
+        for file in files:
+            if isinstance(file, UnreadableError):
+                is_unread = True
+            elif isinstance(file, IndexSpan):
+                if is_unread:
+                    unread.append((spans[-1].end if spans else 0, file.begin + 1))
+                    is_unread = False
+                spans.append(file)
+        if is_unread:
+            unread.append((spans[-1].end if spans else 0, INT64_MAX))
+        return cls(tuple(spans), tuple(unread))
+
+    def may_hide(self, start: int, stop: int) -> bool:
+        """Return whether a file that cannot be read may have entries of messages of a range."""
+        return any(first < stop and start < last for first, last in self.unread)
+
+
+def cover_of(
+    files: Iterable[PlannedFile], damaged: Iterable[str] = (), unread: Iterable[str] = ()
+) -> IndexCover:
+    """Return of which messages files have entries.
 
     Args:
         files: The IndexFiles, oldest first.
         damaged: The paths of those whose entries may not be found, which count as absent.
+        unread: The paths of those that could not be read, though their headers could.
     """
-    skipped = set(damaged)
-    return [
-        _span_of(file)
-        for file in files
-        if file.error is None and not file.is_empty and file.entry.path not in skipped
-    ]
+    skipped, hidden = set(damaged), set(unread)
+    spans: list[IndexSpan | RmqIndexError | None] = []
+    for file in files:
+        if file.error is not None:
+            spans.append(file.error)
+        elif file.is_empty or file.entry.path in skipped:
+            spans.append(None)
+        elif file.entry.path in hidden:
+            spans.append(UnreadableError(str(file.entry.path)))
+        else:
+            spans.append(_span_of(file))
+    return IndexCover.of(spans)
 
 
 def _span_of(file: PlannedFile) -> IndexSpan:

@@ -12,7 +12,8 @@ EXPLAIN_REASONS: dict[str, str] = {
     "no_entries": "The file has no entries.",
     "empty_slot": "The key's slot is empty.",
     "other_keys": "The key's slot has entries, all of other keys.",
-    "damaged": "The file cannot be read, or the key's chain is broken.",
+    "damaged": "The file is damaged, or the key's chain is broken.",
+    "unreadable": "The file cannot be read, so that nothing is known of its entries.",
     # Of an entry that the broker does not return.
     "outside_window": "The entry is not of the time asked for.",
     "file_skipped": "The file's header times do not meet the time asked for, so the broker does "
@@ -37,8 +38,10 @@ EXPLAIN_REASONS: dict[str, str] = {
     "hit": "The entry answers the query.",
     # Of the index.
     "no_index": "There are no IndexFiles.",
-    "no_entry": "No IndexFile has an entry of the key.",
+    "no_entry": "No IndexFile that can be read has an entry of the key.",
     "not_indexed": "The CommitLog has a message with the key, and the index has no entry of it.",
+    "entry_unknown": "The CommitLog has a message with the key, and only an IndexFile that cannot "
+    "be read may have an entry of it.",
     "rolled_back": "The transaction of the message was rolled back; a broker does not index it.",
     "index_reach": "The index reaches from its first to its last entry; a miss beyond proves "
     "nothing.",

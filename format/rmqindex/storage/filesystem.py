@@ -17,7 +17,15 @@ from rmqindex.storage.s3 import SCHEMES, S3Settings, check_no_secret, connect
 if TYPE_CHECKING:
     from rmqindex.storage.location import Location
 
-__all__ = ["Status", "modified_time", "open_failure", "open_filesystem", "status_of", "unreadable"]
+__all__ = [
+    "Status",
+    "UnreadableError",
+    "modified_time",
+    "open_failure",
+    "open_filesystem",
+    "status_of",
+    "unreadable",
+]
 
 
 # How Arrow's message begins where an S3 store has answered with an error.
@@ -122,9 +130,13 @@ def open_failure(filesystem: pafs.FileSystem, inner_path: str, error: Exception)
     return error
 
 
+class UnreadableError(RmqIndexError):
+    """What a storage has cannot be read, so that nothing is known of it."""
+
+
 def unreadable(
     location: Location, error: Exception, *, expected: str = "", what: str = "read"
-) -> RmqIndexError:
+) -> UnreadableError:
     """Return the error of a storage failure.
 
     Args:
@@ -139,4 +151,4 @@ def unreadable(
         reason = f"{settings.hidden_in(reason)} (sent at most {settings.attempts} times)"
         if expected:
             reason = f"expected {expected}, got {reason}"
-    return RmqIndexError(f"{location}: cannot be {what}: {reason}")
+    return UnreadableError(f"{location}: cannot be {what}: {reason}")

@@ -11,10 +11,12 @@ import pytest
 
 import rmqindex
 from commitlog_encoder import Log, Message, properties_text
+from permissions import mode_of
 from recorded import BROKER_VERSIONS, MESSAGE_KINDS, STORE_KINDS
 from rmqindex import CommitLog, IncompleteIndexWarning, MessageStore, rebuild_index
 from rmqindex.explanation import coverage, uncovered
 from rmqindex.fileset.planned_index import plan_index
+from rmqindex.storage.location import Location
 
 SAMPLE = rmqindex.sample_store()
 NAMES = sorted(path.name for path in (SAMPLE / "index").iterdir())
@@ -52,6 +54,15 @@ def lacking(store, mode="FAILFAST"):
 def parts(store):
     """Return the parts that the index of a store lacks, with their first offsets."""
     return [(part.part, part.start) for part in lacking(store)]
+
+
+@pytest.mark.parametrize("name", [NAMES[0], NAMES[2], NAMES[-1]])
+@pytest.mark.parametrize("mode", ["FAILFAST", "DROPMALFORMED"])
+def test_a_file_that_cannot_be_read_may_have_the_entries(store, name, mode):
+    """So that nothing is missing for sure; the answer names the file as it is."""
+    with mode_of(store / "index" / name, 0), CommitLog(store / "commitlog") as log:
+        assert lacking(store, mode) == ()
+        assert coverage.uncovered_in(Location.of(store / "index"), log, mode=mode) == ()
 
 
 class TestWholeIndexes:

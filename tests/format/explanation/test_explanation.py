@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 import shutil
@@ -12,6 +13,7 @@ from tests.system.store_kinds import copy_store
 
 import rmqindex
 from other_broker import running_broker
+from permissions import mode_of
 from recorded import BROKER_VERSIONS
 from rmqindex import (
     EXPLAIN_REASONS,
@@ -125,6 +127,32 @@ class TestMessagesOutsideTheIndex:
         found |= set(reason(explained, "not_indexed").phy_offsets)
         assert found >= {72_754, 66_703, 64_048, 0, 112_033}
         assert reason(explained, "damaged")
+
+    @pytest.mark.parametrize("number", [0, 2, -1])
+    def test_nothing_is_said_of_what_an_unreadable_file_may_have(self, store, number):
+        """Whether it is the oldest, one in the middle or the newest: no rebuild is advised."""
+        files = sorted((store / "index").iterdir())
+        whole = {hit.phy_offset for hit in explain(store, "TopicTest", "order-49").hits}
+        with mode_of(files[number], 0):
+            explained = explain(store, "TopicTest", "order-49")
+            assert "Permission denied" in str(explained)
+            hidden = reason(explained, "entry_unknown")
+            assert hidden.remedy == f"rmqindex verify {store}"
+            assert not any("rebuild" in (each.remedy or "") for each in explained.reasons)
+        assert codes(explained).isdisjoint({"not_indexed", "index_gap", "index_behind", "damaged"})
+        assert {hit.phy_offset for hit in explained.hits} == whole - set(hidden.phy_offsets)
+        assert hidden.phy_offsets
+        assert "4 of 5 files" in reason(explained, "hit").sentence
+
+    def test_an_index_that_cannot_be_read_at_all_has_no_verdict(self, store):
+        """That there is no entry is said of the files that were read: none."""
+        with contextlib.ExitStack() as stack:
+            for file in (store / "index").iterdir():
+                stack.enter_context(mode_of(file, 0))
+            explained = explain(store, "TopicTest", "order-49")
+        assert "0 of 5 files; 5 cannot be read" in reason(explained, "no_entry").sentence
+        assert len(reason(explained, "entry_unknown").phy_offsets) == 11
+        assert codes(explained).isdisjoint({"not_indexed", "index_gap", "index_behind"})
 
     @pytest.mark.parametrize("with_folder", [True, False])
     def test_an_index_without_files_is_the_reason(self, broker, with_folder):

@@ -491,3 +491,18 @@ class TestEntries:
         for path in sorted((STORE / "index").iterdir()):
             export_entries(plan_index(path, None, "FAILFAST"), tmp_path / "out")
         assert len(list((tmp_path / "out").glob("entries-*"))) > 1
+
+
+@pytest.mark.parametrize("number", [0, 4, 9])
+@pytest.mark.parametrize("seconds", [0, 1])
+def test_a_message_without_a_store_time_is_exported_as_any_other(tmp_path, number, seconds):
+    """No broker writes to a stopped store, whatever the times of its messages are."""
+    log = Log(64 * 1024)
+    for each in range(10):
+        time = 1_700_000_000_000 + each * seconds * 1000
+        log.append(Message(topic="A", store_timestamp=0 if each == number else time))
+    log.write_to(tmp_path / "store" / "commitlog")
+    (tmp_path / "store" / "lock").write_bytes(b"lock")
+    with CommitLog(tmp_path / "store") as opened:
+        assert export_messages(opened, tmp_path / "out").row_count == 10
+        assert export_messages(opened, tmp_path / "out").row_count == 0
