@@ -5,6 +5,7 @@ Each says what it made unreadable: what the truth had before and has no longer.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from .draw import Draw
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .model.broker import ModelBroker
-    from .model.truth import Message
+    from .model.truth import Entry, Message
 
 #: What is damaged, and the folders that it is in.
 PARTS = {
@@ -84,7 +85,8 @@ def plant(
         kind,
         **gone,
         is_of_bodies=part == "log" and _is_of_bodies(broker, gone["messages"]),
-        is_harmless=not any(gone.values()) and _is_unread(broker, part, data, path, kind),
+        is_harmless=(not any(gone.values()) and _is_unread(broker, part, data, path, kind))
+        or (kind == "lost" and part == "index" and _stand_twice(broker, gone["entries"])),
     )
 
 
@@ -110,6 +112,12 @@ def _changed(data: bytes, kind: str, start: int, stop: int, seed: int) -> bytes:
         return data[:start] + bytes([data[start] ^ (1 << seed % 8)]) + data[start + 1 :]
     new = bytes(stop - start) if kind == "zeros" else Draw(seed).data(stop - start)
     return data[:start] + new + data[stop:]
+
+
+def _stand_twice(broker: ModelBroker, entries: Iterable[Entry]) -> bool:
+    """Tell whether other files have all of these entries, too."""
+    others = Counter((one.key_hash, one.offset) for one in broker.truth.entries)
+    return not Counter((one.key_hash, one.offset) for one in entries) - others
 
 
 def _is_of_bodies(broker: ModelBroker, messages: Iterable[Message]) -> bool:

@@ -84,8 +84,12 @@ class World:
         self.taken.append(step)
         arguments = {name: value for name, value in step.items() if name != "name"}
         method = getattr(self, f"_{step['name']}", None)
-        if method is not None:
-            yield from method(**arguments)
+        if method is None:
+            return
+        for _ in method(**arguments):
+            if self.visited and self.copies.by_name[self.visited].linked:
+                self._read_copy()
+            yield
 
     def take(self, step: Step) -> None:
         """Take a whole step at once."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+import struct
 from typing import TYPE_CHECKING
 
 from .index import entries_of
@@ -51,6 +53,7 @@ def read_truth(
         abort=(disk.root / "abort").exists(),
     )
     _read_log(truth, disk, config, known, alive)
+    truth.agreed = _agreed(disk) if config.dledger else None
     for name in disk.names("index"):
         for entry in entries_of(disk.read(f"index/{name}"), name, config.slots, texts):
             if (entry.key_hash, entry.offset) in texts:
@@ -106,6 +109,23 @@ def queues_of(disk: Disk, config: Config) -> list[Queue]:
     return found
 
 
+def _agreed(disk: Disk) -> int | None:
+    """Return where the last entry of DLedger ends that the broker noted as agreed on."""
+    found = re.search(rb"committedIndex=(-?[0-9]+)", disk.read("dledger-n0/checkpoint"))
+    if not found:
+        return None
+    end = None
+    for name in disk.names(LOG_FOLDERS[1]):
+        data, at = disk.read(f"{LOG_FOLDERS[1]}/{name}"), 0
+        while at + 48 <= len(data):
+            magic, size, number, _, place = struct.unpack_from(">iiqqq", data, at)
+            if magic not in {1, 2} or place != int(name) + at or number > int(found[1]):
+                break
+            at += size
+            end = place + size
+    return end or 0
+
+
 def _is_held(unit: Unit, known: Known, alive: dict[int, Message]) -> bool:
     """Tell whether a unit is of a message that the log has or had, and that no other replaced."""
     now = alive.get(unit.offset)
@@ -125,6 +145,6 @@ def assign(truth: Truth, other: Truth) -> None:
     """Give a truth what another has; what it had and is gone was there once."""
     before = {*truth.messages, *truth.entries, *truth.units, *truth.once}
     for field in dataclasses.fields(other):
-        if field.name not in {"once", "running", "agreed", "waiting", "log_end"}:
+        if field.name not in {"once", "running", "waiting", "log_end"}:
             setattr(truth, field.name, getattr(other, field.name))
     truth.once |= before - {*other.messages, *other.entries, *other.units}
