@@ -2,7 +2,7 @@
 
 Calls through ``os``, ``open()`` with what is built on it (``pathlib``, ``shutil``, ``tempfile``,
 Arrow's writers to a Python file), and the writes of the files so opened.
-Writes through a mapping or by C code of its own are not heard: :meth:`Recorder.replayed` shows
+Writes through a mapping or by C code of its own are not heard: :meth:`Record.replayed` shows
 whether a record is complete, as it must equal what the folder then holds.
 """
 
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Call", "Change", "Node", "Recorder", "Tree", "failing", "tree_of"]
+__all__ = ["Call", "Change", "Node", "Record", "Recorder", "Tree", "failing", "tree_of"]
 
 _CHANGES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 #: What ``os.sync()`` syncs, where another change has a node.
@@ -95,6 +95,28 @@ class Node:
 
 #: By number; the recorded folder itself is 0.
 Tree = dict[int, Node]
+
+
+class Record(NamedTuple):
+    """What was heard.
+
+    Attributes:
+        before: What the folder held at first.
+        calls: The calls that change files, in order; the n-th has the number n.
+        changes: What each of them changed, in the same order; a call that failed changed nothing.
+    """
+
+    before: Tree
+    calls: list[Call]
+    changes: list[tuple[Change, ...]]
+
+    def replayed(self) -> Tree:
+        """Return what the folder holds after all calls."""
+        tree = {number: node.copied() for number, node in self.before.items()}
+        for changes in self.changes:
+            for change in changes:
+                apply(tree, change)
+        return tree
 
 
 def tree_of(folder: Path) -> dict[str, bytes | str | None]:
@@ -217,13 +239,10 @@ class Recorder:
         self.before[number] = node
         return number
 
-    def replayed(self) -> Tree:
-        """Return what the folder holds after all recorded calls."""
-        tree = {number: node.copied() for number, node in self.before.items()}
-        for changes in self.changes:
-            for change in changes:
-                apply(tree, change)
-        return tree
+    @property
+    def record(self) -> Record:
+        """What was heard until now."""
+        return Record(self.before, self.calls, self.changes)
 
     def make(
         self, name: str, path: str, call: Callable[[list[Change]], Any], second: str | None = None

@@ -107,7 +107,7 @@ def test_a_record_gives_what_the_calls_left(change, tmp_path):
     (tmp_path / "there").write_text("before")
     with Recorder(tmp_path) as recorder:
         change(tmp_path)
-    assert tree_of_nodes(recorder.replayed()) == tree_of(tmp_path)
+    assert tree_of_nodes(recorder.record.replayed()) == tree_of(tmp_path)
     assert len(recorder.calls) == len(recorder.changes) > 3
     assert os.open.__name__ == "open"
     assert "Recorder" not in repr(os.open)
@@ -138,7 +138,7 @@ def test_each_call_can_fail_and_then_changes_nothing(tmp_path):
         assert raised.value.errno == errno.ENOSPC
         assert raised.value.filename == errors_name
         assert recorder.changes[number - 1] == ()
-        assert tree_of_nodes(recorder.replayed()) == tree_of(tmp_path)
+        assert tree_of_nodes(recorder.record.replayed()) == tree_of(tmp_path)
 
 
 def test_a_scheduler_decides_which_thread_goes_on(tmp_path):

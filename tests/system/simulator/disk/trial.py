@@ -1,0 +1,293 @@
+"""One kind of write on a disk whose power is cut: what every state must give."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import random
+import re
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .kinds import KINDS, in_this_process, refused, silent
+from .power import cuts, write_tree
+from .recorded import Record, Recorder, tree_of
+from .states import tree_of_nodes
+
+if TYPE_CHECKING:
+    from .kinds import Kind
+    from .power import Cut
+
+__all__ = ["Fault", "Tally", "Trial", "run_trial"]
+
+_STAGED = re.compile(r"\.rmqindex/((?!.*/old/)[^/]*/[^/]*|lock|ledger\.json)$")
+_SCRATCH = "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What was wrong.
+
+    Attributes:
+        where: After which call, in which model, what was lost.
+        what: What was found.
+    """
+
+    where: str
+    what: str
+
+
+@dataclass
+class Tally:
+    """What was found of one kind of write in one model.
+
+    Attributes:
+        kind: Its name.
+        model: The model of the disk.
+        calls: How many calls it makes.
+        syncs: How many of them sync.
+        states: How many states were looked at.
+        found: How often readers found what.
+        faults: What was wrong.
+        seconds: How long it took.
+    """
+
+    kind: str
+    model: str
+    calls: int = 0
+    syncs: int = 0
+    states: int = 0
+    found: Counter[str] = field(default_factory=Counter)
+    faults: list[Fault] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+class Trial:
+    """One kind of write, recorded undisturbed; a context manager, since it keeps files."""
+
+    def __init__(self, kind: Kind) -> None:
+        """Prepare, and record the write in a process of its own, which ends as the power is cut."""
+        in_this_process()
+        self.kind = kind
+        self._scratch = Path(tempfile.mkdtemp(prefix="rmqindex-power-", dir=_SCRATCH))
+        self._count = 0
+        self._known: dict[bytes, dict[str, object]] = {}
+        self._before = self._scratch / "before"
+        self._before.mkdir()
+        with silent():
+            kind.prepare(self._before)
+        end = self.fresh()
+        self.record, self.marks = _in_child(_recorded, kind, end)
+        assert tree_of_nodes(self.record.replayed()) == tree_of(end), "a call was not heard"
+        self.looks = [self.look(self.fresh())]
+        staged = self.fresh()
+        for stage in kind.stages or (None,):
+            with silent():
+                kind.run(staged, *(() if stage is None else (stage,)))
+            self.looks.append(self.look(self._copied(staged)))
+        assert self.look(self._copied(end)) == self.looks[-1]
+        assert self.looks[0] != self.looks[-1]
+        self._names = self._names_in(end)
+
+    def __enter__(self) -> Trial:
+        """Return the trial."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the files."""
+        shutil.rmtree(self._scratch)
+
+    def fresh(self) -> Path:
+        """Return a new folder with what is there before the write."""
+        return self._copied(self._before)
+
+    def _copied(self, folder: Path) -> Path:
+        self._count += 1
+        copy = self._scratch / str(self._count)
+        shutil.copytree(folder, copy, symlinks=True)
+        return copy
+
+    def look(self, folder: Path) -> dict[str, object]:
+        """Return what each reader finds,.
+
+        Where all bytes that readers ask for are as they were, they are not asked again.
+        """
+        mark = _mark_of(folder)
+        if mark not in self._known:
+            with silent():
+                found = {name: read(folder) for name, read in self.kind.readers.items()}
+                if refused not in found.values():
+                    self.kind.check(folder)
+            self._known[mark] = found
+        return self._known[mark]
+
+    def run(self, model: str, seed: int, *, most: int, states: int | None = None) -> Tally:
+        """Cut the power after every call, and look at what it leaves.
+
+        Args:
+            model: The model of the disk.
+            seed: What states are drawn by.
+            most: How many states after one call.
+            states: How many are looked at, drawn from all of them; None for all.
+        """
+        chance = random.Random(f"{seed} {self.kind.name} {model}")
+        tally = Tally(self.kind.name, model, len(self.record.calls))
+        tally.syncs = sum("sync" in call.name for call in self.record.calls)
+        found = cuts(self.record, model, chance, most=most)
+        if states is not None:
+            all_ = list(found)
+            found = iter(chance.sample(all_, min(states, len(all_))))
+        for cut in found:
+            self._try(cut, tally)
+        return tally
+
+    def _try(self, cut: Cut, tally: Tally) -> None:
+        self._count += 1
+        folder = self._scratch / str(self._count)
+        write_tree(cut.tree, folder)
+        tally.states += 1
+        try:
+            tally.found[self.judged(folder, self._least(cut.call))] += 1
+            self.finished(folder)
+        except Exception as error:  # noqa: BLE001  (whatever is run into is a finding)
+            last = self.record.calls[cut.call - 1] if cut.call else None
+            where = f"{cut.model}, after call {cut.call} {_told(last)}: {cut.what}"
+            text = _text_of(error).replace(str(folder), "")
+            tally.faults.append(Fault(where, text))
+        shutil.rmtree(folder)
+
+    def _least(self, call: int) -> int:
+        """Return the first look that may be found after a call: what was finished must last."""
+        return sum(mark <= call for mark in self.marks)
+
+    def judged(self, folder: Path, least: int) -> str:
+        """Say which state readers find.
+
+        Raises:
+            AssertionError: None that they may find, or different ones.
+        """
+        looks = self.look(folder)
+        places = {name: self._place(name, found, least) for name, found in looks.items()}
+        found = {place for place in places.values() if place != refused}
+        assert len(found) <= 1, f"readers disagree: {places}"
+        return f"{found.pop()}, others refused" if found and refused in places.values() else (
+            found.pop() if found else refused
+        )
+
+    def _place(self, name: str, found: object, least: int) -> str:
+        states = [look[name] for look in self.looks]
+        if found in states[least:]:
+            place = states.index(found, least)
+            if place == len(states) - 1:
+                return "new"
+            return "old" if place == 0 else f"stage {place}"
+        if found == refused:
+            return refused
+        if found in states:
+            raise AssertionError(f"{name}: state {states.index(found)}, after {least} was done")
+        if self.kind.in_place:
+            whole, part, first = (_rows(each) for each in (states[-1], found, states[least]))
+            assert part == whole[: len(part)], f"{name}: rows that are no beginning of the new ones"
+            assert len(part) >= len(first), f"{name}: rows of a finished part are gone"
+            return f"a beginning of {len(part)} rows"
+        raise AssertionError(f"{name}: no state that it may find: {str(found)[:300]}")
+
+    def finished(self, folder: Path) -> None:
+        """Write again, to the end, and see that nothing else is there.
+
+        Raises:
+            AssertionError: Another state, or more names, than after an undisturbed write.
+        """
+        with silent():
+            self.kind.run(folder)
+        names = self._names_in(folder)
+        assert names == self._names, f"left behind: {names ^ self._names}"
+        looks = self.look(folder)
+        for name, found in looks.items():
+            assert found == self.looks[-1][name], f"after the next write, {name}: {str(found)[:300]}"
+
+    def _names_in(self, folder: Path) -> set[str]:
+        loose = tuple(f"{name}/" for name in self.kind.loose)
+        names = (str(path.relative_to(folder)) for path in folder.rglob("*"))
+        return {name for name in names if not name.startswith(loose)}
+
+
+def run_trial(name: str, model: str, seed: int, most: int, states: int | None) -> Tally:
+    """Try one kind of write in one model; as :meth:`Trial.run`, in a process of its own."""
+    start = time.monotonic()
+    with Trial(next(kind for kind in KINDS if kind.name == name)) as trial:
+        tally = trial.run(model, seed, most=most, states=states)
+    tally.seconds = time.monotonic() - start
+    return tally
+
+
+def _mark_of(folder: Path) -> bytes:
+    """Return a digest of what readers may ask for: all but what jobs stage, and the locks."""
+    mark = hashlib.blake2b(digest_size=16)
+    for name, content in tree_of(folder).items():
+        if _STAGED.search(name) is None:
+            mark.update(f"{name}\0{content is None}\0{len(content or '')}\0".encode())
+            mark.update(content.encode() if isinstance(content, str) else content or b"")
+    return mark.digest()
+
+
+def _rows(found: object) -> list[object]:
+    """Return the rows of all files of a state, or those that a reader found."""
+    if found == refused:
+        return []
+    rows: list[object] = []
+    for each in found:
+        is_file = len(each) == 2 and isinstance(each[1], tuple)
+        rows += [row[:3] for row in each[1]] if is_file else [each]
+    return rows
+
+
+def _told(call: object) -> str:
+    return "" if call is None else f"({call.name} {Path(call.path).name})"
+
+
+def _text_of(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    at = next((f"{f.filename.rpartition('/')[2]}:{f.lineno}" for f in reversed(frames)), "")
+    return f"{type(error).__name__} at {at}: {error}"
+
+
+def _recorded(kind: Kind, folder: Path) -> tuple[Record, list[int]]:
+    marks = []
+    with Recorder(folder) as recorder, silent():
+        for stage in kind.stages or (None,):
+            kind.run(folder, *(() if stage is None else (stage,)))
+            marks.append(len(recorder.calls))
+    return recorder.record, marks
+
+
+def _in_child(function, *arguments):
+    """Return what a function returns in a process of its own, which then ends."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            try:
+                data = pickle.dumps((True, function(*arguments)))
+            except BaseException:  # noqa: BLE001  (the parent raises it)
+                data = pickle.dumps((False, traceback.format_exc()))
+            with os.fdopen(writer, "wb") as answer:
+                answer.write(data)
+        finally:
+            sys.stderr.flush()
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as answer:
+        data = answer.read()
+    os.waitpid(pid, 0)
+    is_done, value = pickle.loads(data)
+    assert is_done, value
+    return value
