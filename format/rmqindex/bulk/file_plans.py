@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from rmqindex.bulk.sorted_runs import RunSet
 from rmqindex.errors import RmqIndexError
 from rmqindex.header import IndexHeader  # noqa: TC001  (read by from_json)
 from rmqindex.indexwriter.append_in_place import InPlaceAppend
-from rmqindex.indexwriter.writer import IndexFileWriter
+from rmqindex.indexwriter.writer import open_appender
 from rmqindex.layout import FIRST_POSITION
 
 if TYPE_CHECKING:
@@ -138,16 +139,16 @@ def build_file(staging: Staging, name: str, plan: FilePlan) -> BuiltFile:
     if plan.continued is not None:
         staging.fetch_indexed(plan.continued.path, name)
     runs = RunSet(staging.path, plan.slices, plan.order)
-    with IndexFileWriter(
-        path, plan.layout, plan.prev_end_phy_offset, plan.prev_end_timestamp
-    ) as writer:
+    appender = open_appender(path, plan.layout, plan.prev_end_phy_offset, plan.prev_end_timestamp)
+    with contextlib.closing(appender):
         for block in runs.blocks():
-            fitted = writer.put_many(
+            fitted = appender.put_many(
                 block["key_hash"], block["phy_offset"], block["store_timestamp"]
             )
             assert fitted == len(block["key_hash"]), "a plan fills no file beyond its capacity"
+        appender.flush_unseen()
     continued = None if plan.continued is None else plan.continued.name
-    return BuiltFile(name, *runs.offset_range(), writer.header, continued)
+    return BuiltFile(name, *runs.offset_range(), appender.header, continued)
 
 
 def plan_append(directory: Path, plan: FilePlan, *, trusted: bool = False) -> InPlaceAppend:

@@ -49,7 +49,7 @@ class FileRoller:
             last_name: The name that new names must come after; None for any.
             resumed: The file to continue, if any.
             commit: The directory's commit, so that readers find every file whole at any moment: new
-                files get their size and header in its staging, and new entries become visible by
+                files get their first entries in its staging, and further ones become visible by
                 commits. None where the directory has no readers yet.
         """
         self._directory = directory
@@ -58,6 +58,7 @@ class FileRoller:
         self._last_name = last_name
         self._commit = commit
         self._appender = None if resumed is None else open_appender(resumed, layout)
+        self._is_staged = False
         self._end = (0, 0)
         #: The files written to, oldest first.
         self.paths: list[Path] = [] if resumed is None else [resumed]
@@ -95,16 +96,13 @@ class FileRoller:
         self.close()
         self._last_name = next_names([first_timestamp], self._last_name, zone=self._zone)[0]
         path = self._directory / self._last_name
-        self._appender = self._begin(path)
+        self._is_staged = self._commit is not None and self._commit.staging.can_move
+        if self._commit is not None and self._is_staged:
+            place = self._commit.staging.path / path.name
+            self._appender = EntryAppender.create(place, self._layout, *self._end)
+        else:
+            self._appender = open_appender(path, self._layout, *self._end)
         self.paths.append(path)
-
-    def _begin(self, path: Path) -> EntryAppender:
-        if self._commit is None or not self._commit.staging.can_move:
-            return open_appender(path, self._layout, *self._end)
-        begun = self._commit.staging.path / path.name
-        EntryAppender.create(begun, self._layout, *self._end).close()
-        begun.rename(path)
-        return open_appender(path, self._layout)
 
     def flush(self) -> None:
         """Make the written entries visible, and sync them to disk."""
@@ -113,7 +111,12 @@ class FileRoller:
             return
         visible = appender.written_header.index_count
         adds = FIRST_POSITION < visible < appender.header.index_count
-        if self._commit is not None and adds:
+        if self._commit is None:
+            appender.flush_unseen()
+        elif self._is_staged:
+            appender.publish(self.paths[-1])
+            self._is_staged = False
+        elif adds:
             self._commit.flush(InPlaceFlush(self.paths[-1].name, appender))
         else:
             appender.flush()

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Self
 
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
-from rmqindex.ownfiles.disk import sync_directory, sync_tree
+from rmqindex.ownfiles.disk import (
+    make_directories,
+    move_synced,
+    sync_directory,
+    sync_name,
+    sync_tree,
+)
 from rmqindex.ownfiles.records import RecordKind
 from rmqindex.ownfiles.safe_open import ensure_directory, write_own
 from rmqindex.storage.location import Location
@@ -97,7 +103,7 @@ class QueueStaging:
                 aside; or the staging directory, or the note in it, is not one of this project.
             OSError: The disk is full or broken.
         """
-        self._root.mkdir(parents=True, exist_ok=True)
+        make_directories(self._root)
         self._lock = os.open(self._root, os.O_RDONLY)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -155,8 +161,7 @@ class QueueStaging:
         sync_directory(self._root)
         note = self._home / f"{_UNDO}.part"
         write_own(note, _NOTE.encode(str(note), {"old": old, "new": new}))
-        note.replace(self._home / _UNDO)
-        sync_directory(self._home)
+        move_synced(note, self._home / _UNDO)
         for name in old:
             (self._root / name).rename(self._old / name)
         for name in new:
@@ -199,4 +204,4 @@ class QueueStaging:
     def _forget(self) -> None:
         """Remove the note, which makes the present queues final."""
         (self._home / _UNDO).unlink()
-        sync_directory(self._home)
+        sync_name(self._home / _UNDO)

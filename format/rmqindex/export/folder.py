@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from rmqindex.errors import RmqIndexError
 from rmqindex.export.part import FORMATS, Part
 from rmqindex.ownfiles.dataclass_json import from_json, to_json
-from rmqindex.ownfiles.disk import naming, sync_directory
+from rmqindex.ownfiles.disk import make_directories, move_synced, naming
 from rmqindex.ownfiles.records import Fields, RecordKind, shorten
 from rmqindex.ownfiles.safe_open import write_own
 from rmqindex.storage.location import Location
@@ -149,7 +149,7 @@ class Folder:
         folder = Location.of(path).local
         if folder is None:
             raise RmqIndexError(f"{path}: expected a local directory, got a URI")
-        folder.mkdir(parents=True, exist_ok=True)
+        make_directories(folder)
         with _locked(folder):
             manifest = _RECORD.read(folder / _MANIFEST)
             parts = _finished(folder, is_export=manifest is not None)
@@ -303,7 +303,6 @@ class Folder:
         self.manifest.marks[stream.name] = {**marks, str(stop): to_json(mark)}
         self._save()
         part.finish(self.path / name)
-        sync_directory(self.path)
         self.parts.setdefault(stream.name, []).append((start, stop))
         self.added.append(name)
         self.row_count += part.row_count
@@ -319,8 +318,7 @@ class Folder:
         }
         new = self.path / _NEW_MANIFEST
         write_own(new, _RECORD.encode(str(new), record))
-        new.rename(self.path / _MANIFEST)
-        sync_directory(self.path)
+        move_synced(new, self.path / _MANIFEST)
 
 
 @contextlib.contextmanager

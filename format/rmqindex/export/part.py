@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from rmqindex.export.columns import flat
-from rmqindex.ownfiles.disk import naming
+from rmqindex.ownfiles.disk import move_synced, naming
 from rmqindex.ownfiles.safe_open import open_regular
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Part:
             self._file.flush()
             os.fsync(self._file.fileno())
         self._file.close()
-        self._path.rename(path)
+        move_synced(self._path, path)
 
     def discard(self) -> None:
         """Remove the file."""

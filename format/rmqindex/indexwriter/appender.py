@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -30,7 +31,7 @@ from rmqindex.layout import (
     SLOT_DTYPE,
     SLOT_SIZE,
 )
-from rmqindex.ownfiles.disk import naming
+from rmqindex.ownfiles.disk import move_synced, naming, sync_name
 from rmqindex.ownfiles.safe_open import open_regular
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class EntryAppender:
         """Take over an open file whose slots are all empty; see :meth:`create`, :meth:`resume`."""
         self.layout = layout
         self._file = file
+        self._path = Path(file.name)
         self._written_header = header
         self._begin_timestamp = header.begin_timestamp
         self._end_timestamp = header.end_timestamp
@@ -78,6 +80,7 @@ class EntryAppender:
         self._has_new_entries = False
         self._changed_pages = np.zeros(self._slot_page(layout.hash_slot_num - 1) + 1, dtype=bool)
         self._batch = np.empty(LINK_BATCH, dtype=ENTRY_DTYPE)
+        self._is_new = False
         self.slots = np.zeros(layout.hash_slot_num, dtype=np.int32)
 
     @classmethod
@@ -109,7 +112,9 @@ class EntryAppender:
             with naming(path):
                 os.ftruncate(file.fileno(), layout.file_size)
                 os.pwrite(file.fileno(), header.to_bytes(), 0)
-            return cls(file, layout, header)
+            appender = cls(file, layout, header)
+            appender._is_new = True
+            return appender
 
     @classmethod
     def resume(
@@ -304,27 +309,52 @@ class EntryAppender:
         self._has_new_entries = True
         self._write(batch.view(np.uint8).data, self.layout.entry_offset(self._index_count))
 
-    def flush(self, *, durable: bool = True) -> None:
-        """Make everything that was put visible to readers.
+    def flush(self) -> None:
+        """Make everything that was put visible to readers, and sync it to disk.
 
-        Args:
-            durable: Also sync to disk, so that a power failure cannot undo or reorder the writes.
+        A power failure cannot undo or reorder the writes, nor lose the name of a new file.
 
         Raises:
             OSError: The disk is full or broken; the header still counts what it counted before.
         """
         self._write_pending()
-        if self._has_new_entries and durable:
+        if self._has_new_entries:
             self._sync(os.fdatasync)
-        if self._write_slots() and durable:
+        if self._write_slots():
             self._sync(os.fdatasync)
+        self._write_header()
+        self._sync(os.fsync)
+        if self._is_new:
+            sync_name(self._path)
+            self._is_new = False
+
+    def flush_unseen(self) -> None:
+        """As :meth:`flush`, of a file that nobody reads yet: it needs no order of writes, nor name.
+
+        Raises:
+            OSError: The disk is full or broken.
+        """
+        self._write_pending()
+        self._write_slots()
+        self._write_header()
+        self._sync(os.fsync)
+
+    def publish(self, path: Path) -> None:
+        """Flush a file that nobody reads yet, and give it the name under which it is read.
+
+        Raises:
+            OSError: The disk is full or broken, or the file cannot be moved.
+        """
+        self.flush_unseen()
+        move_synced(self._path, path)
+        self._path = path
+
+    def _write_header(self) -> None:
         header = self.header
         if header != self._written_header:
             self._write(header.to_bytes(), 0)
             self._written_header = header
             self._has_new_entries = False
-        if durable:
-            self._sync(os.fsync)
 
     def close(self) -> None:
         """Close the file without a flush."""
@@ -374,7 +404,7 @@ class EntryAppender:
     def _write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         try:
             view = memoryview(data)
-            with naming(str(self._file.name)):
+            with naming(self._path):
                 while view:
                     written = os.pwrite(self._file.fileno(), view, offset)
                     view, offset = view[written:], offset + written
@@ -383,7 +413,7 @@ class EntryAppender:
             raise
 
     def _sync(self, sync: Callable[[int], None]) -> None:
-        with naming(str(self._file.name)):
+        with naming(self._path):
             sync(self._file.fileno())
 
     @staticmethod

@@ -38,6 +38,7 @@ from rmqindex.maintenance.continuation import (
 )
 from rmqindex.maintenance.loss import LossJudge, SoundSpans, replacement_of
 from rmqindex.maintenance.tags import choose_tags
+from rmqindex.ownfiles.disk import make_directories
 from rmqindex.record.batches import store_timestamps
 from rmqindex.record.index_keys import IndexKeys
 from rmqindex.store.contents import hold_writable
@@ -245,7 +246,7 @@ def rebuild_index(
             messages.prove_end(strictly=not (allow_loss or dry_run))
             said = None if dry_run else replace_files(committer, there, roller)
         else:
-            target.mkdir(exist_ok=True)
+            make_directories(target)
             _remove(unfinished)
             roller = FileRoller(
                 target,

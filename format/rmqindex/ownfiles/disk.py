@@ -1,4 +1,8 @@
-"""Syncing to disk, so that a power failure undoes nothing, and disk errors that name their file."""
+"""Syncing to disk, so that a power failure undoes nothing, and disk errors that name their file.
+
+A file that is synced may still lose its name: fsync(2) promises a name only once the directory that
+holds it is synced as well.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["copy_sparse", "naming", "sync_directory", "sync_tree"]
+__all__ = [
+    "copy_sparse",
+    "make_directories",
+    "move_synced",
+    "naming",
+    "sync_directory",
+    "sync_name",
+    "sync_tree",
+]
 
 _COPY_BYTES = 1 << 24
 
@@ -39,6 +51,38 @@ def sync_directory(path: Path) -> None:
         OSError: No such directory, or the disk is broken.
     """
     _sync(path, os.O_DIRECTORY)
+
+
+def sync_name(path: Path) -> None:
+    """Sync the name of a file or directory to disk, or that it was removed.
+
+    Raises:
+        OSError: The directory cannot be read, or the disk is broken.
+    """
+    sync_directory(path.parent)
+
+
+def make_directories(path: Path) -> None:
+    """Make a directory unless it exists, and its missing parents; sync their names to disk.
+
+    Raises:
+        OSError: A file is there, or the disk is full or broken.
+    """
+    if path.is_dir():
+        return
+    make_directories(path.parent)
+    path.mkdir(exist_ok=True)
+    sync_name(path)
+
+
+def move_synced(source: Path, target: Path) -> None:
+    """Give a synced file another name, in place of what has it, and sync that name to disk.
+
+    Raises:
+        OSError: The file cannot be moved, or the disk is broken.
+    """
+    source.replace(target)
+    sync_name(target)
 
 
 def sync_tree(path: Path) -> None:

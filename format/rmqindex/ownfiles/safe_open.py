@@ -166,12 +166,13 @@ def check_size(name: object, size: int, limit: int, what: str, remedy: str) -> N
         )
 
 
-def write_own(path: Path, data: bytes) -> None:
+def write_own(path: Path, data: bytes, mode: int | None = None) -> None:
     """Replace a file of this project, and sync it to disk.
 
     Args:
         path: The file; whatever has its name is replaced, a link included.
         data: Its whole content.
+        mode: Its permissions; None for those of any new file.
 
     Raises:
         OSError: It cannot be written.
@@ -181,6 +182,8 @@ def write_own(path: Path, data: bytes) -> None:
     with naming(path), os.fdopen(descriptor, "wb") as file:
         file.write(data)
         file.flush()
+        if mode is not None:
+            os.fchmod(file.fileno(), mode)
         os.fsync(file.fileno())
 
 

@@ -20,6 +20,7 @@ from rmqindex.indexwriter.appender import EntryAppender
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.messages import TAG_INDEX_TYPE, message_keys, tag_key
 from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, FIRST_POSITION, INT64_MAX, INT64_MIN
+from rmqindex.ownfiles.disk import make_directories
 from rmqindex.ownfiles.safe_open import open_regular
 from rmqindex.query.headers import headers_html, headers_text
 from rmqindex.query.loading import finish_writes, index_directory, loadable
@@ -143,7 +144,7 @@ class IndexDirectory:
     def _load_files(self, layout: Layout | None, *, last_exit_ok: bool) -> None:
         writable = self._writable
         if writable:
-            Path(self._path).mkdir(parents=True, exist_ok=True)
+            make_directories(Path(self._path))
             finish_writes(Path(self._path))
 
         def load(entries: Sequence[FileEntry]) -> None:
@@ -468,7 +469,7 @@ class IndexDirectory:
     def _publish(self) -> None:
         """Make everything put so far readable in the last file."""
         if not self._is_published and self._appender is not None:
-            self._appender.flush(durable=False)
+            self._appender.flush()
             self._files[-1] = self._open(Path(self._files[-1].path))
             self._is_published = True
 

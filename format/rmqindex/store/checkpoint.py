@@ -10,7 +10,8 @@ from pathlib import Path
 
 from rmqindex.folders import CHECKPOINT_NAME
 from rmqindex.layout import INT64_MAX, INT64_MIN
-from rmqindex.ownfiles.safe_open import open_regular, open_to_read
+from rmqindex.ownfiles.disk import move_synced
+from rmqindex.ownfiles.safe_open import open_regular, open_to_read, write_own
 
 __all__ = ["CHECKPOINT_NAME", "StoreCheckpoint"]
 
@@ -108,7 +109,7 @@ class StoreCheckpoint:
         return int.from_bytes(data.ljust(8, b"\0"), "big", signed=True)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a checkpoint file; a crash leaves the old one or the new one.
+        """Write a checkpoint file, and sync it to disk; a crash leaves the old one or the new one.
 
         Args:
             path: A local file; one that exists is replaced, but its permissions and the bytes
@@ -119,22 +120,16 @@ class StoreCheckpoint:
             OSError: The file cannot be written.
         """
         target = Path(path)
+        staged = target.with_name(f".{target.name}.next")
         mode, beyond = _MODE, b""
         with contextlib.suppress(FileNotFoundError), open(target, "rb", opener=open_regular) as old:
             mode = os.fstat(old.fileno()).st_mode & 0o777
             old.seek(_FIELDS_END)
             beyond = old.read()
-        import tempfile  # noqa: PLC0415  (readers need none)
-
-        descriptor, staged_name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        fields = self.to_bytes()[:_FIELDS_END]
         try:
-            with os.fdopen(descriptor, "wb") as file:
-                fields = self.to_bytes()[:_FIELDS_END]
-                file.write((fields + beyond).ljust(_FILE_SIZE, b"\0"))
-                file.flush()
-                os.fchmod(file.fileno(), mode)
-                os.fsync(file.fileno())
-            Path(staged_name).replace(target)
+            write_own(staged, (fields + beyond).ljust(_FILE_SIZE, b"\0"), mode)
+            move_synced(staged, target)
         except BaseException:
-            Path(staged_name).unlink()
+            staged.unlink(missing_ok=True)
             raise

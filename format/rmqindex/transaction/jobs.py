@@ -148,8 +148,16 @@ def recover_root(root: Path, directory: Path) -> None:
 
 
 def make_job(path: Path, owner: Owner) -> None:
-    """Make the directory of a job unless it exists; needs the lock."""
+    """Make the directory of a job unless it exists; needs the lock.
+
+    That of a dead run of the same job, such as of the same batch of a stream, is made anew: what
+    joins it would else be removed with it.
+    """
     ensure_directory(path)
+    if path.exists() and _is_void(path):
+        journal = Journal.read(path.parent)
+        if journal is None or journal.job != path.name or not journal.old:
+            remove_job(path)
     if not path.exists():
         path.mkdir()
         # Make it in one step: nobody could judge a half-made job of a dead process.

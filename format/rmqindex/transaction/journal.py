@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, NoReturn
 from rmqindex.command_line import command_line
 from rmqindex.errors import RmqIndexError
 from rmqindex.layout import SLOT_SIZE
-from rmqindex.ownfiles.disk import copy_sparse, sync_directory
+from rmqindex.ownfiles.disk import copy_sparse, move_synced, sync_directory, sync_name
 from rmqindex.ownfiles.records import RecordKind
 from rmqindex.ownfiles.safe_open import (
     INDEX_NAME,
@@ -233,8 +233,14 @@ class Journal:
 
     @classmethod
     def read(cls, root: Path) -> Journal | None:
-        """Read the journal of an unfinished commit, if any."""
-        return _JOURNAL_RECORD.read(root / _JOURNAL)
+        """Read the journal of an unfinished commit, if any.
+
+        A power failure may leave a journal its name when it has become the ledger: rename(2)
+        promises that neither is lost, not that both change at once.
+        """
+        journal = _JOURNAL_RECORD.read(root / _JOURNAL)
+        is_finished = journal is not None and journal.ledger and journal == cls.read_ledger(root)
+        return None if is_finished else journal
 
     @classmethod
     def read_ledger(cls, root: Path) -> Journal | None:
@@ -261,9 +267,15 @@ class Journal:
         )
 
     def write(self, root: Path, undo: AppendUndo | None = None) -> None:
-        """Write the undo of the append, then the journal, and sync both to disk."""
+        """Write the undo of the append, then the journal, and sync both to disk.
+
+        The names of the staging root and of the undo come first: a journal must never be found
+        without them, or with the undo of an earlier commit.
+        """
         if undo is not None:
             write_own(root / _UNDO, undo.to_bytes())
+            sync_name(root / _UNDO)
+        sync_name(root)
         fields = {
             "job": self.job,
             "created": self.created,
@@ -273,23 +285,21 @@ class Journal:
             "ledger": self.ledger,
         }
         write_own(root / _NEXT_JOURNAL, _JOURNAL_RECORD.encode(str(root / _JOURNAL), fields))
-        (root / _NEXT_JOURNAL).replace(root / _JOURNAL)
-        sync_directory(root)
+        move_synced(root / _NEXT_JOURNAL, root / _JOURNAL)
 
     def finish(self, root: Path) -> None:
         """Pass the commit point and remove the undo."""
         if self.ledger is None:
             self.remove(root)
         else:
-            (root / _JOURNAL).replace(root / _LEDGER)
-            sync_directory(root)
+            move_synced(root / _JOURNAL, root / _LEDGER)
         if self.append is not None:
             (root / _UNDO).unlink(missing_ok=True)
 
     def remove(self, root: Path) -> None:
         """Remove the journal: the commit point of a commit without a ledger entry."""
         (root / _JOURNAL).unlink()
-        sync_directory(root)
+        sync_name(root / _JOURNAL)
 
     def read_undo(self, root: Path) -> AppendUndo | None:
         """Read the old slots of the file appended to; None where they are not the journal's."""
@@ -309,7 +319,10 @@ class Journal:
         )
 
     def save(self, root: Path, directory: Path) -> None:
-        """Set the old files aside as hard links, and sync these to disk."""
+        """Set the old files aside as hard links, and sync these to disk.
+
+        The job's own name is synced with the journal.
+        """
         if not self.old:
             return
         saved = root / self.job / _OLD
@@ -317,6 +330,7 @@ class Journal:
         for name in self.old:
             _link_or_copy(directory / name, saved / name)
         sync_directory(saved)
+        sync_name(saved)
 
     def _saved_path(self, root: Path) -> Path:
         """Return the directory of the old files, if they were set aside."""
@@ -376,6 +390,7 @@ class Journal:
         if self.created:
             with contextlib.suppress(OSError):  # another program put a file there: keep it
                 directory.rmdir()
+            sync_name(directory)
         if directory.exists():
             sync_directory(directory)
         self.remove(root)
@@ -397,7 +412,10 @@ _LEDGER_RECORD = replace(
 
 
 def remove_leftovers(root: Path) -> None:
-    """Remove the leftovers of a commit that died before its journal, or after removing it."""
+    """Remove the leftovers of a commit that died before its journal, or after its end."""
+    if os.path.lexists(root / _JOURNAL):  # it has become the ledger
+        (root / _JOURNAL).unlink()
+        sync_name(root / _JOURNAL)
     for name in (_NEXT_JOURNAL, _UNDO, NEXT_LAST_NAME):
         (root / name).unlink(missing_ok=True)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.ownfiles.disk import copy_sparse, sync_directory
+from rmqindex.ownfiles.disk import copy_sparse, make_directories, sync_directory
 from rmqindex.ownfiles.safe_open import is_plain_name
 from rmqindex.transaction.jobs import (
     has_owner,
@@ -83,7 +83,7 @@ class LocalStaging:
                 one step; or another commit did not end within ten minutes.
         """
         staging = cls(Path(os.path.realpath(directory)), f"job-{uuid.uuid4().hex}")
-        staging.directory.parent.mkdir(parents=True, exist_ok=True)
+        make_directories(staging.directory.parent)
         if not staging.can_move:
             raise RmqIndexError(
                 f"{staging.directory}: expected a directory on the file system of its parent, "
@@ -121,7 +121,7 @@ class LocalStaging:
         Raises:
             RmqIndexError: Another commit did not end within ten minutes.
         """
-        self.directory.parent.mkdir(parents=True, exist_ok=True)
+        make_directories(self.directory.parent)
         with hold_lock(self.root, create=True):  # a dead commit is left to who holds the store
             self.make(owner)
 
@@ -140,7 +140,7 @@ class LocalStaging:
             RmqIndexError: The job was discarded, or another commit did not end within ten minutes.
         """
         if create:
-            self.directory.parent.mkdir(parents=True, exist_ok=True)
+            make_directories(self.directory.parent)
         with self._exclusive(create=create):
             yield
 
@@ -263,7 +263,7 @@ class LocalStaging:
                 raise RmqIndexError(f"{self.directory / name}: expected a file, got none")
 
     def _apply(self, new: Sequence[tuple[Path, str]], removed: Sequence[str]) -> None:
-        self.directory.mkdir(exist_ok=True)
+        make_directories(self.directory)
         for staged, name in new:
             staged.replace(self.directory / name)
         replaced = {name for _, name in new}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow.fs as pafs
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.ownfiles.disk import sync_directory
+from rmqindex.ownfiles.disk import move_synced
 from rmqindex.ownfiles.safe_open import check_size, read_own, write_own
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ def keep_last_name(root: Path, present: Iterable[str], left: Iterable[str]) -> N
         before = _BEFORE_ALL
     if before is not None and before > max(after or "", kept or ""):
         write_own(root / NEXT_LAST_NAME, before.encode())
-        (root / NEXT_LAST_NAME).replace(root / LAST_NAME)
-        sync_directory(root)
+        move_synced(root / NEXT_LAST_NAME, root / LAST_NAME)
 
 
 def forget_last_name(root: Path, left: Iterable[str]) -> None:

@@ -25,6 +25,7 @@ from pyspark_rmqindex.write import writer as writer_module
 from pyspark_rmqindex.write.writer import IndexWriter
 from recorded import MESSAGE_KINDS
 from rmqindex import IndexFile, IndexFileWriter, Layout, RmqIndexError, key_hash
+from rmqindex.indexwriter.appender import EntryAppender
 from rmqindex.transaction.journal import effective_listing, staging_root
 
 SCHEMA = (
@@ -399,13 +400,13 @@ class TestFailures:
     def test_a_build_that_fails_leaves_nothing(self, index, monkeypatch):
         """A disk that is full while files are built leaves no half file."""
         monkeypatch.setattr(writer_module, "_RUN_ROWS", 20)
-        original = IndexFileWriter.put_many
+        original = EntryAppender.put_many
 
         def fail(self, *arrays):
             original(self, *arrays)
             raise OSError("No space left on device")
 
-        monkeypatch.setattr(IndexFileWriter, "put_many", fail)
+        monkeypatch.setattr(EntryAppender, "put_many", fail)
         writer = start(index)
         with pytest.raises(OSError, match="No space left"):
             writer.write(batches(range(90)))
@@ -420,7 +421,7 @@ class TestFailures:
         def fail(*_):
             raise OSError("No space left on device")
 
-        monkeypatch.setattr(IndexFileWriter, "put_many", fail)
+        monkeypatch.setattr(EntryAppender, "put_many", fail)
         with pytest.raises(OSError, match="No space left"):
             write(index, range(60, 120))
         assert [path.read_bytes() for path in sorted(index.iterdir())] == before
@@ -520,14 +521,14 @@ class TestLiveStores:
             "fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)"
         )
         outcomes = []
-        original = IndexFileWriter.put_many
+        original = EntryAppender.put_many
 
         def put_many(self, *arrays):
             command = [sys.executable, "-c", probe, index.parent / "lock"]
             outcomes.append(subprocess.run(command, stderr=subprocess.DEVNULL, check=False))
             return original(self, *arrays)
 
-        monkeypatch.setattr(IndexFileWriter, "put_many", put_many)
+        monkeypatch.setattr(EntryAppender, "put_many", put_many)
         write(index, [1])
         assert [outcome.returncode for outcome in outcomes] == [1]
         with (index.parent / "lock").open("r+b") as lock:

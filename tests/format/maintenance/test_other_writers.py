@@ -245,7 +245,7 @@ class TestRecover:
 class TestDisk:
     """Errors of the disk name the file, and what is exchanged is on the disk before."""
 
-    @pytest.mark.parametrize("name", ["pwrite", "fsync", "fdatasync", "ftruncate"])
+    @pytest.mark.parametrize("name", ["pwrite", "fsync", "ftruncate"])
     def test_a_disk_that_fails_is_an_error_that_names_the_file(self, store, monkeypatch, name):
         """Calls that know only a descriptor say which file it was."""
 

@@ -616,3 +616,50 @@ def test_a_journal_that_cannot_be_understood_is_our_error(directory, text):
     (root / "journal.json").write_bytes(text)
     with pytest.raises(RmqIndexError, match=r"journal\.json: expected the journal of a write"):
         effective_listing(directory)
+
+
+def test_a_run_that_joins_the_job_of_a_dead_one_keeps_what_it_stages(directory):
+    """As when a stream's application dies in a batch, and a new one runs the batch again."""
+    LocalStaging.at(directory, "batch-7").join(dead_owner())
+    staging = LocalStaging.at(directory, "batch-7")
+    (staging.path / "half").write_bytes(b"of the dead run")
+    staging.join(Owner.current())
+    assert not (staging.path / "half").exists()
+    staged = stage(staging, CHANGES)
+    staging.join(Owner.current())  # another task
+    with staging.exclusive():
+        staging.commit(staged, REMOVED)
+    staging.discard()
+    assert seen(directory) == NEW
+
+
+def test_a_journal_that_kept_its_name_as_the_ledger_is_of_a_finished_commit(directory):
+    """A power failure may leave both names of a rename."""
+    staging = LocalStaging.create(directory, Owner.current())
+    staged = stage(staging, CHANGES)
+    with staging.exclusive():
+        staging.commit(staged, REMOVED, ledger={"batch": 7})
+    staging.discard()
+    root = staging_root(directory)
+    os.link(root / "ledger.json", root / "journal.json")
+    assert seen(directory) == NEW
+    assert not recover(directory)
+    assert seen(directory) == on_disk(directory) == NEW
+    assert sorted(path.name for path in root.iterdir()) == ["ledger.json", "lock"]
+
+
+def test_names_are_synced_before_a_journal_relies_on_them(directory, monkeypatch):
+    """The staging root in its parent, what is set aside in its job, the undo before the journal."""
+    synced, fsync = [], os.fsync
+
+    def see(descriptor):
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", see)
+    run_job(directory)
+    root = staging_root(directory)
+    journal = synced.index(root / "journal.next")
+    job = next(path for path in synced if path.parent == root and path.name.startswith("job-"))
+    assert {directory.parent, job, job / "old"} <= set(synced[:journal])
+    assert synced[journal + 1] == root
