@@ -187,7 +187,10 @@ def stream(folder, until=BATCHES, *, inline=None):
         ]
         messages = in_tasks(tasks)
         IndexStreamWriter(SCHEMA, False, given).commit(messages, number)
-        (folder / "commits.next").write_text(str(number + 1))
+        with (folder / "commits.next").open("w") as file:
+            file.write(str(number + 1))
+            file.flush()
+            os.fsync(file.fileno())
         (folder / "commits.next").replace(checkpoint)
 
 

@@ -26,7 +26,12 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--show", type=int, default=5, help="how many faults of each")
     given = parser.parse_args()
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True)
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     print(f"seed {given.seed}, commit {commit.stdout.strip()}")
     kinds = [k.name for k in KINDS if not given.write or any(w in k.name for w in given.write)]
     work = [
@@ -45,7 +50,8 @@ def main() -> int:
                 found["a part" if place.startswith(("a beg", "stage")) else place] += count
             print(
                 f"{tally.kind} | {tally.model} | {tally.calls} calls, {tally.syncs} syncs | "
-                f"{tally.states} states | {dict(found)} | {len(tally.faults)} faults | {tally.seconds:.0f} s",
+                f"{tally.states} states | {dict(found)} | {len(tally.faults)} faults | "
+                f"{tally.seconds:.0f} s",
                 flush=True,
             )
             for fault in tally.faults[: given.show]:

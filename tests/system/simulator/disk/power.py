@@ -29,7 +29,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from .recorded import Node, apply, resize, write_into
+from .recorded import Node, resize, write_into
 
 if TYPE_CHECKING:
     import random
@@ -272,7 +272,9 @@ class _Contents:
         if how == _KEPT:
             return self._now[node]
         old = self._synced[node]
-        return old if how == _LOST else old[: len(self._now[node])].ljust(len(self._now[node]), b"\0")
+        return (
+            old if how == _LOST else old[: len(self._now[node])].ljust(len(self._now[node]), b"\0")
+        )
 
     def drawn(self, node: int, chance: random.Random) -> bytes:
         """Return any of what may be there: one of the simple ones, or any sectors."""
@@ -396,9 +398,7 @@ def _reachable(names: _Names, contents: _Contents) -> list[int]:
     return found
 
 
-def _tree(
-    names: _Names, nodes: Sequence[int], contents: _Contents, data: dict[int, bytes]
-) -> Tree:
+def _tree(names: _Names, nodes: Sequence[int], contents: _Contents, data: dict[int, bytes]) -> Tree:
     tree = {}
     for node in nodes:
         kind = contents.kind(node)

@@ -15,7 +15,7 @@ import traceback
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from .kinds import KINDS, in_this_process, refused, silent
 from .power import cuts, write_tree
@@ -28,7 +28,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Fault", "Tally", "Trial", "run_trial"]
 
-_STAGED = re.compile(r"\.rmqindex/((?!.*/old/)[^/]*/[^/]*|lock|ledger\.json)$")
+_STAGED = re.compile(r"\.index\.rmqindex/(job-[^/]*/(?!old|owner)[^/]*|lock|ledger\.json)$")
+# Names that come back if their removal was not synced, where the next write has nothing to do; the
+# first that has something removes or replaces them.
+_REPLACED = {
+    "store/.checkpoint.next",
+    "other/store/.checkpoint.next",
+    "store/.index.rmqindex/undo",
+}
+# How often the next write runs where the disk holds the same but for what jobs staged.
+_ALIKE = 3
 _SCRATCH = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
@@ -79,6 +88,7 @@ class Trial:
         self.kind = kind
         self._scratch = Path(tempfile.mkdtemp(prefix="rmqindex-power-", dir=_SCRATCH))
         self._count = 0
+        self._alike: Counter[bytes] = Counter()
         self._known: dict[bytes, dict[str, object]] = {}
         self._before = self._scratch / "before"
         self._before.mkdir()
@@ -94,10 +104,10 @@ class Trial:
                 kind.run(staged, *(() if stage is None else (stage,)))
             self.looks.append(self.look(self._copied(staged)))
         assert self.look(self._copied(end)) == self.looks[-1]
-        assert self.looks[0] != self.looks[-1]
+        assert tree_of(end) != tree_of(self._before)
         self._names = self._names_in(end)
 
-    def __enter__(self) -> Trial:
+    def __enter__(self) -> Self:
         """Return the trial."""
         return self
 
@@ -136,15 +146,18 @@ class Trial:
             model: The model of the disk.
             seed: What states are drawn by.
             most: How many states after one call.
-            states: How many are looked at, drawn from all of them; None for all.
+            states: How many are looked at, after calls that are drawn; None for all.
         """
         chance = random.Random(f"{seed} {self.kind.name} {model}")
         tally = Tally(self.kind.name, model, len(self.record.calls))
         tally.syncs = sum("sync" in call.name for call in self.record.calls)
-        found = cuts(self.record, model, chance, most=most)
-        if states is not None:
-            all_ = list(found)
-            found = iter(chance.sample(all_, min(states, len(all_))))
+        if states is None:
+            found = cuts(self.record, model, chance, most=most)
+        else:
+            numbers = range(len(self.record.calls) + 1)
+            calls = [numbers[-1], *chance.sample(numbers, min(states, len(numbers)))]
+            some = [*cuts(self.record, model, chance, most=most, calls=calls)]
+            found = iter(chance.sample(some, min(states, len(some))))
         for cut in found:
             self._try(cut, tally)
         return tally
@@ -156,13 +169,23 @@ class Trial:
         tally.states += 1
         try:
             tally.found[self.judged(folder, self._least(cut.call))] += 1
-            self.finished(folder)
+            if self._is_unlike(folder):
+                self.finished(folder)
         except Exception as error:  # noqa: BLE001  (whatever is run into is a finding)
             last = self.record.calls[cut.call - 1] if cut.call else None
             where = f"{cut.model}, after call {cut.call} {_told(last)}: {cut.what}"
             text = _text_of(error).replace(str(folder), "")
             tally.faults.append(Fault(where, text))
         shutil.rmtree(folder)
+
+    def _is_unlike(self, folder: Path) -> bool:
+        """Return whether the next write may find what it did not often find before.
+
+        It removes what a dead job staged, whatever that is.
+        """
+        mark = _mark_of(folder)
+        self._alike[mark] += 1
+        return self._alike[mark] <= _ALIKE
 
     def _least(self, call: int) -> int:
         """Return the first look that may be found after a call: what was finished must last."""
@@ -175,29 +198,32 @@ class Trial:
             AssertionError: None that they may find, or different ones.
         """
         looks = self.look(folder)
-        places = {name: self._place(name, found, least) for name, found in looks.items()}
-        found = {place for place in places.values() if place != refused}
-        assert len(found) <= 1, f"readers disagree: {places}"
-        return f"{found.pop()}, others refused" if found and refused in places.values() else (
-            found.pop() if found else refused
-        )
-
-    def _place(self, name: str, found: object, least: int) -> str:
-        states = [look[name] for look in self.looks]
-        if found in states[least:]:
-            place = states.index(found, least)
-            if place == len(states) - 1:
-                return "new"
-            return "old" if place == 0 else f"stage {place}"
-        if found == refused:
+        places = {name: self._places(name, found, least) for name, found in looks.items()}
+        answers = [each for each in places.values() if each]
+        if not answers:
             return refused
+        told = set.intersection(*answers)
+        assert told, f"readers disagree: {places}"
+        return min(told) if len(answers) == len(places) else f"{min(told)}, others refused"
+
+    def _places(self, name: str, found: object, least: int) -> set[str]:
+        """Return the states that a reader may mean by what it found; none where it refused."""
+        states = [look[name] for look in self.looks]
+        last = len(states) - 1
+        means = {place for place in range(least, last + 1) if states[place] == found}
+        if means:
+            called = {0: "old", last: "new"}
+            return {called.get(place, f"stage {place}") for place in means}
+        assert found != refused or least < last, f"{name}: refuses what was finished"
+        if found == refused:
+            return set()
         if found in states:
             raise AssertionError(f"{name}: state {states.index(found)}, after {least} was done")
         if self.kind.in_place:
             whole, part, first = (_rows(each) for each in (states[-1], found, states[least]))
             assert part == whole[: len(part)], f"{name}: rows that are no beginning of the new ones"
             assert len(part) >= len(first), f"{name}: rows of a finished part are gone"
-            return f"a beginning of {len(part)} rows"
+            return {f"a beginning of {len(part)} rows"} if part else {"old"}
         raise AssertionError(f"{name}: no state that it may find: {str(found)[:300]}")
 
     def finished(self, folder: Path) -> None:
@@ -212,12 +238,14 @@ class Trial:
         assert names == self._names, f"left behind: {names ^ self._names}"
         looks = self.look(folder)
         for name, found in looks.items():
-            assert found == self.looks[-1][name], f"after the next write, {name}: {str(found)[:300]}"
+            assert found == self.looks[-1][name], (
+                f"after the next write, {name}: {str(found)[:300]}"
+            )
 
     def _names_in(self, folder: Path) -> set[str]:
         loose = tuple(f"{name}/" for name in self.kind.loose)
         names = (str(path.relative_to(folder)) for path in folder.rglob("*"))
-        return {name for name in names if not name.startswith(loose)}
+        return {name for name in names if not name.startswith(loose)} - _REPLACED
 
 
 def run_trial(name: str, model: str, seed: int, most: int, states: int | None) -> Tally:
@@ -245,6 +273,8 @@ def _rows(found: object) -> list[object]:
         return []
     rows: list[object] = []
     for each in found:
+        if not isinstance(each, tuple):
+            return list(found)
         is_file = len(each) == 2 and isinstance(each[1], tuple)
         rows += [row[:3] for row in each[1]] if is_file else [each]
     return rows
