@@ -24,7 +24,7 @@ from .history import History, World
 from .judge import Fault, Judge, blurred
 from .questions import question_of
 from .schedule import KILLED, together
-from .users import READERS, Outcome, Place, ask, run
+from .users import READERS, Outcome, Place, ask, run, write
 from .writes import (
     Files,
     judge_export,
@@ -34,6 +34,7 @@ from .writes import (
     remedies_of,
     write_of,
 )
+from .written import Written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -94,9 +95,18 @@ class Session:
         self.report = Report(Script(script.seed, script.config, []))
         #: What the last question or write gave.
         self.last: Outcome | None = None
+        self.written = Written()
+        self._layout: tuple[int, int] | None = None
         aside = folder / "aside"
         aside.mkdir(parents=True, exist_ok=True)
         self.aside = str(aside)
+
+    @property
+    def fixed(self) -> Place:
+        """Where the store is, with the geometry that the index of Spark's writes keeps."""
+        layout = (self.world.broker.config.slots, self.world.broker.config.places)
+        self._layout = self._layout or layout
+        return Place(str(self.world.store), self.aside, self._layout)
 
     @property
     def place(self) -> Place:
@@ -118,6 +128,8 @@ class Session:
             self.type(step["line"])
         elif name == "during":
             self._during(step)
+        elif name == "write":
+            self.write(step)
         elif name == "together":
             self._together(step)
         else:
@@ -228,6 +240,16 @@ class Session:
     def _timed(self, seconds: float, outcome: Outcome) -> None:
         if seconds > self.report.slowest[0]:
             self.report.slowest = (seconds, outcome.told())
+
+    def write(self, step: Step) -> Outcome:
+        """Write as Spark does, into an index of its own."""
+        with _time_limit():
+            outcome = write(self.fixed, step)
+        self._timed(0, outcome)
+        self.report.answers[outcome.user, outcome.status] += 1
+        self._add(self.written.judge(step, outcome, self.fixed))
+        self.last = outcome
+        return outcome
 
     def _relaid(self, slots: int, places: int) -> None:
         """Give the broker the geometry that its index has now."""
@@ -343,6 +365,8 @@ def _with_users(draw: Draw, session: Session, step: Step) -> Iterator[Step]:
     while draw.chance(0.3):
         yield _question(draw, session)
         yield from _remedies(draw, session)
+    if draw.chance(0.08):
+        yield session.written.draw(draw, session.fixed)
     if draw.chance(0.05 if session.world.truth.running else 0.5):
         yield {"name": "type", "line": shlex.join(["rmqindex", *write_of(draw, session.world)])}
         yield from _remedies(draw, session)

@@ -13,11 +13,12 @@ from .commands import COMMANDS, run
 from .outcome import Outcome, Place
 from .spark import SOURCES, STREAMS
 from .store import METHODS
+from .writing import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["READERS", "Outcome", "Place", "ask", "run"]
+__all__ = ["READERS", "Outcome", "Place", "ask", "run", "write"]
 
 #: Everyone who reads.
 READERS: dict[str, Callable[[Place, dict[str, Any], str], Outcome]] = {
