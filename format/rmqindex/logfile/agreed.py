@@ -18,7 +18,6 @@ from rmqindex.store.dledger import committed_index, entry_place
 
 if TYPE_CHECKING:
     from rmqindex.logfile.files import LogFile, OpenFiles
-    from rmqindex.storage.location import Location
 
 __all__ = ["UnagreedTail", "committed_offset"]
 
@@ -61,34 +60,42 @@ def committed_offset(files: OpenFiles) -> int | None:
     if agreed is None:
         return None
     framed = [file for file in files.files[: last + 1] if file.entry_head]
-    return _by_index(files, framed, data, agreed) or _by_walk(files, framed, agreed)
-
-
-def _by_index(files: OpenFiles, framed: list[LogFile], data: Location, agreed: int) -> int | None:
-    """Return the end of an entry by DLedger's own index, if the entry is there."""
     place = entry_place(data, agreed) if agreed >= 0 else None
-    if place is None:
-        return None
+    if place is not None and _is_at(files, framed, place, agreed):
+        return place[0] + place[1]
+    end, reached = _by_walk(files, framed, agreed)
+    if place is None or reached >= agreed:
+        return end
+    # The group agreed on an entry that the log no longer shows: that is damage, and no tail that
+    # another leader may replace.
+    return max(end, place[0] + place[1])
+
+
+def _is_at(
+    files: OpenFiles, framed: list[LogFile], place: tuple[int, int, int], agreed: int
+) -> bool:
+    """Tell whether an entry is where DLedger's own index has it."""
     pos, size, term = place
     for file in framed:
         if file.start <= pos <= file.stop - ENTRY_HEAD.size:
             head = ENTRY_HEAD.unpack(files.source(file).read(pos - file.start, ENTRY_HEAD.size))
-            return pos + size if head[1:5] == (size, agreed, term, pos) else None
-    return None
+            return bool(head[1:5] == (size, agreed, term, pos))
+    return False
 
 
-def _by_walk(files: OpenFiles, framed: list[LogFile], agreed: int) -> int:
-    """Return the end of an entry, or of the last one before it that has a record."""
+def _by_walk(files: OpenFiles, framed: list[LogFile], agreed: int) -> tuple[int, int]:
+    """Return the end of an entry, or of the last one before it that has a record, and its index."""
     for file in reversed(framed):
-        end: int | None = None
+        end, reached = None, -1
         for records in Reading(files, file.start, file.stop, drop=True).records():
             heads = records.starts - ENTRY_HEAD.size
             indexes = gather(records.data, heads + INDEX_OFFSET, "i8")
             count = int(np.searchsorted(indexes, agreed, side="right"))
             if count:
                 end = int(records.phy_offset[count - 1] + records.size[count - 1])
+                reached = int(indexes[count - 1])
             if count < len(records):
                 break
         if end is not None:
-            return end
-    return framed[0].start
+            return end, reached
+    return framed[0].start, -1

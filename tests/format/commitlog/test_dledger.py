@@ -418,6 +418,25 @@ class TestAgreement:
         plain = rmqindex.rebuild_index(rmqindex.sample_store(), tmp_path / "plain")
         assert plain.unagreed is None
 
+    def test_an_agreed_entry_whose_head_is_damaged_is_no_tail(self, data):
+        """At the start of a file, where nothing before it shows the damage."""
+        file = max(data.iterdir())
+        (_, first), *_ = entries(file)
+        note(data, first[2])
+        (data.parents[1] / "checkpoint").unlink()
+        with CommitLog(data) as log:
+            agreed = log.committed_offset
+        with_head(file, 0, size=first[1] ^ 4)
+        write(file, first[1], bytes(file.stat().st_size - first[1]))
+        with CommitLog(data) as log:
+            assert log.committed_offset == agreed
+            assert log.unagreed_tail() is None
+        store = data.parents[1]
+        with pytest.raises(RmqIndexError, match="would be lost"):
+            rmqindex.rebuild_index(
+                store, store / "index", layout=rmqindex.Layout(97, 200), replace=True
+            )
+
     def test_an_audit_does_not_ask_for_more_entries(self, data, tmp_path):
         """Than the group agreed on."""
         note(data, 107)
