@@ -97,7 +97,7 @@ def next_names(
             f"no name is left for {len(first_timestamps)} new files: expected the last name that "
             f"the directory used before {timestamp_name(now, zone)} (now, in the broker's time "
             f"zone), got {last_name}; give the broker's time zone (timeZone, --time-zone), or, if "
-            "a clock was ahead, rebuild all files from the CommitLog with replace=True"
+            "a clock was ahead, rebuild all files from the CommitLog with --replace (replace=True)"
         )
     names = []
     earliest = _after(last_name)

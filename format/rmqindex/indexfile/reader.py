@@ -17,14 +17,9 @@ from rmqindex.indexfile.fingerprint import Fingerprint, entries_checksum
 from rmqindex.indexfile.geometry import Layout, infer_layout, usual_layout
 from rmqindex.indexfile.proof import ensure_fits, proved_count
 from rmqindex.indexfile.select import select_phy_offset
-from rmqindex.indexfile.uncounted import damaged_count, damaged_header, looks_emptied
+from rmqindex.indexfile.uncounted import damaged_count, damaged_header, looks_emptied, then_counted
 from rmqindex.keys.hashing import key_hash
-from rmqindex.layout import (
-    ENTRY_SIZE,
-    FIRST_POSITION,
-    HEADER_SIZE,
-    INT32_MAX,
-)
+from rmqindex.layout import ENTRY_SIZE, FIRST_POSITION, HEADER_SIZE, INT32_MAX
 from rmqindex.markup import html_table
 from rmqindex.storage.location import Location
 from rmqindex.times import format_millis
@@ -315,16 +310,8 @@ class IndexFile:
         batches = self._entries.scan(start, stop, schema)
         # Of a local file, this was checked when it was opened in its store.
         if self._source.remote and stop == end and self.mode == "FAILFAST":
-            return self._then_counted(batches)
+            return then_counted(batches, self._source, self._layout, self.header)
         return batches
-
-    def _then_counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield batches up to the last counted entry; raise if slots lead behind that."""
-        yield from batches
-        if self._layout is not None:
-            error = damaged_count(self._source, self._layout, self.header)
-            if error is not None:
-                raise error
 
     def lookup(
         self,

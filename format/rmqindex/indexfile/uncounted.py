@@ -26,11 +26,15 @@ from rmqindex.layout import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
     from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.source import IndexSource
 
-__all__ = ["damaged_count", "damaged_header", "looks_emptied"]
+__all__ = ["damaged_count", "damaged_header", "looks_emptied", "then_counted"]
 
 # Entries behind the count whose slots are asked.
 _ASKED = 8
@@ -72,6 +76,19 @@ def damaged_count(
     # A writer may have counted them meanwhile.
     is_damaged = count < newest < layout.index_num and newest > source.latest_index_count()
     return _error(source, f"more than {newest}, to which a slot leads", header, is_damaged)
+
+
+def then_counted(
+    batches: Iterator[pa.RecordBatch],
+    source: IndexSource,
+    layout: Layout | None,
+    header: IndexHeader,
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches up to the last counted entry; then raise if slots lead behind the count."""
+    yield from batches
+    error = None if layout is None else damaged_count(source, layout, header)
+    if error is not None:
+        raise error
 
 
 def damaged_header(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from rmqindex import CommitLog, LogFile, property_pairs
 from rmqindex.commitlog import access, tailing
 from rmqindex.commitlog.tailing import follow
-from rmqindex.logfile import boundaries, walk
+from rmqindex.logfile import boundaries, unwritten, walk
 from rmqindex.query.point_lookup import PointLog
 from rmqindex.record.message_ids import host_text
 from rmqindex.record.records import crc_fault
@@ -26,27 +26,14 @@ from . import hop
 MAX_LENGTH = 2048
 SHORT = 1_200
 _PREFIX = 3
-_NOW = 1_700_000_060_000
 _FEW = ["phy_offset", "size"]
-
-
-class _Clock:
-    """A clock that stands still."""
-
-    @staticmethod
-    def time_ns():
-        return _NOW * 1_000_000
 
 
 _SMALL = {
     boundaries: {"_SEARCH": 300},
     access: {"_FIRST_READ": 100, "_MAX_REQUEST": 300, "_THREADS": 1},
-    tailing: {
-        "_BLOCK_RECORDS": 3,
-        "UNSURE_RECORDS": 2,
-        "_REACH": 400,
-        "time": _Clock,
-    },
+    tailing: {"_BLOCK_RECORDS": 3, "_REACH": 400},
+    unwritten: {"_COPY_BYTES": 300, "_COPY_RECORDS": 2},
     **hop.SMALL,
     walk: {
         "_WINDOW": 200,
