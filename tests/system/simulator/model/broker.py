@@ -290,6 +290,8 @@ class ModelBroker:
 
     def _end_log(self, end: int) -> Iterator[None]:
         """Forget what is behind; the bytes in the file of the end stay."""
+        kinds = (self.truth.messages, self.truth.units)
+        self.truth.maybe |= {one for kind in kinds for one in kind if one.offset >= end}
         for start in [one for one in self.log_files if one > end]:
             yield from self._delete_log_file(start)
         self.end = end
