@@ -36,6 +36,23 @@ _TIME_LIMIT = 120
 _LOOK, _LOOKS = 0.02, 5
 
 
+class _Numbers(dict[int, int]):
+    """The numbers of files; one that another process has made gets its own when it is met."""
+
+    def __missing__(self, inode: int) -> int:
+        """Number a file that was not there."""
+        self[inode] = number = -1 - len(self)
+        return number
+
+
+class _Stops(Recorder):
+    """Stops before each call, while others change the same folder."""
+
+    def __init__(self, root: str, before: Callable[[Any], object]) -> None:
+        super().__init__(root, before, reads=True)
+        self._numbers = _Numbers()
+
+
 class _Process:
     """One user in a process of its own, which stops before each call."""
 
@@ -103,7 +120,7 @@ def _run(root: str, work: Callable[[], Outcome], told: int, waits: int) -> None:
             os._exit(1)
 
     try:
-        with Recorder(root, stop, reads=True):
+        with _Stops(root, stop):
             outcome = work()
         data = pickle.dumps(outcome)
     except BaseException as error:  # noqa: BLE001  (the process ends here)

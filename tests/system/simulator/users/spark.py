@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .outcome import Outcome, attempt
 from .store import message_of, millis
+from .store import rows_of as arrow_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,7 @@ def rows_of(reader: Any) -> list[dict[str, Any]]:
     rows = []
     for partition in reader.partitions():
         task, part = pickle.loads(pickle.dumps((reader, partition)))
-        rows += [row for batch in task.read(part) for row in batch.to_pylist()]
+        rows += [row for batch in task.read(part) for row in arrow_rows(batch)]
     return rows
 
 
@@ -135,7 +136,7 @@ def joined(strategy: str) -> Callable[[Outcome, Place, dict[str, Any]], list[tup
         )  # fmt: skip
         keys = question["keys"]
         batch = pa.record_batch({"topic": [question["topic"]] * len(keys), "key": keys})
-        return [_hit(row) for found in task([batch]) for row in found.to_pylist()]
+        return [_hit(row) for found in task([batch]) for row in arrow_rows(found)]
 
     return asked
 
@@ -206,7 +207,7 @@ def _stream(
         if end != start:
             for partition in reader.partitions(start, end):
                 task, part = pickle.loads(pickle.dumps((reader, partition)))
-                rows += [row for batch in task.read(part) for row in batch.to_pylist()]
+                rows += [row for batch in task.read(part) for row in arrow_rows(batch)]
             reader.commit(end)
         given = (before["rows"] if before else []) + [list(row) for row in form(rows)]
         path.write_text(json.dumps({"offset": end, "rows": given}))

@@ -18,6 +18,21 @@ if TYPE_CHECKING:
 __all__ = ["METHODS", "millis", "notes_of"]
 
 
+def rows_of(table: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
+    """Return rows whose timestamps are epoch milliseconds, also those that no datetime can hold."""
+    import pyarrow as pa
+
+    kept = [name for name in table.schema.names if not pa.types.is_struct(table[name].type)]
+    columns = [
+        column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
+        if pa.types.is_timestamp(column.type)
+        else column
+        for column in map(table.column, kept)
+    ]
+    lists = [column.to_pylist() for column in columns]
+    return [dict(zip(kept, values, strict=True)) for values in zip(*lists, strict=True)]
+
+
 def millis(time: Any) -> int:
     """Return epoch milliseconds of a timestamp."""
     return time if isinstance(time, int) else round(time.timestamp() * 1000)
@@ -58,7 +73,7 @@ def lookup(outcome: Outcome, place: Place, question: dict[str, Any]) -> list[tup
     return [
         (row["topic"], row["key"], row["file"], row["position"], row["phy_offset"],
          millis(row["store_timestamp"]), row["match_state"])
-        for row in table.to_pylist()
+        for row in rows_of(table)
     ]  # fmt: skip
 
 
@@ -71,7 +86,7 @@ def entries(outcome: Outcome, place: Place, question: dict[str, Any]) -> list[tu
     return [
         (row["file"], row["position"], row["key_hash"], row["phy_offset"],
          millis(row["store_timestamp"]))
-        for row in reader.read_all().to_pylist()
+        for row in rows_of(reader.read_all())
     ]  # fmt: skip
 
 
@@ -102,7 +117,7 @@ def messages(outcome: Outcome, place: Place, question: dict[str, Any]) -> list[d
     names |= _named(question, columns="columns")
     reader = _store(place, question).messages(**names)
     outcome.notes += notes_of(reader.schema)
-    return [message_of(row) for row in reader.read_all().to_pylist()]
+    return [message_of(row) for row in rows_of(reader.read_all())]
 
 
 def usage(outcome: Outcome, place: Place, question: dict[str, Any]) -> list[tuple[Any, ...]]:
