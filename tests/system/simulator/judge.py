@@ -424,7 +424,9 @@ class Judge:
             said.append(f"false finding: {_some(map(_finding, errors))}")
         if outcome.asked.get("since") or outcome.asked.get("log", "auto") is None:
             return said
-        audited = set() if self.power_was_cut or self.harm else self.states & _AUDITED
+        # What is left behind a cut looks as if it were in the log.
+        is_hidden = self.power_was_cut or self.harm or (self.is_stale and "torn" in self.states)
+        audited = set() if is_hidden else self.states & _AUDITED
         # A copy without entries is an error, whatever its age: nobody is about to index it.
         found = errors if "no_index" in audited and self.truth.surely("messages") else worst
         if not self.truth.running and audited and self._has_keys() and not found:

@@ -223,7 +223,9 @@ class Session:
         after = Files.of(self.world)
         self.report.answers[f"{argv[0]} (writes)", outcome.status] += 1
         shown = shlex.split(line)[1:]
-        self._add(judge_write(self.world, shown, outcome, before, after))
+        about = self.judge().about
+        faults = judge_write(self.world, shown, outcome, before, after)
+        self._add(replace(fault, about=about) for fault in faults)
         if argv[0] == "export" and outcome.is_answer and not self.judge().may_be_incomplete:
             user = "export --entries" if "--entries" in argv else "export"
             folder = Path(next(part for part in argv if part.startswith(self.place.aside)))
