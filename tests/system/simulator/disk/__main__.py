@@ -14,12 +14,14 @@ from .kinds import KINDS
 from .power import MODELS
 from .trial import run_trial
 
+ERRORS = ("EIO", "ENOSPC")
+
 
 def main() -> int:
     """Cut the power after the calls of every kind of write; return how many faults there are."""
     parser = argparse.ArgumentParser(prog="python -m tests.system.simulator.disk")
     parser.add_argument("--write", action="append", help="only kinds with this in their name")
-    parser.add_argument("--model", choices=MODELS, action="append", help="only this model")
+    parser.add_argument("--model", choices=(*MODELS, *ERRORS), action="append", help="only this")
     parser.add_argument("--states", type=int, help="how many of a kind and model; by default all")
     parser.add_argument("--most", type=int, default=40, help="how many after one call")
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4)))
@@ -37,7 +39,7 @@ def main() -> int:
     work = [
         (kind, model, given.seed, given.most, given.states)
         for kind in kinds
-        for model in given.model or MODELS
+        for model in given.model or (*MODELS, *ERRORS)
     ]
     faults = states = 0
     context = multiprocessing.get_context("spawn")

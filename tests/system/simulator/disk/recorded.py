@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Call", "Change", "Node", "Record", "Recorder", "Tree", "failing", "tree_of"]
+__all__ = ["Call", "Change", "Node", "Record", "Recorder", "Tree", "error_of", "failing", "tree_of"]
 
 _CHANGES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 #: What ``os.sync()`` syncs, where another change has a node.
@@ -134,8 +134,6 @@ def tree_of(folder: Path) -> dict[str, bytes | str | None]:
 def failing(number: int, error: int) -> Callable[[Call], None]:
     """Return what lets the n-th call that changes files fail, for :class:`Recorder`.
 
-    The error is as the call would raise it: one of a descriptor knows no name.
-
     Args:
         number: From 1.
         error: Such as ``errno.EIO``.
@@ -143,10 +141,16 @@ def failing(number: int, error: int) -> Callable[[Call], None]:
 
     def before(call: Call) -> None:
         if call.number == number and not call.reads:
-            by_name = call.name not in _BY_DESCRIPTOR
-            raise OSError(error, os.strerror(error), *([call.path] if by_name else []))
+            raise error_of(call, error)
 
     return before
+
+
+def error_of(call: Call, error: int) -> OSError:
+    """Return an error as a call raises it: one of a descriptor knows no name."""
+    if call.name in _BY_DESCRIPTOR:
+        return OSError(error, os.strerror(error))
+    return OSError(error, os.strerror(error), call.path)
 
 
 class Recorder:

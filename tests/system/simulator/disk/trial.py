@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import pickle
@@ -17,14 +18,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from rmqindex import RmqIndexError
+
 from .kinds import KINDS, in_this_process, refused, silent
-from .power import cuts, write_tree
-from .recorded import Record, Recorder, tree_of
+from .power import MODELS, cuts, write_tree
+from .recorded import Record, Recorder, error_of, tree_of
 from .states import tree_of_nodes
 
 if TYPE_CHECKING:
     from .kinds import Kind
     from .power import Cut
+    from .recorded import Call
 
 __all__ = ["Fault", "Tally", "Trial", "run_trial"]
 
@@ -36,6 +40,8 @@ _REPLACED = {
     "other/store/.checkpoint.next",
     "store/.index.rmqindex/undo",
 }
+# What works on a full disk.
+_FREEING = {"os.unlink", "os.remove", "os.rmdir", "os.rename", "os.replace", "os.fsync"}
 # How often the next write runs where the disk holds the same but for what jobs staged.
 _ALIKE = 3
 _SCRATCH = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -178,6 +184,47 @@ class Trial:
             tally.faults.append(Fault(where, text))
         shutil.rmtree(folder)
 
+    def fail(self, error: int, seed: int, *, calls: int | None = None) -> Tally:
+        """Let each call fail once, or a full disk refuse all from there on that need space.
+
+        Args:
+            error: Such as ``errno.EIO``.
+            seed: What calls are drawn by.
+            calls: How many; None for all.
+        """
+        chance = random.Random(f"{seed} {self.kind.name} {error}")
+        numbers = range(1, len(self.record.calls) + 1)
+        tally = Tally(self.kind.name, errno.errorcode[error], len(numbers))
+        for number in (
+            numbers if calls is None else chance.sample(numbers, min(calls, len(numbers)))
+        ):
+            tally.states += 1
+            folder = self.fresh()
+            try:
+                ended = _in_child(_failed, self.kind, folder, number, error, chance.random() < 0.5)
+                tally.found[self._told_of(ended, folder)] += 1
+                self.judged(folder, len(self.looks) - 1 if ended is None else 0)
+                self.finished(folder)
+            except Exception as found:  # noqa: BLE001  (whatever is run into is a finding)
+                where = f"{tally.model} at call {number} {_told(self.record.calls[number - 1])}"
+                text = _text_of(found).replace(str(folder), "")
+                tally.faults.append(Fault(where, text))
+            shutil.rmtree(folder)
+        return tally
+
+    def _told_of(self, ended: tuple[str, str] | None, folder: Path) -> str:
+        """Say how a write on a failing disk ended.
+
+        Raises:
+            AssertionError: With a foreign error, or one that names no file.
+        """
+        if ended is None:
+            return "done all the same"
+        kind, text = ended
+        assert str(folder) in text, f"{kind} that names no file: {text}"
+        assert kind in {"OSError", "RmqIndexError", "SystemExit"}, f"{kind}: {text}"
+        return "refused"
+
     def _is_unlike(self, folder: Path) -> bool:
         """Return whether the next write may find what it did not often find before.
 
@@ -249,10 +296,13 @@ class Trial:
 
 
 def run_trial(name: str, model: str, seed: int, most: int, states: int | None) -> Tally:
-    """Try one kind of write in one model; as :meth:`Trial.run`, in a process of its own."""
+    """Try one kind of write in one model, or with one error, in a process of its own."""
     start = time.monotonic()
     with Trial(next(kind for kind in KINDS if kind.name == name)) as trial:
-        tally = trial.run(model, seed, most=most, states=states)
+        if model in MODELS:
+            tally = trial.run(model, seed, most=most, states=states)
+        else:
+            tally = trial.fail(getattr(errno, model), seed, calls=states)
     tally.seconds = time.monotonic() - start
     return tally
 
@@ -297,6 +347,30 @@ def _recorded(kind: Kind, folder: Path) -> tuple[Record, list[int]]:
             kind.run(folder, *(() if stage is None else (stage,)))
             marks.append(len(recorder.calls))
     return recorder.record, marks
+
+
+def _failed(
+    kind: Kind, folder: Path, number: int, error: int, lasts: bool
+) -> tuple[str, str] | None:
+    """Run a write of which a call fails; return its error's kind and text, None without one."""
+
+    def before(call: Call) -> None:
+        needs_space = call.name not in _FREEING
+        if call.number == number or (lasts and call.number > number and needs_space):
+            raise error_of(call, error)
+
+    with Recorder(folder, before), silent() as text:
+        try:
+            for stage in kind.stages or (None,):
+                kind.run(folder, *(() if stage is None else (stage,)))
+        except SystemExit as ended:
+            return ("SystemExit", f"{text.getvalue()} {ended.code}") if ended.code else None
+        except (OSError, RmqIndexError) as found:
+            kind_of = "OSError" if isinstance(found, OSError) else "RmqIndexError"
+            return kind_of, str(found)
+        except Exception as found:  # noqa: BLE001  (the judge names it)
+            return type(found).__name__, str(found)
+    return None
 
 
 def _in_child(function, *arguments):
