@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 import pytest
@@ -15,16 +16,20 @@ from .trial import Trial
 pytestmark = pytest.mark.system
 
 _SEED = int.from_bytes(os.urandom(4))
-_STATES = 12
+_STATES = 10
+_FAILURES = 2
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_a_power_cut_leaves_what_the_next_write_completes(kind):
+def test_a_power_cut_or_an_error_leaves_what_the_next_write_completes(kind):
     """Readers find the old state, the new one, or a part that may be there; then all of it."""
     with Trial(kind) as trial:
         for model in MODELS:
             tally = trial.run(model, _SEED, most=6, states=_STATES)
             assert tally.states
+            assert not tally.faults, f"seed {_SEED}: {tally.faults[0]}"
+        for error in (errno.EIO, errno.ENOSPC):
+            tally = trial.fail(error, _SEED, calls=_FAILURES)
             assert not tally.faults, f"seed {_SEED}: {tally.faults[0]}"
 
 

@@ -36,6 +36,7 @@ _STAGED = re.compile(r"\.index\.rmqindex/(job-[^/]*/(?!old|owner)[^/]*|lock|ledg
 # Names that come back if their removal was not synced, where the next write has nothing to do; the
 # first that has something removes or replaces them.
 _REPLACED = {
+    "commits.next",  # of the part of Spark that is played here
     "store/.checkpoint.next",
     "other/store/.checkpoint.next",
     "store/.index.rmqindex/undo",
