@@ -506,6 +506,7 @@ class ModelBroker:
             file.load()
             if not is_clean and file.end_time > self.checkpoint.index:
                 self.disk.delete(file.path)
+                self._forget("entries", [e for e in self.truth.entries if e.file == name])
                 yield
             else:
                 self.index.append(file)
