@@ -282,6 +282,7 @@ class Session:
             and outcome.is_answer
             and truth.abort
             and not truth.running
+            and not self.world.visited
             and not outcome.asked.get("since")
             and not any(row["severity"] == "error" for row in outcome.rows)
         ):

@@ -19,6 +19,7 @@ import pyarrow.parquet
 from .bytes_of import entries_of, java_hash, units_of
 from .judge import Fault
 from .model import records
+from .model.disk import Disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -333,7 +334,7 @@ def lost_by_a_start(world: World, folder: Path) -> list[tuple[int, int]]:
     """
     shutil.copytree(world.store, folder)
     broker = copy.deepcopy(world.broker)
-    broker.root = broker.disk.root = folder
+    broker.root, broker.disk = folder, Disk(folder)
     try:
         for _ in broker.start():
             pass
