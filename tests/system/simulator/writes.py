@@ -242,7 +242,7 @@ def _lost_entries(
     current = _current(world)
     wrong = sorted(
         (offset, code)
-        for code, offset in lost
+        for code, offset in lost & set(world.broker.texts)  # others are damaged bytes
         if (code, offset) in current
         or offset >= truth.log_end
         or (offset < truth.log_start and argv[0] != "expire")
