@@ -36,6 +36,7 @@ from rmqindex.logfile.witness import proved_lead
 from rmqindex.store.checkpoint import StoreCheckpoint
 from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 from rmqindex.transaction.directories import directory_entries
+from rmqindex.transaction.jobs import dead_jobs
 from rmqindex.transaction.journal import staging_root
 
 if TYPE_CHECKING:
@@ -166,9 +167,12 @@ def audit_state(
         if holder is not None:
             findings.add(str(root / LOCK_NAME), "lock_held", None, "no lock", f"process {holder}")
             return  # who writes may be about to finish what is unfinished
-    if (staging_root(directory) / "journal.json").exists():
+    staging, left = staging_root(directory), dead_jobs(Path(directory))
+    if (staging / "journal.json").exists():
+        findings.add(str(staging), "unfinished_write", None, "no journal", "a journal")
+    elif left:
         findings.add(
-            str(staging_root(directory)), "unfinished_write", None, "no journal", "a journal"
+            str(left[0]), "unfinished_write", None, "no job of a dead process", f"{len(left)}"
         )
     if is_store and broker is not BrokerState.RUNNING:
         headers = [member.header for member in members]

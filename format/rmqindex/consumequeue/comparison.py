@@ -25,7 +25,7 @@ from rmqindex.consumequeue.losses import (
 from rmqindex.consumequeue.places import Places, messages_taken
 from rmqindex.consumequeue.predecessors import Predecessors
 from rmqindex.consumequeue.reader import ConsumeQueue, last_offset
-from rmqindex.consumequeue.staging import is_exchanging, queue_folders
+from rmqindex.consumequeue.staging import is_exchanging, is_unfinished, queue_folders
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.layout import INT64_MAX
@@ -102,6 +102,8 @@ def compare_queues(
     if is_exchanging(root):
         findings.add(str(root), "unfinished_write", None, "no exchange of ConsumeQueues", "one")
         return
+    if is_unfinished(root):
+        findings.add(str(root), "unfinished_write", None, "no rebuild of ConsumeQueues", "one")
     old = Predecessors.within(queue_folders(root))
     queues = [queue for queue in old.queues if queue.files]
     if not queues:

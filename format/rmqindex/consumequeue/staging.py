@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import re
+import shlex
 import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from rmqindex.command_line import command_line
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.ownfiles.disk import (
@@ -22,6 +25,7 @@ from rmqindex.ownfiles.records import RecordKind
 from rmqindex.ownfiles.safe_open import ensure_directory, write_own
 from rmqindex.storage.location import Location
 from rmqindex.store.contents import refuse_rocksdb_queues
+from rmqindex.transaction.jobs import Recovery
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
 
     from rmqindex.ownfiles.records import Fields
 
-__all__ = ["QueueStaging", "is_exchanging", "queue_folders"]
+__all__ = ["QueueStaging", "is_exchanging", "is_unfinished", "queue_folders"]
 
 _FOLDERS = (QUEUE_FOLDER, BATCH_FOLDER)
 _UNDO = "undo.json"
@@ -57,6 +61,11 @@ _NOTE = RecordKind(
 )
 
 
+def is_unfinished(root: Path) -> bool:
+    """Return whether ConsumeQueues of a store root are being rebuilt, or their rebuild died."""
+    return os.path.lexists(_home(root))
+
+
 def is_exchanging(root: Path) -> bool:
     """Return whether folders of a store root are being exchanged, or the exchange died."""
     return os.path.lexists(_home(root) / _UNDO)
@@ -78,9 +87,11 @@ class QueueStaging:
 
     While folders are exchanged, ``undo.json`` says what was there: the next rebuild after one that
     died goes back to that first, and clears away what was half built.
+    Once a new folder is in place it goes forward, since a broker may have continued that folder.
 
     Attributes:
         path: Where new folders are built.
+        recovered: What was done, when the context was entered, about a rebuild that died.
     """
 
     def __init__(self, root: Path) -> None:
@@ -93,14 +104,16 @@ class QueueStaging:
         self._home = _home(root)
         self._old = self._home / "old"
         self.path = self._home / "new"
+        self.recovered: Recovery | None = None
         self._lock = -1
 
     def __enter__(self) -> Self:
-        """Lock the root, undo an exchange that died, and begin with an empty directory.
+        """Lock the root, undo or finish an exchange that died, and begin with an empty directory.
 
         Raises:
             RmqIndexError: Another rebuild is under way; an old one set ConsumeQueues of RocksDB
-                aside; or the staging directory, or the note in it, is not one of this project.
+                aside; a broker has made queues since an exchange died; or the staging directory,
+                or the note in it, is not one of this project.
             OSError: The disk is full or broken.
         """
         make_directories(self._root)
@@ -113,7 +126,8 @@ class QueueStaging:
                 f"{self._root}: expected no rebuild of ConsumeQueues under way, got one"
             ) from None
         try:
-            self._undo()
+            left = is_unfinished(self._root)
+            self.recovered = self._settle() or (Recovery.REMOVED if left else None)
             self._clear()
         except BaseException:
             os.close(self._lock)
@@ -127,14 +141,11 @@ class QueueStaging:
         traceback: TracebackType | None,
     ) -> None:
         """Leave the old folders or the new ones, and nothing else."""
-        self._undo()
-        shutil.rmtree(self._home, ignore_errors=True)
-        os.close(self._lock)
-
-    @property
-    def is_unfinished(self) -> bool:
-        """Whether an exchange is under way, or died."""
-        return is_exchanging(self._root)
+        try:
+            self._settle()
+            shutil.rmtree(self._home, ignore_errors=True)
+        finally:
+            os.close(self._lock)
 
     def there(self) -> list[Path]:
         """Return the folders in the root that have queues.
@@ -178,22 +189,30 @@ class QueueStaging:
             except OSError as error:
                 raise OSError(error.errno, error.strerror, str(self._home)) from error
 
-    def _undo(self) -> None:
-        """Restore the old queues; safe to repeat if it dies at any point."""
+    def _settle(self) -> Recovery | None:
+        """Restore the old queues, or finish where new ones are in place: a broker may use them.
+
+        Safe to repeat if it dies at any point.
+        """
         for place in (self._home, self._old, self.path):
             ensure_directory(place)
-        note = self._home / _UNDO
-        was = _NOTE.read(note)
-        if was is None:
-            return
-        for name in was.new:
-            if not (self.path / name).exists():
-                (self._root / name).rename(self.path / name)
-        for name in was.old:
-            if os.path.lexists(self._old / name):
-                (self._old / name).rename(self._root / name)
+        note = _NOTE.read(self._home / _UNDO)
+        if note is None:
+            return None
+        is_begun = any(
+            not (self.path / name).exists() and not _is_vacant(self._root / name)
+            for name in note.new
+        )
+        source = self.path if is_begun else self._old
+        names = note.new if is_begun else note.old
+        moves = [name for name in names if os.path.lexists(source / name)]
+        for name in moves:
+            _ensure_absent(self._root / name)
+        for name in moves:
+            (source / name).rename(self._root / name)
         self._sync_moves()
         self._forget()
+        return Recovery.FINISHED if is_begun else Recovery.UNDONE
 
     def _sync_moves(self) -> None:
         """Sync the moves to disk."""
@@ -205,3 +224,23 @@ class QueueStaging:
         """Remove the note, which makes the present queues final."""
         (self._home / _UNDO).unlink()
         sync_name(self._home / _UNDO)
+
+
+def _is_vacant(folder: Path) -> bool:
+    """Return whether a folder can be moved to a path: nothing is there, or an empty one."""
+    return not os.path.lexists(folder) or (folder.is_dir() and not any(folder.iterdir()))
+
+
+def _ensure_absent(folder: Path) -> None:
+    """Raise if a broker has made queues where others are to be moved."""
+    if _is_vacant(folder):
+        return
+    places = (folder.with_name(f"{folder.name}.{number}") for number in itertools.count(1))
+    aside = next(place for place in places if not os.path.lexists(place))
+    move = shlex.join(["mv", str(folder), str(aside)])
+    raise RmqIndexError(
+        f"{folder}: expected none, as a rebuild of ConsumeQueues that died left it, got one that "
+        f"another program has made since; set it aside with `{move}`, then "
+        f"`{command_line('recover', folder.parent)}` puts back what the rebuild moved, and "
+        f"`{command_line('rebuild-queues', folder.parent, options=['--replace'])}` makes all queues"
+    )

@@ -25,7 +25,7 @@ from rmqindex.storage.location import Location, PathLike
 from rmqindex.storage.opening import UnsteadyError, ensure_found, read_steady
 from rmqindex.storage.remote import RemoteSource
 from rmqindex.storage.source import IndexSource
-from rmqindex.transaction.journal import unfinished_append
+from rmqindex.transaction.directories import unfinished_append
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs

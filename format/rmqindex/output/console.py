@@ -25,7 +25,7 @@ from rmqindex.output.tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from rmqindex.audit import MissingPart
@@ -41,8 +41,15 @@ if TYPE_CHECKING:
     from rmqindex.output.interface import Question, Shortfall, Zone
     from rmqindex.query.index_directory import QueryOffsetResult
     from rmqindex.transaction.directories import FileEntry
+    from rmqindex.transaction.jobs import Recovery
 
 __all__ = ["ConsoleOutput"]
+
+_RECOVERED = {
+    "undone": "Undid an unfinished write of",
+    "finished": "Finished an unfinished write of",
+    "removed": "Removed what was left of an unfinished write of",
+}
 
 
 class ConsoleOutput:
@@ -243,11 +250,14 @@ class ConsoleOutput:
         )
         self._checkpoint(result.index_msg_timestamp)
 
-    def recovery(self, path: Path, *, index: bool, queues: bool) -> None:
-        """Write what was undone."""
-        names = [name for name, undone in (("index", index), ("queues", queues)) if undone]
-        done = f"Undid an unfinished write of: {', '.join(names)}" if names else "Nothing to undo"
-        write_line(done)
+    def recovery(self, path: Path, recovered: Mapping[str, Recovery | None]) -> None:
+        """Write what was done."""
+        for done, words in _RECOVERED.items():
+            names = [name for name, each in recovered.items() if each == done]
+            if names:
+                write_line(f"{words}: {', '.join(names)}")
+        if not any(recovered.values()):
+            write_line("Nothing to undo")
 
     def _say_dry_run(self, replacement: Replacement | None) -> None:
         """Write which files would go and come, with their entries."""

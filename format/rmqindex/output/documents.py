@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rmqindex.output.interface import Question, Shortfall
     from rmqindex.query.index_directory import QueryOffsetResult
     from rmqindex.transaction.directories import FileEntry
+    from rmqindex.transaction.jobs import Recovery
 
 __all__ = ["JsonOutput", "write_documents"]
 
@@ -282,9 +283,9 @@ class JsonOutput:
             }
         )
 
-    def recovery(self, path: Path, *, index: bool, queues: bool) -> None:
-        """Write both flags."""
-        self._write({"path": str(path), "index": index, "queues": queues})
+    def recovery(self, path: Path, recovered: Mapping[str, Recovery | None]) -> None:
+        """Write what was done for each; null for nothing."""
+        self._write({"path": str(path), **recovered})
 
 
 def _lacking(missing: Sequence[MissingPart]) -> dict[str, object]:

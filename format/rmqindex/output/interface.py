@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rmqindex.times import format_millis
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import tzinfo
     from pathlib import Path
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rmqindex.output.hits import Hit
     from rmqindex.query.index_directory import QueryOffsetResult
     from rmqindex.transaction.directories import FileEntry
+    from rmqindex.transaction.jobs import Recovery
 
 __all__ = ["Output", "Question", "Shortfall", "Zone"]
 
@@ -175,5 +176,5 @@ class Output(Protocol):
     def relayout(self, path: str, result: RelayoutResult) -> None:
         """Write what a change of geometry did."""
 
-    def recovery(self, path: Path, *, index: bool, queues: bool) -> None:
-        """Write which of the two had an unfinished write that was undone."""
+    def recovery(self, path: Path, recovered: Mapping[str, Recovery | None]) -> None:
+        """Write what was done about an unfinished write of each."""

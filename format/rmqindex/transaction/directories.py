@@ -1,9 +1,11 @@
-"""Lists a local or remote directory as the last finished commit left it."""
+"""Lists a local or remote directory as the last finished commit left it, and reads its files so."""
 
 from __future__ import annotations
 
+import os
 import stat
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,13 +16,21 @@ from rmqindex.storage.filesystem import open_filesystem, status_of, unreadable
 from rmqindex.storage.identity import FileIdentity
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import UnsteadyError, read_steady
-from rmqindex.transaction.journal import effective_listing, is_uncommitted
+from rmqindex.transaction.journal import (
+    JOURNAL_NAME,
+    Journal,
+    effective_listing,
+    is_uncommitted,
+    root_name,
+    staging_root,
+)
 from rmqindex.transaction.object_staging import committed_listing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rmqindex.storage.location import PathLike
+    from rmqindex.transaction.undo import AppendUndo
 
     #: Lists a directory, as :func:`directory_entries` does.
     Lister = Callable[[PathLike], list["FileEntry"]]
@@ -32,6 +42,7 @@ __all__ = [
     "exists",
     "kind_of",
     "list_once",
+    "unfinished_append",
 ]
 
 _NO_DIRECTORY = (FileNotFoundError, NotADirectoryError, PermissionError)
@@ -171,3 +182,62 @@ def entries_or_none(directory: PathLike, listed: Lister = directory_entries) -> 
         if isinstance(error.__cause__, _NO_DIRECTORY):
             return []
         raise
+
+
+def unfinished_append(path: str | os.PathLike[str]) -> AppendUndo | None:
+    """Return the append in place that an unfinished commit, dead or alive, makes to a file.
+
+    Args:
+        path: A local file; for a link, the commit is one to the file that it leads to.
+
+    Returns:
+        The state of the file before; None where there is no such commit.
+
+    Raises:
+        RmqIndexError: A journal is damaged, or one commit after the other appended to the file for
+            ten seconds.
+    """
+    if Path(path).is_symlink():
+        path = os.path.realpath(path)
+    directory, name = os.path.split(path)
+    if not _has_journal(directory):
+        return None
+    root = staging_root(directory)
+
+    def read() -> AppendUndo | None:
+        journal = Journal.read(root)
+        if journal is None or journal.append is None or journal.append.name != name:
+            return None
+        undo = journal.read_undo(root)
+        if Journal.read(root) != journal:
+            raise UnsteadyError("an append to it began or ended")
+        return undo or journal.refuse_undo(root)
+
+    return read_steady(path, read)
+
+
+def _has_journal(directory: str) -> bool:
+    """Return whether a directory has a journal, or whether it has one is unknown.
+
+    Every reading of a file asks this twice, so the path is resolved only where it must be: a
+    directory that is no link has its staging root beside it.
+    """
+    parent, name = os.path.split(directory)
+    root = os.path.join(parent, root_name(name))  # noqa: PTH118  (pathlib costs as much again)
+    if name in ("", ".", "..") or not _is_own_directory(directory):
+        root = str(staging_root(directory))
+    try:
+        os.lstat(f"{root}/{JOURNAL_NAME}")
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:  # reading it will raise
+        return True
+    return True
+
+
+def _is_own_directory(path: str) -> bool:
+    """Return whether a directory is at a path, and no link to one."""
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False

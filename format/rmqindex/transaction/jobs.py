@@ -6,6 +6,7 @@ Whoever commits, recovers or makes a job holds the root's lock.
 from __future__ import annotations
 
 import contextlib
+import enum
 import fcntl
 import os
 import shutil
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
+    "Recovery",
+    "dead_jobs",
     "has_owner",
     "hold_lock",
     "make_job",
@@ -106,37 +109,50 @@ def _has_name(descriptor: int, path: Path) -> bool:
         return False
 
 
-def recover(directory: str | os.PathLike[str]) -> bool:
+class Recovery(enum.StrEnum):
+    """What was done about a dead write."""
+
+    UNDONE = "undone"
+    FINISHED = "finished"
+    REMOVED = "removed"
+
+
+def recover(directory: str | os.PathLike[str]) -> Recovery | None:
     """Undo a dead commit, as the next write would, and remove the files of dead jobs.
 
     Programs that do not know the journal, such as a broker, then find the old state as well.
+    Where such a program has gone on with what the commit brought in, the commit is finished.
 
     Args:
         directory: A local index directory; it may be absent.
 
     Returns:
-        Whether there was such a commit.
+        What was done; None for nothing.
 
     Raises:
-        RmqIndexError: Another program has written to the file that the commit appended to, or
-            another commit did not end within ten minutes.
+        RmqIndexError: Another program has changed files, and the commit can neither be undone nor
+            finished; or another one did not end within ten minutes.
         OSError: The disk is full or broken.
     """
     real = Path(os.path.realpath(directory))
     root = root_beside(real)
+    done = None
     with hold_lock(root, create=False) as held:
-        died = held and Journal.read(root) is not None
         if held:
-            recover_root(root, real)
+            jobs = [path for path in root.iterdir() if path.is_dir()]
+            done = recover_root(root, real)
+            if done is None and not all(path.exists() for path in jobs):
+                done = Recovery.REMOVED
     remove_root(root)
-    return died
+    return done
 
 
-def recover_root(root: Path, directory: Path) -> None:
-    """Undo an unfinished commit and remove the jobs of dead owners; needs the lock."""
-    journal = Journal.read(root)
+def recover_root(root: Path, directory: Path) -> Recovery | None:
+    """Undo or finish a dead commit and remove the jobs of dead owners; needs the lock."""
+    journal, done = Journal.read(root), None
     if journal is not None:
-        journal.undo(root, directory)
+        is_finished = journal.recover(root, directory)
+        done = Recovery.FINISHED if is_finished else Recovery.UNDONE
     remove_leftovers(root)
     for path in sorted(root.iterdir()):
         if path.is_symlink():
@@ -145,6 +161,16 @@ def recover_root(root: Path, directory: Path) -> None:
             _remove_tree(path)
         elif path.is_dir() and _is_void(path):
             remove_job(path)
+    return done
+
+
+def dead_jobs(directory: Path) -> list[Path]:
+    """Return the directories that dead jobs left beside a local index directory."""
+    try:
+        paths = sorted(root_beside(Path(os.path.realpath(directory))).iterdir())
+    except OSError:
+        return []
+    return [path for path in paths if path.is_dir() and not path.is_symlink() and _is_void(path)]
 
 
 def make_job(path: Path, owner: Owner) -> None:

@@ -21,6 +21,11 @@ While it exists, readers see the old state, and the next writer restores it; rem
 commit point.
 So the retry of a job that died half way finds it undone, and nobody ever sees a mixture.
 
+A broker does not know the journal, and may have started since, and appended to a file that the
+commit brought in.
+So the journal has the marks of all files: what is no longer as the commit left it is never deleted.
+Where nothing but old files remained to be removed, the commit is then finished, else refused.
+
 A commit may append to one file in place, at a cost that depends on the appended entries only.
 The journal then holds that file's old header, and ``undo`` the old values of the slots that change;
 readers get the old ones (:mod:`rmqindex.indexfile.committed`) and no appended entry.
@@ -35,7 +40,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import stat
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -53,13 +58,14 @@ from rmqindex.ownfiles.safe_open import (
     write_own,
 )
 from rmqindex.storage.opening import UnsteadyError, read_steady
-from rmqindex.transaction.undo import AppendRecord, AppendUndo
+from rmqindex.transaction.undo import AppendRecord, AppendUndo, FileMark
 from rmqindex.transaction.used_names import NEXT_LAST_NAME
 
 if TYPE_CHECKING:
     from rmqindex.ownfiles.records import Fields
 
 __all__ = [
+    "JOURNAL_NAME",
     "Journal",
     "effective_listing",
     "is_uncommitted",
@@ -67,10 +73,9 @@ __all__ = [
     "root_beside",
     "root_name",
     "staging_root",
-    "unfinished_append",
 ]
 
-_JOURNAL = "journal.json"
+JOURNAL_NAME = "journal.json"
 _NEXT_JOURNAL = "journal.next"
 _UNDO = "undo"
 _LEDGER = "ledger.json"
@@ -121,7 +126,7 @@ def is_uncommitted(directory: str | os.PathLike[str]) -> bool:
         RmqIndexError: As for :func:`effective_listing`.
     """
     # A commit writes its journal before it makes the directory: without one, none is unfinished.
-    if not os.path.lexists(staging_root(directory) / _JOURNAL):
+    if not os.path.lexists(staging_root(directory) / JOURNAL_NAME):
         return False
     try:
         effective_listing(directory)
@@ -146,7 +151,7 @@ def _list_once(directory: Path, root: Path) -> dict[str, Path]:
         if Journal.read(root) != journal:
             raise UnsteadyError(_DISTURBED)
         if lost:
-            raise journal.lost_error(root, lost)
+            raise journal.lost_error(root, directory, lost)
         if journal.created and not listing:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(directory))
         return listing
@@ -161,73 +166,20 @@ def _list_once(directory: Path, root: Path) -> dict[str, Path]:
     return listing
 
 
-def unfinished_append(path: str | os.PathLike[str]) -> AppendUndo | None:
-    """Return the append in place that an unfinished commit, dead or alive, makes to a file.
-
-    Args:
-        path: A local file; for a link, the commit is one to the file that it leads to.
-
-    Returns:
-        The state of the file before; None where there is no such commit.
-
-    Raises:
-        RmqIndexError: A journal is damaged, or one commit after the other appended to the file for
-            ten seconds.
-    """
-    if Path(path).is_symlink():
-        path = os.path.realpath(path)
-    directory, name = os.path.split(path)
-    if not _has_journal(directory):
-        return None
-    root = staging_root(directory)
-
-    def read() -> AppendUndo | None:
-        journal = Journal.read(root)
-        if journal is None or journal.append is None or journal.append.name != name:
-            return None
-        undo = journal.read_undo(root)
-        if Journal.read(root) != journal:
-            raise UnsteadyError("an append to it began or ended")
-        return undo or journal.refuse_undo(root)
-
-    return read_steady(path, read)
-
-
-def _has_journal(directory: str) -> bool:
-    """Return whether a directory has a journal, or whether it has one is unknown.
-
-    Every reading of a file asks this twice, so the path is resolved only where it must be: a
-    directory that is no link has its staging root beside it.
-    """
-    parent, name = os.path.split(directory)
-    root = os.path.join(parent, root_name(name))  # noqa: PTH118  (pathlib costs as much again)
-    if name in ("", ".", "..") or not _is_own_directory(directory):
-        root = str(staging_root(directory))
-    try:
-        os.lstat(f"{root}/{_JOURNAL}")
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:  # reading it will raise
-        return True
-    return True
-
-
-def _is_own_directory(path: str) -> bool:
-    """Return whether a directory is at a path, and no link to one."""
-    try:
-        return stat.S_ISDIR(os.lstat(path).st_mode)
-    except OSError:
-        return False
-
-
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """The undo log: the changes that a commit is about to make."""
+    """The undo log: the changes that a commit is about to make.
+
+    The marks are those of the old files before the commit and of the new ones after it.
+    A journal of an older version has none.
+    """
 
     job: str
     created: bool
     old: tuple[str, ...]
     new: tuple[str, ...]
+    old_marks: dict[str, FileMark]
+    new_marks: dict[str, FileMark]
     append: AppendRecord | None = None
     ledger: dict[str, object] | None = None
 
@@ -238,7 +190,7 @@ class Journal:
         A power failure may leave a journal its name when it has become the ledger: rename(2)
         promises that neither is lost, not that both change at once.
         """
-        journal = _JOURNAL_RECORD.read(root / _JOURNAL)
+        journal = _JOURNAL_RECORD.read(root / JOURNAL_NAME)
         is_finished = journal is not None and journal.ledger and journal == cls.read_ledger(root)
         return None if is_finished else journal
 
@@ -262,6 +214,8 @@ class Journal:
             fields.flag("created"),
             fields.names("old", INDEX_NAME, "names of IndexFiles"),
             fields.names("new", INDEX_NAME, "names of IndexFiles"),
+            _marks(fields, "old_marks"),
+            _marks(fields, "new_marks"),
             record,
             None if ledger is None else ledger.values,
         )
@@ -281,25 +235,27 @@ class Journal:
             "created": self.created,
             "old": self.old,
             "new": self.new,
+            "old_marks": {name: str(mark) for name, mark in self.old_marks.items()},
+            "new_marks": {name: str(mark) for name, mark in self.new_marks.items()},
             "append": None if self.append is None else self.append.to_dict(),
             "ledger": self.ledger,
         }
-        write_own(root / _NEXT_JOURNAL, _JOURNAL_RECORD.encode(str(root / _JOURNAL), fields))
-        move_synced(root / _NEXT_JOURNAL, root / _JOURNAL)
+        write_own(root / _NEXT_JOURNAL, _JOURNAL_RECORD.encode(str(root / JOURNAL_NAME), fields))
+        move_synced(root / _NEXT_JOURNAL, root / JOURNAL_NAME)
 
     def finish(self, root: Path) -> None:
         """Pass the commit point and remove the undo."""
         if self.ledger is None:
             self.remove(root)
         else:
-            move_synced(root / _JOURNAL, root / _LEDGER)
+            move_synced(root / JOURNAL_NAME, root / _LEDGER)
         if self.append is not None:
             (root / _UNDO).unlink(missing_ok=True)
 
     def remove(self, root: Path) -> None:
         """Remove the journal: the commit point of a commit without a ledger entry."""
-        (root / _JOURNAL).unlink()
-        sync_name(root / _JOURNAL)
+        (root / JOURNAL_NAME).unlink()
+        sync_name(root / JOURNAL_NAME)
 
     def read_undo(self, root: Path) -> AppendUndo | None:
         """Read the old slots of the file appended to; None where they are not the journal's."""
@@ -314,7 +270,7 @@ class Journal:
     def refuse_undo(self, root: Path) -> NoReturn:
         """Raise: the slots on disk are not those of the journal."""
         raise RmqIndexError(
-            f"{root / _UNDO}: expected {_AN_UNDO}, got others than {root / _JOURNAL} says; "
+            f"{root / _UNDO}: expected {_AN_UNDO}, got others than {root / JOURNAL_NAME} says; "
             f"{_UNDO_REMEDY}"
         )
 
@@ -351,39 +307,59 @@ class Journal:
                 state[name] = saved / name
         return state, [name for name in self.old if name not in state]
 
-    def lost_error(self, root: Path, lost: list[str]) -> RmqIndexError:
+    def lost_error(self, root: Path, directory: Path, lost: list[str]) -> RmqIndexError:
         """Return the error of a commit whose old state is lost."""
         return RmqIndexError(
             f"{self._saved_path(root) / lost[0]}: expected the file as it was before the commit of "
-            f"{root / _JOURNAL}, got none; put it back, or remove the journal to accept the index "
-            f"as it is and run `{command_line('verify', root)}`"
+            f"{root / JOURNAL_NAME}, got none; put it back, or {_accept(root, directory)}"
         )
 
-    def _ensure_saved(self, root: Path, directory: Path) -> None:
-        """Raise where the old state is lost, before restoring any of it."""
-        _, lost = self.old_state(root, _listing(directory) if directory.exists() else {})
-        if lost:
-            raise self.lost_error(root, lost)
+    def recover(self, root: Path, directory: Path) -> bool:
+        """Undo the commit; finish it where another program has gone on with what it brought in.
+
+        Safe to repeat if it dies at any point.
+
+        Returns:
+            Whether it was finished.
+
+        Raises:
+            RmqIndexError: Another program has changed files, and the commit cannot be finished.
+        """
+        saved = self._saved_path(root)
+        changed = self._changed(directory, saved)
+        if changed is None or not self._is_complete(directory, saved):
+            self.undo(root, directory)
+            return False
+        for name in self.old:
+            if name not in self.new:
+                (directory / name).unlink(missing_ok=True)
+        sync_directory(directory)
+        self.finish(root)
+        return True
 
     def undo(self, root: Path, directory: Path) -> None:
-        """Restore the old state; safe to repeat if it dies at any point."""
-        job, saved = root / self.job, self._saved_path(root)
-        self._ensure_saved(root, directory)
-        if self.append is not None:
-            undo = self.read_undo(root) or self.refuse_undo(root)
-            if (directory / self.append.name).exists():
-                try:
-                    undo.restore(directory / self.append.name)
-                except RmqIndexError as error:
-                    raise RmqIndexError(
-                        f"{error}, or remove {root / _JOURNAL} to accept the file as it is"
-                    ) from error
+        """Restore the old state; safe to repeat if it dies at any point.
+
+        Raises:
+            RmqIndexError: Another program has changed what would be deleted.
+        """
+        saved = self._saved_path(root)
+        _, lost = self.old_state(root, _listing(directory) if directory.exists() else {})
+        if lost:
+            raise self.lost_error(root, directory, lost)
+        changed = self._changed(directory, saved)
+        if changed is not None:
+            raise RmqIndexError(
+                f"{changed}: another program has written to the file since, and undoing the write "
+                f"would destroy that; {_accept(root, directory)}"
+            )
+        self._undo_append(root, directory)
         for name in self.new:
             if name not in self.old:
                 (directory / name).unlink(missing_ok=True)
         for name in self.old:
-            if (saved / name).exists():
-                restored = job / f"restored-{name}"
+            if not self._is_present(directory, saved, name):
+                restored = root / self.job / f"restored-{name}"
                 restored.unlink(missing_ok=True)
                 _link_or_copy(saved / name, restored)
                 restored.replace(directory / name)
@@ -394,6 +370,69 @@ class Journal:
         if directory.exists():
             sync_directory(directory)
         self.remove(root)
+
+    def _undo_append(self, root: Path, directory: Path) -> None:
+        if self.append is None:
+            return
+        undo = self.read_undo(root) or self.refuse_undo(root)
+        path = directory / self.append.name
+        if path.exists():
+            try:
+                undo.restore(path)
+            except RmqIndexError as error:
+                raise RmqIndexError(f"{error}; {_accept(root, directory)}") from error
+
+    def _is_present(self, directory: Path, saved: Path, name: str) -> bool:
+        """Return whether an old file is still in the directory, or again."""
+        path, aside = directory / name, saved / name
+        if not os.path.lexists(path) or name not in self.new:
+            return os.path.lexists(path)
+        # Without hard links, what was set aside is a copy.
+        return aside.exists() and (
+            path.samefile(aside) or FileMark.read(path) == FileMark.read(aside)
+        )
+
+    def _changed(self, directory: Path, saved: Path) -> str | None:
+        """Return in words how a file that the commit brought in was changed since, if any was."""
+        for name, mark in self.new_marks.items():
+            found = FileMark.read(directory / name)
+            if found not in (None, mark) and not self._is_present(directory, saved, name):
+                return f"{directory / name}: {mark.difference(found)}"
+        return None
+
+    def _is_complete(self, directory: Path, saved: Path) -> bool:
+        """Return whether nothing remains but to remove old files, which nobody has changed."""
+        if self.append is not None:
+            header = FileMark.read(directory / self.append.name)
+            if header is None or not self.append.is_made(header.header):
+                return False
+        is_in_place = all(
+            (directory / name).exists()
+            and not (name in self.old and self._is_present(directory, saved, name))
+            for name in self.new
+        )
+        return is_in_place and all(
+            FileMark.read(directory / name) in (None, self.old_marks.get(name))
+            for name in self.old
+            if name not in self.new
+        )
+
+
+def _marks(fields: Fields, name: str) -> dict[str, FileMark]:
+    """Read the marks of files; none where an older version wrote the journal."""
+    marks = fields.inner(name)
+    if marks is None:
+        return {}
+    return {each: FileMark.parse(marks.text(each)) for each in marks.values}
+
+
+def _accept(root: Path, directory: Path) -> str:
+    """Return the commands that leave all files as they are."""
+    remove = shlex.join(["rm", str(root / JOURNAL_NAME)])
+    return (
+        f"to accept the files as they are, `{remove}`, and then "
+        f"`{command_line('verify', directory)}` says what they lack"
+    )
 
 
 _JOURNAL_RECORD = RecordKind(
@@ -413,9 +452,9 @@ _LEDGER_RECORD = replace(
 
 def remove_leftovers(root: Path) -> None:
     """Remove the leftovers of a commit that died before its journal, or after its end."""
-    if os.path.lexists(root / _JOURNAL):  # it has become the ledger
-        (root / _JOURNAL).unlink()
-        sync_name(root / _JOURNAL)
+    if os.path.lexists(root / JOURNAL_NAME):  # it has become the ledger
+        (root / JOURNAL_NAME).unlink()
+        sync_name(root / JOURNAL_NAME)
     for name in (_NEXT_JOURNAL, _UNDO, NEXT_LAST_NAME):
         (root / name).unlink(missing_ok=True)
 

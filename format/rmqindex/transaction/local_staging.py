@@ -21,6 +21,7 @@ from rmqindex.transaction.jobs import (
     remove_root,
 )
 from rmqindex.transaction.journal import Journal, root_beside
+from rmqindex.transaction.undo import FileMark
 from rmqindex.transaction.used_names import (
     forget_last_name,
     keep_last_name,
@@ -29,7 +30,7 @@ from rmqindex.transaction.used_names import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from rmqindex.transaction.owner import Owner
     from rmqindex.transaction.undo import UndoableAppend
@@ -224,6 +225,8 @@ class LocalStaging:
             not self.directory.exists(),
             tuple(removed),
             names,
+            _marks((directory / name, name) for name in removed),
+            _marks(new),
             None if append is None else append.undo.record,
             None if ledger is None else dict(ledger),
         )
@@ -286,3 +289,14 @@ class LocalStaging:
             if not (create or ended or self.path.exists()):
                 raise RmqIndexError(f"{self.path}: expected the staged job, got none: it was ended")
             yield
+
+
+def _marks(files: Iterable[tuple[Path, str]]) -> dict[str, FileMark]:
+    """Return the marks of files by their names; a file that cannot be read has none."""
+    marks = {}
+    for path, name in files:
+        with contextlib.suppress(PermissionError):
+            mark = FileMark.read(path)
+            if mark is not None:
+                marks[name] = mark
+    return marks

@@ -1,4 +1,4 @@
-"""Undoes an append in place to an IndexFile (spec: put).
+"""Undoes an append in place to an IndexFile (spec: put), and tells whether another came since.
 
 An append in place changes three things: the places behind the last entry, the slots of the new
 entries, and the header.
@@ -11,7 +11,7 @@ import os
 import re
 import zlib
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from rmqindex.layout import (
     Geometry,
 )
 from rmqindex.ownfiles.disk import naming
-from rmqindex.ownfiles.safe_open import open_regular
+from rmqindex.ownfiles.safe_open import open_regular, open_to_read
 
 if TYPE_CHECKING:
     import io
@@ -40,10 +40,70 @@ if TYPE_CHECKING:
 
     from rmqindex.ownfiles.records import Fields
 
-__all__ = ["AppendRecord", "AppendUndo", "UndoableAppend"]
+__all__ = ["AppendRecord", "AppendUndo", "FileMark", "UndoableAppend"]
 
 _ZEROS = bytes(1 << 20)
+_MARK_TEXT = re.compile(rf"([0-9]{{1,19}}) ((?:[0-9a-f]{{2}}){{0,{HEADER_SIZE}}})")
 _HEADER_TEXT = re.compile(f"[0-9a-f]{{{2 * HEADER_SIZE}}}")
+
+
+class FileMark(NamedTuple):
+    """What an append to a file changes: it tells whether a file is still what a commit left.
+
+    A broker that starts on the store of a dead commit appends to whichever file is the newest.
+    Every append changes the header, and a broker of another geometry the size.
+
+    Attributes:
+        size: Bytes.
+        header: The first 40 bytes; fewer of a shorter file.
+    """
+
+    size: int
+    header: bytes
+
+    @classmethod
+    def read(cls, path: Path) -> FileMark | None:
+        """Return the mark of a file; None where it is absent.
+
+        Raises:
+            RmqIndexError: It is not a regular file.
+            OSError: It cannot be read.
+        """
+        try:
+            descriptor = open_to_read(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        try:
+            return cls(os.fstat(descriptor).st_size, os.pread(descriptor, HEADER_SIZE, 0))
+        finally:
+            os.close(descriptor)
+
+    @classmethod
+    def parse(cls, text: str) -> FileMark:
+        """Return the mark that a journal holds.
+
+        Raises:
+            ValueError: It is none.
+        """
+        match = _MARK_TEXT.fullmatch(text)
+        if match is None or int(match[1]) > INT64_MAX:
+            raise ValueError(f"expected a size and a header in hexadecimal digits, got {text!r}")
+        return cls(int(match[1]), bytes.fromhex(match[2]))
+
+    def __str__(self) -> str:
+        """Return the text that a journal holds."""
+        return f"{self.size} {self.header.hex()}"
+
+    def difference(self, found: FileMark) -> str:
+        """Return in words where a file that has another mark differs."""
+        if self.header == found.header:
+            return f"size: expected {self.size} bytes, got {found.size}"
+        pairs = enumerate(zip(self.header, found.header, strict=False))
+        byte = next((place for place, (old, new) in pairs if old != new), found.size)
+        return (
+            f"byte {byte}: expected the header that an interrupted write left "
+            f"({self.header.hex()}), got another ({found.header.hex()})"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +182,14 @@ class AppendRecord:
 
     def explains(self, header: bytes) -> bool:
         """Return whether a header is the one before or the one after the append."""
+        return header == self.old_bytes or self.is_made(header)
+
+    def is_made(self, header: bytes) -> bool:
+        """Return whether a header is the one after the append."""
+        if len(header) < HEADER_SIZE:
+            return False
         found = IndexHeader.from_bytes(header)
-        return header == self.old_bytes or (
+        return (
             found.index_count == self.index_count
             and found.end_phy_offset == self.end_phy_offset
             and found.end_timestamp == self.end_timestamp
@@ -219,9 +285,10 @@ class AppendUndo:
             header = os.pread(file.fileno(), HEADER_SIZE, 0)
             if len(header) < HEADER_SIZE or not self.record.explains(header):
                 raise RmqIndexError(
-                    f"{path}: expected the header that an interrupted write left, got another: "
-                    "another program has written to the file since, and undoing the write would "
-                    "destroy that; rebuild the index"
+                    f"{path}: byte 0: expected the header that an interrupted write left (of "
+                    f"{self.record.index_count - 1} entries, the last at offset "
+                    f"{self.record.end_phy_offset}), got another ({header.hex()}): another program "
+                    "has written to the file since, and undoing the write would destroy that"
                 )
             for start, stop in _neighbours(self.numbers):
                 data = self.values[start:stop].astype(SLOT_DTYPE).tobytes()

@@ -28,6 +28,8 @@ from rmqindex import (
     verify,
 )
 from rmqindex.audit.rules import Findings
+from rmqindex.transaction.local_staging import LocalStaging
+from rmqindex.transaction.owner import Owner
 
 LAYOUT = Layout(97, 200)
 GOLDEN2 = MESSAGE_KINDS / "store"
@@ -429,6 +431,13 @@ class TestStore:
         (staging / "journal.json").write_text(
             '{"job": "job", "created": false, "old": [], "new": []}'
         )
+        assert set(found(store)) == {"unfinished_write"}
+
+    def test_what_a_dead_job_left(self, store):
+        """The process that staged files is no more; a job that runs is no finding."""
+        job = LocalStaging.create(store / "index", Owner.current())
+        assert found(store) == {}
+        (job.path / "owner.json").unlink()
         assert set(found(store)) == {"unfinished_write"}
 
     def test_a_path_that_is_not_there(self, tmp_path):

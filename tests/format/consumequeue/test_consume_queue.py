@@ -327,8 +327,8 @@ class TestRebuild:
         assert queue_files(tmp_path / "store") == queue_files(STORE)
 
     @pytest.mark.parametrize("moves", sampled(range(5), 2))
-    def test_a_rebuild_that_was_killed_is_undone_by_the_next(self, tmp_path, moves):
-        """Wherever in the exchange of two old folders with two new ones it died."""
+    def test_a_rebuild_that_was_killed_is_undone_or_finished_by_the_next(self, tmp_path, moves):
+        """Two old folders go, then two new ones come: it is finished once a new one is in place."""
         store = tmp_path / "store"
         shutil.copytree(STORE2, store, ignore=shutil.ignore_patterns("commitlog", "index"))
         before = queue_files(store)
@@ -353,7 +353,11 @@ rebuild_consume_queues({str(STORE2)!r}, {str(store)!r}, file_size=500, replace=T
         assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
         with pytest.raises(RmqIndexError, match="expected no ConsumeQueues"):
             rebuild_consume_queues(STORE2, store)
-        assert queue_files(store) == before
+        whole = tmp_path / "whole"
+        shutil.copytree(STORE2, whole, ignore=shutil.ignore_patterns("commitlog", "index"))
+        rebuild_consume_queues(STORE2, whole, file_size=500, replace=True)
+        assert queue_files(whole) != before
+        assert queue_files(store) == (before if moves < 3 else queue_files(whole))
         rebuild_consume_queues(STORE2, store, file_size=500, batch_file_size=368, replace=True)
         fresh = tmp_path / "fresh"
         rebuild_consume_queues(STORE2, fresh, file_size=500, batch_file_size=368)
@@ -495,9 +499,62 @@ def test_queues_that_are_being_exchanged_are_refused(run, exchanged, place):
         queue_topics(str(exchanged))
     (line,) = re.findall("`rmqindex ([^`]*)`", str(caught.value))
     assert shlex.split(line) == ["recover", str(exchanged)]
-    assert run(*shlex.split(line))[0] == 0
-    assert {queue.topic for queue in ConsumeQueue.find(exchanged)} != {"Other"}
-    assert "Other" not in queue_topics(str(exchanged))
+    code, out, _ = run(*shlex.split(line))
+    assert (code, out) == (0, "Finished an unfinished write of: queues\n")
+    assert {queue.topic for queue in ConsumeQueue.find(exchanged)} == {"Other"}
+    assert queue_topics(str(exchanged)) == ["Other"]
+
+
+def test_queues_that_a_broker_continued_since_stay(run, exchanged):
+    """The new folder was in place, and only the note of the exchange was left."""
+    continued = exchanged / "consumequeue" / "Other" / "0" / "late"
+    continued.write_bytes(b"units of a broker")
+    assert run("recover", exchanged)[0] == 0
+    assert continued.read_bytes() == b"units of a broker"
+
+
+@pytest.mark.parametrize("begin", ["recover", "rebuild-queues"])
+def test_queues_that_a_broker_made_while_the_old_ones_were_aside_stay(run, tmp_path, begin):
+    """The refusal prints how to set them aside, and every command of it works as it stands."""
+    store = tmp_path / "store"
+    shutil.copytree(STORE, store)
+    before = queue_files(store)
+    home = store / ".consumequeue.rmqindex"
+    (home / "new" / "consumequeue").mkdir(parents=True)
+    (home / "old").mkdir()
+    (store / "consumequeue").rename(home / "old" / "consumequeue")
+    (home / "undo.json").write_text('{"old": ["consumequeue"], "new": ["consumequeue"]}')
+    unit = store / "consumequeue" / "TopicTest" / "0" / f"{0:020d}"
+    unit.parent.mkdir(parents=True)
+    unit.write_bytes(b"units of a broker")
+    (store / "consumequeue.1").mkdir()
+    code, _, err = run(begin, store)
+    assert code == 2
+    assert f"{store / 'consumequeue'}: expected none" in err
+    assert unit.read_bytes() == b"units of a broker"
+    move, recover, rebuild = map(shlex.split, re.findall("`([^`]*)`", err))
+    subprocess.run(move, check=True)
+    assert run(*recover[1:])[:2] == (0, "Undid an unfinished write of: queues\n")
+    assert queue_files(store) == before
+    assert run(*rebuild[1:])[0] == 0
+    assert (store / "consumequeue.2/TopicTest/0" / unit.name).read_bytes() == b"units of a broker"
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("left", ["new", "old"])
+def test_what_a_rebuild_left_that_died_before_the_exchange_is_told_and_removed(run, tmp_path, left):
+    """It may be as large as all queues."""
+    store = tmp_path / "store"
+    shutil.copytree(STORE, store)
+    home = store / ".consumequeue.rmqindex"
+    (home / left / "consumequeue" / "TopicTest").mkdir(parents=True)
+    answer = json.loads(run("verify", store, "--json")[1])
+    (finding,) = (each for each in answer["findings"] if each["rule"] == "unfinished_write")
+    (line,) = re.findall("`rmqindex ([^`]*)`", finding["remedy"])
+    done = "Removed what was left of an unfinished write of: queues\n"
+    assert run(*shlex.split(line))[:2] == (0, done)
+    assert not home.exists()
+    assert run("recover", store)[:2] == (0, "Nothing to undo\n")
 
 
 def test_queues_that_are_exchanged_while_they_are_listed_are_listed_again(tmp_path, monkeypatch):

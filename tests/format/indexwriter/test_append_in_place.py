@@ -29,7 +29,8 @@ from rmqindex import (
 )
 from rmqindex.indexfile.committed import open_index_source
 from rmqindex.indexwriter.append_in_place import InPlaceAppend
-from rmqindex.transaction.journal import effective_listing, staging_root, unfinished_append
+from rmqindex.transaction.directories import unfinished_append
+from rmqindex.transaction.journal import effective_listing, staging_root
 from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
 

@@ -6,6 +6,8 @@ import errno
 import fcntl
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -43,6 +45,17 @@ def die(self, new, removed):
     os.kill(os.getpid(), signal.SIGKILL)
 apply, LocalStaging._apply = LocalStaging._apply, die
 relayout_index(sys.argv[1], Layout(50, 120))
+"""
+DIE_REMOVING = """
+import os, pathlib, signal, sys
+from rmqindex import Layout, relayout_index
+unlink = pathlib.Path.unlink
+def die(self, missing_ok=False):
+    unlink(self, missing_ok)
+    if self.parent.name == "index":
+        os.kill(os.getpid(), signal.SIGKILL)
+pathlib.Path.unlink = die
+relayout_index(sys.argv[1], Layout(97, 200))
 """
 EXPIRE_AND_DIE = """
 import os, signal, sys
@@ -207,9 +220,25 @@ class TestRecover:
         (store / "consumequeue").rename(home / "old" / "consumequeue")
         code, out, _ = run("recover", store, "--json")
         assert code == 0
-        assert json.loads(out) == {"path": str(store), "index": False, "queues": True}
+        assert json.loads(out) == {"path": str(store), "index": None, "queues": "undone"}
         assert sorted(path.name for path in (store / "consumequeue").iterdir()) == before
         assert not home.exists()
+
+    @pytest.mark.parametrize("act", ["recover", "expire"])
+    def test_what_a_broker_appended_since_to_a_new_file_stays(self, run, store, act):
+        """A relayout died while it removed the old files, and the newest file went on."""
+        killed(DIE_REMOVING, store)
+        put_one(store)
+        newest = max((store / "index").iterdir())
+        data = newest.read_bytes()
+        if act == "recover":
+            done = "Finished an unfinished write of: index\n"
+            assert run("recover", store)[:2] == (0, done)
+        else:
+            assert run("expire", store, "--before", "0")[0] == 0
+        assert newest.read_bytes() == data
+        assert json.loads(run("lookup", store, "TopicTest", "late", "--json")[1])["hits"]
+        assert not staging_root(store / "index").exists()
 
     def test_a_store_that_a_broker_holds_is_left_alone(self, run, store):
         """Undoing under a broker's mapping would harm what it writes."""
@@ -226,20 +255,21 @@ class TestRecover:
         assert "expected a store root or an index directory" in err
 
     def test_a_file_that_went_on_is_refused_with_what_to_remove(self, run, store):
-        """The error names the file and the journal."""
+        """The error names the file, and the commands that go on work as they are printed."""
         killed(APPEND_AND_DIE, store)
         last = max((store / "index").iterdir())
         data = bytearray(last.read_bytes())
         data[24:32] = (2 * 10**9).to_bytes(8, "big")
         last.write_bytes(data)
         code, _, err = run("recover", store)
-        journal = staging_root(store / "index") / "journal.json"
         assert code == 2
-        assert str(last) in err
-        assert f"remove {journal} to accept the file as it is" in err
+        assert f"{last}: byte 0: expected the header that an interrupted write left" in err
         assert last.read_bytes() == data
-        journal.unlink()
+        remove, verify = map(shlex.split, re.findall("`([^`]*)`", err))
+        subprocess.run(remove, check=True)
         assert run("recover", store)[:2] == (0, "Nothing to undo\n")
+        assert last.read_bytes() == data
+        assert run(*verify[1:])[0] == 1
 
 
 class TestDisk:

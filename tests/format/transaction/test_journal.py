@@ -7,12 +7,15 @@ import errno
 import itertools
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,7 +30,7 @@ from rmqindex.transaction import jobs
 from rmqindex.transaction import journal as journal_module
 from rmqindex.transaction import owner as owner_module
 from rmqindex.transaction.directories import exists
-from rmqindex.transaction.jobs import recover
+from rmqindex.transaction.jobs import Recovery, recover
 from rmqindex.transaction.journal import effective_listing, staging_root
 from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
@@ -131,6 +134,118 @@ class TestCommitsDuringAListing:
         for name in ("500", "600"):
             (directory / name).touch()
             assert name in effective_listing(directory)
+
+
+def die_after(directory, steps, monkeypatch):
+    """Leave the commit from OLD to NEW unfinished: 300, 400 come, 200 goes, one a step."""
+
+    class DeadError(BaseException):
+        """The process is no more."""
+
+    def apply(self, new, removed):
+        changes = [partial(staged.replace, self.directory / name) for staged, name in new]
+        changes += [(self.directory / name).unlink for name in removed if name == "200"]
+        for change in changes[:steps]:
+            change()
+        raise DeadError
+
+    staging = LocalStaging.create(directory, Owner.current())
+    staged = stage(staging, CHANGES)
+    with monkeypatch.context() as patched:
+        patched.setattr(journal_module.Journal, "undo", lambda *_: None)
+        patched.setattr(LocalStaging, "_apply", apply)
+        with pytest.raises(DeadError), staging.exclusive():
+            staging.commit(staged, REMOVED)
+    (staging.path / "owner.json").write_text(json.dumps(dead_owner().to_dict()))
+
+
+def go_on(path):
+    """Write to a file as a program does that knows no journal."""
+    path.write_bytes(b"by a broker: " + path.read_bytes())
+
+
+def begin_job(directory):
+    """Begin the next write, and end it again."""
+    LocalStaging.create(directory, Owner.current()).discard()
+
+
+class TestAnotherProgramSince:
+    """A broker that starts on a dead commit goes on with the newest file: nothing of it is lost."""
+
+    @pytest.mark.parametrize("steps", [2, 3])
+    @pytest.mark.parametrize("act", [recover, begin_job], ids=["recover", "the next write"])
+    def test_a_commit_that_had_only_old_files_to_remove_is_finished(
+        self, directory, monkeypatch, steps, act
+    ):
+        """All that it brought in is there, with what came since."""
+        die_after(directory, steps, monkeypatch)
+        go_on(directory / "400")
+        expected = {**NEW, "400": b"by a broker: four"}
+        assert act(directory) in (None, Recovery.FINISHED)
+        assert on_disk(directory) == seen(directory) == expected
+        assert recover(directory) is None
+        assert beside(directory) == ["index"]
+
+    @pytest.mark.parametrize(
+        ("steps", "changed", "named"), [(1, ["300"], "300"), (2, ["200", "400"], "400")]
+    )
+    @pytest.mark.parametrize("act", [recover, begin_job], ids=["recover", "the next write"])
+    def test_any_other_is_refused_with_what_leads_on(
+        self, directory, monkeypatch, steps, changed, named, act
+    ):
+        """Nothing is changed; the commands that are printed work as they stand."""
+        die_after(directory, steps, monkeypatch)
+        for name in changed:
+            go_on(directory / name)
+        before = on_disk(directory)
+        with pytest.raises(RmqIndexError, match=r"size: |byte \d+: ") as caught:
+            act(directory)
+        assert str(caught.value).startswith(f"{directory / named}: ")
+        assert on_disk(directory) == before
+        remove, verify = re.findall("`([^`]*)`", str(caught.value))
+        subprocess.run(shlex.split(remove), check=True)
+        assert shlex.split(verify) == ["rmqindex", "verify", str(directory)]
+        assert recover(directory) is Recovery.REMOVED
+        assert on_disk(directory) == before
+        assert beside(directory) == ["index"]
+
+    @pytest.mark.parametrize("steps", range(4))
+    def test_what_was_appended_to_an_old_file_stays(self, directory, monkeypatch, steps):
+        """Where the disk has no hard links, the file in the directory is newer than the copy."""
+
+        def refuse(*_arguments, **_options):
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+        monkeypatch.setattr(os, "link", refuse)
+        die_after(directory, steps, monkeypatch)
+        old = dict(OLD)
+        if steps < 3:
+            go_on(directory / "200")
+            old["200"] = b"by a broker: two"
+        assert recover(directory) is Recovery.UNDONE
+        assert on_disk(directory) == seen(directory) == old
+
+    def test_a_journal_of_an_older_version_is_undone(self, directory, monkeypatch):
+        """It has no marks."""
+        die_after(directory, 3, monkeypatch)
+        path = staging_root(directory) / "journal.json"
+        fields = json.loads(path.read_text())
+        assert set(fields.pop("old_marks")) == set(REMOVED)
+        assert set(fields.pop("new_marks")) == set(CHANGES)
+        path.write_text(json.dumps(fields))
+        assert recover(directory) is Recovery.UNDONE
+        assert on_disk(directory) == OLD
+
+    @pytest.mark.parametrize("mark", [7, "x", "5 0", f"{2**63} 00", f"5 {'00' * 41}"])
+    def test_a_damaged_mark_is_refused(self, directory, monkeypatch, mark):
+        """Like every damaged field of a journal."""
+        die_after(directory, 3, monkeypatch)
+        path = staging_root(directory) / "journal.json"
+        fields = json.loads(path.read_text())
+        fields["new_marks"]["400"] = mark
+        path.write_text(json.dumps(fields))
+        with pytest.raises(RmqIndexError, match="expected the journal of a write, got a damaged"):
+            recover(directory)
 
 
 class TestCommit:

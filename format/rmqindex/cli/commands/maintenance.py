@@ -27,7 +27,7 @@ from rmqindex.cli.options import (
 )
 from rmqindex.command_line import command_line
 from rmqindex.commitlog.sibling import commit_log_of
-from rmqindex.consumequeue.staging import QueueStaging
+from rmqindex.consumequeue.staging import QueueStaging, is_unfinished
 from rmqindex.display.terminal import progress_bar
 from rmqindex.display.text import complain, counted
 from rmqindex.errors import RmqIndexError
@@ -207,6 +207,8 @@ def relayout(
 def recover(*, store: Path, allow_live_store: bool, as_json: bool) -> None:
     """Undo what an interrupted write left half done, as the next write would do.
 
+    A write is finished instead if a broker has already continued what it brought in.
+
     Readers of an index do not need this; readers of ConsumeQueues refuse them until this command
     or the next rebuild has run. Run it before a broker starts on a store whose last write was
     interrupted.
@@ -216,13 +218,11 @@ def recover(*, store: Path, allow_live_store: bool, as_json: bool) -> None:
     if not given.is_dir():
         raise RmqIndexError(f"{given}: expected a store root or an index directory, got none")
     with BrokerLock.around(index).hold(allow_live_store=allow_live_store):
-        index_undone = recover_index(index)
-        queues = QueueStaging(given)
-        queues_undone = queues.is_unfinished
-        if queues_undone:
-            with queues:
-                pass  # it undoes the write when it is entered
-    choose_output(as_json).recovery(given, index=index_undone, queues=queues_undone)
+        recovered = {"index": recover_index(index), "queues": None}
+        if is_unfinished(given):
+            with QueueStaging(given) as staging:  # which recovers as it is entered
+                recovered["queues"] = staging.recovered
+    choose_output(as_json).recovery(given, recovered)
 
 
 def _index_of(store: Path) -> Path:
