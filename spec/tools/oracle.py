@@ -199,7 +199,7 @@ class File:
         at = self.entry_at(position)
         if hashed < 0:
             return "key_hash", at
-        if not 0 <= prev < position:
+        if not 0 <= prev <= position:
             return "prev_position", at + 16
         if diff < 0 or not -(2**63) <= self.time(position) < 2**63:
             return "time_diff", at + 12
@@ -246,11 +246,7 @@ class File:
         found = []
         while position:
             if position >= count and position > 1 and not any(self.entry(position)):
-                return [
-                    older
-                    for older in reversed(self.scan(strict=True, size=len(self.data)))
-                    if self.entry(older)[0] == hashed
-                ]
+                return self._lookup_by_scan(hashed)
             fault = self.fault(position)
             if fault is not None:
                 raise Rejected(*fault)
@@ -258,8 +254,15 @@ class File:
                 raise Rejected("key_hash", self.entry_at(position))
             if position < count and self.entry(position)[0] == hashed:
                 found.append(position)
+            if self.entry(position)[3] == position:
+                return found if position == 1 else self._lookup_by_scan(hashed)
             position = self.entry(position)[3]
         return found
+
+    def _lookup_by_scan(self, hashed: int) -> list[int]:
+        """A sound lookup by a strict reader, step 9."""
+        every = reversed(self.scan(strict=True, size=len(self.data)))
+        return [position for position in every if self.entry(position)[0] == hashed]
 
 
 @dataclass
@@ -389,7 +392,9 @@ def _agrees(file: File, count: int) -> bool:
     newest = [0] * file.hash_slot_num
     for position in range(1, count):
         hashed, _, diff, prev = file.entry(position)
-        if hashed < 0 or diff < 0 or prev != newest[hashed % file.hash_slot_num]:
+        if hashed < 0 or diff < 0:
+            return False
+        if prev not in (position, newest[hashed % file.hash_slot_num]):
             return False
         newest[hashed % file.hash_slot_num] = position
     slots = [file.slot(slot) for slot in range(file.hash_slot_num)]

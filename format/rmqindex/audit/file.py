@@ -72,9 +72,9 @@ def audit_file(
         if damage is not None:
             findings.add(file.path, "index_count", damage.byte, damage.expected, damage.got)
         is_counted = damage is None
-    slots = _audit_chains(file, findings, is_counted=is_counted)
+    used, own_links = _audit_chains(file, findings, is_counted=is_counted)
     if is_counted:
-        _audit_slot_count(file, int(np.count_nonzero(slots)), findings)
+        _audit_slot_count(file, used, own_links, findings)
     if file.count:
         _audit_ends(file, findings)
         _audit_first_time(file, previous, findings)
@@ -84,12 +84,15 @@ def audit_file(
         _audit_next_place(file, findings)
 
 
-def _audit_slot_count(file: AuditedFile, used: int, findings: Findings) -> None:
-    """Check the count of slots: those in use or, before RocketMQ 4.7.1, one per put."""
+def _audit_slot_count(file: AuditedFile, used: int, own_links: int, findings: Findings) -> None:
+    """Check the count of slots: those in use or, before RocketMQ 4.7.1, one per put.
+
+    The slot of an entry that leads to itself may not be counted.
+    """
     got = file.header.hash_slot_count
     # A broker counts a slot before its entry.
     more = file.counts[1] - file.count + 1 if file.is_live else 0
-    if not (used <= got <= used + more or file.count <= got <= file.count + more):
+    if not (used - own_links <= got <= used + more or file.count <= got <= file.count + more):
         findings.add(
             file.path,
             "hash_slot_count",
@@ -146,7 +149,8 @@ def _audit_first_time(file: AuditedFile, previous: IndexHeader | None, findings:
     if previous is not None:
         begin = previous.end_timestamp
         expected = int(elapsed_seconds(file.header.begin_timestamp, begin))
-        if seconds != expected:
+        # After a kill within its put, it was put again, and counted from its own time.
+        if seconds not in (0, expected):
             findings.add(file.path, "time_diff", byte, f"{expected} (entry 1)", seconds)
     if seconds:
         findings.add(file.path, "first_entry_late", byte, "0 seconds (entry 1)", seconds)
@@ -183,7 +187,7 @@ def _audit_next_place(file: AuditedFile, findings: Findings) -> None:
         )
 
 
-def _audit_chains(file: AuditedFile, findings: Findings, *, is_counted: bool) -> NDArray[np.int32]:
+def _audit_chains(file: AuditedFile, findings: Findings, *, is_counted: bool) -> tuple[int, int]:
     """Check every entry, link and slot of a file.
 
     Args:
@@ -192,9 +196,9 @@ def _audit_chains(file: AuditedFile, findings: Findings, *, is_counted: bool) ->
         is_counted: Whether the count is sound, so that slots may lead to a torn put behind it.
 
     Returns:
-        The right value of each slot, int32.
+        How many slots the entries use, and how many entries lead to themselves.
     """
-    return _Chains(file, findings, is_counted=is_counted).audit()[:-1]
+    return _Chains(file, findings, is_counted=is_counted).audit()
 
 
 class _Chains:
@@ -209,11 +213,12 @@ class _Chains:
         self._slots = np.zeros(self._nowhere + 1, np.int32)
         self._led_to = np.zeros(file.count + 1, np.bool_)
         self._belongs = np.ones(file.count + 1, np.bool_)
+        self._own_links = 0
         self._backward = 0
         self._backward_at = 0
 
-    def audit(self) -> NDArray[np.int32]:
-        """Check every entry; return the right value of each slot, and of the extra one."""
+    def audit(self) -> tuple[int, int]:
+        """Check every entry; return the number of slots in use, and of entries' own links."""
         file = self._file
         latest = -1
         highest = -1
@@ -231,7 +236,7 @@ class _Chains:
                 f"{self._backward} of them (the first is entry {self._backward_at})",
             )
         self._check_slots()
-        return self._slots
+        return int(np.count_nonzero(self._slots[:-1])), self._own_links
 
     def _add(
         self,
@@ -275,7 +280,12 @@ class _Chains:
             ]
         )
         expected[outside] = prev[outside]
-        right = expected == prev
+        is_own = (prev == positions) & ~outside
+        self._own_links += int(np.count_nonzero(is_own))
+        harmless = is_own & (expected == INVALID_INDEX)
+        if harmless.any():
+            self._add("chain_own_link", "prev_position", positions[harmless], "0", prev[harmless])
+        right = (expected == prev) | harmless
         led = expected[right & ~outside]
         self._led_to[led[led > 0]] = True
         if not right.all():
@@ -289,7 +299,7 @@ class _Chains:
         expected: NDArray[np.int32],
         prev: NDArray[np.int32],
     ) -> None:
-        unordered = (prev < INVALID_INDEX) | (prev >= positions)
+        unordered = (prev < INVALID_INDEX) | (prev > positions)
         cyclic = unordered & np.array(
             [
                 bool(is_unordered) and self._is_cycle(position, target)
@@ -299,7 +309,7 @@ class _Chains:
             ],
             np.bool_,
         )
-        targets = np.where(unordered, INVALID_INDEX, prev)
+        targets = np.where(unordered | (prev == positions), INVALID_INDEX, prev)
         same = self._is_own(targets, numbers)
         strangers = (targets > INVALID_INDEX) & ~same
         self._led_to[targets[same & (targets > INVALID_INDEX)]] = True
@@ -472,7 +482,8 @@ class _Newer:
         hashes = links.key_hash.astype(np.int64)
         slots = slots_of(np.maximum(links.key_hash, 0), file.layout).astype(np.int64)
         slots[hashes < 0] = -1
-        broken = (prev < INVALID_INDEX) | (prev >= positions)
+        prev[prev == positions] = INVALID_INDEX  # the chain ends there
+        broken = (prev < INVALID_INDEX) | (prev > positions)
         inside = ~broken & (prev >= start)
         stranger = np.zeros(number, np.bool_)
         stranger[inside] = slots[prev[inside] - start] != slots[inside]

@@ -50,7 +50,7 @@ FINDING_SCHEMA = pa.schema(
 
 
 _REBUILD = f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild STORE --replace`."
-_RESUME = "Stop the broker and run `rmqindex rebuild STORE --resume`."
+_RESUME = f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild STORE --resume`."
 _SALVAGE = (
     f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild STORE --replace`; without a CommitLog, "
     "`rmqindex scan FILE --salvage` prints what can be read."
@@ -174,6 +174,13 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         _REBUILD,
     ),
     AuditRule("chain_order", "error", "An entry does not lead to an older one.", _REBUILD),
+    AuditRule(
+        "chain_own_link",
+        "info",
+        "The oldest entry of a slot leads to itself, as the put after a kill makes it; every "
+        "search ends there.",
+        _NOTHING,
+    ),
     AuditRule(
         "chain_cycle", "error", "A chain runs in a circle, in which the broker hangs.", _REBUILD
     ),
@@ -368,8 +375,8 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "error",
         "The CommitLog has messages with keys, and the index has no entry, unless "
         "messageIndexEnable=false.",
-        "Stop the broker and run `rmqindex rebuild STORE`; with messageIndexEnable=false there is "
-        "nothing to verify.",
+        f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild STORE`; with "
+        "messageIndexEnable=false there is nothing to verify.",
     ),
     AuditRule(
         "index_ends_early",
@@ -389,7 +396,7 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "index_behind",
         "warning",
         "Messages behind the last entry are not indexed, in a copy, where no broker can be seen.",
-        "Copy the index again, or index them: `rmqindex rebuild STORE --resume`.",
+        f"{WHOLE_LOG}copy the index again, or index them: `rmqindex rebuild STORE --resume`.",
     ),
     AuditRule(
         "stop_barrier",

@@ -102,8 +102,11 @@ def find(
             matching &= walk.positions < limit
         places = np.flatnonzero(matching)
         hits.add(walk.queries.take(places), walk.positions.take(places), entries.take(places))
+        ends = links.prev_position == walk.positions
+        # Older entries of the slot, which such a link cuts off, are found in file order.
+        given_up[walk.queries[ends & (walk.positions > FIRST_POSITION)]] = True
         walk = walk._replace(positions=links.prev_position)
-        walk = walk.take(np.flatnonzero(links.prev_position != INVALID_INDEX))
+        walk = walk.take(np.flatnonzero(~ends & (links.prev_position != INVALID_INDEX)))
     given_up[walk.queries] = True
     return Found(*hits.in_order(given_up), np.flatnonzero(given_up))
 

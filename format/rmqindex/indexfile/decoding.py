@@ -1,7 +1,9 @@
 """Entries as Arrow columns, checked (spec: entries; errors).
 
-An entry is sound when its hash and its seconds are not negative, the entry it points to is older,
-and its store time fits into 64 bits.
+An entry is sound when its hash and its seconds are not negative, the entry it points to is older
+or itself, and its store time fits into 64 bits. It points to itself where the broker put it after
+a kill between the slot and the count of the put before (RocketMQ: ``IndexFile.putKey``); the chain
+ends there.
 """
 
 from __future__ import annotations
@@ -83,15 +85,15 @@ def malformed(
         begin_timestamp: The header's, epoch milliseconds.
     """
     # As unsigned numbers, negative positions are beyond every other.
-    older = links.prev_position.view(np.uint32) < positions.view(np.uint32)
+    backward = links.prev_position.view(np.uint32) <= positions.view(np.uint32)
     if not len(positions) or (
         links.key_hash.min() >= 0
         and links.time_diff.min() >= 0
-        and older.all()
+        and backward.all()
         and begin_timestamp <= _LATEST_ALWAYS_SOUND
     ):
         return None
-    bad = (links.key_hash < 0) | (links.time_diff < 0) | ~older
+    bad = (links.key_hash < 0) | (links.time_diff < 0) | ~backward
     if begin_timestamp > _LATEST_ALWAYS_SOUND:
         latest = (INT64_MAX - begin_timestamp) // MILLISECONDS
         bad |= (links.time_diff > latest) & (positions != FIRST_POSITION)
@@ -118,8 +120,8 @@ def corrupt_entry(
     where = f"(entry {position})"
     if key_hash < 0:
         return error("key_hash", f"0 to {INT32_MAX} {where}", key_hash)
-    if not INVALID_INDEX <= prev < position:
-        return error("prev_position", f"0 to {position - 1} {where}", prev)
+    if not INVALID_INDEX <= prev <= position:
+        return error("prev_position", f"0 to {position} {where}", prev)
     if time_diff < 0:
         return error("time_diff", f"0 to {INT32_MAX} seconds {where}", time_diff)
     return error("time_diff", f"a store time within 64 bits {where}", time_diff)

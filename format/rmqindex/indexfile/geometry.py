@@ -297,11 +297,12 @@ def _is_chained(source: IndexSource, layout: Layout, newest: int, entries: NDArr
     order = slots.astype(narrow).argsort(kind="stable")
     slots, positions, previous = slots[order], positions[order], links.prev_position[order]
     together = slots[1:] == slots[:-1]
-    if (together & (previous[1:] != positions[:-1])).any():
+    is_linked = (previous[1:] == positions[:-1]) | (previous[1:] == positions[1:])
+    if (together & ~is_linked).any():
         return False
     ends = np.concatenate([_END, ~together, _END])
     oldest, last = ends[:-1], ends[1:]
-    if len(entries) == newest and previous[oldest].any():
+    if len(entries) == newest and ((previous != 0) & (previous != positions))[oldest].any():
         return False
     heads, expected = source.slots(layout, slots[last]), positions[last]
     others = np.flatnonzero(heads != expected)
@@ -323,10 +324,10 @@ def _first_counted(source: IndexSource, layout: Layout, head: int, newest: int) 
         if head >= layout.index_num:
             return INVALID_INDEX
         entry = source.entry_range(layout, head, head + 1)
-        if not any(entry.tobytes()):
-            return None
         prev = int(entry["prev_position"][0])
-        if prev >= head:
+        if not any(entry.tobytes()) or prev == head:
+            return None
+        if prev > head:
             return INVALID_INDEX
         head = prev
     return head
@@ -356,12 +357,25 @@ class _SlotUse:
             self._used += int(np.count_nonzero(slots))
             self._ahead += int(np.count_nonzero(slots > self._header.entry_count))
             self._read = stop
+        if self._lowest < INVALID_INDEX or self._highest >= layout.index_num:
+            return False
         counted, puts = self._header.hash_slot_count, self._header.entry_count
+        fewest = self._used - self._ahead
         return (
-            self._lowest >= INVALID_INDEX
-            and self._highest < layout.index_num
-            and (self._used - self._ahead <= counted <= self._used or puts <= counted <= puts + 1)
+            fewest <= counted <= self._used
+            or puts <= counted <= puts + 1
+            or (counted < fewest and fewest - counted <= self._own_links(layout))
         )
+
+    def _own_links(self, layout: Layout) -> int:
+        """Return how many entries lead to themselves: their slots may not be counted."""
+        count = 0
+        stop = self._header.index_count
+        for start in range(FIRST_POSITION, stop, _SEARCH_ROWS):
+            positions = np.arange(start, min(start + _SEARCH_ROWS, stop))
+            entries = self._source.entry_range(layout, start, start + len(positions))
+            count += int(np.count_nonzero(entries["prev_position"] == positions))
+        return count
 
 
 def _search(source: IndexSource, header: IndexHeader, words: int) -> Iterator[Layout]:
@@ -400,7 +414,7 @@ def _search(source: IndexSource, header: IndexHeader, words: int) -> Iterator[La
         slots = last["key_hash"][chosen] % slot_nums
         older_slots = before["key_hash"][chosen] % slot_nums
         linked = slots == older_slots
-        linked &= (last["prev_position"][chosen] == older) | (older == newest)
+        linked &= np.isin(last["prev_position"][chosen], (older, newest)) | (older == newest)
         hanging = (source.slots(rows, slots) >= newest) & (
             linked | ((slots != older_slots) & (source.slots(rows, older_slots) >= older))
         )
@@ -421,5 +435,5 @@ def _plausible(entries: NDArray[Any], position: int) -> NDArray[np.bool_]:
         (entries["key_hash"] >= 0)
         & (entries["time_diff"] >= 0)
         & (prev >= INVALID_INDEX)
-        & (prev < position)
+        & (prev <= position)
     )

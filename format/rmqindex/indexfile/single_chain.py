@@ -72,12 +72,13 @@ def walk_one(
         if (
             hash_ < 0
             or time_diff < 0
-            or not INVALID_INDEX <= previous < position
+            or not INVALID_INDEX <= previous <= position
+            or previous == position > FIRST_POSITION  # older ones are cut off
             or hash_ % slot_num != slot
             or stored > INT64_MAX
         ):
             return None
         if hash_ == key_hash:
             found.append(PointEntry(hash_, phy_offset, stored, time_diff, slot, position, previous))
-        position = previous
+        position = previous if previous != position else INVALID_INDEX
     return None

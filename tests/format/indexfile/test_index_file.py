@@ -562,8 +562,8 @@ class TestDamage:
         [
             (0, -5, r"key_hash at byte 132: expected 0 to 2147483647 \(entry 4\), got -5"),
             (12, -1, r"time_diff at byte 144: expected 0 to 2147483647 seconds .* got -1"),
-            (16, 4, r"prev_position at byte 148: expected 0 to 3 \(entry 4\), got 4"),
-            (16, -1, r"prev_position at byte 148: expected 0 to 3 \(entry 4\), got -1"),
+            (16, 5, r"prev_position at byte 148: expected 0 to 4 \(entry 4\), got 5"),
+            (16, -1, r"prev_position at byte 148: expected 0 to 4 \(entry 4\), got -1"),
         ],
     )
     def test_a_malformed_entry_is_refused_or_dropped(self, tmp_path, inner, value, message):
