@@ -390,3 +390,22 @@ def test_who_does_what_a_finding_says_is_rid_of_it(run, place, rule):
         code, _, err = run(*command)
         assert code == 0, (command, err)
     assert remedies() == ({remedy} if "Nothing clears" in remedy else set())
+
+
+@pytest.mark.parametrize("gone", [("index",), ("index", "consumequeue", "checkpoint")])
+def test_the_remedy_of_a_lost_index_waits_for_the_log_where_that_is_damaged(run, place, gone):
+    """A rebuild is refused until then, and is typed as it is printed afterwards."""
+    HOLE(place)
+    for name in gone:
+        each = place / name
+        shutil.rmtree(each) if each.is_dir() else each.unlink()
+    code, out, err = run("verify", "store", "--json")
+    assert code == 1, err
+    remedies = {each["rule"]: each["remedy"] for each in json.loads(out)["findings"]}
+    assert remedies["log_damaged"].startswith("Restore the CommitLog from")
+    assert remedies["index_missing"].startswith("Restore the CommitLog first; then stop")
+    MEND_HOLE(place)
+    for command in commands(remedies["index_missing"]):
+        code, _, err = run(*command)
+        assert code == 0, err
+    assert run("verify", "store")[0] == 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -30,11 +31,13 @@ if TYPE_CHECKING:
 
     from rmqindex.audit.rules import Findings
     from rmqindex.commitlog.log import CommitLog
+    from rmqindex.errors import CorruptCommitLogError
     from rmqindex.storage.location import Location
 
 __all__ = [
     "Gap",
     "LogRange",
+    "add_damage",
     "audit_missing",
     "broker_of",
     "index_end",
@@ -105,7 +108,7 @@ class _Message(NamedTuple):
 def audit_missing(
     directory: str, log: CommitLog, findings: Findings, broker: BrokerState | None
 ) -> None:
-    """Check that a log beside an index without entries has no message with keys.
+    """Check that a log beside an index without entries is whole, and has no message with keys.
 
     Args:
         directory: The index directory, which may be absent.
@@ -113,32 +116,33 @@ def audit_missing(
         findings: Collects the findings.
         broker: What is known of the broker.
     """
-    first = _first_with_keys(log)
+    first: _Message | None = None
+    latest = 0
+    # No file of the index has a part of the log in which to look for damage.
+    for batch in log.scan(
+        columns=list(_COLUMNS), mode="DROPMALFORMED", on_malformed=partial(add_damage, findings)
+    ):
+        times = batch["store_timestamp"].to_numpy()
+        latest = max(latest, int(times.max(initial=0)))
+        if first is None and len(rows := rows_with_keys(batch)):
+            row = int(rows[0])
+            first = _Message(int(batch["phy_offset"][row].as_py()), int(times[row]))
     if first is None:
         return
-    start = max(first.phy_offset, log.files[log.last_with_data()].start)
-    latest = first.store_timestamp
-    for batch in log.scan(start, None, ["store_timestamp"], mode="DROPMALFORMED"):
-        latest = max(latest, int(batch["store_timestamp"].to_numpy().max(initial=0)))
     seconds = (latest - first.store_timestamp) // MILLISECONDS
     rule = _end_rule(seconds, broker)
     findings.add(
         directory,
-        "index_missing" if rule == "index_ends_early" else rule,
+        rule if rule == "index_lags" else "index_missing",
         None,
         f"entries of the messages with keys from {first.phy_offset} to {log.max_offset}",
         f"none; the last of them was stored {seconds} s after the first" if seconds else "none",
     )
 
 
-def _first_with_keys(log: CommitLog) -> _Message | None:
-    for batch in log.scan(columns=list(_COLUMNS), mode="DROPMALFORMED"):
-        rows = rows_with_keys(batch)
-        times = batch["store_timestamp"].to_numpy()
-        if len(rows):
-            row = int(rows[0])
-            return _Message(int(batch["phy_offset"][row].as_py()), int(times[row]))
-    return None
+def add_damage(findings: Findings, error: CorruptCommitLogError) -> None:
+    """Add what is damaged in a log."""
+    findings.add(error.path, "log_damaged", error.byte, error.expected, error.got)
 
 
 def rows_with_keys(batch: pa.RecordBatch) -> NDArray[np.int64]:

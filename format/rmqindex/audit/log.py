@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqindex.audit.audited import BLOCK, AuditedFile, elapsed_seconds
-from rmqindex.audit.extent import Gap, index_end, log_start, rows_with_keys
+from rmqindex.audit.extent import Gap, add_damage, index_end, log_start, rows_with_keys
 from rmqindex.commitlog.zeroed import zeroed_messages
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.messages import expand_messages, message_keys
@@ -312,7 +312,7 @@ class _Reading:
 
     def _damaged(self, error: CorruptCommitLogError) -> None:
         if self.findings is not None:
-            self.findings.add(error.path, "log_damaged", error.byte, error.expected, error.got)
+            add_damage(self.findings, error)
 
     def judged(self, batch: pa.RecordBatch, gap: Gap) -> pa.RecordBatch:
         """Return the messages that must have entries; count those before the index begins."""

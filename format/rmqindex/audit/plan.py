@@ -342,7 +342,7 @@ def _audit_store(unit: StoreUnit, log: CommitLog | None, findings: Findings) -> 
     try:
         if members:
             audit_barrier(members[-1].path, members[-1].header, log, findings)
-        if all(member.first < 0 for member in members) and log.max_offset > log.min_offset:
+        if all(member.first < 0 for member in members):
             audit_missing(unit.directory, log, findings, unit.broker)
     except FileChangedError:
         raise

@@ -65,6 +65,8 @@ def dledger_data(
 ) -> Location | None:
     """Return the folder of a store in which DLedger keeps the CommitLog, if any.
 
+    Files of 0 bytes are a log, too: one that lost all it had, unless another folder has bytes.
+
     Args:
         store: A store root.
         entries_of: Lists a directory.
@@ -72,21 +74,22 @@ def dledger_data(
     Raises:
         RmqIndexError: Several folders have one.
     """
-    found = []
+    found: dict[bool, list[Location]] = {True: [], False: []}
     for entry in sorted(entries_of(store), key=lambda entry: entry.name):
         if not entry.is_directory or not entry.name.startswith(DLEDGER_PREFIX):
             continue
         for folder in entries_of(entry.path):
             if folder.is_directory and folder.name == DATA_FOLDER:
-                files = entries_of(folder.path)
-                if any(_LOG_NAME.fullmatch(file.name) and file.size for file in files):
-                    found.append(folder.path)
-    if len(found) > 1:
+                files = [f for f in entries_of(folder.path) if _LOG_NAME.fullmatch(f.name)]
+                if files:
+                    found[any(file.size for file in files)].append(folder.path)
+    folders = found[True] or found[False]
+    if len(folders) > 1:
         raise RmqIndexError(
-            f"{store}: expected the CommitLog of one DLedger broker, got {' and '.join(found)}. "
+            f"{store}: expected the CommitLog of one DLedger broker, got {' and '.join(folders)}. "
             "Give the folder of one"
         )
-    return found[0] if found else None
+    return folders[0] if folders else None
 
 
 def is_dledger_folder(folder: Location) -> bool:

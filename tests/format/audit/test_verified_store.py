@@ -235,3 +235,36 @@ def test_a_missing_index_says_over_what_time(store):
     first.write_bytes(first.read_bytes()[:second])
     (row,) = (row for row in verify(store, "auto").to_pylist() if row["rule"] == "index_missing")
     assert row["got"] == "none"
+
+
+@pytest.mark.parametrize("gone", [(), ("consumequeue", "checkpoint")])
+@pytest.mark.parametrize("lost", ["files", "folder"])
+def test_a_hole_in_the_log_of_an_index_that_is_gone_is_reported(store, lost, gone):
+    """No file of the index has a part of the log in which it could be found."""
+    log = min((store / "commitlog").iterdir())
+    log.write_bytes(bytes(log.stat().st_size))
+    remove(store, *NAMES)
+    if lost == "folder":
+        (store / "index").rmdir()
+    for name in gone:
+        place = store / name
+        shutil.rmtree(place) if place.is_dir() else place.unlink()
+    rows = verify(store, "auto").to_pylist()
+    assert {row["rule"] for row in rows if "queue" not in row["rule"]} >= {
+        "index_missing",
+        "log_damaged",
+    }
+    (damage,) = (row for row in rows if row["rule"] == "log_damaged")
+    assert (damage["file"], damage["byte"], damage["severity"]) == (str(log), 0, "error")
+
+
+@pytest.mark.parametrize("folder", ["commitlog", "dledger-n0/data"])
+@pytest.mark.parametrize("index", ["whole", "gone"])
+def test_a_log_of_files_without_bytes_lost_its_end(store, folder, index):
+    """It is a log, to which its store's files lead, be it one of DLedger; not none."""
+    shutil.rmtree(store / "commitlog")
+    (store / folder).mkdir(parents=True)
+    (store / folder / f"{0:020d}").touch()
+    if index == "gone":
+        shutil.rmtree(store / "index")
+    assert "log_damaged" in errors(store)
