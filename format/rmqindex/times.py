@@ -131,19 +131,7 @@ def to_microseconds(
     return np.where(beyond, 0, millis) * MILLISECOND, beyond
 
 
-@overload
-def zone_of(name: str | tzinfo) -> tzinfo: ...
-
-
-@overload
-def zone_of(name: None) -> None: ...
-
-
-@overload
-def zone_of(name: str | tzinfo | None) -> tzinfo | None: ...
-
-
-def zone_of(name: str | tzinfo | None) -> tzinfo | None:
+def zone_of(name: str | tzinfo | None) -> tzinfo:
     """Return a time zone by a name that Java or Python knows.
 
     Args:
@@ -151,12 +139,14 @@ def zone_of(name: str | tzinfo | None) -> tzinfo | None:
             ``+08:00`` or ``GMT+8``, a ``tzinfo``, or ``None`` for the system's zone.
 
     Returns:
-        The zone; ``None`` stands for the system's.
+        The zone.
 
     Raises:
-        ValueError: No such zone.
+        ValueError: No such zone, or ``TZ`` names none.
     """
-    if name is None or isinstance(name, tzinfo):
+    if name is None:
+        return system_zone()[1]
+    if isinstance(name, tzinfo):
         return name
     if name in {"Z", "z", "UTC", "GMT", "UT"}:
         return UTC
@@ -200,9 +190,14 @@ def system_zone() -> tuple[str, tzinfo]:
         pass
     if text is None:  # a copy of a zone's file, whose name nothing tells
         return _LOCAL_TIME, _SystemZone()
-    if not _POSIX_RULE.match(name):
+    zone = _SystemZone()
+    try:
+        is_zone = _POSIX_RULE.match(name) is not None and bool(datetime.now(zone))
+    except ValueError:  # a day or more from UTC
+        is_zone = False
+    if not is_zone:
         raise ValueError(f"TZ: expected a time zone such as Asia/Shanghai, got {text!r}")
-    return name, _SystemZone()
+    return name, zone
 
 
 class _SystemZone(tzinfo):

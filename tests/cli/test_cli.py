@@ -304,7 +304,10 @@ class TestErrors:
         [
             (["info"], "Missing argument 'PATH'"),
             (["info", STORE, "--max-index-num", "200"], "give both or neither"),
-            (["info", STORE, "--max-index-num", "0", "--max-hash-slot-num", "1"], "at least 1"),
+            (
+                ["info", STORE, "--max-index-num", "0", "--max-hash-slot-num", "1"],
+                "from 1 to 2147483647",
+            ),
             (["info", STORE, "--time-zone", "Mars"], "'Mars'"),
             (["info", STORE, "--mode", "PERMISSIVE"], "PERMISSIVE"),
             (["lookup", STORE, "T", "k", "--begin", "noon"], "'noon'"),

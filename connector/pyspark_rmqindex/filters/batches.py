@@ -11,6 +11,7 @@ from pyspark_rmqindex.files.stores import store_of
 from pyspark_rmqindex.schema import ENTRY_COLUMNS, KEY_COLUMNS, STORE_COLUMN, arrow_schema
 from rmqindex import CorruptIndexError, RmqIndexError
 from rmqindex.layout import BEGIN_TIMESTAMP_OFFSET
+from rmqindex.storage import path_text
 from rmqindex.times import LAST_MILLISECOND, to_microseconds
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class BatchBuilder:
         """Return a column of one repeated text, cached because most batches are equally long."""
         known, repeated = self._texts.get(name, ("", None))
         if repeated is None or known != text or len(repeated) < count:
-            repeated = pa.repeat(text, max(count, min(MAX_ROWS, 2 * count)))
+            repeated = pa.repeat(path_text(text), max(count, min(MAX_ROWS, 2 * count)))
             self._texts[name] = (text, repeated)
         return repeated.slice(0, count) if len(repeated) != count else repeated
 

@@ -23,7 +23,7 @@ from pyspark_rmqindex.schema import STORE_COLUMN, arrow_schema
 from rmqindex import CommitLog
 from rmqindex.audit import missing_parts
 from rmqindex.commitlog import Selection, ensure_end, in_halves, marked_file, select_messages
-from rmqindex.storage import FileChangedError, read_steady
+from rmqindex.storage import FileChangedError, path_text, read_steady
 from rmqindex.times import zone_of
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class MessageReader(PrunedReader):
             on_bad=warn,
         )
         arrays = [
-            pa.repeat(store, batch.num_rows)
+            pa.repeat(path_text(store), batch.num_rows)
             if field.name.lower() == STORE_COLUMN
             else messages.column(field.name.lower(), field.type)
             for field in schema

@@ -17,6 +17,7 @@ from rmqindex.audit.queue_rules import (
     with_one_rebuild,
 )
 from rmqindex.layout import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
+from rmqindex.storage.location import path_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -471,11 +472,11 @@ class Findings:
         return pa.RecordBatch.from_pylist(
             [
                 {
-                    "file": file,
+                    "file": path_text(file),
                     "rule": rule,
                     "byte": byte,
-                    "expected": expected,
-                    "got": got,
+                    "expected": path_text(expected),
+                    "got": path_text(got),
                     "severity": _RULES[rule].severity,
                     "remedy": by_rule[rule],
                 }

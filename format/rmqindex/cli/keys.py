@@ -7,7 +7,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from rmqindex.cli.options import argument
+from rmqindex.cli.options import (
+    TEXT,
+    argument,
+)
 
 if TYPE_CHECKING:
     import os
@@ -39,6 +42,7 @@ keys_argument = argument(
     "keys",
     "KEY...",
     "One or several of the messages' KEYS, or unique keys (message ids).",
+    TEXT,
     several=True,
     required=False,
 )

@@ -14,6 +14,8 @@ from rmqindex.cli.help import Argument, Command
 from rmqindex.cli.several import SeveralCommand, complain_of_none, several_named
 from rmqindex.display.text import complain
 from rmqindex.indexfile.geometry import Layout
+from rmqindex.keys.utf8 import is_utf8
+from rmqindex.layout import INT32_MAX, INT64_MAX
 from rmqindex.output.documents import JsonOutput
 from rmqindex.output.interface import Zone
 from rmqindex.times import parse_micros, system_zone, to_milliseconds, zone_of
@@ -29,8 +31,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BAD",
+    "COUNT",
     "NOT_FOUND",
+    "NUMBER",
+    "OFFSET",
     "PATH",
+    "SIZE",
+    "TEXT",
     "allow_live_option",
     "allow_loss_option",
     "argument",
@@ -66,6 +73,11 @@ __all__ = [
 
 NOT_FOUND = 1
 BAD = 2
+# Java's int and long: no number of a store, and no number of rows, is greater.
+OFFSET = click.IntRange(0, INT64_MAX)
+COUNT = click.IntRange(1, INT64_MAX)
+NUMBER = click.IntRange(0, INT32_MAX)
+SIZE = click.IntRange(1, INT32_MAX)
 PATH = click.Path(path_type=Path)
 
 _CSV = "rmqindex.csv"
@@ -250,7 +262,26 @@ else:  # generic from click 8.4 on
     _TextType = click.ParamType
 
 
-class TopicType(_TextType):
+class StoredText(_TextType):
+    """A topic, key or tag as a message has it: a text, which Java reads and writes as UTF-8."""
+
+    name = "text"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text.
+
+        Raises:
+            BadParameter: It is not UTF-8.
+        """
+        if not is_utf8(value):
+            self.fail(f"expected UTF-8, got {value!r}", param, ctx)
+        return value
+
+
+TEXT = StoredText()
+
+
+class TopicType(StoredText):
     """A topic: a text that is not empty."""
 
     name = "topic"
@@ -259,11 +290,11 @@ class TopicType(_TextType):
         """Return the topic.
 
         Raises:
-            BadParameter: It is empty.
+            BadParameter: It is empty, or not UTF-8.
         """
         if not value:
             self.fail("expected the name of a topic, got an empty text", param, ctx)
-        return value
+        return super().convert(value, param, ctx)
 
 
 def rows_option(function: Callable[..., None]) -> Callable[..., None]:
@@ -298,10 +329,8 @@ def _parse_zone(_ctx: click.Context, _param: click.Parameter, text: str | None) 
         raise click.BadParameter(f"needed. {error}", param_hint="--time-zone") from error
 
 
-def _parse_local_zone(
-    _ctx: click.Context, _param: click.Parameter, text: str | None
-) -> tzinfo | None:
-    return None if text is None else _zone(text).info
+def _parse_local_zone(ctx: click.Context, param: click.Parameter, text: str | None) -> tzinfo:
+    return _parse_zone(ctx, param, text).info
 
 
 def _parse_commit_log(_ctx: click.Context, _param: click.Parameter, text: str) -> str | None:
@@ -332,19 +361,21 @@ logs_argument = argument(
     several=True,
 )
 topic_argument = argument("topic", "TOPIC", "The topic of the message.", TopicType())
-key_argument = argument("key", "KEY", "One of the message's KEYS, or its unique key (message id).")
+key_argument = argument(
+    "key", "KEY", "One of the message's KEYS, or its unique key (message id).", TEXT
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 slots_option = click.option(
     "--max-hash-slot-num",
     metavar="N",
-    type=int,
+    type=SIZE,
     help="The broker's maxHashSlotNum; give --max-index-num, too. By default inferred from the "
     "file.",
 )
 entries_option = click.option(
     "--max-index-num",
     metavar="N",
-    type=int,
+    type=SIZE,
     help="The broker's maxIndexNum; give --max-hash-slot-num, too.",
 )
 mode_option = click.option(
@@ -400,14 +431,14 @@ from_option = click.option(
     "--from",
     "from_offset",
     metavar="OFFSET",
-    type=click.IntRange(min=0),
+    type=OFFSET,
     help="Start at the message at this offset.",
 )
 to_option = click.option(
     "--to",
     "to_offset",
     metavar="OFFSET",
-    type=click.IntRange(min=0),
+    type=OFFSET,
     help="Stop before this offset.",
 )
 allow_live_option = click.option(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rmqindex.cli.options import (
+    NUMBER,
+    TEXT,
     begin_option,
     end_option,
     from_option,
@@ -28,6 +30,7 @@ _OPTIONS = (
         "--topic",
         "topics",
         metavar="TOPIC",
+        type=TEXT,
         multiple=True,
         help="Only messages of this topic. May be repeated.",
     ),
@@ -35,7 +38,7 @@ _OPTIONS = (
         "--queue",
         "queue_ids",
         metavar="N",
-        type=click.IntRange(min=0),
+        type=NUMBER,
         multiple=True,
         help="Only messages of this queue. May be repeated.",
     ),
@@ -43,6 +46,7 @@ _OPTIONS = (
         "--tag",
         "tags",
         metavar="TAG",
+        type=TEXT,
         multiple=True,
         help="Only messages with this tag. May be repeated.",
     ),

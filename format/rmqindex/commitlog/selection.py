@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from rmqindex.keys.utf8 import check_text
 from rmqindex.layout import INT64_MAX
 from rmqindex.logfile.files import ExpiredFileError
 from rmqindex.logfile.reading import DEFAULT_MAX_RECORDS
@@ -53,6 +54,16 @@ class Selection:
     end: int | None = None
     start: int | None = None
     stop: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse texts that no message can have.
+
+        Raises:
+            ValueError: A topic or a tag is not UTF-8.
+        """
+        for name in ("topics", "tags"):
+            for text in getattr(self, name):
+                check_text(name, text)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from rmqindex.queue_layout import (
     NO_COMPACTED_OFFSET,
     UNIT_DTYPE,
 )
+from rmqindex.storage.location import path_text
 from rmqindex.storage.opening import FileMark, ensure_same, open_found
 
 if TYPE_CHECKING:
@@ -284,13 +285,13 @@ def _batch(
     size = len(units)
     return pa.RecordBatch.from_arrays(
         [
-            pa.repeat(pa.scalar(topic, pa.string()), size),
+            pa.repeat(pa.scalar(path_text(topic), pa.string()), size),
             pa.repeat(pa.scalar(queue_id, pa.int32()), size),
             pa.array(offsets),
             pa.array(units["phy_offset"].astype(np.int64)),
             pa.array(units["size"].astype(np.int32)),
             pa.array(units["tags_code"].astype(np.int64)),
-            pa.repeat(pa.scalar(path, pa.string()), size),
+            pa.repeat(pa.scalar(path_text(path), pa.string()), size),
         ],
         schema=CONSUME_QUEUE_SCHEMA,
     )

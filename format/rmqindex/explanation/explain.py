@@ -37,6 +37,7 @@ from rmqindex.explanation.wording import Times
 from rmqindex.fileset.planned_index import plan_index
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.messages import tag_key
+from rmqindex.keys.utf8 import check_text
 from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, INT64_MAX
 from rmqindex.record.message_ids import (
     GrpcMessageId,
@@ -121,8 +122,8 @@ def explain_lookup(
 
     Raises:
         RmqIndexError: Nothing is there, a store of another kind, or a file was replaced meanwhile.
-        ValueError: An empty topic, another ``search_log``, ``begin`` after ``end``, or a time that
-            looks like seconds.
+        ValueError: An empty topic, a text that is not UTF-8, another ``search_log``, ``begin``
+            after ``end``, or a time that looks like seconds.
 
     Example:
         >>> from rmqindex import explain_lookup, sample_store
@@ -134,6 +135,8 @@ def explain_lookup(
     """
     if not topic:
         raise ValueError("topic: expected the name of a topic, got ''")
+    check_text("topic", topic)
+    check_text("key", key)
     if search_log not in SEARCHES:
         raise ValueError(f"search_log: expected one of {', '.join(SEARCHES)}, got {search_log!r}")
     for bound in (begin, end):

@@ -13,6 +13,7 @@ from rmqindex.export.columns import as_table
 from rmqindex.export.folder import ANEW, Folder, Stream
 from rmqindex.indexfile.decoding import ENTRY_SCHEMA
 from rmqindex.layout import FIRST_POSITION
+from rmqindex.storage.location import path_text
 from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
@@ -116,7 +117,9 @@ def entry_tables(
         for batch in file.scan(start, planned.stop):
             stop = batch.column("position")[batch.num_rows - 1].as_py() + 1
             table = as_table(selection.matching(batch))
-            names = pa.array([planned.entry.name]).take(pa.array(np.zeros(table.num_rows, int)))
+            names = pa.array([path_text(planned.entry.name)]).take(
+                pa.array(np.zeros(table.num_rows, int))
+            )
             yield table.add_column(0, _FILE, names), stop
 
 

@@ -12,6 +12,7 @@ import time
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from rmqindex.errors import RmqIndexError
+from rmqindex.times import zone_of
 
 __all__ = ["latest_name", "local_time", "next_names", "timestamp_name"]
 
@@ -126,9 +127,10 @@ def _clock() -> int:
 
 def _local(timestamp: int, zone: tzinfo | None) -> int:
     """Return the milliseconds from 1970-01-01 00:00 to a time, both on the zone's own clocks."""
+    clocks = zone_of(zone)
     try:
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=timestamp)
-        local = moment.astimezone(zone).replace(tzinfo=None)
+        local = moment.astimezone(clocks).replace(tzinfo=None)
     except (OverflowError, ValueError):
         return _FIRST_LOCAL if timestamp < 0 else _LAST_LOCAL
     return (local - _EPOCH) // _MILLISECOND

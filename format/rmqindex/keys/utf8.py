@@ -13,7 +13,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["NotUtf8Error", "bytes_at", "check_utf8", "is_utf8", "not_utf8"]
+__all__ = ["NotUtf8Error", "bytes_at", "check_text", "check_utf8", "is_utf8", "not_utf8"]
 
 
 class NotUtf8Error(ValueError):
@@ -27,6 +27,20 @@ def is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def check_text(name: str, text: str) -> None:
+    """Refuse a topic, key or tag that no message can have.
+
+    Args:
+        name: The argument's name.
+        text: The text.
+
+    Raises:
+        NotUtf8Error: It has lone surrogates.
+    """
+    if not is_utf8(text):
+        raise NotUtf8Error(f"{name}: expected a text that UTF-8 can hold, got {text!r}")
 
 
 def not_utf8(values: pa.Array) -> NDArray[np.bool_] | None:

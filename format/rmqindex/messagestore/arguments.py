@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from rmqindex.keys.utf8 import check_text
 from rmqindex.times import (
     microseconds_of,
     parse_duration,
@@ -86,7 +87,8 @@ def texts_of(name: str, values: str | Iterable[str] | None) -> tuple[str, ...]:
 
     Raises:
         TypeError: Not texts.
-        ValueError: None at all, which is probably not meant to stand for all.
+        ValueError: None at all, which is probably not meant to stand for all, or one that is not
+            UTF-8.
     """
     if values is None:
         return ()
@@ -94,6 +96,7 @@ def texts_of(name: str, values: str | Iterable[str] | None) -> tuple[str, ...]:
     for value in found:
         if not isinstance(value, str):
             raise TypeError(f"{name}: expected texts, got {type(value).__name__}")
+        check_text(name, value)
     if not found:
         raise ValueError(f"{name}: expected at least one, or None for all, got none")
     return found
@@ -136,6 +139,7 @@ def key_array(keys: str | Iterable[str] | pa.Array | pa.ChunkedArray) -> pa.Arra
         for text in texts:
             if not isinstance(text, str):
                 raise TypeError(f"keys: expected texts, got {type(text).__name__}")
+            check_text("keys", text)
         found = pa.array(texts, pa.string())
     return found.unique()
 

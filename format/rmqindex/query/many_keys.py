@@ -13,6 +13,7 @@ from rmqindex.layout import INT64_MAX, INT64_MIN
 from rmqindex.query.ranks import SearchedFile
 from rmqindex.query.verification import MATCH_CODES, NO_LOG, Verifier, pairs_kept
 from rmqindex.record.batch_members import BadInnerBatchError
+from rmqindex.storage.location import path_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +79,7 @@ def lookup_keys(
     bounds = (INT64_MIN if begin is None else begin, INT64_MAX if end is None else end)
     newest_first = [planned for planned in reversed(files) if not planned.is_empty]
     searched = [SearchedFile.planned(planned) for planned in newest_first]
-    names = pa.array([planned.entry.name for planned in newest_first], pa.string())
+    names = pa.array([path_text(planned.entry.name) for planned in newest_first], pa.string())
     tables = []
     waiting: list[_Candidates] = []
     for number, planned in enumerate(newest_first):

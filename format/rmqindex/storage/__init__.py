@@ -11,7 +11,7 @@ from rmqindex.rooms import importer
 
 if TYPE_CHECKING:
     from rmqindex.storage.identity import FileChangedError
-    from rmqindex.storage.location import Location, Storage
+    from rmqindex.storage.location import Location, Storage, path_text
     from rmqindex.storage.opening import UnsteadyError, map_files, read_steady
     from rmqindex.storage.s3 import (
         DEFAULT_ATTEMPTS,
@@ -34,6 +34,7 @@ __all__ = [
     "UnsteadyError",
     "check_no_secret",
     "map_files",
+    "path_text",
     "read_steady",
 ]
 
@@ -44,6 +45,7 @@ __getattr__ = importer(
         "location": (
             "Location",
             "Storage",
+            "path_text",
         ),
         "opening": (
             "UnsteadyError",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import pyarrow.fs as pafs
 
-__all__ = ["Location", "PathLike", "Storage"]
+__all__ = ["Location", "PathLike", "Storage", "path_text"]
 
 
 PathLike = str | os.PathLike[str]
@@ -42,6 +42,18 @@ class Storage:
 
 
 _DEFAULT = Storage()
+
+
+def path_text(path: str) -> str:
+    r"""Return a path as text that UTF-8 can hold, for columns; as terminals show it.
+
+    Args:
+        path: A path, or a text with one; what is not UTF-8 in a name is a lone surrogate.
+
+    Returns:
+        The text, with each such byte written out, as in ``b\udcffad``.
+    """
+    return str(path).encode(errors="backslashreplace").decode()
 
 
 class Location(str):

@@ -86,9 +86,20 @@ def test_an_unknown_zone_is_refused(text):
 
 
 def test_a_zone_object_is_taken_as_it_is():
-    """A tzinfo or None passes through."""
+    """A tzinfo passes through."""
     assert zone_of(UTC) is UTC
-    assert zone_of(None) is None
+
+
+def test_no_zone_is_the_systems(monkeypatch, request):
+    """By TZ, of which nonsense is refused before it names a file."""
+    request.addfinalizer(lambda: (monkeypatch.undo(), time.tzset()))
+    monkeypatch.setenv("TZ", "Asia/Shanghai")
+    assert timestamp_name(NOW, None) == timestamp_name(NOW, zone_of("+08:00"))
+    for text in ("UTC+25", "UTC-24", "Nowhere/City"):
+        monkeypatch.setenv("TZ", text)
+        time.tzset()
+        with pytest.raises(ValueError, match="TZ: expected a time zone such as Asia/Shanghai, got"):
+            timestamp_name(NOW, None)
 
 
 def test_each_file_is_named_by_its_first_entry():

@@ -25,6 +25,7 @@ from rmqindex import (
     MessageStore,
     RmqIndexError,
 )
+from rmqindex.commitlog import Selection
 
 STORE = rmqindex.sample_store()
 LOGGED = json.loads((ROCKETMQ_CLASSES / "store_messages.json").read_text())["messages"]
@@ -491,3 +492,22 @@ def test_a_damaged_body_is_refused_or_null(tmp_path):
     assert (table.num_rows, table["body"].null_count) == (430, 1)
     found = store.lookup("TopicTest", "order-49", message=True).to_pylist()
     assert [row["phy_offset"] for row in found if row["body"] is None] == [offset]
+
+
+@pytest.mark.parametrize("text", ["\ud800", "A\udcff"])
+@pytest.mark.parametrize(
+    ("name", "ask"),
+    [
+        ("topic", lambda store, text: store.lookup(text, "k")),
+        ("keys", lambda store, text: store.lookup("TopicTest", ["k", text])),
+        ("topic", lambda store, text: store.messages(topic=text)),
+        ("tags", lambda store, text: store.messages(tags=["T", text])),
+        ("topic", lambda store, text: store.explain(text, "k")),
+        ("key", lambda store, text: store.explain("TopicTest", text)),
+        ("topics", lambda _store, text: Selection(topics=(text,))),
+    ],
+)
+def test_a_text_that_no_message_can_have_is_refused_by_name(name, ask, text):
+    """It has a lone surrogate, which UTF-8 cannot hold."""
+    with pytest.raises(ValueError, match=f"^{name}: expected a text that UTF-8 can hold, got"):
+        ask(MessageStore(rmqindex.sample_store()), text)

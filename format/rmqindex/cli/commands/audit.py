@@ -13,6 +13,7 @@ from rmqindex.audit.bodies import audit_bodies
 from rmqindex.audit.plan import plan_audit, run_audits, run_queue_audit
 from rmqindex.audit.rules import FINDING_SCHEMA, SEVERITIES
 from rmqindex.cli.options import (
+    COUNT,
     NOT_FOUND,
     PATH,
     choose_output,
@@ -59,7 +60,7 @@ __all__ = ["plot", "verify"]
 @click.option(
     "--max-findings",
     metavar="N",
-    type=click.IntRange(min=1),
+    type=COUNT,
     default=100,
     show_default=True,
     help="Report at most this many findings per rule and file.",

@@ -10,7 +10,9 @@ import click
 from rmqindex.audit import missing_parts
 from rmqindex.cli.options import (
     BAD,
+    COUNT,
     NOT_FOUND,
+    OFFSET,
     argument,
     choose_output,
     command,
@@ -55,7 +57,7 @@ __all__ = ["dump", "messages", "usage"]
 @click.option(
     "--limit",
     metavar="N",
-    type=click.IntRange(min=1),
+    type=COUNT,
     default=20,
     show_default=True,
     help="Print at most this many messages.",
@@ -123,7 +125,7 @@ def messages(
     help="What to count by: topic, queue or hour. May be repeated.",
 )
 @selection_options
-@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Print at most N rows.")
+@click.option("--limit", metavar="N", type=COUNT, help="Print at most N rows.")
 @rows_option
 @zone_option
 @mode_option
@@ -167,14 +169,14 @@ def usage(
 @click.option(
     "--offset",
     metavar="BYTE",
-    type=click.IntRange(min=0),
+    type=OFFSET,
     default=0,
     help="Begin at this byte of the file, with the item that holds it.",
 )
 @click.option(
     "--limit",
     metavar="N",
-    type=click.IntRange(min=1),
+    type=COUNT,
     default=10,
     show_default=True,
     help="Print at most this many items: records, entries, slots, units or lines.",

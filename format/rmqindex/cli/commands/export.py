@@ -11,6 +11,7 @@ import click
 
 from rmqindex.audit import missing_parts
 from rmqindex.cli.options import (
+    NUMBER,
     argument,
     choose_output,
     command,
@@ -121,7 +122,7 @@ def _parse_columns(
 @click.option(
     "--key-hash",
     metavar="N",
-    type=click.IntRange(min=0),
+    type=NUMBER,
     help="With --entries: only entries with this key hash.",
 )
 @click.option(

@@ -11,6 +11,9 @@ import numpy as np
 
 from rmqindex.cli.options import (
     BAD,
+    COUNT,
+    NUMBER,
+    OFFSET,
     PATH,
     argument,
     begin_option,
@@ -111,22 +114,18 @@ def info(
     "--from",
     "from_offset",
     metavar="OFFSET",
-    type=click.IntRange(min=0),
+    type=OFFSET,
     help="Only messages at this offset or after it.",
 )
 @click.option(
     "--to",
     "to_offset",
     metavar="OFFSET",
-    type=click.IntRange(min=0),
+    type=OFFSET,
     help="Only messages before this offset.",
 )
-@click.option(
-    "--key-hash", metavar="N", type=click.IntRange(min=0), help="Only entries with this key hash."
-)
-@click.option(
-    "--limit", metavar="N", type=click.IntRange(min=1), help="Print at most this many entries."
-)
+@click.option("--key-hash", metavar="N", type=NUMBER, help="Only entries with this key hash.")
+@click.option("--limit", metavar="N", type=COUNT, help="Print at most this many entries.")
 @click.option(
     "--salvage",
     "salvaged",
@@ -162,7 +161,10 @@ def scan(
     shortfall = Shortfall(*time_range_of(begin, end, zone))
     start, stop = offset_range_of(from_offset, to_offset)
     ranges = {
-        "phy_offset": (start or INT64_MIN, INT64_MAX if stop is None else stop - 1),
+        "phy_offset": (
+            INT64_MIN if start is None else start,
+            INT64_MAX if stop is None else stop - 1,
+        ),
     }
     if key_hash is not None:
         ranges["key_hash"] = (key_hash, key_hash)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from rmqindex.cli.keys import keys_argument, keys_file_option, keys_of
 from rmqindex.cli.options import (
+    COUNT,
     NOT_FOUND,
     begin_option,
     choose_output,
@@ -41,7 +42,7 @@ from rmqindex.output.messages import is_readable, read_messages
 from rmqindex.output.notes import complain_of_lacking
 from rmqindex.query.many_keys import lookup_keys
 from rmqindex.query.verification import VERIFIED
-from rmqindex.storage.location import Location
+from rmqindex.storage.location import Location, path_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +80,7 @@ __all__ = ["lookup"]
 @click.option(
     "--max-num",
     metavar="N",
-    type=click.IntRange(min=1),
+    type=COUNT,
     help="Return at most this many entries, the newest.",
 )
 @click.option(
@@ -182,7 +183,7 @@ def _search(question: Question, files: Sequence[PlannedFile], log: CommitLog | N
         end=question.end,
         max_num=question.max_num,
     )
-    paths = {planned.entry.name: planned.entry.path for planned in files}
+    paths = {path_text(planned.entry.name): planned.entry.path for planned in files}
     columns = (
         table["file"],
         table["position"],

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqindex.cli.options import (
+    OFFSET,
     PATH,
+    SIZE,
     allow_live_option,
     allow_loss_option,
     argument,
@@ -63,7 +65,7 @@ _store_argument = argument("store", "STORE", "A local store root, or its index d
 @click.option(
     "--before",
     metavar="OFFSET",
-    type=click.IntRange(min=0),
+    type=OFFSET,
     help="The offset before which messages have expired. Without it, that at which the CommitLog "
     "begins is shown, and nothing is deleted.",
 )
@@ -140,14 +142,14 @@ def _doubt(store: str, before: int, files: Sequence[FileEntry]) -> str | None:
 @click.option(
     "--slots",
     metavar="N",
-    type=click.IntRange(min=1),
+    type=SIZE,
     required=True,
     help="The new maxHashSlotNum.",
 )
 @click.option(
     "--entries",
     metavar="N",
-    type=click.IntRange(min=2),
+    type=click.IntRange(2, SIZE.max),
     required=True,
     help="The new maxIndexNum.",
 )
@@ -167,7 +169,7 @@ def relayout(
     dry_run: bool,
     allow_live_store: bool,
     as_json: bool,
-    time_zone: tzinfo | None,
+    time_zone: tzinfo,
     max_hash_slot_num: int | None,
     max_index_num: int | None,
 ) -> None:

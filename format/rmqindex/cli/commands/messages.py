@@ -11,6 +11,7 @@ import click
 from rmqindex.audit import missing_parts
 from rmqindex.cli.options import (
     NOT_FOUND,
+    TEXT,
     argument,
     choose_output,
     command,
@@ -29,6 +30,7 @@ from rmqindex.explanation import uncovered
 from rmqindex.fileset.planned_index import plan_index
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.keys.hashing import index_key, key_hash
+from rmqindex.layout import INT64_MAX
 from rmqindex.output.messages import complain_of_crc, is_readable, read_messages
 from rmqindex.output.notes import complain_of_missing
 from rmqindex.query.ranks import SearchedFile
@@ -67,10 +69,12 @@ __all__ = ["cat"]
     "message",
     "OFFSET|MSGID",
     "A CommitLog offset, an offset message id, or a unique key.",
+    TEXT,
 )
 @click.option(
     "--topic",
     metavar="TOPIC",
+    type=TEXT,
     help="The topic of a unique key; by default every topic that has a ConsumeQueue is searched.",
 )
 @click.option("--raw", is_flag=True, help="Write only the body, byte for byte.")
@@ -145,7 +149,8 @@ def _write_bodies(rows: Sequence[dict[str, Any]]) -> None:
 
 def _offsets(path: str, message: str, topic: str | None, log: CommitLog) -> list[int]:
     """Return where the messages that a text names may start, the likeliest first."""
-    if message.isdecimal() and message.isascii():
+    # A greater number is no offset, but the digits of an id, of which all may be decimal.
+    if message.isdecimal() and message.isascii() and int(message) <= INT64_MAX:
         return [int(message)]
     decoded = decode_offset_msg_id(message)
     if decoded is not None:

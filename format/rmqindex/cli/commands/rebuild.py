@@ -10,6 +10,8 @@ import click
 from rmqindex.audit import missing_parts
 from rmqindex.cli.options import (
     PATH,
+    SIZE,
+    TEXT,
     allow_live_option,
     allow_loss_option,
     choose_output,
@@ -106,7 +108,7 @@ def rebuild(
     allow_loss: bool,
     allow_live_store: bool,
     as_json: bool,
-    time_zone: tzinfo | None,
+    time_zone: tzinfo,
     max_hash_slot_num: int | None,
     max_index_num: int | None,
     mode: Mode,
@@ -179,14 +181,14 @@ def rebuild(
 @click.option(
     "--file-size",
     metavar="BYTES",
-    type=int,
+    type=SIZE,
     help="The broker's mappedFileSizeConsumeQueue. By default that of the existing queues, "
     f"else {DEFAULT_FILE_SIZE}.",
 )
 @click.option(
     "--batch-file-size",
     metavar="BYTES",
-    type=int,
+    type=SIZE,
     help="The broker's mapperFileSizeBatchConsumeQueue. By default that of the existing queues, "
     f"else {DEFAULT_BATCH_FILE_SIZE}.",
 )
@@ -194,6 +196,7 @@ def rebuild(
     "--batch-topic",
     "batch_topics",
     metavar="TOPIC",
+    type=TEXT,
     multiple=True,
     help="A topic with batch queues. Those that config/topics.json names are known, and without "
     "this file those that have batch queues, or inner batches in the log. May be repeated.",
@@ -202,6 +205,7 @@ def rebuild(
     "--leave-out",
     "leave_out",
     metavar="TOPIC",
+    type=TEXT,
     multiple=True,
     help="A topic that gets no queues, such as one that was deleted. May be repeated.",
 )
