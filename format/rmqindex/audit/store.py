@@ -33,6 +33,8 @@ from rmqindex.layout import (
 )
 from rmqindex.logfile.leads import Lead, LeadKind
 from rmqindex.logfile.witness import proved_lead
+from rmqindex.storage.filesystem import unreadable
+from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import StoreCheckpoint
 from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 from rmqindex.transaction.directories import directory_entries
@@ -47,7 +49,6 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
-    from rmqindex.storage.location import Location
 
 __all__ = ["audit_barrier", "audit_files", "audit_name_times", "audit_names", "audit_state"]
 
@@ -118,7 +119,10 @@ def audit_name_times(
         newest = max(newest, log.first_store_timestamp(log.files[-1]) or 0)
     checkpoint = None if directory.local is None else directory.local.parent / CHECKPOINT_NAME
     if checkpoint is not None and checkpoint.is_file():
-        newest = max(newest, StoreCheckpoint.load(checkpoint).physic_msg_timestamp)
+        try:
+            newest = max(newest, StoreCheckpoint.load(checkpoint).physic_msg_timestamp)
+        except OSError:
+            return  # the audit of the store's state reports it
     times = [(each, local_time(each.name)) for each in members if each.header.entry_count]
     for (before, before_time), (member, time) in pairwise(times):
         if before_time is None or time is None:
@@ -155,8 +159,15 @@ def audit_state(
     root = Path(directory).absolute().parent
     is_store = Path(directory).absolute().name == INDEX_FOLDER
     checkpoint = root / CHECKPOINT_NAME
-    known = StoreCheckpoint.load(checkpoint) if checkpoint.is_file() else StoreCheckpoint()
-    if is_store and broker is BrokerState.CRASHED:
+    known: StoreCheckpoint | None = StoreCheckpoint()
+    try:
+        if checkpoint.is_file():
+            known = StoreCheckpoint.load(checkpoint)
+    except OSError as error:
+        reason = unreadable(Location.of(checkpoint), error)
+        findings.add(str(checkpoint), "unreadable", None, "a checkpoint", reason)
+        known = None
+    if is_store and broker is BrokerState.CRASHED and known is not None:
         own = commit_log_of(root, "auto") or log
         _audit_restart(members, known, own, root, findings)
         if own is not None and own is not log:
@@ -174,7 +185,7 @@ def audit_state(
         findings.add(
             str(left[0]), "unfinished_write", None, "no job of a dead process", f"{len(left)}"
         )
-    if is_store and broker is not BrokerState.RUNNING:
+    if is_store and broker is not BrokerState.RUNNING and known is not None:
         headers = [member.header for member in members]
         _audit_checkpoint(checkpoint, known, headers, broker, findings)
 

@@ -20,7 +20,7 @@ import pyarrow.fs as pafs
 
 from rmqindex.dledger_layout import DATA_FOLDER
 from rmqindex.errors import RmqIndexError
-from rmqindex.folders import COMMITLOG_FOLDER, DLEDGER_PREFIX, LOCK_NAME, MULTI_PATH_SPLITTER
+from rmqindex.folders import COMMITLOG_FOLDER, DLEDGER_PREFIX, MULTI_PATH_SPLITTER
 from rmqindex.layout import INT64_MAX
 from rmqindex.record_layout import FILE_NAME_DIGITS, MAX_FILE_SIZE
 from rmqindex.storage.filesystem import status_of
@@ -299,11 +299,11 @@ class OpenFiles:
     def is_held(self) -> bool | None:
         """Return whether a broker runs on a store that one of the files is in.
 
-        None where no store has the lock of a broker, which proves nothing.
+        None where no store has the lock of a broker, or one that can be read: nothing is proved.
         """
         roots = {root_of(file.path.parent).local for file in self.files}
-        locked = tuple(root for root in roots if root and (root / LOCK_NAME).exists())
-        return BrokerLock(locked).broker is not None if locked else None
+        lock = BrokerLock(tuple(root for root in roots if root))
+        return lock.broker is not None if lock.is_told else None
 
     def source(self, file: LogFile) -> ByteSource:
         """Return one of the files, which stays open until the log is closed."""

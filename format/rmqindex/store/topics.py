@@ -11,6 +11,8 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.folders import CONFIG_FOLDER
 from rmqindex.ownfiles.safe_open import open_to_read
 from rmqindex.queue_layout import LMQ_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
+from rmqindex.storage.filesystem import unreadable
+from rmqindex.storage.location import Location
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +51,8 @@ class TopicTable:
             The topics; None where the store has no such file.
 
         Raises:
-            RmqIndexError: There are files, and none of them is a table of topics.
+            RmqIndexError: There are files, and none of them is a table of topics; or one cannot be
+                read.
         """
         path = root / CONFIG_FOLDER / _NAME
         candidates = (path, path.with_name(_NAME + _BACKUP_SUFFIX))
@@ -82,7 +85,9 @@ def _read(path: Path) -> tuple[frozenset[str], frozenset[str]] | None:
             frozenset(table),
             frozenset(topic for topic, config in table.items() if _is_batch(config)),
         )
-    except (OSError, RecursionError, RmqIndexError):
+    except OSError as error:  # what it says is unknown, and its backup may say something else
+        raise unreadable(Location.of(path), error) from error
+    except (RecursionError, RmqIndexError):
         return None
     except (ValueError, TypeError, KeyError, AttributeError):  # another document
         return None

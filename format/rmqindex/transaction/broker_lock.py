@@ -119,6 +119,11 @@ class BrokerLock:
         return BrokerState.CRASHED if self.broker is None else BrokerState.RUNNING
 
     @property
+    def is_told(self) -> bool:
+        """Whether there is a lock file that tells if a broker runs."""
+        return any(os.access(root / LOCK_NAME, os.R_OK, effective_ids=True) for root in self.roots)
+
+    @property
     def broker(self) -> int | None:
         """The process of the broker that runs; 0 where it is unknown, None where none runs."""
         holders = self._holders()
@@ -374,7 +379,7 @@ def _holder(path: Path) -> _Holder | None:
     except RmqIndexError:  # not a file
         return None
     except OSError as error:
-        if error.errno in _NO_FILE:
+        if error.errno in (*_NO_FILE, *_NOT_WRITABLE):  # who writes holds it, or is refused
             return None
         raise
     try:

@@ -13,6 +13,7 @@ from tests.system.store_kinds import copy_store
 
 import rmqindex
 from commitlog_encoder import Log, Message, properties_text
+from permissions import mode_of
 from recorded import MESSAGE_KINDS
 from rmqindex import (
     ConsumeQueue,
@@ -317,6 +318,18 @@ class TestKinds:
         (tmp_path / "config" / "topics.json.bak").write_bytes(b"[]")
         with pytest.raises(RmqIndexError, match="topicConfigTable"):
             rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+
+    def test_a_table_of_topics_that_cannot_be_read_has_no_other_in_its_place(self, tmp_path):
+        """Its backup may be older, and its content is not to blame."""
+        store_of(tmp_path, numbered(1))
+        for name in ("topics.json.bak", "topics.json"):
+            write_topics(tmp_path, {"TopicTest": True})
+            table = (tmp_path / "config" / "topics.json").rename(tmp_path / "config" / name)
+        with (
+            mode_of(table, 0),
+            pytest.raises(RmqIndexError, match=r"topics\.json: cannot be read: Permission denied"),
+        ):
+            rebuild_consume_queues(tmp_path, tmp_path)
 
 
 # Topic, properties, and the property that a broker cannot read.

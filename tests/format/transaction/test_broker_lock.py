@@ -15,6 +15,7 @@ import threading
 import pytest
 
 from other_broker import can_start, running_broker
+from permissions import mode_of
 from rmqindex import (
     IndexDirectory,
     IndexFileWriter,
@@ -458,3 +459,28 @@ class TestWriters:
         with (store / "lock").open("r+b") as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
             assert BrokerLock.of(store).broker == os.getpid()
+
+
+class TestUnreadableLocks:
+    """The lock file is another user's, who keeps it to itself."""
+
+    def test_readers_need_none(self, sample):
+        """It tells nothing, as one that is not there."""
+        assert BrokerLock.of(sample).is_told
+        findings = verify(sample)
+        with mode_of(sample / "lock", 0):
+            assert not BrokerLock.of(sample).is_told
+            assert BrokerLock.of(sample).state is BrokerState.STOPPED
+            assert MessageStore(sample).lookup("TopicTest", "order-49").num_rows == 11
+            assert sum(batch.num_rows for batch in MessageStore(sample).messages()) > 0
+            assert verify(sample).equals(findings)
+
+    def test_writers_are_refused_by_name(self, sample):
+        """Nothing would keep a broker from starting meanwhile."""
+        before = sorted((sample / "index").iterdir())
+        with mode_of(sample / "lock", 0):
+            with pytest.raises(RmqIndexError, match="lock: expected a file that can be locked"):
+                rebuild_index(sample / "commitlog", sample / "index", LAYOUT, replace=True)
+            with pytest.raises(RmqIndexError, match="lock: expected a file that can be locked"):
+                cover_index(sample)
+        assert sorted((sample / "index").iterdir()) == before
