@@ -213,12 +213,16 @@ def _slot_use(source: IndexSource, header: IndexHeader, layout: Layout) -> _Slot
 
 def _only_fitting(source: IndexSource, header: IndexHeader, words: int) -> Layout:
     """Try every geometry that the size allows, and return the one that fits."""
-    slot_use = _SlotUse(source, header)
     found: list[Layout] = []
-    for layout in islice(_search(source, header, words), _MOST_CANDIDATES):
-        if _fits(source, header, layout, slot_use):
-            found.append(layout)
-        if len(found) > _NAMED:
+    # No answer comes of hashSlotCount, so that many entries speak for their slots without it.
+    for is_counted in (True, False) if header.entry_count >= _CONCLUSIVE else (True,):
+        slot_use = _SlotUse(source, header, is_counted=is_counted)
+        for layout in islice(_search(source, header, words), _MOST_CANDIDATES):
+            if _fits(source, header, layout, slot_use):
+                found.append(layout)
+            if len(found) > _NAMED:
+                break
+        if found:
             break
     if len(found) == 1:
         return found[0]
@@ -336,9 +340,13 @@ def _first_counted(source: IndexSource, layout: Layout, head: int, newest: int) 
 class _SlotUse:
     """The slots read so far, so that candidates with ever more slots read each only once."""
 
-    def __init__(self, source: IndexSource, header: IndexHeader) -> None:
+    def __init__(
+        self, source: IndexSource, header: IndexHeader, *, is_counted: bool = True
+    ) -> None:
+        """Begin; the slots in use are counted by the header, or else by the entries."""
         self._source = source
         self._header = header
+        self._is_counted = is_counted
         self._read = self._used = self._ahead = self._lowest = self._highest = 0
 
     def agrees(self, layout: Layout) -> bool:
@@ -360,12 +368,23 @@ class _SlotUse:
         if self._lowest < INVALID_INDEX or self._highest >= layout.index_num:
             return False
         counted, puts = self._header.hash_slot_count, self._header.entry_count
+        if not self._is_counted:
+            counted, puts = self._slots_of_entries(layout), INT32_MAX
         fewest = self._used - self._ahead
         return (
             fewest <= counted <= self._used
             or puts <= counted <= puts + 1
             or (counted < fewest and fewest - counted <= self._own_links(layout))
         )
+
+    def _slots_of_entries(self, layout: Layout) -> int:
+        """Return how many slots the entries belong to."""
+        is_used = np.zeros(layout.hash_slot_num, np.bool_)
+        stop = self._header.entry_count + FIRST_POSITION
+        for start in range(FIRST_POSITION, stop, _SEARCH_ROWS):
+            entries = self._source.entry_range(layout, start, min(start + _SEARCH_ROWS, stop))
+            is_used[entries["key_hash"] % layout.hash_slot_num] = True
+        return int(np.count_nonzero(is_used))
 
     def _own_links(self, layout: Layout) -> int:
         """Return how many entries lead to themselves: their slots may not be counted."""

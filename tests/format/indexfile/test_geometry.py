@@ -128,6 +128,29 @@ class TestFound:
         assert Layout.infer(write(tmp_path, header + file.data[40:])) == Layout(93, 171)
 
 
+class TestWrongSlotCount:
+    """``hashSlotCount`` alone is wrong: it is no part of any answer."""
+
+    @pytest.mark.parametrize("count", [-1, 0, 1, 99])
+    @pytest.mark.parametrize(("slots", "places"), [(8, 32), (7, 40)])
+    def test_the_entries_tell_the_slots_that_are_in_use(self, tmp_path, slots, places, count):
+        """So that the file is read as with the right one, in each usual or unusual shape."""
+        data = bytearray(random_file(slots, places, 30).data)
+        struct.pack_into(">i", data, 32, count)
+        assert Layout.infer(write(tmp_path, data)) == Layout(slots, places)
+
+    @pytest.mark.parametrize("count", [None, 1])
+    def test_a_slot_that_lost_its_entries_is_damage_all_the_same(self, tmp_path, count):
+        """The header's count shows it, or the entries do."""
+        data = bytearray(random_file(17, 41, 40).data)
+        used = [slot for slot in range(17) if any(data[40 + 4 * slot : 44 + 4 * slot])]
+        data[40 + 4 * used[0] : 44 + 4 * used[0]] = bytes(4)
+        if count is not None:
+            struct.pack_into(">i", data, 32, count)
+        with pytest.raises(RmqIndexError, match="no geometry fits its entries and slots"):
+            Layout.infer(write(tmp_path, data))
+
+
 class TestRefused:
     """Nothing is guessed."""
 
