@@ -116,6 +116,9 @@ def audit_missing(
         findings: Collects the findings.
         broker: What is known of the broker.
     """
+    # As a rebuild does, which leaves out what DLedger's group is not known to have agreed on.
+    stop = log.agreed_stop(log.max_offset)
+    assert stop is not None
     first: _Message | None = None
     latest = 0
     # No file of the index has a part of the log in which to look for damage.
@@ -127,7 +130,7 @@ def audit_missing(
         if first is None and len(rows := rows_with_keys(batch)):
             row = int(rows[0])
             first = _Message(int(batch["phy_offset"][row].as_py()), int(times[row]))
-    if first is None:
+    if first is None or first.phy_offset >= stop:
         return
     seconds = (latest - first.store_timestamp) // MILLISECONDS
     rule = _end_rule(seconds, broker)
@@ -135,7 +138,7 @@ def audit_missing(
         directory,
         rule if rule == "index_lags" else "index_missing",
         None,
-        f"entries of the messages with keys from {first.phy_offset} to {log.max_offset}",
+        f"entries of the messages with keys from {first.phy_offset} to {stop}",
         f"none; the last of them was stored {seconds} s after the first" if seconds else "none",
     )
 

@@ -9,6 +9,7 @@ import struct
 from dataclasses import replace
 
 import pytest
+from tests.system.store_kinds import copy_store
 
 import rmqindex
 from other_broker import running_broker
@@ -25,6 +26,7 @@ from rmqindex import (
     RmqIndexError,
     StoreCheckpoint,
     key_hash,
+    rebuild_index,
     salvage,
     verify,
 )
@@ -607,3 +609,24 @@ def test_a_checkpoint_that_cannot_be_read_is_one_finding(tmp_path):
     assert [row for row in before if row["rule"] != "abort_present"] == others
     assert (found["file"], found["rule"]) == (str(checkpoint), "unreadable")
     assert found["got"] == f"{checkpoint}: cannot be read: Permission denied"
+
+
+@pytest.mark.parametrize("committed", [0, 119])
+def test_messages_on_which_no_group_agreed_are_not_missing_in_an_index(tmp_path, committed):
+    """A rebuild leaves them out, so that no command would clear the finding."""
+    store = copy_store("dledger", tmp_path / "store")
+    for file in (store / "index").iterdir():
+        file.unlink()
+    checkpoint = store / "dledger-n0" / "checkpoint"
+    checkpoint.write_text(f"committedIndex={committed}\nendIndex=119\n")
+    with CommitLog(store) as log:
+        agreed = log.committed_offset
+    expected = [
+        row["expected"]
+        for row in verify(store, "auto").to_pylist()
+        if row["rule"].startswith("index_")
+    ]
+    assert expected == [f"entries of the messages with keys from 48 to {agreed}"]
+    rebuild_index(store, store / "index", Layout(97, 200))
+    rules = {row["rule"] for row in verify(store, "auto").to_pylist()}
+    assert rules.isdisjoint({"index_missing", "index_behind", "index_ends_early"})
