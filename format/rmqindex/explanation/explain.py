@@ -37,7 +37,7 @@ from rmqindex.explanation.wording import Times
 from rmqindex.fileset.planned_index import plan_index
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.messages import tag_key
-from rmqindex.keys.utf8 import check_text
+from rmqindex.keys.utf8 import check_text, check_topic
 from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, INT64_MAX
 from rmqindex.record.message_ids import (
     GrpcMessageId,
@@ -133,9 +133,7 @@ def explain_lookup(
         >>> explained.reasons[0].sentence
         'No entry of TopicTest#no-such-key in 5 files (959 entries).'
     """
-    if not topic:
-        raise ValueError("topic: expected the name of a topic, got ''")
-    check_text("topic", topic)
+    check_topic(topic)
     check_text("key", key)
     if search_log not in SEARCHES:
         raise ValueError(f"search_log: expected one of {', '.join(SEARCHES)}, got {search_log!r}")

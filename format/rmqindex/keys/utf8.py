@@ -13,7 +13,15 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["NotUtf8Error", "bytes_at", "check_text", "check_utf8", "is_utf8", "not_utf8"]
+__all__ = [
+    "NotUtf8Error",
+    "bytes_at",
+    "check_text",
+    "check_topic",
+    "check_utf8",
+    "is_utf8",
+    "not_utf8",
+]
 
 
 class NotUtf8Error(ValueError):
@@ -41,6 +49,17 @@ def check_text(name: str, text: str) -> None:
     """
     if not is_utf8(text):
         raise NotUtf8Error(f"{name}: expected a text that UTF-8 can hold, got {text!r}")
+
+
+def check_topic(topic: str) -> None:
+    """Refuse a topic that no message can have.
+
+    Raises:
+        ValueError: It is empty, or not UTF-8.
+    """
+    if not topic:
+        raise ValueError("topic: expected the name of a topic, got ''")
+    check_text("topic", topic)
 
 
 def not_utf8(values: pa.Array) -> NDArray[np.bool_] | None:

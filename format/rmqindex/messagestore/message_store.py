@@ -26,7 +26,7 @@ from rmqindex.fileset.paths import lacks_index, resolve
 from rmqindex.fileset.planned_index import plan_index
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.inspection.usage import measure_usage
-from rmqindex.keys.utf8 import check_text
+from rmqindex.keys.utf8 import check_topic
 from rmqindex.maintenance.rebuild import rebuild_index
 from rmqindex.markup import html_table
 from rmqindex.messagestore.arguments import key_array, queues_of, since_millis, texts_of, time_range
@@ -163,9 +163,7 @@ class MessageStore:
             TypeError: Keys that are not texts.
             RmqIndexError: A file cannot be used, or was changed meanwhile.
         """
-        if not topic:
-            raise ValueError("topic: expected the name of a topic, got an empty text")
-        check_text("topic", topic)
+        check_topic(topic)
         if max_num is not None and max_num < 1:
             raise ValueError(f"max_num: expected at least 1, got {max_num}")
         wanted = key_array(keys)
