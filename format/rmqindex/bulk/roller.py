@@ -11,7 +11,6 @@ from rmqindex.fileset.names import next_names
 from rmqindex.indexwriter.append_in_place import InPlaceFlush
 from rmqindex.indexwriter.appender import EntryAppender
 from rmqindex.indexwriter.writer import open_appender
-from rmqindex.layout import FIRST_POSITION
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -109,8 +108,7 @@ class FileRoller:
         appender = self._appender
         if appender is None:
             return
-        visible = appender.written_header.index_count
-        adds = FIRST_POSITION < visible < appender.header.index_count
+        adds = appender.written_header.entry_count < appender.header.entry_count
         if self._commit is None:
             appender.flush_unseen()
         elif self._is_staged:

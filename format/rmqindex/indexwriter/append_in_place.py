@@ -145,7 +145,7 @@ class InPlaceFlush:
             name,
             appender.layout,
             was.to_bytes(),
-            header.index_count - was.index_count,
+            header.entry_count - was.entry_count,
             (header.end_phy_offset, header.end_timestamp),
             *appender.overwritten_slots(),
         )

@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 
 from rmqindex import IndexFile, IndexFileWriter, Layout, rebuild_index, sample_store
+from rmqindex.fileset.geometry import open_in_store
+from rmqindex.indexwriter.appender import EntryAppender
 from rmqindex.maintenance import rebuild as rebuild_module
+from rmqindex.storage.location import Location
 from rmqindex.transaction.journal import effective_listing
+from rmqindex.transaction.local_staging import LocalStaging
 
 LAYOUT = Layout(97, 200)
 STORE = sample_store()
@@ -95,9 +99,43 @@ def test_readers_find_a_beginning_of_the_entries_at_every_moment_of_a_rebuild(
     assert counts[-1] == len(wanted)
 
 
+@pytest.mark.parametrize("begun", ["by a broker", "on a mount point"])
+def test_readers_find_a_beginning_while_a_file_without_entries_gets_its_first(
+    tmp_path, monkeypatch, begun
+):
+    """It has its name before its entries, so that its slots must not lead beyond the count."""
+    index = tmp_path / "index"
+    if begun == "by a broker":
+        done = rebuild_index(STORE, index, LAYOUT, stop=40_000)
+        names = sorted(path.name for path in done.files)
+        (index / names[-1]).unlink()
+        with IndexFile(index / names[-2], LAYOUT) as last:
+            header = last.header
+        EntryAppender.create(
+            index / names[-1], LAYOUT, header.end_phy_offset, header.end_timestamp
+        ).close()
+    else:
+        monkeypatch.setattr(LocalStaging, "can_move", False)
+    wanted = [row for path in sorted((STORE / "index").iterdir()) for row in chained(path)]
+    counts = []
+
+    def look():
+        listing = sorted(effective_listing(index).items()) if index.exists() else []
+        found = [row for _, path in listing if path.stat().st_size for row in chained(path)]
+        assert found == wanted[: len(found)]
+        counts.append(len(found))
+
+    with monkeypatch.context() as during:
+        watch(during, look)
+        rebuild_index(STORE, index, LAYOUT, resume=begun == "by a broker")
+    look()
+    assert counts == sorted(counts)
+    assert counts[-1] == len(wanted)
+
+
 def chained(path):
-    """Return the entries of a file, after every one was found by its slot."""
-    with IndexFile(path, LAYOUT) as file:
+    """Return the entries of a file as readers open it, after every one was found by its slot."""
+    with open_in_store(Location.of(path), LAYOUT, "FAILFAST") as file:
         found = [
             row for b in file.scan(columns=["key_hash", "phy_offset"]) for row in b.to_pylist()
         ]
