@@ -289,7 +289,7 @@ def crc_fault(record: memoryview, body_start: int, body_stop: int) -> Fault | No
 
     The body's is checked unless the body is empty, as the broker does; the property ``__CRC32#``,
     which covers the record up to itself, is checked where it ends the properties
-    (``enabledAppendPropCRC``).
+    (``enabledAppendPropCRC``), each of its bytes: RocketMQ makes a number of any characters.
 
     Args:
         record: The whole record.
@@ -306,16 +306,10 @@ def crc_fault(record: memoryview, body_start: int, body_stop: int) -> Fault | No
             return Fault("body_crc", BODY_CRC_OFFSET, str(actual), stored)
     reserved = len(record) - CRC_RESERVED_SIZE
     tail = bytes(record[max(reserved, body_stop) :])
-    digits = tail[len(_CRC_PREFIX) : -1]
-    if (
-        len(tail) == CRC_RESERVED_SIZE
-        and tail.startswith(_CRC_PREFIX)
-        and tail[-1] == PROPERTY_SEPARATOR
-        and len(digits) == CRC_DIGITS
-        and digits.isdigit()
-    ):
-        expected = int(digits[::-1])
-        actual = zlib.crc32(record[:reserved]) & CRC_MASK
-        if expected != actual:
-            return Fault("property_crc", reserved, str(actual), expected)
+    # Damage leaves the name or the digits.
+    if tail.startswith(_CRC_PREFIX) or tail[len(_CRC_PREFIX) : -1].isdigit():
+        digits = f"{zlib.crc32(record[:reserved]) & CRC_MASK:0{CRC_DIGITS}}"[::-1].encode()
+        expected = _CRC_PREFIX + digits + bytes([PROPERTY_SEPARATOR])
+        if tail != expected and (tail.startswith(_CRC_PREFIX) or digits in tail):
+            return Fault("property_crc", reserved, repr(expected), repr(tail))
     return None

@@ -23,7 +23,7 @@ from examples import examples
 from kinds import sampled
 from rmqindex import COMMITLOG_SCHEMA, CommitLog, CorruptCommitLogError, LogFile, RmqIndexError
 from rmqindex.logfile import walk
-from rmqindex.record_layout import PROPERTY_CRC32
+from rmqindex.record_layout import CRC_RESERVED_SIZE, PROPERTY_CRC32
 
 V6 = bytes.fromhex("20010db8000000000000000000000005")
 REBUILD = ["topic", "uniq_key", "keys", "sys_flag", "phy_offset", "store_timestamp"]
@@ -548,6 +548,26 @@ class TestDamage:
         states = CommitLog(folder).read_at(log.offsets, ["size"], check_crc=True)["state"]
         bad = [o for o, s in zip(log.offsets, states.to_pylist(), strict=True) if s == "bad_crc"]
         assert bad == [log.offsets[4], log.offsets[-1]]
+
+    def test_each_bit_of_a_record_that_ends_with_its_crc_is_checked(self, tmp_path):
+        """Those of its name and of its end, too, and digits that are damaged into other bytes."""
+        log = Log(file_size=65536)
+        keys = b"KEYS\1k\2"
+        count = CRC_RESERVED_SIZE * 8
+        for _ in range(count + 1):
+            log.append(Message(properties=keys, property_crc=True))
+        log.append(Message(properties=keys + b"n\x010123456789\2"))
+        log.write_to(tmp_path)
+        assert scanned(tmp_path, check_crc=True) == log.offsets
+        size = log.offsets[1]
+        content = (tmp_path / f"{0:020d}").read_bytes()
+        for bit in range(count):
+            at = (bit + 1) * size - CRC_RESERVED_SIZE + bit // 8
+            patch(tmp_path, log, at, bytes([content[at] ^ 1 << bit % 8]))
+        kept = scanned(tmp_path, check_crc=True, mode="DROPMALFORMED")
+        assert kept == log.offsets[count:]
+        with pytest.raises(CorruptCommitLogError, match="property_crc at byte"):
+            scanned(tmp_path, check_crc=True)
 
     def test_records_inside_bodies_are_answered_when_asked_for(self, tmp_path):
         """They are no messages of the log, but nothing breaks."""
