@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -42,7 +43,7 @@ class IndexFileWriter:
     A kill between slots and header can leave slots that point beyond the count, which the broker
     treats as empty; opening the file again by a writer repairs them.
 
-    One writer at a time may have a file open.
+    One writer at a time may have a file open; its methods may be called from several threads.
     While one has a file in the folder ``index`` of a store, no broker can start there, and no other
     process can write into the store.
 
@@ -97,6 +98,7 @@ class IndexFileWriter:
         if local is None:
             raise ValueError(f"{path}: only a local file can be written")
         self._path = local
+        self._lock = threading.RLock()
         is_stored = local.absolute().parent.name == INDEX_FOLDER
         self._hold = (
             BrokerLock.around(local.parent).hold(allow_live_store=allow_live_store)
@@ -122,7 +124,8 @@ class IndexFileWriter:
     @property
     def header(self) -> IndexHeader:
         """The header with everything put so far, flushed or not."""
-        return self._appender.header
+        with self._lock:
+            return self._appender.header
 
     @property
     def is_write_full(self) -> bool:
@@ -145,12 +148,13 @@ class IndexFileWriter:
             TypeError: The key is not a string, or a number not an int.
             OSError: The disk is full or broken; the writer is then closed.
         """
-        self._check_open()
         if not isinstance(key, str):
             raise TypeError(f"key: expected a string, got {key!r}")
         phy_offset = _check_int64("phy_offset", phy_offset)
         store_timestamp = _check_int64("store_timestamp", store_timestamp)
-        return self._appender.put(key_hash(key), phy_offset, store_timestamp)
+        with self._lock:
+            self._check_open()
+            return self._appender.put(key_hash(key), phy_offset, store_timestamp)
 
     def put_many(
         self, key_hashes: IntArray, phy_offsets: IntArray, store_timestamps: IntArray
@@ -176,7 +180,6 @@ class IndexFileWriter:
             TypeError: Not integers.
             OSError: The disk is full or broken; the writer is then closed.
         """
-        self._check_open()
         hashes = int_array("key_hashes", key_hashes, 0, INT32_MAX).astype(np.int32, copy=False)
         offsets = int_array("phy_offsets", phy_offsets).astype(np.int64, copy=False)
         timestamps = int_array("store_timestamps", store_timestamps).astype(np.int64, copy=False)
@@ -185,7 +188,9 @@ class IndexFileWriter:
                 raise ValueError(
                     f"{name}: expected {len(hashes)}, as many as key_hashes, got {len(array)}"
                 )
-        return self._appender.put_many(hashes, offsets, timestamps)
+        with self._lock:
+            self._check_open()
+            return self._appender.put_many(hashes, offsets, timestamps)
 
     def flush(self) -> None:
         """Make everything put so far visible, and sync it to disk.
@@ -194,8 +199,9 @@ class IndexFileWriter:
             ValueError: The writer is closed.
             OSError: The disk is full or broken; the writer is then closed.
         """
-        self._check_open()
-        self._appender.flush()
+        with self._lock:
+            self._check_open()
+            self._appender.flush()
 
     def close(self) -> None:
         """Flush and close the file; a second call does nothing.
@@ -203,7 +209,7 @@ class IndexFileWriter:
         Raises:
             OSError: The disk is full or broken.
         """
-        with self._hold:
+        with self._lock, self._hold:
             if not self._appender.closed:
                 try:
                     self._appender.flush()
@@ -224,7 +230,7 @@ class IndexFileWriter:
         if exc_type is None:
             self.close()
         else:
-            with self._hold:
+            with self._lock, self._hold:
                 self._appender.close()
 
     def _check_open(self) -> None:

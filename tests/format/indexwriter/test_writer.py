@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +37,23 @@ HASHES = st.integers(0, 2**31 - 1)
 def path(tmp_path):
     """A path at which nothing is."""
     return tmp_path / NAME
+
+
+def test_one_writer_is_used_by_several_threads(path):
+    """A put during a flush of another thread waits for its end."""
+    layout, threads, each = Layout(17, 5000), 4, 400
+
+    def put(thread):
+        for place in range(each):
+            assert writer.put(f"T#{thread}-{place}", thread * each + place, 1_700_000_000_000)
+            if place % 10 == 0:
+                writer.flush()
+
+    with IndexFileWriter(path, layout) as writer, ThreadPoolExecutor(threads) as pool:
+        list(pool.map(put, range(threads)))
+    with IndexFile(path, layout) as file:
+        offsets = [row for b in file.scan(columns=["phy_offset"]) for row in b["phy_offset"]]
+    assert sorted(offset.as_py() for offset in offsets) == list(range(threads * each))
 
 
 def twin_of(entries, layout=LAYOUT, prev_end_phy_offset=0, prev_end_timestamp=0):
