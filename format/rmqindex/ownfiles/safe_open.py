@@ -139,12 +139,21 @@ def read_own(path: Path, limit: int, what: str, remedy: str) -> bytes | None:
         descriptor = open_regular(path, os.O_RDONLY)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG and _has_impossible_name(path):
+            return None
+        raise
     with naming(path), os.fdopen(descriptor, "rb") as file:
         check_size(path, os.fstat(file.fileno()).st_size, limit, what, remedy)
         data = file.read(limit + 1)
     check_size(path, len(data), limit, what, remedy)
     ensure_directory(path.parent)
     return data
+
+
+def _has_impossible_name(path: Path) -> bool:
+    """Return whether a name in a path is too long for any file, not the path for the system."""
+    return len(os.fsencode(path)) < os.pathconf(os.sep, "PC_PATH_MAX")
 
 
 def check_size(name: object, size: int, limit: int, what: str, remedy: str) -> None:

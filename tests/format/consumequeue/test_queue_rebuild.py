@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import struct
 
@@ -138,6 +139,17 @@ class TestTopicsMadeAgain:
         done = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
         assert (done.deleted_topics, done.left_out) == ((), ("Gone",))
         assert {queue.topic for queue in ConsumeQueue.find(tmp_path)} == {"TopicTest"}
+
+
+def test_a_topic_whose_name_is_as_long_as_a_file_name_can_be_has_queues_like_others(tmp_path):
+    """Beside its folder, a longer name fits no more."""
+    topic = "d" * os.pathconf(tmp_path, "PC_NAME_MAX")
+    messages = [Message(topic="A"), Message(topic=topic, version=2)]
+    offsets = store_of(tmp_path, messages)
+    for _ in range(2):
+        assert rebuild_consume_queues(tmp_path, tmp_path, replace=True).unit_count == 2
+        assert places(tmp_path, "A") == [(0, offsets[0])]
+        assert places(tmp_path, topic) == [(0, offsets[1])]
 
 
 class TestLosses:
