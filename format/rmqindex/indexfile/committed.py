@@ -20,6 +20,7 @@ from rmqindex.layout import (
     SLOT_DTYPE,
     SLOT_SIZE,
 )
+from rmqindex.storage.flush_lock import wait_for_flush
 from rmqindex.storage.local import LocalSource
 from rmqindex.storage.location import Location, PathLike
 from rmqindex.storage.opening import UnsteadyError, ensure_found, read_steady
@@ -71,6 +72,8 @@ class _CommittedSource(LocalSource):
     def latest_index_count(self) -> int:
         # Read the journal before the header: a commit that ends in between has written its header.
         undo = unfinished_append(self.path)
+        if undo is None:
+            wait_for_flush(self.path)
         count = self.stored_index_count()
         return count if undo is None else max(count, undo.record.index_count)
 

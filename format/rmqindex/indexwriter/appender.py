@@ -33,6 +33,7 @@ from rmqindex.layout import (
 )
 from rmqindex.ownfiles.disk import move_synced, naming, sync_name
 from rmqindex.ownfiles.safe_open import open_regular
+from rmqindex.storage.flush_lock import flushing
 
 if TYPE_CHECKING:
     import io
@@ -320,9 +321,10 @@ class EntryAppender:
         self._write_pending()
         if self._has_new_entries:
             self._sync(os.fdatasync)
-        if self._write_slots():
-            self._sync(os.fdatasync)
-        self._write_header()
+        with flushing(self._file):
+            if self._write_slots():
+                self._sync(os.fdatasync)
+            self._write_header()
         self._sync(os.fsync)
         if self._is_new:
             sync_name(self._path)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import struct
 import subprocess
 import sys
+import threading
 import time
 from datetime import UTC
 from pathlib import Path
@@ -18,15 +20,19 @@ from hypothesis import strategies as st
 from other_broker import running_broker
 from rmqindex import (
     IndexDirectory,
+    IndexFile,
     IndexFileWriter,
     IndexHeader,
     Layout,
+    MessageStore,
     QueryOffsetResult,
     RmqIndexError,
     StoreCheckpoint,
+    key_hash,
     sample_store,
 )
 from rmqindex.fileset.names import timestamp_name
+from rmqindex.indexwriter.appender import EntryAppender
 from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
 from twin import LONG_MAX, BrokerFile, java_hash
@@ -451,6 +457,71 @@ class TestLiveStores:
             with pytest.raises(RmqIndexError, match="a broker runs"):
                 IndexDirectory(tmp_path, LAYOUT, writable=True)
             assert names_in(tmp_path) == ["abort", "commitlog", "lock"]
+
+
+class TestReadersBesideAFlush:
+    """Between slots and header, the file of a living writer looks like one of a damaged count."""
+
+    @staticmethod
+    def flush_beside(monkeypatch, directory, read):
+        """Flush, with a reader from between slots and header on; return what it read."""
+        waiting, answers = threading.Event(), []
+        real_flock, real_write = fcntl.flock, EntryAppender._write_header
+
+        def flock(*arguments):
+            try:
+                return real_flock(*arguments)
+            except BlockingIOError:
+                waiting.set()
+                raise
+
+        def run():
+            try:
+                answers.append(read())
+            except RmqIndexError as error:
+                answers.append(error)
+
+        def write_header(appender):
+            reader.start()
+            while reader.is_alive() and not waiting.wait(0.01):
+                pass
+            real_write(appender)
+
+        reader = threading.Thread(target=run)
+        with monkeypatch.context() as patch:
+            patch.setattr(fcntl, "flock", flock)
+            patch.setattr(EntryAppender, "_write_header", write_header)
+            directory.flush()
+            reader.join()
+        return answers
+
+    @pytest.mark.parametrize("counted", [0, 3])
+    def test_entries_are_read_as_they_were_counted(self, path, monkeypatch, counted):
+        """Before a file's first flush, and before a further one."""
+        store = MessageStore(path, layout=STORE_LAYOUT, commit_log=None)
+        with IndexDirectory(path, STORE_LAYOUT, writable=True) as directory:
+            index_many(directory, counted)
+            directory.flush()
+            index_many(directory, 30, counted)
+            read = self.flush_beside(
+                monkeypatch, directory, lambda: store.entries().read_all().num_rows
+            )
+            assert read == [counted]
+        assert store.entries().read_all().num_rows == counted + 30
+
+    def test_keys_are_found_in_a_file_that_was_opened_before(self, path, monkeypatch):
+        """Their chains begin at entries that are not counted yet."""
+        with IndexDirectory(path, STORE_LAYOUT, writable=True) as directory:
+            index_many(directory, 3)
+            directory.flush()
+            with IndexFile(next(path.iterdir()), STORE_LAYOUT) as file:
+                for _ in range(20):
+                    directory.build_index("T", None, "k1", 0, 400, START + 4000)
+                hashes = [key_hash("T#k1")]
+                read = self.flush_beside(
+                    monkeypatch, directory, lambda: file.lookup(hashes).num_rows
+                )
+        assert read == [1]
 
 
 class TestBrokenFiles:
