@@ -333,6 +333,7 @@ CASES = {
     "queue_unit_missing": Case(lambda store: patch(store / QUEUE, 60, bytes(20))),
     "queue_unit": Case(lambda store: patch(store / QUEUE, 68, struct.pack(">i", 7777))),
     "queue_dangling": Case(lambda store: write_unit(count(store), unit(store, 0)[0] + 7)(store)),
+    "queue_stray": Case(lambda store: write_unit(count(store), unit(store, 0)[0])(store)),
     "queue_beyond_log": Case(lambda store: write_unit(count(store), 10**9)(store)),
     "queue_left_out": Case(stale_unit, base=small(MADE_AGAIN)),
     "queue_offset_taken": Case(lambda _: None, base=small(FALLS_BACK)),

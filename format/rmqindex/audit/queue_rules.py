@@ -125,6 +125,14 @@ QUEUE_RULES: tuple[AuditRule, ...] = (
         _QUEUES,
     ),
     AuditRule(
+        "queue_stray",
+        "error",
+        "Units lead to messages of another queue, or again to a message that has its unit: a "
+        "consumer gets what is not its own, or gets it twice, and a broker drops the unit of the "
+        "message whose place is taken.",
+        _QUEUES,
+    ),
+    AuditRule(
         "queue_beyond_log",
         "error",
         "Units lead behind the end of the CommitLog.",

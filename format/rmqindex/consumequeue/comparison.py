@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from rmqindex.commitlog.log import MATCH_STATES, CommitLog
+from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.dispatch import Dispatcher, parse_delay_levels
 from rmqindex.consumequeue.kinds import TopicKinds
 from rmqindex.consumequeue.losses import (
@@ -21,6 +21,7 @@ from rmqindex.consumequeue.losses import (
     contains,
     has_all,
     lost_units,
+    strays,
 )
 from rmqindex.consumequeue.places import Places, messages_taken
 from rmqindex.consumequeue.predecessors import Predecessors
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Findings", "compare_queues"]
 
-_RECORD, _EXPIRED = (MATCH_STATES.index(state) for state in ("record", "expired"))
 # Units of a queue without a place of their own that are looked for in the rest of it.
 _LOOKED_FOR = 1000
 # The last unit's place is still a 64-bit number.
@@ -435,7 +435,8 @@ class _Audit:
         )
         for queue in queues:
             name = self._name((queue.topic, queue.queue_id, queue.is_batch))
-            self._report_dangling(queue, name, start, end)
+            for rule, expected, got in strays(queue, self._log, start, end):
+                self._findings.add(name, rule, None, expected, got)
             mine = taken[queue.topic, queue.queue_id]
             lost = lost_units(
                 queue,
@@ -456,30 +457,6 @@ class _Audit:
     def _name(self, key: tuple[str, int, bool]) -> str:
         topic, queue_id, is_batch = key
         return str(_folder(self._root, is_batch=is_batch) / topic / str(queue_id))
-
-    def _report_dangling(self, queue: ConsumeQueue, name: str, start: int, end: int) -> None:
-        count = 0
-        first: tuple[int, int] | None = None
-        for batch in queue.scan(holes=True):
-            offsets = batch["phy_offset"].to_numpy()
-            places = batch["queue_offset"].to_numpy()
-            judged = (offsets >= start) & (offsets < end)
-            if not judged.any():
-                continue
-            messages = self._log.read_at(offsets[judged], ["size"])
-            states = messages["state"].indices.to_numpy()
-            wrong = np.flatnonzero((states != _RECORD) & (states != _EXPIRED))
-            if len(wrong) and first is None:
-                first = int(places[judged][wrong[0]]), int(offsets[judged][wrong[0]])
-            count += len(wrong)
-        if first is not None:
-            self._findings.add(
-                name,
-                "queue_dangling",
-                None,
-                f"units of messages (queue offset {first[0]})",
-                f"{count} of none, the first at {first[1]}",
-            )
 
 
 class _Deleted:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.consumequeue.places import LeftUnits
@@ -36,12 +37,17 @@ __all__ = [
     "has_unit",
     "held_by",
     "lost_units",
+    "strays",
     "unit_count",
 ]
 
+# Messages that are read at once.
+_READ_AT_ONCE = 65_536
 # Files of queues that are open at a time.
 _OPEN_FILES = 64
 
+# The columns of messages that tell to which queues they belong.
+_BELONGING = ("topic", "queue_id", "properties")
 _DISPATCH_QUEUES = "INNER_MULTI_DISPATCH"
 _RECORD, _EXPIRED, _BEYOND_END, _NOT_A_RECORD = (
     MATCH_STATES.index(state) for state in ("record", "expired", "beyond_end", "not_a_record")
@@ -96,11 +102,10 @@ def lost_units(
     first: tuple[int, int] | None = None
     agreed = log.committed_offset
     for places, offsets in _missing(old, holds, log.min_offset, stop):
-        messages = log.read_at(offsets, ["topic", "queue_id", "properties"], mode="DROPMALFORMED")
+        messages = log.read_at(offsets, _BELONGING, mode="DROPMALFORMED")
         states = messages["state"].indices.to_numpy()
         lost = (states != _EXPIRED) & ((states != _NOT_A_RECORD) | is_damaged)
-        records = np.flatnonzero(states == _RECORD)
-        lost[records] = [_is_of(old, messages, row) for row in records.tolist()]
+        lost[states == _RECORD] = _are_of(old, messages)[states == _RECORD]
         if agreed is not None:
             lost &= (states != _RECORD) | (offsets < agreed)
         if lost.any() and first is None:
@@ -135,13 +140,74 @@ def held_by(new: ConsumeQueue | None, old: ConsumeQueue) -> Holds:
     return holds
 
 
-def _is_of(queue: ConsumeQueue, messages: pa.RecordBatch, row: int) -> bool:
-    """Return whether a message belongs into a queue, by its topic or by name."""
-    topic, queue_id = messages["topic"][row].as_py(), messages["queue_id"][row].as_py()
-    if (topic, queue_id) == (queue.topic, queue.queue_id):
-        return True
-    named = dict(messages["properties"][row].as_py()).get(_DISPATCH_QUEUES, "")
-    return queue.topic in named.split(",")
+def strays(
+    queue: ConsumeQueue, log: CommitLog, start: int, stop: int
+) -> Iterator[tuple[str, str, str]]:
+    """Find units that lead to no message, to another queue's, or to one again.
+
+    Args:
+        queue: The queue.
+        log: The CommitLog.
+        start: Units of messages before this offset do not count, bytes.
+        stop: Nor do those of messages at this offset or behind it.
+
+    Yields:
+        The rule of the audit, the content of a sound queue, and that of this one.
+    """
+    parts = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+    for batch in queue.scan(holes=True):
+        places, offsets = (batch[name].to_numpy() for name in ("queue_offset", "phy_offset"))
+        judged = (offsets >= start) & (offsets < stop)
+        parts.append((places[judged], offsets[judged]))
+    places, offsets = (np.concatenate(each) for each in zip(*parts, strict=True))
+    states, own_places, is_own = _messages_of(queue, log, offsets)
+    none = (states != _RECORD) & (states != _EXPIRED)
+    # Of the units of one message, that at its own queue offset is the right one.
+    order = np.lexsort((places, places != own_places, offsets))
+    again = np.zeros(len(offsets), np.bool_)
+    again[order[1:]] = offsets[order[1:]] == offsets[order[:-1]]
+    others = (states == _RECORD) & (again | ~is_own)
+    for rule, expected, got, wrong in (
+        ("queue_dangling", "units of messages", "of none", none),
+        ("queue_stray", "units of its messages, one each", "of others or again", others),
+    ):
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            yield (
+                rule,
+                f"{expected} (queue offset {places[first]})",
+                f"{np.count_nonzero(wrong)} {got}, the first at {offsets[first]}",
+            )
+
+
+def _messages_of(
+    queue: ConsumeQueue, log: CommitLog, offsets: NDArray[np.int64]
+) -> tuple[NDArray[np.int8], NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the states of messages, their queue offsets, and whether a queue has them."""
+    states, places, is_own = (np.zeros(len(offsets), kind) for kind in ("i1", "i8", "?"))
+    for first in range(0, len(offsets), _READ_AT_ONCE):
+        part = slice(first, first + _READ_AT_ONCE)
+        messages = log.read_at(offsets[part], [*_BELONGING, "queue_offset"])
+        states[part] = messages["state"].indices.to_numpy()
+        places[part] = messages["queue_offset"].fill_null(-1).to_numpy()
+        is_own[part] = _are_of(queue, messages)
+    return states, places, is_own
+
+
+def _are_of(queue: ConsumeQueue, messages: pa.RecordBatch) -> NDArray[np.bool_]:
+    """Return which messages belong into a queue, by their topics or by name.
+
+    Args:
+        queue: The queue.
+        messages: Rows of :meth:`rmqindex.CommitLog.read_at` with the columns ``_BELONGING``.
+    """
+    topics, numbers = (messages[name] for name in ("topic", "queue_id"))
+    same = pc.and_(pc.equal(topics, queue.topic), pc.equal(numbers, queue.queue_id))
+    found: NDArray[np.bool_] = same.fill_null(False).to_numpy(zero_copy_only=False).copy()
+    for row in np.flatnonzero(~found).tolist():
+        named = dict(messages["properties"][row].as_py() or ()).get(_DISPATCH_QUEUES, "")
+        found[row] = queue.topic in named.split(",")
+    return found
 
 
 def _missing(

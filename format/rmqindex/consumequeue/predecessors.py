@@ -94,22 +94,33 @@ class Predecessors:
 
     def _sized_files(self, *, is_batch: bool) -> list[QueueFile]:
         """Return the files of one kind of queues whose size can be the broker's."""
+        unit_size = unit_dtype(is_batch=is_batch).itemsize
+        return [
+            file for file in self._written_files(is_batch=is_batch) if not file.size % unit_size
+        ]
+
+    def _written_files(self, *, is_batch: bool) -> list[QueueFile]:
+        """Return the files of one kind of queues that are not empty."""
         return [
             file
             for queue in self.queues
             if queue.is_batch == is_batch
             for file in queue.files
-            if file.size and not file.size % unit_dtype(is_batch=is_batch).itemsize
+            if file.size
         ]
 
     def odd_files(self) -> list[tuple[QueueFile, int]]:
-        """Return files of another size than most of their kind, and that size in bytes."""
+        """Return files of another size than most of their kind, and that size in bytes.
+
+        Empty files do not count: a broker removes them when it starts.
+        """
         odd = []
         for is_batch in (False, True):
-            files = self._sized_files(is_batch=is_batch)
-            sizes = Counter(file.size for file in files)
-            usual = max(sizes, key=lambda size: (sizes[size], size), default=0)
-            odd += [(file, usual) for file in files if file.size != usual]
+            sizes = Counter(file.size for file in self._sized_files(is_batch=is_batch))
+            if sizes:
+                usual = max(sizes, key=lambda size: (sizes[size], size))
+                files = self._written_files(is_batch=is_batch)
+                odd += [(file, usual) for file in files if file.size != usual]
         return odd
 
     def proves(self, topic: str, queue_id: int, queue_offset: int, phy_offset: int) -> bool:

@@ -130,7 +130,8 @@ def test_a_unit_of_another_message_is_an_error(store):
     """Its own message has none, and the other's two."""
     other = queue_file(store, queue_id=1).read_bytes()[:UNIT]
     write_unit(queue_file(store), 3, other)
-    assert found(store) == {("queue_unit_missing", "consumequeue/TopicTest/0")}
+    place = "consumequeue/TopicTest/0"
+    assert found(store) == {("queue_unit_missing", place), ("queue_stray", place)}
 
 
 def test_a_unit_of_no_message_is_an_error(store):
@@ -139,6 +140,23 @@ def test_a_unit_of_no_message_is_an_error(store):
     count = next(n for n in range(100) if unit_at(path, n)[1] == 0)
     write_unit(path, count, struct.pack(">qiq", unit_at(path, 0)[0] + 7, 100, 0))
     assert found(store) == {("queue_dangling", "consumequeue/TopicTest/0")}
+
+
+@pytest.mark.parametrize(("queue_id", "place"), [(0, 0), (1, 2)], ids=["again", "other queue"])
+def test_a_unit_behind_all_others_that_is_not_of_the_next_message_is_an_error(
+    store, queue_id, place
+):
+    """It leads to an older message of the queue again, or to one of another queue."""
+    path = queue_file(store)
+    count = next(n for n in range(100) if unit_at(path, n)[1] == 0)
+    other = struct.pack(">qiq", *unit_at(queue_file(store, queue_id=queue_id), place))
+    write_unit(path, count, other)
+    assert found(store) == {("queue_stray", "consumequeue/TopicTest/0")}
+    (row,) = (row for row in verify(store, "auto").to_pylist() if row["rule"] == "queue_stray")
+    assert row["expected"].endswith(f"(queue offset {count})")
+    assert advised(store) == ""
+    rebuild_consume_queues(store, store, replace=True)
+    assert found(store) == set()
 
 
 def test_a_unit_behind_the_end_of_the_log_is_an_error(store):
@@ -315,6 +333,21 @@ class TestWhatARebuildRefuses:
             rebuild_consume_queues(store, store, replace=True)
         assert advised(store) == " --file-size 6000000 --batch-file-size 13800000"
         rebuild_consume_queues(store, store, replace=True, file_size=6_000_000)
+        assert found(store) == set()
+
+    def test_a_file_whose_size_is_no_multiple_of_a_unit(self, store):
+        """A broker does not start with it, as with any other size."""
+        path = queue_file(store)
+        usual = path.stat().st_size
+        with path.open("r+b") as file:
+            file.truncate(usual - 1)
+        rows = [
+            row for row in verify(store, "auto").to_pylist() if row["rule"] == "queue_file_size"
+        ]
+        assert [(Path(row["file"]), row["expected"], row["got"]) for row in rows] == [
+            (path, f"{usual} bytes, as most files have", f"{usual - 1} bytes")
+        ]
+        rebuild_consume_queues(store, store, replace=True)
         assert found(store) == set()
 
 
