@@ -199,9 +199,22 @@ def fits_layout(source: IndexSource, layout: Layout) -> bool:
     if source.size != layout.file_size:
         return False
     header = read_header(source)
-    return header.entry_count > 0 and _fits(
-        source, header, layout, _slot_use(source, header, layout)
+    if not header.entry_count:
+        return False
+    if _slot_use(source, header, layout) is None:
+        return _fits(source, header, layout, None)
+    return any(
+        _fits(source, header, layout, _SlotUse(source, header, is_counted=is_counted))
+        for is_counted in _counted(header)
     )
+
+
+def _counted(header: IndexHeader) -> tuple[bool, ...]:
+    """Return whether the header counts the slots in use, for each count to be tried in turn.
+
+    No answer comes of hashSlotCount, so that many entries speak for their slots without it.
+    """
+    return (True, False) if header.entry_count >= _CONCLUSIVE else (True,)
 
 
 def _slot_use(source: IndexSource, header: IndexHeader, layout: Layout) -> _SlotUse | None:
@@ -214,8 +227,7 @@ def _slot_use(source: IndexSource, header: IndexHeader, layout: Layout) -> _Slot
 def _only_fitting(source: IndexSource, header: IndexHeader, words: int) -> Layout:
     """Try every geometry that the size allows, and return the one that fits."""
     found: list[Layout] = []
-    # No answer comes of hashSlotCount, so that many entries speak for their slots without it.
-    for is_counted in (True, False) if header.entry_count >= _CONCLUSIVE else (True,):
+    for is_counted in _counted(header):
         slot_use = _SlotUse(source, header, is_counted=is_counted)
         for layout in islice(_search(source, header, words), _MOST_CANDIDATES):
             if _fits(source, header, layout, slot_use):
