@@ -315,12 +315,12 @@ def one_place(rocketmq: Rocketmq) -> dict[str, Any]:
     without = [_build(rocketmq, number, None, None) for number in (1, 2)]
     index = Path(rocketmq.path("store")) / "index"
     names = len(list(index.iterdir()))
-    answer = rocketmq.ask_briefly("build", "T", "u", None, 0, 3000, T0, None)
+    # It makes files until the machine lets it make no more: how that ends is not the format's.
+    rocketmq.ask_briefly("build", "T", "u", None, 0, 3000, T0, None)
     rocketmq.stop()
     return {
         "files_without_keys": without,
         "names": names,
-        "with_a_key": answer,
         "makes_files_without_end": len(list(index.iterdir())) > names + 10,
     }
 
