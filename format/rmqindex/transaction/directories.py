@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -20,7 +19,6 @@ from rmqindex.transaction.journal import (
     JOURNAL_NAME,
     Journal,
     effective_listing,
-    is_uncommitted,
     root_name,
     staging_root,
 )
@@ -85,7 +83,7 @@ def kind_of(location: Location) -> pafs.FileType:
         RmqIndexError: The storage failed, or a journal is damaged.
     """
     kind, local = status_of(location).kind, location.local
-    if kind == pafs.FileType.Directory and local is not None and is_uncommitted(local):
+    if kind == pafs.FileType.Directory and local is not None and _is_uncommitted(local):
         return pafs.FileType.NotFound
     return kind
 
@@ -126,7 +124,7 @@ def _local_entries(location: Location) -> list[FileEntry]:
             entries.append(FileEntry(path, name, 0))  # opening it will raise
             continue
         is_directory = stat.S_ISDIR(status.st_mode)
-        if is_directory and is_uncommitted(place):
+        if is_directory and _is_uncommitted(place):
             continue
         size = 0 if is_directory else status.st_size
         identity = None if is_directory else FileIdentity.of_stat(status)
@@ -197,7 +195,7 @@ def unfinished_append(path: str | os.PathLike[str]) -> AppendUndo | None:
         RmqIndexError: A journal is damaged, or one commit after the other appended to the file for
             ten seconds.
     """
-    if Path(path).is_symlink():
+    if os.path.islink(path):  # noqa: PTH114  (pathlib costs as much again)
         path = os.path.realpath(path)
     directory, name = os.path.split(path)
     if not _has_journal(directory):
@@ -217,17 +215,9 @@ def unfinished_append(path: str | os.PathLike[str]) -> AppendUndo | None:
 
 
 def _has_journal(directory: str) -> bool:
-    """Return whether a directory has a journal, or whether it has one is unknown.
-
-    Every reading of a file asks this twice, so the path is resolved only where it must be: a
-    directory that is no link has its staging root beside it.
-    """
-    parent, name = os.path.split(directory)
-    root = os.path.join(parent, root_name(name))  # noqa: PTH118  (pathlib costs as much again)
-    if name in ("", ".", "..") or not _is_own_directory(directory):
-        root = str(staging_root(directory))
+    """Return whether a directory has a journal, or whether it has one is unknown."""
     try:
-        os.lstat(f"{root}/{JOURNAL_NAME}")
+        os.lstat(_journal_path(directory))
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:  # reading it will raise
@@ -235,7 +225,39 @@ def _has_journal(directory: str) -> bool:
     return True
 
 
-def _is_own_directory(path: str) -> bool:
+def _is_uncommitted(directory: str | os.PathLike[str]) -> bool:
+    """Return whether an unfinished commit made a directory, so that it was not there before.
+
+    Args:
+        directory: A local directory.
+
+    Raises:
+        RmqIndexError: As for :func:`effective_listing`.
+    """
+    # A commit writes its journal before it makes the directory: without one, none is unfinished.
+    if not os.path.lexists(_journal_path(directory)):
+        return False
+    try:
+        effective_listing(directory)
+    except FileNotFoundError:
+        return True
+    return False
+
+
+def _journal_path(directory: str | os.PathLike[str]) -> str:
+    """Return a path of an index directory's journal, whether or not it exists.
+
+    Every listing and every reading of a file asks, so the path is resolved only where it must be: a
+    directory that is no link has its staging root beside it.
+    """
+    parent, name = os.path.split(directory)
+    root = os.path.join(parent, root_name(name))  # noqa: PTH118  (pathlib costs as much again)
+    if name in ("", ".", "..") or not _is_own_directory(directory):
+        root = str(staging_root(directory))
+    return f"{root}/{JOURNAL_NAME}"
+
+
+def _is_own_directory(path: str | os.PathLike[str]) -> bool:
     """Return whether a directory is at a path, and no link to one."""
     try:
         return stat.S_ISDIR(os.lstat(path).st_mode)

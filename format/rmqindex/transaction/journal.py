@@ -68,7 +68,6 @@ __all__ = [
     "JOURNAL_NAME",
     "Journal",
     "effective_listing",
-    "is_uncommitted",
     "remove_leftovers",
     "root_beside",
     "root_name",
@@ -114,25 +113,6 @@ def effective_listing(directory: str | os.PathLike[str]) -> dict[str, Path]:
     path = Path(directory)
     root = staging_root(path)
     return read_steady(path, lambda: _list_once(path, root))
-
-
-def is_uncommitted(directory: str | os.PathLike[str]) -> bool:
-    """Return whether an unfinished commit made a directory, so that it was not there before.
-
-    Args:
-        directory: A local directory.
-
-    Raises:
-        RmqIndexError: As for :func:`effective_listing`.
-    """
-    # A commit writes its journal before it makes the directory: without one, none is unfinished.
-    if not os.path.lexists(staging_root(directory) / JOURNAL_NAME):
-        return False
-    try:
-        effective_listing(directory)
-    except FileNotFoundError:
-        return True
-    return False
 
 
 def _list_once(directory: Path, root: Path) -> dict[str, Path]:
