@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import astuple, dataclass
 
 import numpy as np
 
-from rmqindex.errors import RmqIndexError
 from rmqindex.layout import HEADER_DTYPE, HEADER_SIZE, HEADER_STRUCT
 
-__all__ = ["IndexHeader", "header_to_write"]
+__all__ = ["IndexHeader"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +55,3 @@ class IndexHeader:
             OverflowError: A field beyond its 64 or 32 bits.
         """
         return np.array([astuple(self)], dtype=HEADER_DTYPE).tobytes()
-
-
-def header_to_write(path: str | os.PathLike[str], descriptor: int) -> bytes:
-    """Return the bytes of the header of a local file that is open for writing.
-
-    Readers use :func:`rmqindex.indexfile.committed.read_header`.
-
-    Raises:
-        RmqIndexError: The file is shorter.
-        OSError: It cannot be read.
-    """
-    data = os.pread(descriptor, HEADER_SIZE, 0)
-    if len(data) < HEADER_SIZE:
-        raise RmqIndexError(
-            f"{os.fspath(path)}: expected a header of {HEADER_SIZE} bytes, got {len(data)}: the "
-            "file was cut"
-        )
-    return data

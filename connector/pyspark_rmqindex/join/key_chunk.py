@@ -23,6 +23,7 @@ from pyspark_rmqindex.filters.batches import MAX_ROWS, concatenate
 from pyspark_rmqindex.join.key_hashes import hash_known
 from rmqindex import HashSet
 from rmqindex.layout import INT64_MAX, INT64_MIN
+from rmqindex.ownfiles import naming
 from rmqindex.times import to_milliseconds
 
 if TYPE_CHECKING:
@@ -297,11 +298,12 @@ class _Pieces:
             self._memory -= batch.nbytes
             self._held.append(batch)
             return
-        if self._writer is None:
-            file = tempfile.TemporaryFile(dir=_local_directory())  # noqa: SIM115  (the stack closes it)
-            self._file = self._stack.enter_context(file)
-            self._writer = pa.ipc.new_file(self._file, batch.schema)
-        self._writer.write_batch(batch)
+        with naming(_local_directory()):
+            if self._writer is None:
+                file = tempfile.TemporaryFile(dir=_local_directory())  # noqa: SIM115  (the stack closes it)
+                self._file = self._stack.enter_context(file)
+                self._writer = pa.ipc.new_file(self._file, batch.schema)
+            self._writer.write_batch(batch)
 
     def take(self, rows: NDArray[np.int64]) -> pa.RecordBatch:
         cuts = np.searchsorted(rows, self._starts)
@@ -322,17 +324,18 @@ class _Pieces:
             return self._held[number]
         if self._reader is None:
             assert self._writer is not None and self._file is not None  # noqa: PT018
-            self._writer.close()
-            self._file.flush()
+            with naming(_local_directory()):
+                self._writer.close()
+                self._file.flush()
             mapped = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
             self._reader = pa.ipc.open_file(pa.py_buffer(mapped))
         return self._reader.get_batch(number - len(self._held))
 
 
-def _local_directory() -> str | None:
-    """Return the directory of Spark's own temporary files, if Spark names one."""
+def _local_directory() -> str:
+    """Return the directory of Spark's own temporary files, or Python's if Spark names none."""
     first = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
-    return first if Path(first).is_dir() and first else None
+    return first if Path(first).is_dir() and first else tempfile.gettempdir()
 
 
 def _milliseconds(times: pa.Array, name: str) -> NDArray[np.int64]:

@@ -19,7 +19,7 @@ from pyspark_rmqindex.log_lines import log_warning, write_line
 from pyspark_rmqindex.messages.plan import MessagePlan
 from pyspark_rmqindex.scan.pushdown import state_directory
 from rmqindex import RmqIndexError
-from rmqindex.ownfiles import RecordKind, from_json, to_json
+from rmqindex.ownfiles import RecordKind, from_json, to_json, write_own
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -126,7 +126,7 @@ def record_plan(options: Mapping[str, str], plan: Plan) -> None:
     with contextlib.suppress(OSError, RmqIndexError):
         path = _record_path(options)
         fresh = path.with_suffix(f".{os.getpid()}")
-        fresh.write_text(json.dumps(to_json(plan)))
+        write_own(fresh, json.dumps(to_json(plan)).encode())
         fresh.replace(path)
 
 

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING
 from pyspark_rmqindex.filters.filters import MAX_PAIRS, Wanted
 from pyspark_rmqindex.filters.refusals import Calls
 from rmqindex import RmqIndexError
-from rmqindex.ownfiles import RecordKind, from_json, to_json
+from rmqindex.ownfiles import RecordKind, from_json, to_json, write_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -161,8 +161,7 @@ def create_state() -> str:
         OSError: The file cannot be created.
     """
     path = state_directory() / f"relation-{uuid.uuid4().hex}.json"
-    with path.open("x") as file:
-        json.dump(to_json(_Kept(None, 0)), file)
+    write_own(path, json.dumps(to_json(_Kept(None, 0))).encode())
     return str(path)
 
 
@@ -300,12 +299,12 @@ def _lock(descriptor: int, path: str, kind: int, *, waits: bool = True) -> None:
 def _overwrite(descriptor: int, data: bytes, size: int) -> None:
     """Replace the content of a file; if the disk is full, it stays unchanged."""
     try:
-        os.posix_fallocate(descriptor, 0, len(data))
+        os.posix_fallocate(descriptor, 0, len(data))  # noqa: TID251  (the caller names the file)
     except OSError:
-        os.ftruncate(descriptor, size)
+        os.ftruncate(descriptor, size)  # noqa: TID251  (the caller names the file)
         raise
-    os.pwrite(descriptor, data, 0)
-    os.ftruncate(descriptor, len(data))
+    os.pwrite(descriptor, data, 0)  # noqa: TID251  (the caller names the file)
+    os.ftruncate(descriptor, len(data))  # noqa: TID251  (the caller names the file)
 
 
 def wanted_by_all(path: str, plan: PlanId) -> Wanted | None:

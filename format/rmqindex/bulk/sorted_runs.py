@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from rmqindex.ownfiles.disk import naming
+from rmqindex.ownfiles.writable import WritableFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -200,9 +200,9 @@ class RunBuffer:
             if self._prepare is not None:
                 self._prepare()
             path = self._directory / name
-            with naming(path), path.open("xb", buffering=0) as file:
+            with WritableFile(path) as file:
                 for column in columns:
-                    _write_all(file, column.view(np.uint8).data)
+                    file.write(column.view(np.uint8).data)
         self.slices.append(RunSlice(name, self._filled, 0, self._filled, files, data))
         self._filled = 0
         self._files = {}
@@ -456,9 +456,3 @@ def _sorting_within(distinct: NDArray[np.bool_], values: NDArray[Any]) -> NDArra
 
 def _is_sorted(values: NDArray[Any]) -> bool:
     return bool(np.all(values[1:] >= values[:-1]))
-
-
-def _write_all(file: Any, data: memoryview) -> None:  # noqa: ANN401  (an unbuffered file)
-    written = 0
-    while written < len(data):
-        written += file.write(data[written:])

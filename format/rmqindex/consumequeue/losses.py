@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.consumequeue.places import LeftUnits
 from rmqindex.errors import RmqIndexError
+from rmqindex.ownfiles.disk import naming
 from rmqindex.ownfiles.safe_open import open_to_read
 from rmqindex.queue_layout import BATCH_UNIT_DTYPE, BLANK_SIZE, FILE_NAME_DIGITS, UNIT_DTYPE
 
@@ -291,7 +292,8 @@ class UnitFiles:
                 self._open[path] = open_to_read(path, os.O_RDONLY)
             except (OSError, RmqIndexError):
                 return bytes(length)
-        return os.pread(self._open[path], length, at).ljust(length, b"\0")
+        with naming(path):
+            return os.pread(self._open[path], length, at).ljust(length, b"\0")
 
 
 def all_batches(queue: ConsumeQueue) -> NDArray[Any]:

@@ -17,12 +17,14 @@ from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.ownfiles.disk import (
     make_directories,
     move_synced,
+    naming,
     sync_directory,
     sync_name,
     sync_tree,
 )
 from rmqindex.ownfiles.records import RecordKind
-from rmqindex.ownfiles.safe_open import ensure_directory, write_own
+from rmqindex.ownfiles.safe_open import ensure_directory
+from rmqindex.ownfiles.writable import write_own
 from rmqindex.storage.location import Location
 from rmqindex.store.contents import refuse_rocksdb_queues
 from rmqindex.transaction.jobs import Recovery
@@ -119,7 +121,8 @@ class QueueStaging:
         make_directories(self._root)
         self._lock = os.open(self._root, os.O_RDONLY)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with naming(self._root):
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._lock)
             raise RmqIndexError(

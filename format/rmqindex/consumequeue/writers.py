@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from rmqindex.consumequeue.places import Places
 from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
-from rmqindex.ownfiles.disk import naming
+from rmqindex.ownfiles.writable import WritableFile
 from rmqindex.queue_layout import (
     BATCH_UNIT_DTYPE,
     BLANK_SIZE,
@@ -163,12 +164,11 @@ class QueueWriter:
             part = view[: self._file_size - place]
             path = self._directory / f"{at - place:0{FILE_NAME_DIGITS}d}"
             is_new = not path.exists()
-            with naming(path), path.open("xb" if is_new else "r+b") as file:
+            with WritableFile(path, os.O_RDWR | (os.O_CREAT if is_new else 0)) as file:
                 if is_new:
-                    file.truncate(self._file_size)
+                    file.resize(self._file_size)
                     self.file_count += 1
-                file.seek(place)
-                file.write(part)
+                file.write_at(part, place)
             view = view[len(part) :]
             at += len(part)
         self._byte = at

@@ -14,7 +14,7 @@ from rmqindex.export.part import FORMATS, Part
 from rmqindex.ownfiles.dataclass_json import from_json, to_json
 from rmqindex.ownfiles.disk import make_directories, move_synced, naming
 from rmqindex.ownfiles.records import Fields, RecordKind, shorten
-from rmqindex.ownfiles.safe_open import write_own
+from rmqindex.ownfiles.writable import write_own
 from rmqindex.storage.location import Location
 
 if TYPE_CHECKING:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
-import os
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from rmqindex.export.columns import flat
-from rmqindex.ownfiles.disk import move_synced, naming
-from rmqindex.ownfiles.safe_open import open_regular
+from rmqindex.ownfiles.disk import move_synced
+from rmqindex.ownfiles.writable import WritableFile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,9 +101,9 @@ class Part:
         self.row_count = 0
         self._path = path
         path.unlink(missing_ok=True)
-        descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        self._file = os.fdopen(descriptor, "wb")
-        self._encoder: _Encoder = _ENCODERS[kind](self._file, schema)
+        self._file = WritableFile(path)
+        self._buffer = io.BufferedWriter(self._file)
+        self._encoder: _Encoder = _ENCODERS[kind](self._buffer, schema)
         self._held: list[pa.Table] = []
         self._held_rows = 0
         self._held_size = 0
@@ -111,7 +111,7 @@ class Part:
     @property
     def size(self) -> int:
         """How many bytes were written, and about how many are held."""
-        return self._file.tell() + self._held_size
+        return self._buffer.tell() + self._held_size
 
     def write(self, table: pa.Table, limit: int) -> None:
         """Add rows.
@@ -130,11 +130,10 @@ class Part:
     def finish(self, path: Path) -> None:
         """Write what is held, sync the file to disk, and give it its own name."""
         self._flush()
-        with naming(self._path):
-            self._encoder.close()
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        self._file.close()
+        self._encoder.close()
+        self._buffer.flush()
+        self._file.sync()
+        self._buffer.close()
         move_synced(self._path, path)
 
     def discard(self) -> None:
@@ -143,12 +142,11 @@ class Part:
         with contextlib.suppress(OSError, pa.ArrowException):
             self._encoder.close()
         with contextlib.suppress(OSError):
-            self._file.close()
+            self._buffer.close()
         self._path.unlink(missing_ok=True)
 
     def _flush(self) -> None:
         if self._held:
-            with naming(self._path):
-                self._encoder.write(pa.concat_tables(self._held))
+            self._encoder.write(pa.concat_tables(self._held))
             self._held = []
             self._held_rows = self._held_size = 0

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rmqindex.header import header_to_write
-from rmqindex.indexwriter.appender import EntryAppender
+from rmqindex.indexwriter.appender import EntryAppender, header_to_write
 from rmqindex.indexwriter.linking import slot_numbers
 from rmqindex.indexwriter.slot_repair import repair_slots, stale_slots
 from rmqindex.transaction.undo import AppendUndo

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from rmqindex.header import IndexHeader, header_to_write
+from rmqindex.errors import RmqIndexError
+from rmqindex.header import IndexHeader
 from rmqindex.indexwriter.linking import LINK_BATCH, link, slot_numbers
 from rmqindex.layout import (
     ENTRY_DTYPE,
@@ -32,18 +33,17 @@ from rmqindex.layout import (
     SLOT_SIZE,
 )
 from rmqindex.ownfiles.disk import move_synced, naming, sync_name
-from rmqindex.ownfiles.safe_open import open_regular
+from rmqindex.ownfiles.writable import WritableFile
 from rmqindex.storage.flush_lock import flushing
 
 if TYPE_CHECKING:
-    import io
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
     from rmqindex.indexfile.geometry import Layout
 
-__all__ = ["EntryAppender"]
+__all__ = ["EntryAppender", "header_to_write"]
 
 _ENTRY_STRUCT = struct.Struct(">iqii")
 assert _ENTRY_STRUCT.size == ENTRY_SIZE
@@ -65,7 +65,7 @@ class EntryAppender:
         slots: int32, native byte order: the newest position of every slot.
     """
 
-    def __init__(self, file: io.FileIO, layout: Layout, header: IndexHeader) -> None:
+    def __init__(self, file: WritableFile, layout: Layout, header: IndexHeader) -> None:
         """Take over an open file whose slots are all empty; see :meth:`create`, :meth:`resume`."""
         self.layout = layout
         self._file = file
@@ -107,12 +107,11 @@ class EntryAppender:
         """
         offset, timestamp = max(prev_end_phy_offset, 0), max(prev_end_timestamp, 0)
         header = IndexHeader(timestamp, timestamp, offset, offset)
-        with _closed_on_error(open(path, "r+b", buffering=0, opener=_open_or_create)) as file:
+        with _closed_on_error(WritableFile(path, os.O_RDWR | os.O_CREAT)) as file:
             if os.fstat(file.fileno()).st_size:
                 raise FileExistsError(f"{path}: expected no file, got one with content")
-            with naming(path):
-                os.ftruncate(file.fileno(), layout.file_size)
-                os.pwrite(file.fileno(), header.to_bytes(), 0)
+            file.resize(layout.file_size)
+            file.write_at(header.to_bytes(), 0)
             appender = cls(file, layout, header)
             appender._is_new = True
             return appender
@@ -137,7 +136,7 @@ class EntryAppender:
         Raises:
             OSError: The file cannot be opened.
         """
-        with _closed_on_error(open(path, "r+b", buffering=0, opener=open_regular)) as file:
+        with _closed_on_error(WritableFile(path, os.O_RDWR)) as file:
             header = IndexHeader.from_bytes(header_to_write(path, file.fileno()))
             appender = cls(file, layout, header)
             if numbers is None:
@@ -179,7 +178,7 @@ class EntryAppender:
         for start, stop in self._slot_ranges(self._changed_pages):
             size, offset = (stop - start) * SLOT_SIZE, self.layout.slot_offset(start)
             numbers.append(np.arange(start, stop, dtype=np.int32))
-            values.append(np.frombuffer(_read_all(self._file, size, offset), SLOT_DTYPE))
+            values.append(np.frombuffer(self._file.read_at(size, offset), SLOT_DTYPE))
         return np.concatenate(numbers), np.concatenate(values).astype(np.int32)
 
     @property
@@ -320,12 +319,12 @@ class EntryAppender:
         """
         self._write_pending()
         if self._has_new_entries:
-            self._sync(os.fdatasync)
+            self._file.sync_data()
         with flushing(self._file):
             if self._write_slots():
-                self._sync(os.fdatasync)
+                self._file.sync_data()
             self._write_header()
-        self._sync(os.fsync)
+        self._file.sync()
         if self._is_new:
             sync_name(self._path)
             self._is_new = False
@@ -339,7 +338,7 @@ class EntryAppender:
         self._write_pending()
         self._write_slots()
         self._write_header()
-        self._sync(os.fsync)
+        self._file.sync()
 
     def publish(self, path: Path) -> None:
         """Flush a file that nobody reads yet, and give it the name under which it is read.
@@ -388,7 +387,7 @@ class EntryAppender:
     def _read_slots(self, first: int, end: int) -> None:
         for start in range(first, end, _READ_SLOTS):
             stop = min(start + _READ_SLOTS, end)
-            data = _read_all(self._file, (stop - start) * SLOT_SIZE, self.layout.slot_offset(start))
+            data = self._file.read_at((stop - start) * SLOT_SIZE, self.layout.slot_offset(start))
             self.slots[start:stop] = np.frombuffer(data, dtype=SLOT_DTYPE)
 
     def counted_entries(self) -> Iterator[tuple[int, NDArray[np.void]]]:
@@ -400,23 +399,15 @@ class EntryAppender:
         count = min(self._written_header.index_count, self.layout.index_num)
         for start in range(FIRST_POSITION, count, LINK_BATCH):
             size = (min(start + LINK_BATCH, count) - start) * ENTRY_SIZE
-            data = _read_all(self._file, size, self.layout.entry_offset(start))
+            data = self._file.read_at(size, self.layout.entry_offset(start))
             yield start, np.frombuffer(data, dtype=ENTRY_DTYPE)
 
     def _write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         try:
-            view = memoryview(data)
-            with naming(self._path):
-                while view:
-                    written = os.pwrite(self._file.fileno(), view, offset)
-                    view, offset = view[written:], offset + written
+            self._file.write_at(data, offset)
         except BaseException:
             self.close()
             raise
-
-    def _sync(self, sync: Callable[[int], None]) -> None:
-        with naming(self._path):
-            sync(self._file.fileno())
 
     @staticmethod
     def _slot_page(number: NDArray[np.integer] | int) -> NDArray[np.integer] | int:
@@ -424,12 +415,8 @@ class EntryAppender:
         return (number + _HEADER_SLOTS) // _PAGE_SLOTS
 
 
-def _open_or_create(path: str, flags: int) -> int:
-    return open_regular(path, flags | os.O_CREAT)
-
-
 @contextlib.contextmanager
-def _closed_on_error(file: io.FileIO) -> Iterator[io.FileIO]:
+def _closed_on_error(file: WritableFile) -> Iterator[WritableFile]:
     try:
         yield file
     except BaseException:
@@ -443,11 +430,20 @@ def _wrap(value: int, bits: int) -> int:
     return (value + half) % (2 * half) - half
 
 
-def _read_all(file: io.FileIO, size: int, offset: int) -> bytes:
-    """Read exactly ``size`` bytes, with zeros behind the end of the file."""
-    parts = []
-    while size:
-        part = os.pread(file.fileno(), size, offset) or bytes(size)
-        parts.append(part)
-        size, offset = size - len(part), offset + len(part)
-    return b"".join(parts)
+def header_to_write(path: str | os.PathLike[str], descriptor: int) -> bytes:
+    """Return the bytes of the header of a local file that is open for writing.
+
+    Readers use :func:`rmqindex.indexfile.committed.read_header`.
+
+    Raises:
+        RmqIndexError: The file is shorter.
+        OSError: It cannot be read.
+    """
+    with naming(path):
+        data = os.pread(descriptor, HEADER_SIZE, 0)
+    if len(data) < HEADER_SIZE:
+        raise RmqIndexError(
+            f"{os.fspath(path)}: expected a header of {HEADER_SIZE} bytes, got {len(data)}: the "
+            "file was cut"
+        )
+    return data

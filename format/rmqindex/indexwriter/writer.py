@@ -11,9 +11,9 @@ import numpy as np
 from rmqindex.arrays import int_array
 from rmqindex.errors import CorruptIndexError
 from rmqindex.folders import INDEX_FOLDER
-from rmqindex.header import IndexHeader, header_to_write
+from rmqindex.header import IndexHeader
 from rmqindex.indexfile.geometry import Layout
-from rmqindex.indexwriter.appender import EntryAppender
+from rmqindex.indexwriter.appender import EntryAppender, header_to_write
 from rmqindex.indexwriter.slot_repair import repair_slots, stale_slots
 from rmqindex.keys.hashing import key_hash
 from rmqindex.layout import INDEX_COUNT_OFFSET, INT32_MAX, INT64_MAX, INT64_MIN

@@ -30,7 +30,6 @@ __all__ = [
     "open_regular",
     "open_to_read",
     "read_own",
-    "write_own",
 ]
 
 _SAFE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -173,27 +172,6 @@ def check_size(name: object, size: int, limit: int, what: str, remedy: str) -> N
         raise RmqIndexError(
             f"{name}: expected {what} of at most {limit:,} bytes, got {size:,} bytes; {remedy}"
         )
-
-
-def write_own(path: Path, data: bytes, mode: int | None = None) -> None:
-    """Replace a file of this project, and sync it to disk.
-
-    Args:
-        path: The file; whatever has its name is replaced, a link included.
-        data: Its whole content.
-        mode: Its permissions; None for those of any new file.
-
-    Raises:
-        OSError: It cannot be written.
-    """
-    path.unlink(missing_ok=True)
-    descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-    with naming(path), os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        if mode is not None:
-            os.fchmod(file.fileno(), mode)
-        os.fsync(file.fileno())
 
 
 def _regular(path: str | os.PathLike[str], descriptor: int) -> int:

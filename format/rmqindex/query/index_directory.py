@@ -21,7 +21,7 @@ from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.messages import TAG_INDEX_TYPE, message_keys, tag_key
 from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, FIRST_POSITION, INT64_MAX, INT64_MIN
 from rmqindex.ownfiles.disk import make_directories
-from rmqindex.ownfiles.safe_open import open_regular
+from rmqindex.ownfiles.writable import WritableFile
 from rmqindex.query.headers import headers_html, headers_text
 from rmqindex.query.loading import finish_writes, index_directory, loadable
 from rmqindex.storage.location import Location
@@ -162,8 +162,8 @@ class IndexDirectory:
         if self._writable:
             assert self._layout is not None
             if Path(path).stat().st_size < self._layout.file_size:
-                with open(path, "r+b", buffering=0, opener=open_regular) as raw:
-                    os.ftruncate(raw.fileno(), self._layout.file_size)
+                with WritableFile(path, os.O_RDWR) as writable:
+                    writable.resize(self._layout.file_size)
         file = self._open(path)
         if last_exit_ok or file.header.end_timestamp <= self._index_msg_timestamp:
             self._files.append(file)
@@ -491,5 +491,5 @@ def _write_loaded_count(file: IndexFile) -> None:
     """Write the ``index_count`` 1 that loading gives to a file without entries."""
     if file.header.index_count < FIRST_POSITION:
         header = replace(file.header, index_count=FIRST_POSITION)
-        with open(file.path, "r+b", buffering=0, opener=open_regular) as raw:
-            raw.write(header.to_bytes())
+        with WritableFile(file.path, os.O_RDWR) as writable:
+            writable.write_at(header.to_bytes(), 0)

@@ -11,7 +11,8 @@ from pathlib import Path
 from rmqindex.folders import CHECKPOINT_NAME
 from rmqindex.layout import INT64_MAX, INT64_MIN
 from rmqindex.ownfiles.disk import move_synced
-from rmqindex.ownfiles.safe_open import open_regular, open_to_read, write_own
+from rmqindex.ownfiles.safe_open import open_regular, open_to_read
+from rmqindex.ownfiles.writable import write_own
 
 __all__ = ["CHECKPOINT_NAME", "StoreCheckpoint"]
 

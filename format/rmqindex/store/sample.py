@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rmqindex.ownfiles.writable import write_own
+
 __all__ = ["sample_store", "write_sample_store"]
 
 
@@ -42,5 +44,5 @@ def write_sample_store(directory: Path) -> Path:
         target = directory / path.relative_to(source)
         if path.is_file():
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(path.read_bytes())
+            write_own(target, path.read_bytes())
     return directory

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.ownfiles.safe_open import ensure_directory, open_directory, open_regular, write_own
+from rmqindex.ownfiles.disk import naming
+from rmqindex.ownfiles.safe_open import ensure_directory, open_directory, open_regular
+from rmqindex.ownfiles.writable import write_own
 from rmqindex.transaction.journal import Journal, remove_leftovers, root_beside
 from rmqindex.transaction.owner import OWNER_RECORD, Owner
 
@@ -64,7 +66,7 @@ def hold_lock(root: Path, *, create: bool) -> Iterator[bool]:
                 raise
         else:
             try:
-                if _try_lock(descriptor) and _has_name(descriptor, path):
+                if _try_lock(descriptor, path) and _has_name(descriptor, path):
                     yield True
                     return
             finally:
@@ -85,7 +87,7 @@ def remove_root(root: Path) -> None:
     except (OSError, RmqIndexError):
         return
     try:
-        if _try_lock(descriptor) and list(root.iterdir()) == [root / _LOCK]:
+        if _try_lock(descriptor, root / _LOCK) and list(root.iterdir()) == [root / _LOCK]:
             (root / _LOCK).unlink()
             root.rmdir()
     except OSError:  # a new job came in between, or this process may not remove the directory
@@ -94,9 +96,10 @@ def remove_root(root: Path) -> None:
         os.close(descriptor)
 
 
-def _try_lock(descriptor: int) -> bool:
+def _try_lock(descriptor: int, path: Path) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with naming(path):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

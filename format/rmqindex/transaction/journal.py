@@ -48,15 +48,10 @@ from typing import TYPE_CHECKING, NoReturn
 from rmqindex.command_line import command_line
 from rmqindex.errors import RmqIndexError
 from rmqindex.layout import SLOT_SIZE
-from rmqindex.ownfiles.disk import copy_sparse, move_synced, sync_directory, sync_name
+from rmqindex.ownfiles.disk import move_synced, sync_directory, sync_name
 from rmqindex.ownfiles.records import RecordKind
-from rmqindex.ownfiles.safe_open import (
-    INDEX_NAME,
-    ensure_directory,
-    is_plain_name,
-    read_own,
-    write_own,
-)
+from rmqindex.ownfiles.safe_open import INDEX_NAME, ensure_directory, is_plain_name, read_own
+from rmqindex.ownfiles.writable import copy_sparse, write_own
 from rmqindex.storage.opening import UnsteadyError, read_steady
 from rmqindex.transaction.undo import AppendRecord, AppendUndo, FileMark
 from rmqindex.transaction.used_names import NEXT_LAST_NAME

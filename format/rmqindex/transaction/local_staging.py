@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.ownfiles.disk import copy_sparse, make_directories, sync_directory
+from rmqindex.ownfiles.disk import make_directories, sync_directory
 from rmqindex.ownfiles.safe_open import is_plain_name
+from rmqindex.ownfiles.writable import copy_sparse
 from rmqindex.transaction.jobs import (
     has_owner,
     hold_lock,

@@ -36,6 +36,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from rmqindex.errors import RmqIndexError
+from rmqindex.ownfiles.writable import WritableFile
 from rmqindex.storage.filesystem import open_filesystem, unreadable
 from rmqindex.storage.opening import UnsteadyError, read_steady
 from rmqindex.transaction.commit_record import (
@@ -434,7 +435,8 @@ def _download(location: Location, path: Path) -> None:
     """
     filesystem, inner = open_filesystem(location)
     part = path.with_name(f"{path.name}.part")
-    with part.open("wb") as target:
+    part.unlink(missing_ok=True)
+    with WritableFile(part) as target:
         try:
             source = filesystem.open_input_file(inner)
             size = source.size()
@@ -451,9 +453,8 @@ def _download(location: Location, path: Path) -> None:
                     "changed while it was read"
                 )
             if block.count(0) != len(block):
-                target.seek(start)
-                target.write(block)
-        target.truncate(size)
+                target.write_at(block, start)
+        target.resize(size)
     part.replace(path)
 
 

@@ -29,10 +29,10 @@ from rmqindex.layout import (
     Geometry,
 )
 from rmqindex.ownfiles.disk import naming
-from rmqindex.ownfiles.safe_open import open_regular, open_to_read
+from rmqindex.ownfiles.safe_open import open_to_read
+from rmqindex.ownfiles.writable import WritableFile
 
 if TYPE_CHECKING:
-    import io
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -74,7 +74,8 @@ class FileMark(NamedTuple):
         except FileNotFoundError:
             return None
         try:
-            return cls(os.fstat(descriptor).st_size, os.pread(descriptor, HEADER_SIZE, 0))
+            with naming(path):
+                return cls(os.fstat(descriptor).st_size, os.pread(descriptor, HEADER_SIZE, 0))
         finally:
             os.close(descriptor)
 
@@ -273,17 +274,14 @@ class AppendUndo:
             OSError: The disk is broken.
         """
         layout = self.record.layout
-        with (
-            naming(path),
-            os.fdopen(open_regular(path, os.O_RDWR), "r+b", buffering=0) as file,
-        ):
+        with WritableFile(path, os.O_RDWR) as file:
             if os.fstat(file.fileno()).st_size < layout.file_size:
                 raise RmqIndexError(
                     f"{path}: file size: expected at least {layout.file_size} bytes, as the "
                     f"journal beside it says, got {os.fstat(file.fileno()).st_size}"
                 )
-            header = os.pread(file.fileno(), HEADER_SIZE, 0)
-            if len(header) < HEADER_SIZE or not self.record.explains(header):
+            header = file.read_at(HEADER_SIZE, 0)
+            if not self.record.explains(header):
                 raise RmqIndexError(
                     f"{path}: byte 0: expected the header that an interrupted write left (of "
                     f"{self.record.index_count - 1} entries, the last at offset "
@@ -292,11 +290,11 @@ class AppendUndo:
                 )
             for start, stop in _neighbours(self.numbers):
                 data = self.values[start:stop].astype(SLOT_DTYPE).tobytes()
-                _write(file, data, layout.slot_offset(int(self.numbers[start])))
-            _write(file, self.record.old_bytes, 0)
+                file.write_at(data, layout.slot_offset(int(self.numbers[start])))
+            file.write_at(self.record.old_bytes, 0)
             first = layout.entry_offset(self.record.first_position)
             _clear(file, first, first + self.record.entries * ENTRY_SIZE)
-            os.fsync(file.fileno())
+            file.sync()
 
 
 def _slot_bytes(numbers: NDArray[np.int32], values: NDArray[np.int32]) -> bytes:
@@ -311,7 +309,7 @@ def _neighbours(numbers: NDArray[np.int32]) -> Iterator[tuple[int, int]]:
     yield from zip([0, *cuts], [*cuts, len(numbers)], strict=True)
 
 
-def _clear(file: io.FileIO, start: int, stop: int) -> None:
+def _clear(file: WritableFile, start: int, stop: int) -> None:
     """Overwrite a range with zeros, except for its holes."""
     size = os.fstat(file.fileno()).st_size
     stop = min(stop, size)
@@ -323,15 +321,8 @@ def _clear(file: io.FileIO, start: int, stop: int) -> None:
         end = min(os.lseek(file.fileno(), start, os.SEEK_HOLE), stop)
         while start < end:
             length = min(len(_ZEROS), end - start)
-            _write(file, _ZEROS[:length], start)
+            file.write_at(_ZEROS[:length], start)
             start += length
-
-
-def _write(file: io.FileIO, data: bytes, offset: int) -> None:
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(file.fileno(), view, offset)
-        view, offset = view[written:], offset + written
 
 
 class UndoableAppend(Protocol):

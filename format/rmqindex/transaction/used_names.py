@@ -16,7 +16,8 @@ import pyarrow.fs as pafs
 
 from rmqindex.errors import RmqIndexError
 from rmqindex.ownfiles.disk import move_synced
-from rmqindex.ownfiles.safe_open import check_size, read_own, write_own
+from rmqindex.ownfiles.safe_open import check_size, read_own
+from rmqindex.ownfiles.writable import write_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

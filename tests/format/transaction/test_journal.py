@@ -24,7 +24,7 @@ from killing import assert_one_turn, before_each_step, fork_server, kill_before,
 from rmqindex import RmqIndexError
 from rmqindex.fileset.paths import resolve
 from rmqindex.fileset.snapshot import Snapshot
-from rmqindex.ownfiles.disk import copy_sparse
+from rmqindex.ownfiles.writable import copy_sparse
 from rmqindex.storage import opening
 from rmqindex.transaction import jobs
 from rmqindex.transaction import journal as journal_module

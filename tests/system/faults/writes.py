@@ -29,6 +29,7 @@ from pyspark_rmqindex.write import writer as writer_module
 from pyspark_rmqindex.write.write_index import write_index
 from pyspark_rmqindex.write.writer import IndexWriter
 from rmqindex.cli import main
+from rmqindex.ownfiles import write_own
 from rmqindex.transaction import Journal
 
 from .processes import in_tasks
@@ -187,10 +188,7 @@ def stream(folder, until=BATCHES, *, inline=None):
         ]
         messages = in_tasks(tasks)
         IndexStreamWriter(SCHEMA, False, given).commit(messages, number)
-        with (folder / "commits.next").open("w") as file:
-            file.write(str(number + 1))
-            file.flush()
-            os.fsync(file.fileno())
+        write_own(folder / "commits.next", str(number + 1).encode())
         (folder / "commits.next").replace(checkpoint)
 
 
