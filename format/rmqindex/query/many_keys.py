@@ -82,19 +82,23 @@ def lookup_keys(
     names = pa.array([path_text(planned.entry.name) for planned in newest_first], pa.string())
     tables = []
     waiting: list[_Candidates] = []
+    waiting_count = 0
+    wanted = np.unique(hashes)
+    enough = _PORTION if max_num is None else min(_PORTION, max_num * len(keys))
     for number, planned in enumerate(newest_first):
-        wanted = hashes if max_num is None else hashes[found_of_key < max_num]
         if not len(wanted):
             break
         with planned.open() as file:
-            entries = file.lookup(np.unique(wanted), planned.stop)
-        waiting.append(_Candidates.of(number, entries, by_hash, order))
-        enough = _PORTION if max_num is None else min(_PORTION, max_num * len(wanted))
+            entries = file.lookup(wanted, planned.stop)
+        if len(entries):
+            waiting.append(_Candidates.of(number, entries, by_hash, order))
+            waiting_count += len(waiting[-1].key)
         is_last = number == len(newest_first) - 1
-        if not is_last and sum(len(each.key) for each in waiting) < enough:
+        if not waiting or (not is_last and waiting_count < enough):
             continue
         found = _Candidates.joined(waiting)
         waiting = []
+        waiting_count = 0
         kept, states, times = _compare(verifier, log, searched, topic, keys, found)
         kept &= (times >= bounds[0]) & (times <= bounds[1])
         answered = np.lexsort((found.key, -found.position, found.file))
@@ -103,6 +107,9 @@ def lookup_keys(
             rank = found_of_key[found.key[chosen]] + _ranks(found.key[chosen])
             chosen = chosen[rank < max_num]
             found_of_key += np.bincount(found.key[chosen], minlength=len(keys))
+            missing = hashes[found_of_key < max_num]
+            wanted = np.unique(missing)
+            enough = min(_PORTION, max_num * len(missing))
         tables.append(
             pa.Table.from_arrays(
                 [
