@@ -323,6 +323,10 @@ CASES = {
     # ConsumeQueues.
     "queue_missing": Case(lambda store: shutil.rmtree(store / "consumequeue/TopicTest/2")),
     "queue_unknown": Case(lambda store: shutil.rmtree(store / "consumequeue/TopicTest")),
+    "queue_doubtful": Case(
+        lambda store: shutil.rmtree(store / "consumequeue/TopicTest/1"),
+        base=small([*MADE_AGAIN[:3], Message(queue_id=1), *MADE_AGAIN[3:]]),
+    ),
     "queue_kind": Case(move_to_batch),
     "topic_kind": Case(
         table('{"topicConfigTable": {"TopicTest": {}}}'),

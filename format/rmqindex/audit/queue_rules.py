@@ -77,6 +77,23 @@ QUEUE_RULES: tuple[AuditRule, ...] = (
         f"If the topic was deleted, nothing; else, {_QUEUES[0].lower()}{_QUEUES[1:]}",
     ),
     AuditRule(
+        "queue_doubtful",
+        "info",
+        "Older messages of a topic have no queue, and where other queues of it begin anew behind "
+        "them, the topic was deleted and made again: whether before these messages or behind, "
+        "nothing tells.",
+        "Nothing if the topic has not used the queue since it was made again; else stop the broker "
+        "and run `rmqindex rebuild-queues STORE --replace`, which brings the queue back.",
+    ),
+    AuditRule(
+        "queue_deleted",
+        "warning",
+        "A queue has messages of the time before its topic was deleted and made again, and none "
+        "since: consumers get deleted messages.",
+        "Stop the broker and move the queue's folder out of the store; nothing, if the topic was "
+        "not deleted.",
+    ),
+    AuditRule(
         "queue_kind",
         "error",
         "A topic has queues of the other kind than its broker, or an inner batch in the log, "

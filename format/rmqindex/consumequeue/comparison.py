@@ -23,7 +23,7 @@ from rmqindex.consumequeue.losses import (
     lost_units,
     strays,
 )
-from rmqindex.consumequeue.places import Places, messages_taken
+from rmqindex.consumequeue.places import Life, Places, messages_taken
 from rmqindex.consumequeue.predecessors import Predecessors
 from rmqindex.consumequeue.reader import ConsumeQueue, last_offset
 from rmqindex.consumequeue.staging import is_exchanging, is_unfinished, queue_folders
@@ -150,7 +150,6 @@ class _State:
 
     def __init__(self, queue: ConsumeQueue | None) -> None:
         self.queue = queue
-        self.last = -1  # where its newest message starts
         self.matched = 0
         self.without = _Deviation()  # messages that have no unit, or that of another message
         self.differing = _Deviation()  # units with another size or tags code
@@ -185,7 +184,6 @@ class _Audit:
         batch_topics = {each.topic for each in queues if each.is_batch}
         self._kinds = TopicKinds((), batch_topics, self._table, strict=False)
         self._states: dict[tuple[str, int, bool], _State] = {}
-        self._begun: dict[str, int] = {}
         self._files = UnitFiles()
         self._refusals = 0
         # Messages with their own units, of those that are looked at, and of all that proved a
@@ -217,8 +215,9 @@ class _Audit:
             self._see(units)
         end = log.max_offset if stop is None else min(stop, log.max_offset)
         self._report_kinds()
+        lives = self._places.lives()
         for key, state in self._states.items():
-            self._report(key, state)
+            self._report(key, state, lives.get(key, Life.PRESENT))
         for key, places in self._places.queues.items():
             self._report_dropped(key, places.dropped)
         unmatched = []
@@ -270,7 +269,6 @@ class _Audit:
         places = self._places.of(units)
         if places is None:
             return
-        state.last = int(units.phy_offset[-1])
         if state.queue is None:
             found, same = np.zeros((2, len(units.phy_offset)), np.bool_)
             got = np.full(len(found), -1)
@@ -284,8 +282,6 @@ class _Audit:
             if run.is_anew:
                 state.begin_anew()
                 taken[:] = False
-                newest = int(units.phy_offset[run.first])
-                self._begun[units.topic] = max(self._begun.get(units.topic, -1), newest)
             taken[run.first : run.last] = True
         state.matched += int(np.count_nonzero(found & taken))
         offsets = units.queue_offset
@@ -373,12 +369,15 @@ class _Audit:
                 "without",
             )
 
-    def _report(self, key: tuple[str, int, bool], state: _State) -> None:
+    def _report(self, key: tuple[str, int, bool], state: _State, life: Life) -> None:
         topic, queue_id, is_batch = key
         folder = self._name(key)
         without, differing = state.without, state.differing
         if differing.count:
             self._findings.add(folder, "queue_unit", None, differing.expected(), differing.got)
+        if state.matched and life in (Life.DELETED, Life.PROVED_DELETED):
+            got = f"{state.matched} of the deleted topic"
+            self._findings.add(folder, "queue_deleted", None, "no unit, as the topic has none", got)
         if not without.count:
             return
         if state.queue is not None:
@@ -389,10 +388,12 @@ class _Audit:
             return
         if (topic, queue_id, not is_batch) in self._present:
             return  # told by its kind
-        if topic.startswith(LMQ_PREFIX) or state.last < self._begun.get(topic, -1):
-            return  # a broker clears light queues; or the topic was deleted and made again
+        if topic.startswith(LMQ_PREFIX) or life is Life.PROVED_DELETED:
+            return  # a broker clears light queues, and those of deleted topics
         known = self._table is not None or topic in self._topics
         rule = "queue_missing" if known else "queue_unknown"
+        if life is not Life.PRESENT:
+            rule = "queue_doubtful"
         self._findings.add(folder, rule, None, without.expected(), "no queue")
 
     def _report_dropped(self, key: tuple[str, int, bool], dropped: LeftUnits | None) -> None:

@@ -6,6 +6,7 @@ Whoever writes queues and whoever advises to have them written ask the same judg
 from __future__ import annotations
 
 import os
+from enum import Enum
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
 
     # Whether a present queue, by topic and number, has at a queue offset the unit of a message.
     Proof = Callable[[str, int, int, int], bool]
+    # A queue's topic and number, and whether it is a batch queue.
     Key = tuple[str, int, bool]
 
-__all__ = ["LeftUnits", "Places", "QueuePlaces", "Run", "messages_taken"]
+__all__ = ["LeftUnits", "Life", "Places", "QueuePlaces", "Run", "messages_taken"]
 
 # The longest name in Linux's file systems, bytes.
 _MAX_NAME_BYTES = 255
@@ -72,6 +74,32 @@ class Run(NamedTuple):
     is_anew: bool
 
 
+class Life(Enum):
+    """Of which life of its topic the messages of a queue are."""
+
+    PRESENT = "present"
+    #: Of the present one, or of that before the topic was deleted and made again.
+    UNKNOWN = "unknown"
+    #: Of that before, as the log shows.
+    DELETED = "deleted"
+    #: Of that before, as the log shows and a present queue proves.
+    PROVED_DELETED = "proved deleted"
+
+
+class _Deletion(NamedTuple):
+    """Between which messages of a queue its topic was deleted.
+
+    Attributes:
+        last: The newest message of the deleted topic, its offset in the log (bytes).
+        first: The first one of the new topic, alike.
+        is_proved: Whether the present queue begins with that one.
+    """
+
+    last: int
+    first: int
+    is_proved: bool
+
+
 class Places:
     """The queues of a log's messages, by topic, number, and whether they are batch queues."""
 
@@ -101,6 +129,34 @@ class Places:
             queue = self.queues[key] = QueuePlaces(key, self._refuse, self._proof)
         return queue
 
+    def lives(self) -> dict[Key, Life]:
+        """Return of which life of its topic each queue's messages are, once all were taken.
+
+        Where the queue offsets of a queue fall back to 0, its topic was deleted in between.
+        Another queue of it that began before that, and has no message since, is of the deleted
+        topic.
+        """
+        deletions: dict[str, list[_Deletion]] = {}
+        for (topic, *_), queue in self.queues.items():
+            if queue.deletion is not None:
+                deletions.setdefault(topic, []).append(queue.deletion)
+        return {key: _life(queue, deletions.get(key[0], ())) for key, queue in self.queues.items()}
+
+
+def _life(queue: QueuePlaces, deletions: Iterable[_Deletion]) -> Life:
+    own = queue.deletion
+    # One deletion shows in several queues.
+    others = [
+        each for each in deletions if own is None or own.first < each.last or each.first < own.last
+    ]
+    before = [each for each in others if queue.oldest < each.last]
+    if not queue.unit_count or any(each.first < queue.newest for each in before):
+        return Life.PRESENT  # with a message since, a queue was lost then, and not its topic
+    if before:
+        is_proved = any(each.is_proved for each in before)
+        return Life.PROVED_DELETED if is_proved else Life.DELETED
+    return Life.UNKNOWN if any(queue.newest < each.first for each in others) else Life.PRESENT
+
 
 class QueuePlaces:
     """The places of one queue, which grows at its end.
@@ -113,6 +169,9 @@ class QueuePlaces:
         gaps: The queue offsets between which messages are missing.
         superseded_count: How many units were of the time before it began anew.
         dropped: The units whose queue offsets are taken; None without any.
+        oldest: Where the message of its oldest unit starts in the log, bytes; -1 without a unit.
+        newest: Where that of its newest unit does.
+        deletion: Between which messages its topic was deleted last; None if it was not.
     """
 
     def __init__(self, key: Key, refuse: Callable[[Refusal], None], proof: Proof) -> None:
@@ -128,7 +187,8 @@ class QueuePlaces:
         self._proof = proof
         self._next: int | None = None  # the next queue offset; None before the first unit
         self._is_anew = False
-        self._newest = -1  # where the message of its newest unit starts in the log, bytes
+        self.oldest = self.newest = -1
+        self.deletion: _Deletion | None = None
         self.unit_count = 0
         self.gaps: list[tuple[int, int]] = []
         self.superseded_count = 0
@@ -145,8 +205,13 @@ class QueuePlaces:
         # What comes before the last beginning need not be taken.
         begun = [cut for cut in cuts[:-1] if offsets[cut] == 0]
         if begun and (self._next is not None or begun[-1]):
-            self._begin_anew(begun[-1])
-            cuts = cuts[cuts.index(begun[-1]) :]
+            row = begun[-1]
+            first = int(units.phy_offset[row])
+            last = int(units.phy_offset[row - 1]) if row else self.newest
+            is_proved = self._proof(self._topic, self._queue_id, 0, first)
+            self.deletion = _Deletion(last, first, is_proved)
+            self._begin_anew(row)
+            cuts = cuts[cuts.index(row) :]
         for first, last in pairwise(cuts):
             most = self._most(int(units.phy_offset[first]))
             if 0 <= offsets[first] <= most:
@@ -162,7 +227,7 @@ class QueuePlaces:
             return INT64_MAX - _INT16_MAX
         if self._next is None:
             return _MAX_QUEUE_OFFSET
-        between = (phy_offset - self._newest) // MIN_RECORD_SIZE
+        between = (phy_offset - self.newest) // MIN_RECORD_SIZE
         return min(self._next + between, _MAX_QUEUE_OFFSET)
 
     def _take_run(self, units: QueueUnits, first: int, last: int) -> Iterator[Run]:
@@ -182,7 +247,9 @@ class QueuePlaces:
             self.gaps.append((after, offset))
         self.unit_count += last - first
         self._next = int(units.queue_offset[last - 1] + units.batch_size[last - 1])
-        self._newest = int(units.phy_offset[last - 1])
+        self.newest = int(units.phy_offset[last - 1])
+        if self.oldest < 0:
+            self.oldest = int(units.phy_offset[first])
         is_anew, self._is_anew = self._is_anew, False
         yield Run(first, last, after, is_anew)
 
@@ -200,6 +267,7 @@ class QueuePlaces:
         if self.dropped is not None:
             self.superseded_count += self.dropped.units
         self._next, self._is_anew, self.unit_count, self.dropped = None, True, 0, None
+        self.oldest = -1
         self.gaps.clear()
 
 

@@ -15,6 +15,7 @@ from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.dispatch import Dispatcher, parse_delay_levels
 from rmqindex.consumequeue.kinds import TopicKinds
 from rmqindex.consumequeue.losses import unit_count
+from rmqindex.consumequeue.places import Life
 from rmqindex.consumequeue.predecessors import Predecessors
 from rmqindex.consumequeue.reader import ConsumeQueue
 from rmqindex.consumequeue.staging import QueueStaging
@@ -62,7 +63,11 @@ class QueueRebuildResult:
             agreed on it; None where nothing was.
         superseded: Topic, queue, and how many units of messages are left out that the topic had
             before it was deleted and made again: a queue offset that falls back to 0 begins the
-            queue anew.
+            queue anew, and another queue of the topic that begins before and has no message since
+            is left out where the present queues lack it, too.
+        doubtful: Topic, queue, and how many units, of queues that the present ones lack, and that
+            came back since nothing proves whether the topic was deleted and made again behind
+            their messages.
         dropped: The units that are left out since older messages have their queue offsets.
         lost: The units of the replaced queues that the new ones lack.
         replaced_count: How many units the replaced queues had, without blank ones.
@@ -83,6 +88,7 @@ class QueueRebuildResult:
     kept: tuple[tuple[str, int], ...] = ()
     unagreed: UnagreedTail | None = None
     superseded: tuple[tuple[str, int, int], ...] = ()
+    doubtful: tuple[tuple[str, int, int], ...] = ()
     dropped: tuple[LeftUnits, ...] = ()
     lost: tuple[LeftUnits, ...] = ()
     replaced_count: int = 0
@@ -123,7 +129,8 @@ def rebuild_consume_queues(
     hold the queue offset of the next message.
     For a log whose head is gone, the units are the broker's, and the places before them are blank.
     A queue offset that falls back to 0 begins the queue anew, since the topic was deleted and made
-    again: the units of the deleted messages are left out.
+    again: the units of the deleted messages are left out, and so are other queues of the topic that
+    have no other messages, if the present queues show that it has not used them since.
     A broker that builds such a queue puts the first of the new messages behind the deleted ones,
     and drops the others.
 
@@ -212,11 +219,15 @@ def rebuild_consume_queues(
             kinds.restart()
             writers.clear()
             fill()
+        left_out, doubtful = _leave_out_deleted(writers, old)
         kept = (
             old.keep_expired(staging.path, writers.queues, log.min_offset, omitted) if there else []
         )
+        result = _result(writers, sizes)
         result = replace_fields(
-            _result(writers, sizes),
+            result,
+            superseded=(*result.superseded, *left_out),
+            doubtful=tuple(doubtful),
             kept=tuple(kept),
             unagreed=unagreed,
             deleted_topics=tuple(sorted(omitted.deleted)),
@@ -283,6 +294,25 @@ def _result(writers: QueueWriters, sizes: dict[bool, tuple[int, bool]]) -> Queue
         ),
         dropped=tuple(queue.dropped for queue in queues.values() if queue.dropped is not None),
     )
+
+
+def _leave_out_deleted(
+    writers: QueueWriters, old: Predecessors
+) -> tuple[list[tuple[str, int, int]], list[tuple[str, int, int]]]:
+    """Remove the queues of deleted topics; return these, and those that may be, by their units."""
+    present = {(queue.topic, queue.queue_id) for queue in old.queues if queue.files}
+    topics = {topic for topic, _ in present}
+    left_out, doubtful = [], []
+    for (topic, queue_id, is_batch), life in writers.lives().items():
+        if (topic, queue_id) in present:
+            continue
+        queue = writers.queues[topic, queue_id, is_batch]
+        if life is Life.PROVED_DELETED:
+            left_out.append((topic, queue_id, queue.superseded_count + queue.unit_count))
+            writers.remove((topic, queue_id, is_batch))
+        elif life is not Life.PRESENT or topic in topics:
+            doubtful.append((topic, queue_id, queue.unit_count))
+    return left_out, doubtful
 
 
 def _queues_in(root: Path) -> list[ConsumeQueue]:

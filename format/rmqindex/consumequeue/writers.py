@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.consumequeue.dispatch import QueueUnits, Refusal
-    from rmqindex.consumequeue.places import Proof, QueuePlaces, Run
+    from rmqindex.consumequeue.places import Key, Life, Proof, QueuePlaces, Run
 
 __all__ = ["QueueWriters"]
 
@@ -59,12 +59,16 @@ class QueueWriters:
         self._root = root
         self._file_sizes = file_sizes
         self._places = Places(refuse, proof)
-        self._writers: dict[tuple[str, int, bool], QueueWriter] = {}
+        self._writers: dict[Key, QueueWriter] = {}
 
     @property
-    def queues(self) -> dict[tuple[str, int, bool], QueuePlaces]:
+    def queues(self) -> dict[Key, QueuePlaces]:
         """The queues by topic, number, and whether they are batch queues."""
         return self._places.queues
+
+    def lives(self) -> dict[Key, Life]:
+        """As :meth:`Places.lives`."""
+        return self._places.lives()
 
     @property
     def file_count(self) -> int:
@@ -87,6 +91,11 @@ class QueueWriters:
         data = writer.encoded(units)
         for run in queue.take(units):
             writer.write(run, int(units.queue_offset[run.first]), data[run.first : run.last])
+
+    def remove(self, key: Key) -> None:
+        """Remove one queue."""
+        del self._places.queues[key]
+        self._writers.pop(key).remove()
 
     def clear(self) -> None:
         """Remove all queues, to begin again."""
@@ -139,6 +148,12 @@ class QueueWriter:
         else:
             self._blank(self._byte, at)
         self._write(at, data)
+
+    def remove(self) -> None:
+        """Remove the queue, and its topic's folder with the last one."""
+        shutil.rmtree(self._directory)
+        if not any(self._directory.parent.iterdir()):
+            self._directory.parent.rmdir()
 
     def _clear(self) -> None:
         """Remove all units."""

@@ -246,6 +246,10 @@ class JsonOutput:
                     {"topic": topic, "queue_id": queue_id, "units": units}
                     for topic, queue_id, units in result.superseded
                 ],
+                "doubtful": [
+                    {"topic": topic, "queue_id": queue_id, "units": units}
+                    for topic, queue_id, units in result.doubtful
+                ],
                 "dropped": [each._asdict() for each in result.dropped],
                 "lost": [each._asdict() for each in result.lost],
                 "replaced_count": result.replaced_count,

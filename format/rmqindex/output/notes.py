@@ -64,16 +64,26 @@ def rebuild_notes(result: RebuildResult) -> Iterator[str]:
         )
 
 
+def _deletion_notes(result: QueueRebuildResult) -> Iterator[str]:
+    for topic, queue_id, count in result.superseded:
+        yield (
+            f"{visible(topic)}, queue {queue_id}: left out {counted(count, 'unit')} of older "
+            "messages, since queue offsets that fall back to 0 show that the topic was deleted and "
+            "made again"
+        )
+    for topic, queue_id, count in result.doubtful:
+        yield (
+            f"{visible(topic)}, queue {queue_id}: {counted(count, 'unit')} of a queue that was not "
+            "there; if the topic was deleted and made again since, move this queue's folder out of "
+            "the store before the broker starts"
+        )
+
+
 def queue_notes(result: QueueRebuildResult) -> Iterator[str]:
     """Yield a line for each choice that the rebuild of ConsumeQueues made by itself."""
     for topic, queue_id in result.kept:
         yield f"{visible(topic)}, queue {queue_id}: kept as it was, since all messages have expired"
-    for topic, queue_id, count in result.superseded:
-        yield (
-            f"{visible(topic)}, queue {queue_id}: begun anew where its queue offsets fall back to "
-            f"0, since the topic was deleted and made again; left out {counted(count, 'unit')} of "
-            "older messages"
-        )
+    yield from _deletion_notes(result)
     for dropped in result.dropped:
         yield (
             f"{visible(dropped.topic)}, queue {dropped.queue_id}: left out "

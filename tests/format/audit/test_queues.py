@@ -212,7 +212,7 @@ class TestTopicsMadeAgain:
     """Deleted messages have no units."""
 
     MESSAGES = (
-        *(Message(queue_offset=place, queue_id=queue) for queue in (0, 1) for place in range(6)),
+        *(Message(queue_offset=place, queue_id=queue) for place in range(6) for queue in (1, 0)),
         *(Message(queue_offset=place) for place in range(3)),
     )
 
@@ -221,14 +221,41 @@ class TestTopicsMadeAgain:
         made(tmp_path, self.MESSAGES, {"TopicTest": False})
         rebuild_consume_queues(tmp_path, tmp_path, file_size=2000)
         shutil.rmtree(tmp_path / "consumequeue" / "TopicTest" / "1")
-        assert found(tmp_path) == set()
+        assert found(tmp_path, ("error", "warning", "info")) == set()
+        rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        assert not (tmp_path / "consumequeue" / "TopicTest" / "1").exists()
+
+    def test_a_queue_of_deleted_messages_alone_is_a_warning(self, tmp_path):
+        """Its folder is moved out of the store, as the remedy says."""
+        made(tmp_path, self.MESSAGES, {"TopicTest": False})
+        rebuild_consume_queues(tmp_path, tmp_path, file_size=2000)
+        assert found(tmp_path) == {("queue_deleted", "consumequeue/TopicTest/1")}
+
+    def test_a_queue_that_either_topic_may_have_had_is_named(self, tmp_path):
+        """It begins behind the last message of the others, and has none since."""
+        messages = [*self.MESSAGES[:12], Message(queue_id=2), *self.MESSAGES[12:]]
+        made(tmp_path, messages, {"TopicTest": False})
+        rebuild_consume_queues(tmp_path, tmp_path, file_size=2000)
+        for queue in (1, 2):
+            shutil.rmtree(tmp_path / "consumequeue" / "TopicTest" / str(queue))
+        assert found(tmp_path, ("error", "warning", "info")) == {
+            ("queue_doubtful", "consumequeue/TopicTest/2")
+        }
+
+    def test_a_lost_queue_of_the_new_topic_is_an_error(self, tmp_path):
+        """It began anew before another one did."""
+        newer = [Message(queue_id=1, queue_offset=place) for place in range(2)]
+        made(tmp_path, [*self.MESSAGES[:12], *newer, *self.MESSAGES[12:]], {"TopicTest": False})
+        rebuild_consume_queues(tmp_path, tmp_path, file_size=2000)
+        shutil.rmtree(tmp_path / "consumequeue" / "TopicTest" / "1")
+        assert found(tmp_path) == {("queue_missing", "consumequeue/TopicTest/1")}
 
     def test_live_messages_behind_deleted_ones_are_missed(self, tmp_path):
         """As a broker leaves them that builds its queues anew."""
         offsets = made(tmp_path, self.MESSAGES, {"TopicTest": False})
         folder = tmp_path / "consumequeue" / "TopicTest" / "0"
         folder.mkdir(parents=True)
-        kept = [*offsets[:6], offsets[12]]
+        kept = [*offsets[1:12:2], offsets[12]]
         size = offsets[1] - offsets[0]
         units = b"".join(struct.pack(">qiq", offset, size, 0) for offset in kept)
         (folder / ("0" * 20)).write_bytes(units.ljust(2000, b"\0"))

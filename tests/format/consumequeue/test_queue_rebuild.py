@@ -141,6 +141,118 @@ class TestTopicsMadeAgain:
         assert {queue.topic for queue in ConsumeQueue.find(tmp_path)} == {"TopicTest"}
 
 
+def dealt(queues, **fields):
+    """Return messages of queues by their numbers, each with its next queue offset."""
+    return [
+        Message(queue_id=queue, queue_offset=queues[:place].count(queue), **fields)
+        for place, queue in enumerate(queues)
+    ]
+
+
+class TestQueuesThatATopicMadeAgainDoesNotUse:
+    """A broker has none, and the log has messages of the time before."""
+
+    def left(self, root, done):
+        """Return the numbers of the topic's queues, and of those left out or doubtful."""
+        there = sorted(queue.queue_id for queue in ConsumeQueue.find(root))
+        return there, [queue for _, queue, _ in done.superseded], [
+            queue for _, queue, _ in done.doubtful
+        ]  # fmt: skip
+
+    def test_they_stay_away_where_the_present_queues_lack_them_too(self, tmp_path):
+        """Queue 0 begins with the new topic, and queue 1 is not there."""
+        offsets = store_of(tmp_path, dealt([0, 1, 1, 0]) + numbered(3))
+        write_queue(tmp_path, offsets[4:])
+        done = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        assert self.left(tmp_path, done) == ([0], [0, 1], [])
+        assert done.superseded == (("TopicTest", 0, 2), ("TopicTest", 1, 2))
+        assert (done.queue_count, done.unit_count, done.file_count) == (1, 3, 1)
+
+    def test_they_stay_away_however_often_the_topic_was_made_again(self, tmp_path):
+        """All units of each are counted."""
+        offsets = store_of(tmp_path, dealt([0, 1, 0]) + dealt([1, 0, 1, 0]) + numbered(2))
+        write_queue(tmp_path, offsets[7:])
+        done = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        assert done.superseded == (("TopicTest", 0, 4), ("TopicTest", 1, 3))
+
+    def test_batch_queues_stay_away_alike(self, tmp_path):
+        """Their first queue offsets stand in the messages' properties."""
+
+        def batch(queue, base):
+            text = properties_text([("INNER_NUM", "2"), ("INNER_BASE", str(base))])
+            return Message(sys_flag=INNER_BATCH, queue_id=queue, properties=text)
+
+        store_of(tmp_path, [batch(0, 0), batch(1, 0), batch(0, 2), batch(0, 0)])
+        done = rebuild_consume_queues(tmp_path, tmp_path)
+        assert self.left(tmp_path, done) == ([0, 1], [0], [1])
+        shutil.rmtree(tmp_path / "batchconsumequeue/TopicTest/1")
+        done = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        assert self.left(tmp_path, done) == ([0], [0, 1], [])
+
+    def test_a_present_one_stays(self, tmp_path):
+        """Nothing that is there is lost."""
+        offsets = store_of(tmp_path, dealt([0, 1, 1, 0]) + numbered(3))
+        write_queue(tmp_path, offsets[4:])
+        write_queue(tmp_path, offsets[1:3], queue_id=1)
+        done = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        assert self.left(tmp_path, done) == ([0, 1], [0], [])
+
+    def test_one_with_a_message_since_comes_back(self, tmp_path):
+        """The topic was not deleted, but its queue 0 lost."""
+        offsets = store_of(tmp_path, [*dealt([0, 1, 1, 0]), *numbered(3), *dealt([1] * 3)[2:]])
+        write_queue(tmp_path, offsets[4:7])
+        done = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        assert self.left(tmp_path, done) == ([0, 1], [0], [1])
+        assert done.doubtful == (("TopicTest", 1, 3),)
+
+    @pytest.mark.parametrize(
+        "queues", [[0, 1, 0], [0, 0, 1]], ids=["lost queues", "begun behind the last of the others"]
+    )
+    def test_one_of_which_nothing_tells_comes_back_by_name(self, tmp_path, queues):
+        """Where all queues are lost, and where the new topic may have it."""
+        offsets = store_of(tmp_path, dealt(queues) + numbered(3))
+        if queues[1] == 0:
+            write_queue(tmp_path, offsets[3:])
+        done = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        assert self.left(tmp_path, done) == ([0, 1], [0], [1])
+        assert done.doubtful == (("TopicTest", 1, 1),)
+
+    def test_a_queue_that_is_not_begun_with_the_new_topic_proves_nothing(self, tmp_path):
+        """As a broker leaves it that builds its queues anew: behind the deleted messages."""
+        offsets = store_of(tmp_path, dealt([0, 1, 0]) + numbered(3))
+        write_queue(tmp_path, [offsets[0], offsets[2], offsets[3]])
+        done = rebuild_consume_queues(tmp_path, tmp_path, replace=True, allow_loss=True)
+        assert self.left(tmp_path, done) == ([0, 1], [0], [1])
+
+    def test_moved_out_as_advised_it_stays_away(self, tmp_path):
+        """What comes back by name, and is a finding."""
+        store_of(tmp_path, dealt([0, 1, 0]) + numbered(3))
+        rebuild_consume_queues(tmp_path, tmp_path, file_size=2000)
+        shutil.rmtree(tmp_path / "consumequeue/TopicTest/1")
+        done = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        assert self.left(tmp_path, done) == ([0], [0, 1], [])
+
+    def test_other_topics_have_lives_of_their_own(self, tmp_path):
+        """Light queues too."""
+        names = {"INNER_MULTI_DISPATCH": "%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": "0"}
+        light = Message(queue_id=0, properties=properties_text(list(names.items())))
+        other = Message(topic="Other", queue_id=1)
+        offsets = store_of(tmp_path, [light, other, *numbered(3)[1:], *numbered(2)])
+        write_queue(tmp_path, offsets[4:])
+        done = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        assert {queue.topic for queue in ConsumeQueue.find(tmp_path)} == {
+            "%LMQ%a", "Other", "TopicTest",
+        }  # fmt: skip
+        assert done.doubtful == ()
+
+    def test_the_lives_of_queues_do_not_depend_on_blocks(self, tmp_path):
+        """The log is read in parts."""
+        offsets = store_of(tmp_path, dealt([0, 1] * 5000) + numbered(3), 1 << 22)
+        write_queue(tmp_path, offsets[10_000:])
+        done = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        assert self.left(tmp_path, done) == ([0], [0, 1], [])
+
+
 def test_a_topic_whose_name_is_as_long_as_a_file_name_can_be_has_queues_like_others(tmp_path):
     """Beside its folder, a longer name fits no more."""
     topic = "d" * os.pathconf(tmp_path, "PC_NAME_MAX")
