@@ -257,8 +257,10 @@ def audit_coverage(
     spans = [_Spans.of(file, exact=True), *(_Spans.of(other, exact=False) for other in others)]
     highest = max((span.highest for span in spans), default=-1)
     gap = Gap(file.path, findings, wanted.broker)
-    start, stop = max(wanted.start, log_start(log, wanted.since)), log.agreed_stop(wanted.stop)
-    is_last = wanted.stop is None
+    start, stop = max(wanted.start, log_start(log, wanted.since)), wanted.stop
+    is_last = stop is None
+    if is_last:
+        stop = log.agreed_stop()
     if not (is_last and wanted.is_live):
         reading = _Reading(log, wanted, start, stop, findings)
         for batch in reading.batches():

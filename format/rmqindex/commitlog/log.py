@@ -189,16 +189,21 @@ class CommitLog:
     def committed_offset(self) -> int | None:
         """The offset behind the last entry on which DLedger's group is known to have agreed.
 
-        A broker dispatches no messages behind it to index and queues, and another leader may
-        replace them.
-        Brokers note it every three seconds and when they stop, so it may be too small after a kill.
+        Another leader may replace the entries behind it.
+        Brokers note it every three seconds and when they stop, and dispatch messages to index and
+        queues once the group has agreed on them: the later one of both counts.
         None for a plain log, and without the broker's note beside the data.
         """
         return committed_offset(self._open_files)
 
-    def agreed_stop(self, stop: int | None = None) -> int | None:
-        """Return the smaller one of an offset, None for no limit, and :attr:`committed_offset`."""
-        agreed = self.committed_offset
+    def agreed_stop(self, stop: int | None = None, *, queues: bool = True) -> int | None:
+        """Return the smaller one of an offset, None for no limit, and :attr:`committed_offset`.
+
+        Args:
+            stop: The offset, bytes; None for no limit.
+            queues: As in :meth:`end_error`; what they prove, a running broker notes soon.
+        """
+        agreed = committed_offset(self._open_files, queues=queues)
         return agreed if stop is None else stop if agreed is None else min(stop, agreed)
 
     def unagreed_tail(self, stop: int | None = None) -> UnagreedTail | None:

@@ -85,8 +85,7 @@ def lost_units(
     """Compare a queue with the one that replaces it.
 
     Units of messages that have expired are no loss, nor are those that never led to a message of
-    the queue, nor those of messages on which DLedger's group is not known to have agreed: a broker
-    makes them again.
+    the queue.
 
     Args:
         old: The present queue.
@@ -101,14 +100,11 @@ def lost_units(
     """
     count = beyond = 0
     first: tuple[int, int] | None = None
-    agreed = log.committed_offset
     for places, offsets in _missing(old, holds, log.min_offset, stop):
         messages = log.read_at(offsets, _BELONGING, mode="DROPMALFORMED")
         states = messages["state"].indices.to_numpy()
         lost = (states != _EXPIRED) & ((states != _NOT_A_RECORD) | is_damaged)
         lost[states == _RECORD] = _are_of(old, messages)[states == _RECORD]
-        if agreed is not None:
-            lost &= (states != _RECORD) | (offsets < agreed)
         if lost.any() and first is None:
             row = int(np.argmax(lost))
             first = int(places[row]), int(offsets[row])

@@ -1,7 +1,9 @@
 """How much of a log DLedger's group has agreed on.
 
 Entries behind that are in the log of one broker; another leader may replace them.
-RocketMQ: ``DLedgerCommitLog.getMaxOffset``.
+A broker notes the last entry every three seconds, and dispatches entries to index and queues in
+their order as soon as the group has agreed on them, so the later one of both tells.
+RocketMQ: ``DLedgerCommitLog.getMaxOffset``, ``ReputMessageService``.
 """
 
 from __future__ import annotations
@@ -12,12 +14,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rmqindex.dledger_layout import ENTRY_HEAD, INDEX_OFFSET
-from rmqindex.logfile.reading import Reading
-from rmqindex.record.records import gather
+from rmqindex.logfile.files import ExpiredFileError
+from rmqindex.logfile.leads import LeadKind, find_leads
+from rmqindex.logfile.reading import Reading, find_end, written_records
+from rmqindex.logfile.walk import is_record
+from rmqindex.logfile.witness import named_stop, proved_lead
+from rmqindex.record.records import gather, parse_records
 from rmqindex.store.dledger import committed_index, entry_place
+from rmqindex.store.roots import root_of
 
 if TYPE_CHECKING:
     from rmqindex.logfile.files import LogFile, OpenFiles
+    from rmqindex.record.records import Records
 
 __all__ = ["UnagreedTail", "committed_offset"]
 
@@ -43,15 +51,65 @@ class UnagreedTail:
         )
 
 
-def committed_offset(files: OpenFiles) -> int | None:
+def committed_offset(files: OpenFiles, *, queues: bool = True) -> int | None:
     """Return the offset behind the last entry that the group is known to have agreed on.
+
+    It is behind the log's end where a message is lost that index or queues lead to.
 
     Args:
         files: The files of the log.
+        queues: Whether ConsumeQueues are looked at, of which there may be thousands, where an
+            IndexFile has entries, too.
 
     Returns:
         The offset, bytes; None for a plain log, and where no broker noted an entry.
     """
+    noted = _noted_offset(files)
+    return None if noted is None else max(noted, _dispatched_offset(files, noted, queues=queues))
+
+
+def _dispatched_offset(files: OpenFiles, noted: int, *, queues: bool) -> int:
+    """Return the offset behind the last message to which index or queues lead; 0 before a note.
+
+    What leads to another message than the log has there is of another history of the log.
+    """
+    roots = list(dict.fromkeys(root_of(file.path.parent) for file in files.files))
+    for lead in find_leads(roots, files.files[-1].stop, queues=queues).newest:
+        if lead.phy_offset < noted:
+            break
+        if lead.kind is LeadKind.NOTE:
+            continue  # it proves a record, not that others have it
+        stop = named_stop(lead, noted, lambda offset: _record_at(files, offset))
+        if stop is not None:
+            return stop
+        if _record_at(files, lead.phy_offset) is None:
+            lost = proved_lead(
+                (lead,), find_end(files), lambda start, stop: written_records(files, start, stop)
+            )
+            if lost is not None:
+                return lost.phy_offset + 1
+    return 0
+
+
+def _record_at(files: OpenFiles, offset: int) -> Records | None:
+    """Return the record that starts at an offset, alone; None where none does."""
+    file = next((file for file in files.files if file.start <= offset < file.stop), None)
+    if file is None:
+        return None
+    try:
+        source = files.source(file)
+    except ExpiredFileError:
+        return None
+    size = is_record(source, file, offset - file.start, crc=True)
+    if size is None:
+        return None
+    data = memoryview(source.read(offset - file.start, size))
+    start = np.zeros(1, np.int64)
+    return parse_records(data, start, start + offset)[0]
+
+
+def _noted_offset(files: OpenFiles) -> int | None:
+    """Return the offset behind the last entry that a broker noted; None without a note."""
     last = files.last_with_data()
     if last < 0 or not files.files[last].entry_head:
         return None

@@ -5,6 +5,7 @@ kind; the log itself is whole then.
 So a header must name the message of an entry that is there; of a remote file, of one of the last.
 Units must follow one that leads to its record, and are none if the log has the message of their
 queue offset elsewhere.
+Where the log has a message, its header or unit must name that one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from rmqindex.logfile.leads import Lead, LeadKind, last_units
 from rmqindex.queue_layout import BATCH_UNIT_DTYPE, BLANK_SIZE, NO_COMPACTED_OFFSET, UNIT_DTYPE
 from rmqindex.record.batches import build_batch, schema_of
 from rmqindex.record.numbers import java_integer
-from rmqindex.record.records import gather
+from rmqindex.record.records import gather, store_timestamp_of
 from rmqindex.record_layout import MIN_RECORD_SIZE, QUEUE_ID_OFFSET, QUEUE_OFFSET_OFFSET
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from rmqindex.record.records import Records
 
-__all__ = ["proved_lead"]
+__all__ = ["named_stop", "proved_lead"]
 
 # How many of a queue's newest units are looked at.
 _UNITS = 1_024
@@ -62,6 +63,47 @@ def proved_lead(
         proved = _proved(lead, end, read)
         if proved is not None:
             return proved
+    return None
+
+
+def named_stop(lead: Lead, start: int, record_at: Callable[[int], Records | None]) -> int | None:
+    """Return where the newest message ends that an IndexFile or a queue's file names.
+
+    Args:
+        lead: The file.
+        start: Messages before this offset do not count, bytes.
+        record_at: Returns the log's record that starts at an offset, alone; None without one.
+
+    Returns:
+        The offset, bytes; None if the log has none of the newest messages that the file names.
+    """
+    if lead.kind is LeadKind.INDEX:
+        return _stop_by_header(lead, record_at)
+    if lead.place is None or lead.place.local is None:
+        return None
+    path, is_batch = lead.place.local, lead.kind is LeadKind.BATCH_QUEUE
+    _, units = last_units(path, BATCH_UNIT_DTYPE if is_batch else UNIT_DTYPE, _ANCHORS)
+    for unit in units[(units["phy_offset"] >= start) & (units["size"] != BLANK_SIZE)][::-1]:
+        found = record_at(int(unit["phy_offset"]))
+        if found is not None and found.size[0] == unit["size"]:
+            queue_offsets = _queue_offsets(found, path.parent.parent.name, path.parent.name)
+            if len(queue_offsets):
+                return int(found.phy_offset[0] + found.size[0])
+    return None
+
+
+def _stop_by_header(lead: Lead, record_at: Callable[[int], Records | None]) -> int | None:
+    """Return where the message ends whose offset and store time the header of a file has."""
+    with suppress(RmqIndexError), open_index_source(lead.place) as source:  # type: ignore[arg-type]
+        header = read_header(source)
+        found = record_at(header.end_phy_offset)
+        if found is not None:
+
+            def read(at: int, size: int) -> memoryview:
+                return found.data[at : at + size]
+
+            if store_timestamp_of(read, 0) == header.end_timestamp:
+                return int(found.phy_offset[0] + found.size[0])
     return None
 
 
@@ -131,7 +173,11 @@ def _proved_unit(
     for anchor in reversed(before[-_ANCHORS:].tolist()):
         at = int(offsets[anchor])
         if _size_at(read, at) == sizes[anchor]:
-            elsewhere = _queue_offsets(read, at, end, path.parent.parent.name, path.parent.name)
+            topic, queue = path.parent.parent.name, path.parent.name
+            elsewhere = np.concatenate(
+                [np.empty(0, np.int64)]
+                + [_queue_offsets(records, topic, queue) for records in read(at, end)]
+            )
             left = behind[~np.isin(queue_offsets[behind], elsewhere)]
             return int(offsets[left].max()) if len(left) else None
     return None
@@ -156,25 +202,21 @@ def _size_at(read: Callable[[int, int], Iterator[Records]], at: int) -> int | No
     return None
 
 
-def _queue_offsets(
-    read: Callable[[int, int], Iterator[Records]], start: int, stop: int, topic: str, queue: str
-) -> NDArray[np.int64]:
-    """Return the queue offsets of a queue's messages in a part of the log, by topic or by name."""
-    name, found = os.fsencode(topic), [np.empty(0, np.int64)]
+def _queue_offsets(records: Records, topic: str, queue: str) -> NDArray[np.int64]:
+    """Return the queue offsets of records in a queue, by topic or by name."""
+    name = os.fsencode(topic)
     number = int(queue) if queue.isdecimal() else -1
-    for records in read(start, stop):
-        queue_ids = gather(records.data, records.starts + QUEUE_ID_OFFSET, "i4").astype(np.int64)
-        lengths = records.topic_stop - records.topic_start
-        places = np.flatnonzero((queue_ids == number) & (lengths == len(name)))
-        mine = [
-            place
-            for place in places.tolist()
-            if records.data[records.topic_start[place] : records.topic_stop[place]] == name
-        ]
-        starts = records.starts[mine] + QUEUE_OFFSET_OFFSET
-        found.append(gather(records.data, starts, "i8").astype(np.int64))
-        found.append(_named_offsets(records, topic))
-    return np.concatenate(found)
+    queue_ids = gather(records.data, records.starts + QUEUE_ID_OFFSET, "i4").astype(np.int64)
+    lengths = records.topic_stop - records.topic_start
+    places = np.flatnonzero((queue_ids == number) & (lengths == len(name)))
+    mine = [
+        place
+        for place in places.tolist()
+        if records.data[records.topic_start[place] : records.topic_stop[place]] == name
+    ]
+    starts = records.starts[mine] + QUEUE_OFFSET_OFFSET
+    own = gather(records.data, starts, "i8").astype(np.int64)
+    return np.concatenate([own, _named_offsets(records, topic)])
 
 
 def _named_offsets(records: Records, queue: str) -> NDArray[np.int64]:

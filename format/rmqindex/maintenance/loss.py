@@ -81,7 +81,6 @@ class LossJudge:
     def __init__(
         self,
         log: CommitLog,
-        agreed: int | None,
         *,
         tags_are_chosen: bool,
         sound: SoundSpans | None = None,
@@ -90,15 +89,12 @@ class LossJudge:
 
         Args:
             log: The log.
-            agreed: The offset (bytes) behind which a group of DLedger is not known to have agreed;
-                None where nothing was left out for that.
             tags_are_chosen: Whether the caller said if tags are indexed.
             sound: Where the log is sound, if damage was passed over or not all of it was read; None
                 for everywhere. Nobody knows what it had elsewhere.
         """
         self.log = log
         self._sound = sound
-        self._agreed = agreed
         self._tags_are_chosen = tags_are_chosen
 
     def is_lost(self, missing: Entries) -> NDArray[np.bool_]:
@@ -124,8 +120,6 @@ class LossJudge:
             )
         if self._sound is not None:
             lost |= ~self._sound.hold(missing.offsets) & (missing.offsets >= 0)
-        if self._agreed is not None:
-            lost &= missing.offsets < self._agreed
         return np.asarray(lost)
 
 

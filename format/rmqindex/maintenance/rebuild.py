@@ -235,9 +235,8 @@ def rebuild_index(
             _build(roller, messages)
             judge = LossJudge(
                 log,
-                None if unagreed is None else stop,
                 tags_are_chosen=index_tags != "auto",
-                sound=None if takes_all and messages.are_sound else messages.sound,
+                sound=None if takes_all and messages.are_sound and not unagreed else messages.sound,
             )
             replacement = replacement_of(there, roller, layout, judge)
             if not (allow_loss or dry_run):

@@ -3,6 +3,7 @@
 Most tests run the readers in this process, as Spark's planner and its tasks would.
 """
 
+import shutil
 from dataclasses import replace
 from unittest import TestCase
 
@@ -115,9 +116,16 @@ def test_a_store_in_a_folder_named_like_one_of_dledger_is_a_store(tmp_path):
     assert store_of_log(Location.of(store / "commitlog")) == str(store)
 
 
+def _undispatch(store):
+    """Take index and queues away, which prove on what the group has agreed."""
+    for name in ("index", "consumequeue"):
+        shutil.rmtree(store / name)
+
+
 def test_a_read_beyond_what_a_dledger_group_agreed_on_is_a_warning(kept):
     """With the option that leaves the rest out, which ends the warning."""
     store = kept("dledger")
+    _undispatch(store)
     (store / "dledger-n0" / "checkpoint").write_text("committedIndex=107\nendIndex=119\n")
     with CommitLog(store) as log:
         tail = log.unagreed_tail()
@@ -133,6 +141,7 @@ def test_a_read_beyond_what_a_dledger_group_agreed_on_is_a_warning(kept):
 def test_a_stream_follows_what_a_dledger_group_agreed_on(kept):
     """In steps, from the start or from a message on; the rest comes once it is agreed on."""
     store = kept("dledger")
+    _undispatch(store)
     checkpoint = store / "dledger-n0" / "checkpoint"
     offsets = [message[0] for message in told("dledger")["messages"]]
     for position, wanted in (("earliest", offsets), (str(offsets[30]), offsets[30:])):

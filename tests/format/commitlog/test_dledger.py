@@ -84,6 +84,12 @@ def with_head(file, at, **fields):
     write(file, at, HEAD.pack(*{**head, **fields}.values()))
 
 
+def undispatch(store):
+    """Take index and queues away, which tell what the broker has dispatched."""
+    for name in ("index", "consumequeue"):
+        shutil.rmtree(store / name, ignore_errors=True)
+
+
 def note(data, committed):
     """Note up to which entry the group agreed, as a broker does."""
     text = f"committedIndex={committed}\nendIndex=119\n"
@@ -309,8 +315,7 @@ class TestRemains:
     def data(self, data):
         """Return the folder of a log whose group had not agreed on its last entries."""
         note(data, 105)
-        for name in ("index", "consumequeue"):
-            shutil.rmtree(data.parents[1] / name)
+        undispatch(data.parents[1])
         return data
 
     def test_entries_of_an_older_term_end_the_log(self, data):
@@ -347,7 +352,13 @@ class TestRemains:
 
 
 class TestAgreement:
-    """How much of the log the group has agreed on."""
+    """How much of the log the group has agreed on, by what the broker noted."""
+
+    @pytest.fixture
+    def data(self, data):
+        """Return the folder of a log of which nothing was dispatched."""
+        undispatch(data.parents[1])
+        return data
 
     @pytest.mark.parametrize("has_index", [True, False], ids=["index", "walk"])
     @pytest.mark.parametrize("committed", [0, 52, 53, 110, 119, 500])
@@ -431,11 +442,6 @@ class TestAgreement:
         with CommitLog(data) as log:
             assert log.committed_offset == agreed
             assert log.unagreed_tail() is None
-        store = data.parents[1]
-        with pytest.raises(RmqIndexError, match="would be lost"):
-            rmqindex.rebuild_index(
-                store, store / "index", layout=rmqindex.Layout(97, 200), replace=True
-            )
 
     def test_an_audit_does_not_ask_for_more_entries(self, data, tmp_path):
         """Than the group agreed on."""
@@ -445,6 +451,89 @@ class TestAgreement:
         rmqindex.rebuild_index(store, tmp_path / "index", layout=layout, index_tags=True)
         findings = rmqindex.verify(tmp_path / "index", commit_log=store).to_pylist()
         assert [finding["rule"] for finding in findings if finding["severity"] == "error"] == []
+
+
+class TestDispatched:
+    """How much of it, by index and queues: a broker that is killed has noted less."""
+
+    @pytest.fixture
+    def store(self, tmp_path):
+        """Return a store whose broker noted 100 of 120 messages, and had dispatched all."""
+        store = copy_store("dledger", tmp_path)
+        note(store / "dledger-n0" / "data", 99)
+        return store
+
+    @pytest.mark.parametrize("gone", [(), ("index",), ("consumequeue",)])
+    def test_what_index_or_queues_have_is_agreed_on(self, store, gone):
+        """Either proves it, since a broker dispatches nothing else."""
+        for name in gone:
+            shutil.rmtree(store / name)
+        with CommitLog(store) as log:
+            assert log.committed_offset == log.max_offset
+            assert log.unagreed_tail() is None
+            assert follow(log, 0).end == log.max_offset
+
+    @pytest.mark.parametrize("gone", ["index", "consumequeue"])
+    def test_what_leads_to_another_message_proves_nothing(self, store, gone):
+        """It is of another history of the log."""
+        shutil.rmtree(store / gone)
+        for file in (store / "index").glob("*"):
+            write(file, 8, struct.pack(">q", 1_000))  # endTimestamp
+        for number, file in enumerate(sorted((store / "consumequeue").glob("*/*/*"))):
+            content = bytearray(file.read_bytes())
+            for at in range(0, len(content), 20):
+                (size,) = struct.unpack_from(">i", content, at + 8)
+                struct.pack_into(">i", content, at + 8, size + (1 if size else 0))
+            file.write_bytes(content)
+            assert number < 100
+        with CommitLog(store) as log:
+            offsets = [message[0] for message in told("dledger")["messages"]]
+            assert log.committed_offset == offsets[100] - HEAD.size
+
+    def test_a_message_behind_the_end_to_which_they_lead_is_damage(self, store):
+        """And no tail that another leader may replace."""
+        file = max((store / "dledger-n0" / "data").iterdir())
+        at, _ = entries(file)[4]
+        write(file, at, bytes(file.stat().st_size - at))
+        with CommitLog(store) as log:
+            assert log.unagreed_tail() is None
+            with pytest.raises(CorruptCommitLogError, match="a record, since"):
+                list(log.scan(stop=log.agreed_stop()))
+        layout = rmqindex.Layout(97, 200)
+        with pytest.raises(RmqIndexError, match="would be lost"):
+            rmqindex.rebuild_index(store, store / "index", layout=layout, replace=True)
+
+    def test_a_damaged_message_that_was_dispatched_is_no_tail(self, data):
+        """At the start of a file, where nothing before it shows the damage."""
+        file = max(data.iterdir())
+        (_, first), *_ = entries(file)
+        note(data, first[2])
+        (data.parents[1] / "checkpoint").unlink()
+        with_head(file, 0, size=first[1] ^ 4)
+        write(file, first[1], bytes(file.stat().st_size - first[1]))
+        store = data.parents[1]
+        with pytest.raises(RmqIndexError, match="would be lost"):
+            rmqindex.rebuild_index(
+                store, store / "index", layout=rmqindex.Layout(97, 200), replace=True
+            )
+
+    def test_replaced_files_lack_nothing_that_was_dispatched(self, store):
+        """Neither entries nor units, and nothing is left out."""
+        layout = rmqindex.Layout(97, 200)
+        done = rmqindex.rebuild_index(store, store / "index", layout=layout, replace=True)
+        assert (done.message_count, done.unagreed) == (120, None)
+        made = rmqindex.rebuild_consume_queues(store, store, replace=True)
+        assert (made.unit_count, made.lost, made.unagreed) == (made.replaced_count, (), None)
+
+    def test_an_entry_behind_the_agreed_end_is_a_loss(self, store):
+        """Of a message that the log has: a header that does not name it proves nothing."""
+        shutil.rmtree(store / "consumequeue")
+        for file in (store / "index").glob("*"):
+            write(file, 8, struct.pack(">q", 1_000))  # endTimestamp
+        with pytest.raises(RmqIndexError, match="would be lost"):
+            rmqindex.rebuild_index(
+                store, store / "index", layout=rmqindex.Layout(97, 200), replace=True
+            )
 
 
 class TestFollowing:

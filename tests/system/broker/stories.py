@@ -13,7 +13,7 @@ from tests.support.trees import files_of
 
 from . import scenario, truth
 from .processes import free_port
-from .writing import LAYOUT, Sent, await_agreed, await_delivered, make_topics, settings_of, settle
+from .writing import LAYOUT, Sent, await_delivered, make_topics, settings_of, settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -88,7 +88,6 @@ class Stories:
         peers = f"n0-127.0.0.1:{free_port()}"
         self._settings = {**self._settings, **_DLEDGER_SETTINGS, "dLegerPeers": peers}
         self._write(count)
-        await_agreed(self._store)
         self.lose_index()
 
     def lose_index(self) -> None:

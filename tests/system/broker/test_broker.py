@@ -6,7 +6,6 @@ import os
 
 import pytest
 from tests.support.maven import REQUIRED, UnavailableError
-from tests.system.store_kinds import copy_store
 
 from rmqindex import Layout
 
@@ -16,7 +15,6 @@ from .processes import Cluster
 from .report import Report
 from .round_trip import RoundTrip
 from .stories import Stories
-from .writing import is_agreed
 
 SENDINGS = 150
 
@@ -75,17 +73,6 @@ def test_a_live_store_is_audited(cluster, spark):
     LiveAudits(cluster, report, spark, print).run(5, 300, 2, Layout(499, 2_000))
     assert not report.differences, "\n".join(report.lines())
     assert report.counts["planted damages found"] == 2
-
-
-@pytest.mark.parametrize(("note", "agreed"), [(None, False), (118, False), (119, True)])
-def test_an_index_is_agreed_on_when_its_last_entry_is_noted(tmp_path, note, agreed):
-    """Not when the entry is in the log: one broker writes it, and the group agrees later."""
-    store = copy_store("dledger", tmp_path)
-    checkpoint = store / "dledger-n0" / "checkpoint"
-    checkpoint.unlink()
-    if note is not None:
-        checkpoint.write_text(f"committedIndex={note}\nendIndex=119\n")
-    assert is_agreed(store) == agreed
 
 
 def test_a_report_tells_differences_from_agreement():

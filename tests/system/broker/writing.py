@@ -137,25 +137,6 @@ def await_index(store: Path, offset: int) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def await_agreed(store: Path) -> None:
-    """Wait until a DLedger broker has noted that its group has agreed on all that is indexed.
-
-    It does so now and then; what is behind, it indexes when it starts.
-    """
-    deadline = time.monotonic() + _SETTLE_SECONDS
-    while not is_agreed(store):
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"{store}: DLedger did not note what is indexed")
-        time.sleep(_POLL_SECONDS)
-
-
-def is_agreed(store: Path) -> bool:
-    """Return whether a DLedger broker has noted that its group has agreed on all indexed."""
-    with CommitLog(store) as log:
-        noted = log.committed_offset
-    return noted is not None and noted > truth.indexed_until(store)
-
-
 def await_delivered(store: Path) -> None:
     """Wait until a broker has put down how many delayed messages it has delivered.
 

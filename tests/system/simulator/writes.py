@@ -229,8 +229,6 @@ def _lost_entries(
     if _LOSS in argv or ("--before" in argv and argv[0] == "expire"):
         return
     truth = world.truth
-    if truth.dledger and truth.abort:
-        return  # how far the group agreed was not noted
     lost = set(before.entries) - set(after.entries)
     lost |= {
         (entry.key_hash, entry.offset)
@@ -284,8 +282,6 @@ def _lost_units(
     if _LOSS in argv:
         return
     truth = world.truth
-    if truth.dledger and truth.abort:
-        return  # how far the group agreed was not noted
     alive = {(one.offset, one.size, one.queue_offset) for one in truth.messages}
     alive |= {
         (one.offset, one.size, int(place))

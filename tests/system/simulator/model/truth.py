@@ -198,8 +198,21 @@ class Truth:
         """Return what readers of ``messages``, ``entries`` or ``units`` must answer."""
         sure = [one for one in getattr(self, kind) if one not in self.maybe]
         if kind == "messages" and self.agreed is not None:
-            return [one for one in sure if one.offset < self.agreed]
+            agreed = max(self.agreed, self._dispatched + 1)
+            return [one for one in sure if one.offset < agreed]
         return sure
+
+    @property
+    def _dispatched(self) -> int:
+        """The newest message that index or queues have: a group of DLedger agreed on it."""
+        log = {one.offset: one for one in self.messages}
+        found = [one.offset for one in self.entries if self.message_of(one, log)]
+        found += [
+            one.offset
+            for one in self.units
+            if one.offset in log and log[one.offset].size == one.size
+        ]
+        return max(found, default=-1)
 
     def possibly(self, kind: str) -> set[Message | Entry | Unit]:
         """Return what they may answer at most."""
