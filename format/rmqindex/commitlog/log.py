@@ -199,19 +199,13 @@ class CommitLog:
     def agreed_stop(self, stop: int | None = None, *, queues: bool = True) -> int | None:
         """Return the smaller one of an offset, None for no limit, and :attr:`committed_offset`.
 
-        Args:
-            stop: The offset, bytes; None for no limit.
-            queues: As in :meth:`end_error`; what they prove, a running broker notes soon.
+        ``queues`` is that of :meth:`end_error`; what they prove, a running broker notes soon.
         """
         agreed = committed_offset(self._open_files, queues=queues)
         return agreed if stop is None else stop if agreed is None else min(stop, agreed)
 
     def unagreed_tail(self, stop: int | None = None) -> UnagreedTail | None:
-        """Return what of the log up to an offset lies behind :attr:`committed_offset`, if anything.
-
-        Args:
-            stop: The offset, bytes; None for the log's end.
-        """
+        """Return what of the log up to an offset lies behind :attr:`committed_offset`, if any."""
         agreed = self.committed_offset
         if agreed is None:
             return None
