@@ -95,6 +95,17 @@ def slots(change, place=1):
     return damage
 
 
+def tear_slot(store):
+    """Kill a put behind its slot, which has an older entry."""
+    path = files(store)[4]
+    count = IndexHeader.from_bytes(path.read_bytes()[:40]).index_count
+    values = struct.unpack_from(">97i", path.read_bytes(), 40)
+    slot = next(slot for slot, value in enumerate(values) if value)
+    code = number(path, LAYOUT.entry_offset(values[slot]))
+    patch(path, LAYOUT.entry_offset(count), struct.pack(">iqii", code, 0, 0, values[slot]))
+    patch(path, LAYOUT.slot_offset(slot), struct.pack(">i", count))
+
+
 def number(path, at):
     """Return a 32-bit number of a file."""
     return struct.unpack_from(">i", path.read_bytes(), at)[0]
@@ -279,6 +290,7 @@ CASES = {
     "end_timestamp": Case(header(end_timestamp=7000)),
     "inherited_header": Case(add_empty_file),
     "slot_range": Case(slots(lambda values, used: values.__setitem__(used[0], -5))),
+    "slot_torn": Case(tear_slot),
     "slot_cross_link": Case(
         slots(lambda values, used: values.__setitem__(used[0], values[used[1]]))
     ),

@@ -10,7 +10,7 @@ import numpy as np
 from rmqindex.errors import CorruptIndexError, RmqIndexError
 from rmqindex.header import IndexHeader
 from rmqindex.indexfile.committed import open_found_index, open_index_source, read_header
-from rmqindex.indexfile.decoding import MILLISECONDS
+from rmqindex.indexfile.decoding import MILLISECONDS, links_of, slots_of
 from rmqindex.indexfile.entries import read_message_run
 from rmqindex.indexfile.geometry import Layout, UnknownLayoutError, infer_layout, usual_layout
 from rmqindex.indexfile.uncounted import looks_emptied
@@ -22,6 +22,7 @@ from rmqindex.layout import (
     HEADER_SIZE,
     INDEX_COUNT_OFFSET,
     INT32_MAX,
+    INVALID_INDEX,
     SLOT_DTYPE,
     SLOT_SIZE,
 )
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BLOCK",
     "AuditedFile",
+    "UncountedEntries",
     "elapsed_seconds",
     "entry_byte",
     "open_audited",
@@ -282,3 +284,65 @@ def _read_head(
 def _header_now(source: IndexSource) -> IndexHeader:
     """Return the header as a writer has it now; fields may be of neighbouring entries."""
     return IndexHeader.from_bytes(source.read(0, HEADER_SIZE))
+
+
+class UncountedEntries:
+    """Entries behind the count, as far as slots lead to them.
+
+    A writer adds them while the file is audited, or was killed between the slot and the count of
+    one.
+    A broker writes an entry before the slot that leads to it (RocketMQ: ``IndexFile.putKey``), so
+    entries that are read after the slots are final.
+    """
+
+    def __init__(self, file: AuditedFile) -> None:
+        """Read nothing yet."""
+        self._file = file
+        self._stop = file.layout.index_num
+        if not file.is_live:  # searches accept a slot that leads to the entry counted next
+            next_place = max(file.header.index_count, FIRST_POSITION)
+            self._stop = min(self._stop, next_place + 1)
+        self._slots = np.empty(0, np.int64)  # of each entry behind the count, -1 for none
+        self._counted = np.empty(0, np.int64)  # the counted entry that its chain leads to
+
+    def counted(self, heads: NDArray[np.int32], first: int) -> NDArray[np.int32]:
+        """Return the counted entries that slots lead to, and other values as they are.
+
+        Args:
+            heads: The values of slots.
+            first: The number of the first one.
+        """
+        file = self._file
+        newer = np.flatnonzero((heads > file.count) & (heads < self._stop))
+        if not len(newer):
+            return heads
+        places = heads[newer].astype(np.int64) - file.count - FIRST_POSITION
+        self._read_to(int(places.max()) + 1)
+        own = self._slots[places] == newer + first
+        led = self._counted[places]
+        found = heads.copy()
+        known = own & (led >= 0)
+        found[newer[known]] = led[known]
+        return found
+
+    def _read_to(self, number: int) -> None:
+        """Read so many entries behind the count, and follow their links."""
+        if number <= len(self._slots):
+            return
+        file = self._file
+        start = file.count + FIRST_POSITION
+        links = links_of(file.source.entry_range(file.layout, start, start + number))
+        positions = np.arange(start, start + number, dtype=np.int64)
+        prev = links.prev_position.astype(np.int64)
+        hashes = links.key_hash.astype(np.int64)
+        slots = slots_of(np.maximum(links.key_hash, 0), file.layout).astype(np.int64)
+        slots[hashes < 0] = -1
+        prev[prev == positions] = INVALID_INDEX  # the chain ends there
+        broken = (prev < INVALID_INDEX) | (prev > positions)
+        inside = ~broken & (prev >= start)
+        stranger = np.zeros(number, np.bool_)
+        stranger[inside] = slots[prev[inside] - start] != slots[inside]
+        led = np.where(broken | stranger, -1, prev)
+        while (further := np.flatnonzero(led >= start)).size:
+            led[further] = led[led[further] - start]
+        self._slots, self._counted = slots, led

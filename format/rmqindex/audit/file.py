@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmqindex.audit.audited import elapsed_seconds, entry_byte
+from rmqindex.audit.audited import UncountedEntries, elapsed_seconds, entry_byte
 from rmqindex.indexfile.decoding import links_of, slots_of
 from rmqindex.indexfile.uncounted import damaged_count
 from rmqindex.indexwriter.linking import LINK_BATCH, link
@@ -381,11 +381,19 @@ class _Chains:
     def _check_slots(self) -> None:
         """Compare every slot with its right value, and report entries that nothing leads to."""
         file = self._file
-        newer = _Newer(file)
+        newer = UncountedEntries(file)
         for first, heads in file.slot_blocks():
             wanted = self._slots[first : first + len(heads)]
-            counted = newer.counted(heads, first) if file.is_live else heads
+            is_known = file.is_live or self._is_counted
+            counted = newer.counted(heads, first) if is_known else heads
             self._led_to[wanted[(counted == wanted) & (wanted > 0)]] = True
+            if not file.is_live:
+                torn = np.flatnonzero((counted != heads) & (counted == wanted))
+                for rule, some in (
+                    ("slot_uncounted", torn[wanted[torn] == 0]),
+                    ("slot_torn", torn[wanted[torn] > 0]),
+                ):
+                    self._report_slots(rule, heads[some], wanted[some], some + first)
             wrong = np.flatnonzero(counted != wanted)
             if len(wrong):
                 self._check_wrong_slots(heads[wrong], counted[wrong], wanted[wrong], wrong + first)
@@ -417,15 +425,24 @@ class _Chains:
             ("slot_cross_link", strangers),
             ("slot_newest", ~(outside | uncounted | strangers)),
         ):
-            places = (
-                (
-                    file.layout.slot_offset(int(numbers[i])),
-                    f"{wanted[i]} (slot {numbers[i]})",
-                    int(heads[i]),
-                )
-                for i in np.flatnonzero(chosen).tolist()
+            self._report_slots(rule, heads[chosen], wanted[chosen], numbers[chosen])
+
+    def _report_slots(
+        self,
+        rule: str,
+        heads: NDArray[np.int32],
+        wanted: NDArray[np.int32],
+        numbers: NDArray[np.integer],
+    ) -> None:
+        """Add a finding for each of the slots."""
+        path, layout = self._file.path, self._file.layout
+        places = (
+            (layout.slot_offset(number), f"{value} (slot {number})", head)
+            for head, value, number in zip(
+                heads.tolist(), wanted.tolist(), numbers.tolist(), strict=True
             )
-            self._findings.each(file.path, rule, places, int(np.count_nonzero(chosen)))
+        )
+        self._findings.each(path, rule, places, len(heads))
 
     def _is_own(
         self, positions: NDArray[np.int32], numbers: NDArray[np.integer]
@@ -436,58 +453,3 @@ class _Chains:
         own: NDArray[np.bool_] = slots_of(np.maximum(hashes, 0), file.layout) == numbers
         own &= hashes >= 0
         return own
-
-
-class _Newer:
-    """The entries that a writer adds while a file is audited, as far as slots lead to them.
-
-    A broker writes an entry before the slot that leads to it (RocketMQ: ``IndexFile.putKey``), so
-    entries that are read after the slots are final.
-    """
-
-    def __init__(self, file: AuditedFile) -> None:
-        self._file = file
-        self._slots = np.empty(0, np.int64)  # of each entry behind the count, -1 for none
-        self._counted = np.empty(0, np.int64)  # the counted entry that its chain leads to
-
-    def counted(self, heads: NDArray[np.int32], first: int) -> NDArray[np.int32]:
-        """Return the counted entries that slots lead to, and other values as they are.
-
-        Args:
-            heads: The values of slots.
-            first: The number of the first one.
-        """
-        file = self._file
-        newer = np.flatnonzero((heads > file.count) & (heads < file.layout.index_num))
-        if not len(newer):
-            return heads
-        places = heads[newer].astype(np.int64) - file.count - FIRST_POSITION
-        self._read_to(int(places.max()) + 1)
-        own = self._slots[places] == newer + first
-        led = self._counted[places]
-        found = heads.copy()
-        known = own & (led >= 0)
-        found[newer[known]] = led[known]
-        return found
-
-    def _read_to(self, number: int) -> None:
-        """Read so many entries behind the count, and follow their links."""
-        if number <= len(self._slots):
-            return
-        file = self._file
-        start = file.count + FIRST_POSITION
-        links = links_of(file.source.entry_range(file.layout, start, start + number))
-        positions = np.arange(start, start + number, dtype=np.int64)
-        prev = links.prev_position.astype(np.int64)
-        hashes = links.key_hash.astype(np.int64)
-        slots = slots_of(np.maximum(links.key_hash, 0), file.layout).astype(np.int64)
-        slots[hashes < 0] = -1
-        prev[prev == positions] = INVALID_INDEX  # the chain ends there
-        broken = (prev < INVALID_INDEX) | (prev > positions)
-        inside = ~broken & (prev >= start)
-        stranger = np.zeros(number, np.bool_)
-        stranger[inside] = slots[prev[inside] - start] != slots[inside]
-        led = np.where(broken | stranger, -1, prev)
-        while (further := np.flatnonzero(led >= start)).size:
-            led[further] = led[led[further] - start]
-        self._slots, self._counted = slots, led

@@ -154,9 +154,17 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
     AuditRule(
         "slot_uncounted",
         "warning",
-        "A slot holds a position that the header does not count, as after a kill; the broker "
-        "takes it for empty.",
+        "A slot without older entries holds a position that the header does not count, as after a "
+        "kill.",
         _NOTHING,
+    ),
+    AuditRule(
+        "slot_torn",
+        "warning",
+        "A slot with older entries leads to the entry that the header counts next, as after a kill "
+        "within a put. Every search goes on from there, but the broker's next put hides the older "
+        "ones from it.",
+        _REBUILD,
     ),
     AuditRule("slot_cross_link", "error", "A slot holds an entry of another slot.", _REBUILD),
     AuditRule(

@@ -51,7 +51,7 @@ class KilledError(Exception):
     """The broker is gone."""
 
 
-def store_killed(folder, monkeypatch, puts, stores):
+def store_killed(folder, monkeypatch, puts, stores, *, restarted=True):
     """Put hashes, be killed in the put after so many, start again and put the others.
 
     Returns:
@@ -84,7 +84,7 @@ def store_killed(folder, monkeypatch, puts, stores):
             put(index, puts)
     index = live_broker.LiveIndex(folder, LAYOUT.hash_slot_num, LAYOUT.index_num)
     last = max(folder.iterdir()).name
-    for place in range(puts, len(HASHES)):
+    for place in range(puts, len(HASHES) if restarted else puts):
         put(index, place)
     return folder / last
 
@@ -156,3 +156,37 @@ def test_verify_remarks_on_it_and_advises_a_rebuild_only_where_entries_are_hidde
     path = store_killed(tmp_path / "index", monkeypatch, puts, stores)
     found = verify(path, None).to_pylist()
     assert {row["rule"]: row["severity"] for row in found} == rules
+
+
+@pytest.mark.parametrize(("puts", "stores"), [(4, 4), (4, 5), (33, 5), (2, 5)])
+def test_before_the_broker_puts_again_no_entry_is_hidden(tmp_path, monkeypatch, puts, stores):
+    """Searches go on from the slot; whether it has older entries decides what the put would do."""
+    path = store_killed(tmp_path / "index", monkeypatch, puts, stores, restarted=False)
+    expected = sorted(entry[:2] for entry in truth(path))
+    for mode in ("FAILFAST", "DROPMALFORMED"):
+        for batches in answers(path, mode, LAYOUT):
+            rows = [row for batch in batches for row in batch.to_pylist()]
+            found = {(row["key_hash"], row["position"]) for row in rows}
+            assert found >= set(expected)
+    count = int.from_bytes(path.read_bytes()[36:40], "big")
+    slots = {"slot_torn"} if puts in (4, 33) else {"slot_uncounted"}
+    findings = verify(path, None).to_pylist()
+    rules = {row["rule"]: row["severity"] for row in findings if row["rule"] != "first_entry_late"}
+    assert rules == dict.fromkeys({"uncounted_entries", *(slots if stores == 5 else ())}, "warning")
+    for row in findings:
+        if row["rule"] == "slot_torn":
+            assert row["got"] == str(count)
+
+
+@pytest.mark.parametrize(("field", "value"), [(16, 1), (0, 4)], ids=["link", "hash"])
+def test_a_slot_that_leads_past_its_older_entries_is_an_error(tmp_path, monkeypatch, field, value):
+    """The entry behind the count does not lead to them, or is of another slot."""
+    path = store_killed(tmp_path / "index", monkeypatch, 4, 5, restarted=False)
+    data = bytearray(path.read_bytes())
+    count = int.from_bytes(data[36:40], "big")
+    at = LAYOUT.entry_offset(count) + field
+    data[at : at + 4] = value.to_bytes(4, "big")
+    path.write_bytes(data)
+    rules = {row["rule"] for row in verify(path, None, LAYOUT).to_pylist()}
+    wrong = "slot_newest" if field else "slot_range"
+    assert rules == {"uncounted_entries", "entry_unreachable", wrong}
