@@ -6,6 +6,7 @@ them, and is written anew with ``--pin``.
 
 from __future__ import annotations
 
+import argparse
 import re
 import shutil
 import sys
@@ -77,13 +78,16 @@ def build_kit(folder: Path) -> Path:
 
 def main(arguments: list[str]) -> int:
     """Build both, and compare the archive with its pin."""
-    is_pinned = "--pin" in arguments
-    folder = Path(next((each for each in arguments if each != "--pin"), "build/vectors"))
+    parser = argparse.ArgumentParser(description="Build the archive of the vectors and the kit.")
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("build/vectors"))
+    parser.add_argument("--pin", action="store_true", help="write the archive's checksum")
+    given = parser.parse_args(arguments)
+    folder: Path = given.folder
     path, digest = build(folder)
     line = f"{digest}  {path.name}\n"
     (folder / f"{path.name}.sha256").write_text(line)
     print(f"{path}\n{build_kit(folder)}\n{digest}")
-    if is_pinned:
+    if given.pin:
         PIN.write_text(line)
     if PIN.read_text() != line:
         print(f"{PIN}: expected {PIN.read_text().split()[0]}; write it anew with --pin")

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from html import escape
 from pathlib import Path
 
@@ -265,4 +265,6 @@ def main(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else SPEC / "figures")
+    parser = argparse.ArgumentParser(description="Write the figures.")
+    parser.add_argument("directory", nargs="?", type=Path, default=SPEC / "figures")
+    main(parser.parse_args().directory)

@@ -9,6 +9,7 @@ from ``oracle.py`` and ``logs_oracle.py``, which the tests hold against all of R
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -40,4 +41,6 @@ def main(root: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else HERE.parent / "vectors")
+    parser = argparse.ArgumentParser(description="Write the vectors.")
+    parser.add_argument("directory", nargs="?", type=Path, default=HERE.parent / "vectors")
+    main(parser.parse_args().directory)

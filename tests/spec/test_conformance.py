@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -19,8 +22,9 @@ import rmqindex_adapter
 import spectext
 import status
 from examples import examples
-from kit.archive import read_archive
+from kit.archive import Archive, read_archive
 from kit.cases import CLASSES, cases_of
+from kit.report import as_data
 from kit.run import FAILED, PASSED, Outcome, run_cases
 from rmqindex import (
     IndexDirectory,
@@ -47,10 +51,15 @@ class ThisPackage:
 
 
 @pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    """The vectors."""
+    return read_archive(make_archive.build(tmp_path_factory.mktemp("vectors"))[0])
+
+
+@pytest.fixture(scope="module")
+def outcome(archive: Archive) -> Outcome:
     """What the kit says of each case."""
-    folder = tmp_path_factory.mktemp("vectors")
-    cases = cases_of(read_archive(make_archive.build(folder)[0]))
+    cases = cases_of(archive)
     with pytest.MonkeyPatch.context() as patch:
         # Files that are forced to the disk cost nothing in memory.
         if status.SHM.is_dir() and os.access(status.SHM, os.W_OK):
@@ -85,6 +94,25 @@ def test_every_class_is_asked_and_every_vector_is_run(outcome: Outcome) -> None:
         "accept/queue_truncate_all",
         "accept/recovery_no_files",
     }
+
+
+def test_the_status_page_tells_what_this_package_does_now(
+    outcome: Outcome, archive: Archive
+) -> None:
+    """It was run on these vectors, and the others on the same; `status.py run` runs all anew."""
+    stored = json.loads(status.DATA.read_text(encoding="ascii"))["runs"]["rmqindex"]
+    now = as_data(outcome, archive)
+    told = ("totals", "by_class", "by_requirement")
+    assert {name: now[name] for name in told} == {name: stored[name] for name in told}
+
+
+@pytest.mark.parametrize("script", ["make_vectors", "make_figures", "make_archive"])
+def test_a_script_takes_no_option_for_a_folder(script: str, tmp_path: Path) -> None:
+    """``--help`` is answered, and nothing is written."""
+    command = [sys.executable, str(Path(status.HERE) / f"{script}.py"), "--help"]
+    told = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert told.stdout.startswith("usage:")
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_vectors_are_what_their_script_writes(tmp_path: Path) -> None:
