@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from rmqindex.arguments import is_int
 from rmqindex.layout import INT64_MAX, INT64_MIN
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _from_sequence(name: str, values: Sequence[int]) -> NDArray[Any]:
     for place, item in enumerate(items):
         if item is None:
             raise ValueError(f"{name}: expected an int at {place}, got None")
-        if isinstance(item, bool) or not isinstance(item, (int, np.integer)):
+        if not is_int(item):
             raise TypeError(f"{name}: expected an int at {place}, got {item!r}")
         if not INT64_MIN <= item <= INT64_MAX:
             raise ValueError(f"{name}: expected a 64-bit int at {place}, got {item}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
+from rmqindex.arguments import int_of
 from rmqindex.layout import HEADER_DTYPE, HEADER_SIZE, HEADER_STRUCT
 
 __all__ = ["IndexHeader"]
@@ -52,6 +53,11 @@ class IndexHeader:
         """Encode the header as 40 bytes.
 
         Raises:
-            OverflowError: A field beyond its 64 or 32 bits.
+            ValueError: A field beyond its 64 or 32 bits.
+            TypeError: A field that is not an int.
         """
-        return np.array([astuple(self)], dtype=HEADER_DTYPE).tobytes()
+        values = []
+        for name in self.__slots__:
+            bounds = np.iinfo(HEADER_DTYPE[name])
+            values.append(int_of(name, getattr(self, name), bounds.min, bounds.max))
+        return HEADER_STRUCT.pack(*values)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rmqindex.arguments import int_of
+
 __all__ = [
     "BEGIN_PHY_OFFSET_OFFSET",
     "BEGIN_TIMESTAMP_OFFSET",
@@ -117,12 +119,7 @@ class Geometry:
     def __post_init__(self) -> None:
         """Refuse a geometry that the broker itself could not open."""
         for name in ("hash_slot_num", "index_num"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-                raise TypeError(f"{name}: expected an int, got {value!r}")
-            if value < 1:
-                raise ValueError(f"{name}: expected at least 1, got {value}")
-            object.__setattr__(self, name, int(value))
+            object.__setattr__(self, name, int_of(name, getattr(self, name), 1))
         if self.file_size > INT32_MAX:
             raise ValueError(
                 f"file size: expected at most {INT32_MAX} bytes (the broker's size is a 32-bit "

@@ -56,9 +56,13 @@ def test_the_count_is_one_ahead_of_the_entries(index_count, entries):
 
 
 def test_numbers_that_do_not_fit_are_refused():
-    """Instead of being cut."""
-    with pytest.raises(OverflowError):
+    """Instead of being cut, with the field."""
+    with pytest.raises(ValueError, match="begin_timestamp: expected a 64-bit int, got 9223372036"):
         IndexHeader(begin_timestamp=2**63).to_bytes()
+    with pytest.raises(ValueError, match="index_count: expected at most 2147483647, got 21474836"):
+        IndexHeader(index_count=2**31).to_bytes()
+    with pytest.raises(TypeError, match=r"end_phy_offset: expected an int, got 1\.5"):
+        IndexHeader(end_phy_offset=1.5).to_bytes()
 
 
 @pytest.mark.parametrize("size", [0, 1, 39])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from rmqindex.arguments import int_of, int_or_none
 from rmqindex.audit.audited import open_audited, open_planned
 from rmqindex.audit.bodies import audit_bodies
 from rmqindex.audit.extent import LogRange, audit_missing, broker_of, log_start
@@ -102,8 +103,7 @@ def verify(
         >>> sorted(set(findings["severity"].to_pylist()))
         ['info']
     """
-    if max_findings < 1:
-        raise ValueError(f"max_findings: expected at least 1, got {max_findings}")
+    max_findings = int_of("max_findings", max_findings, 1)
     with ExitStack() as stack:
         log = commit_log_of(path, commit_log)
         if log is not None and log is not commit_log:
@@ -119,8 +119,8 @@ def verify(
 
 def _millis(since: int | datetime | timedelta | None) -> int | None:
     """Return epoch milliseconds."""
-    if since is None or isinstance(since, int):
-        return since
+    if not isinstance(since, (datetime, timedelta)):
+        return int_or_none("since", since)
     time = datetime.now(UTC) - since if isinstance(since, timedelta) else since
     return to_milliseconds(microseconds_of(time), up=True)
 

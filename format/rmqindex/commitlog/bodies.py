@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from rmqindex.arguments import int_of
 from rmqindex.errors import CorruptBodyError, CorruptCommitLogError, RmqIndexError
 from rmqindex.keys.utf8 import not_utf8
 from rmqindex.record.batches import schema_of
@@ -264,10 +265,8 @@ class Unpacking:
             ValueError: An unknown or repeated name, or a size below 1.
             TypeError: One text instead of a sequence.
         """
-        if max_size < 1:
-            raise ValueError(f"max_body_size: expected at least 1 byte, got {max_size}")
         self._strict = strict
-        self._max_size = max_size
+        self._max_size = int_of("max_body_size", max_size, 1)
         self._advice, self._crc_advice = advice, crc_advice
         self._on_bad = on_bad
         has_text = columns is not None and not isinstance(columns, str) and BODY_TEXT in columns

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, Self
 import numpy as np
 import pyarrow as pa
 
+from rmqindex.arguments import int_of, int_or_none
 from rmqindex.arrays import int_array
 from rmqindex.commitlog.access import records_at
 from rmqindex.commitlog.bodies import Unpacking
@@ -179,6 +180,7 @@ class CommitLog:
         Raises:
             RmqIndexError: The storage failed.
         """
+        end = int_or_none("end", end, 0)
         if end is None:
             end = self.max_offset
             if self._end_error is not None:
@@ -201,12 +203,13 @@ class CommitLog:
 
         ``queues`` is that of :meth:`end_error`; what they prove, a running broker notes soon.
         """
+        stop = int_or_none("stop", stop, 0)
         agreed = committed_offset(self._open_files, queues=queues)
         return agreed if stop is None else stop if agreed is None else min(stop, agreed)
 
     def unagreed_tail(self, stop: int | None = None) -> UnagreedTail | None:
         """Return what of the log up to an offset lies behind :attr:`committed_offset`, if any."""
-        agreed = self.committed_offset
+        stop, agreed = int_or_none("stop", stop, 0), self.committed_offset
         if agreed is None:
             return None
         end = self.max_offset if stop is None else min(stop, self.max_offset)
@@ -242,9 +245,7 @@ class CommitLog:
             ValueError: A distance below 1, or a file of another log.
             RmqIndexError: The storage failed.
         """
-        if chunk_size < 1:
-            raise ValueError(f"chunk_size: expected at least 1 byte, got {chunk_size}")
-        return boundaries_of(self._open_files, file, chunk_size)
+        return boundaries_of(self._open_files, file, int_of("chunk_size", chunk_size, 1))
 
     def scan(
         self,
@@ -347,10 +348,8 @@ class CommitLog:
             RmqIndexError: The storage failed.
         """
         _check_mode(mode)
-        limits = {"start": (start, 0), "stop": (stop, 0), "max_records": (max_records, 1)}
-        for name, (value, least) in limits.items():
-            if value is not None and value < least:
-                raise ValueError(f"{name}: expected at least {least}, got {value}")
+        start, stop = int_or_none("start", start, 0), int_or_none("stop", stop, 0)
+        max_records = int_of("max_records", max_records, 1)
         return Reading(
             self._open_files,
             self.min_offset if start is None else start,

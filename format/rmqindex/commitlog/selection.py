@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from rmqindex.arguments import int_or_none
 from rmqindex.keys.utf8 import check_text
-from rmqindex.layout import INT64_MAX
+from rmqindex.layout import INT64_MAX, INT64_MIN
 from rmqindex.logfile.files import ExpiredFileError
 from rmqindex.logfile.reading import DEFAULT_MAX_RECORDS
 from rmqindex.record.batches import schema_of
@@ -56,14 +57,17 @@ class Selection:
     stop: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse texts that no message can have.
+        """Refuse texts that no message can have, and numbers that are none.
 
         Raises:
-            ValueError: A topic or a tag is not UTF-8.
+            ValueError: A topic or a tag is not UTF-8, or an offset is negative.
+            TypeError: Not texts, or not ints.
         """
         for name in ("topics", "tags"):
             for text in getattr(self, name):
                 check_text(name, text)
+        for name, least in (("begin", INT64_MIN), ("end", INT64_MIN), ("start", 0), ("stop", 0)):
+            object.__setattr__(self, name, int_or_none(name, getattr(self, name), least))
 
     @property
     def columns(self) -> tuple[str, ...]:

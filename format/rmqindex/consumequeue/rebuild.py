@@ -10,6 +10,7 @@ from dataclasses import replace as replace_fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rmqindex.arguments import int_or_none
 from rmqindex.commitlog.ensured import ensure_end
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.dispatch import Dispatcher, parse_delay_levels
@@ -171,8 +172,9 @@ def rebuild_consume_queues(
         ValueError: A file size that is no multiple of a unit's, or bad delay levels.
         OSError: The disk is full or broken.
     """
-    _check_size("file_size", file_size, UNIT_DTYPE)
-    _check_size("batch_file_size", batch_file_size, BATCH_UNIT_DTYPE)
+    start, stop = int_or_none("start", start, 0), int_or_none("stop", stop, 0)
+    file_size = _file_size("file_size", file_size, UNIT_DTYPE)
+    batch_file_size = _file_size("batch_file_size", batch_file_size, BATCH_UNIT_DTYPE)
     levels = parse_delay_levels(delay_levels)
     root = Path(os.path.abspath(store))  # noqa: PTH100  (links stay)
     log = commit_log if isinstance(commit_log, CommitLog) else CommitLog(commit_log)
@@ -390,9 +392,12 @@ class _OmittedTopics:
         return False
 
 
-def _check_size(name: str, size: int | None, dtype: np.dtype[Any]) -> None:
+def _file_size(name: str, size: int | None, dtype: np.dtype[Any]) -> int | None:
+    """Return the size of a file of whole units; None for the default."""
+    size = int_or_none(name, size)
     if size is not None and (size < 1 or size % dtype.itemsize):
         raise ValueError(f"{name}: expected a multiple of {dtype.itemsize}, got {size}")
+    return size
 
 
 class _Damage:

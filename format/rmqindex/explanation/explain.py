@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from rmqindex.arguments import int_of, int_or_none
 from rmqindex.explanation.broker import BrokerSearch, KeyTruths, Window, explain_file
 from rmqindex.explanation.diagnosis import Evidence, diagnose
 from rmqindex.explanation.log_parts import (
@@ -137,6 +138,9 @@ def explain_lookup(
     check_text("key", key)
     if search_log not in SEARCHES:
         raise ValueError(f"search_log: expected one of {', '.join(SEARCHES)}, got {search_log!r}")
+    begin, end = int_or_none("begin", begin), int_or_none("end", end)
+    now = int_or_none("now", now)
+    max_msgs_num_batch = int_of("max_msgs_num_batch", max_msgs_num_batch, 0)
     for bound in (begin, end):
         if bound is not None:
             check_milliseconds(bound)

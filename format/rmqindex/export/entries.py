@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from rmqindex.arguments import int_or_none
 from rmqindex.errors import RmqIndexError
 from rmqindex.export.columns import as_table
 from rmqindex.export.folder import ANEW, Folder, Stream
 from rmqindex.indexfile.decoding import ENTRY_SCHEMA
-from rmqindex.layout import FIRST_POSITION
+from rmqindex.layout import FIRST_POSITION, INT32_MAX
 from rmqindex.storage.location import path_text
 from rmqindex.transaction.directories import exists
 
@@ -69,6 +70,17 @@ class EntrySelection:
     start: int | None = None
     stop: int | None = None
     key_hash: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that no entry can have.
+
+        Raises:
+            ValueError: A number beyond its bits, or a negative hash.
+            TypeError: Not an int.
+        """
+        for name in ("begin", "end", "start", "stop"):
+            object.__setattr__(self, name, int_or_none(name, getattr(self, name)))
+        object.__setattr__(self, "key_hash", int_or_none("key_hash", self.key_hash, 0, INT32_MAX))
 
     def matching(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the entries of a batch that are asked for."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import pyarrow as pa
 
+from rmqindex.arguments import int_of, text_of
 from rmqindex.arrays import int_array
 from rmqindex.header import IndexHeader
 from rmqindex.indexfile.committed import open_index_source, read_header
@@ -291,7 +292,7 @@ class IndexFile:
                 file, entries behind those that the header counts; the file was cut meanwhile.
         """
         end = self._entry_count + FIRST_POSITION
-        stop = end if stop is None else stop
+        start, stop = int_of("start", start), end if stop is None else int_of("stop", stop)
         if not FIRST_POSITION <= start <= stop <= end:
             raise ValueError(
                 f"range: expected positions from {FIRST_POSITION} to {end}, got {start} to {stop}"
@@ -344,9 +345,7 @@ class IndexFile:
         """
         self._entries.check_open()
         wanted = int_array("hashes", hashes, 0, INT32_MAX).astype(np.int32)
-        end = self._entry_count + FIRST_POSITION
-        limit = end if limit is None else min(limit, end)
-        return self._entries.lookup(wanted, limit)
+        return self._entries.lookup(wanted, self._limit(limit))
 
     def message_run(self, position: int) -> tuple[int, MessageRun]:
         """Read the consecutive entries that have the offset of one, sound or not.
@@ -362,10 +361,8 @@ class IndexFile:
             CorruptIndexError: The file was truncated meanwhile.
         """
         self._entries.check_open()
-        end = self._entry_count + FIRST_POSITION
-        if not FIRST_POSITION <= position < end:
-            raise ValueError(f"position: expected 1 to {end - 1}, got {position}")
-        return self._entries.message_run(position, end)
+        position = int_of("position", position, FIRST_POSITION, self._entry_count)
+        return self._entries.message_run(position, self._entry_count + FIRST_POSITION)
 
     def search(
         self, wanted: HashSet, limit: int | None = None, *, by_scan: bool = False
@@ -392,9 +389,7 @@ class IndexFile:
                 truncated meanwhile.
         """
         self._entries.check_open()
-        end = self._entry_count + FIRST_POSITION
-        limit = end if limit is None else min(limit, end)
-        return self._entries.search(wanted, limit, by_scan=by_scan)
+        return self._entries.search(wanted, self._limit(limit), by_scan=by_scan)
 
     def select_phy_offset(self, key: str, max_num: int, begin: int, end: int) -> list[int]:
         """Find a key's messages exactly as the broker does (``IndexFile.selectPhyOffset``).
@@ -419,13 +414,15 @@ class IndexFile:
             ValueError: A closed file.
         """
         self._entries.check_open()
+        hash_of_key, max_num = key_hash(text_of("key", key)), int_of("max_num", max_num)
+        begin, end = int_of("begin", begin), int_of("end", end)
         if self._layout is None:
             return []
         found = select_phy_offset(
             self._source,
             self._layout,
             self.header,
-            key_hash(key),
+            hash_of_key,
             max_num=max_num,
             begin=begin,
             end=end,
@@ -443,6 +440,7 @@ class IndexFile:
             begin: The earliest store time, epoch milliseconds.
             end: The latest store time, epoch milliseconds.
         """
+        begin, end = int_of("begin", begin), int_of("end", end)
         first, last = self.header.begin_timestamp, self.header.end_timestamp
         return (begin < first and end > last) or first <= begin <= last or first <= end <= last
 
@@ -472,6 +470,10 @@ class IndexFile:
         if self._location.local is None:
             raise TypeError(f"path: expected a local file, got {self.path}")
         return str(self.path)
+
+    def _limit(self, limit: int | None) -> int:
+        end = self._entry_count + FIRST_POSITION
+        return end if limit is None else min(int_of("limit", limit), end)
 
     def __repr__(self) -> str:
         """Return the path, the geometry and the number of entries."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from rmqindex.arguments import int_of, text_of
 from rmqindex.arrays import int_array
 from rmqindex.errors import CorruptIndexError
 from rmqindex.folders import INDEX_FOLDER
@@ -16,7 +17,7 @@ from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexwriter.appender import EntryAppender, header_to_write
 from rmqindex.indexwriter.slot_repair import repair_slots, stale_slots
 from rmqindex.keys.hashing import key_hash
-from rmqindex.layout import INDEX_COUNT_OFFSET, INT32_MAX, INT64_MAX, INT64_MIN
+from rmqindex.layout import INDEX_COUNT_OFFSET, INT32_MAX
 from rmqindex.storage.location import Location
 from rmqindex.transaction.broker_lock import BrokerLock, StoreHold
 
@@ -92,8 +93,8 @@ class IndexFileWriter:
                 store, or another process writes into it.
             OSError: The file cannot be opened or made.
         """
-        prev_end_phy_offset = _check_int64("prev_end_phy_offset", prev_end_phy_offset)
-        prev_end_timestamp = _check_int64("prev_end_timestamp", prev_end_timestamp)
+        prev_end_phy_offset = int_of("prev_end_phy_offset", prev_end_phy_offset)
+        prev_end_timestamp = int_of("prev_end_timestamp", prev_end_timestamp)
         local = Location.of(path).local
         if local is None:
             raise ValueError(f"{path}: only a local file can be written")
@@ -148,13 +149,12 @@ class IndexFileWriter:
             TypeError: The key is not a string, or a number not an int.
             OSError: The disk is full or broken; the writer is then closed.
         """
-        if not isinstance(key, str):
-            raise TypeError(f"key: expected a string, got {key!r}")
-        phy_offset = _check_int64("phy_offset", phy_offset)
-        store_timestamp = _check_int64("store_timestamp", store_timestamp)
+        hash_of_key = key_hash(text_of("key", key))
+        phy_offset = int_of("phy_offset", phy_offset)
+        store_timestamp = int_of("store_timestamp", store_timestamp)
         with self._lock:
             self._check_open()
-            return self._appender.put(key_hash(key), phy_offset, store_timestamp)
+            return self._appender.put(hash_of_key, phy_offset, store_timestamp)
 
     def put_many(
         self, key_hashes: IntArray, phy_offsets: IntArray, store_timestamps: IntArray
@@ -278,11 +278,3 @@ def _check_resumable(path: Path, layout: Layout) -> None:
         raise CorruptIndexError(
             path, "index_count", INDEX_COUNT_OFFSET, f"at most {layout.index_num}", index_count
         )
-
-
-def _check_int64(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name}: expected an int, got {value!r}")
-    if not INT64_MIN <= value <= INT64_MAX:
-        raise ValueError(f"{name}: expected a 64-bit int, got {value}")
-    return int(value)

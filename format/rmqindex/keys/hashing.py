@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from rmqindex.arguments import text_of
 from rmqindex.keys.utf8 import check_utf8, not_utf8
 
 if TYPE_CHECKING:
@@ -54,8 +55,12 @@ _POWER_1, _POWER_2, _POWER_4 = np.uint16(31), np.uint32(31**2), np.uint32(31**4)
 
 
 def index_key(topic: str, key: str) -> str:
-    """Return the text the broker hashes: ``topic#key`` (``IndexService.buildKey``)."""
-    return f"{topic}{TOPIC_KEY_SEPARATOR}{key}"
+    """Return the text the broker hashes: ``topic#key`` (``IndexService.buildKey``).
+
+    Raises:
+        TypeError: Not texts.
+    """
+    return f"{text_of('topic', topic)}{TOPIC_KEY_SEPARATOR}{text_of('key', key)}"
 
 
 def key_hash(index_key: str) -> int:
@@ -66,8 +71,12 @@ def key_hash(index_key: str) -> int:
 
     Returns:
         ``IndexFile.indexKeyHashMethod(index_key)``.
+
+    Raises:
+        TypeError: Not a text.
     """
-    units = np.frombuffer(index_key.encode("utf-16-le", "surrogatepass"), dtype="<u2")
+    text = text_of("index_key", index_key)
+    units = np.frombuffer(text.encode("utf-16-le", "surrogatepass"), dtype="<u2")
     code = 0
     for unit in units.tolist():
         code = (code * _MULTIPLIER + unit) % _UINT32

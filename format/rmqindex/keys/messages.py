@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from rmqindex.arguments import int_or_none, text_of
 from rmqindex.keys.hashing import (
     KEY_SEPARATOR,
     TOPIC_KEY_SEPARATOR,
@@ -75,19 +77,23 @@ def message_keys(
 
     Raises:
         ValueError: One of several parts has a space in it, which would be two keys.
+        TypeError: A text that is none, or a ``sys_flag`` that is not an int.
     """
-    if (sys_flag or 0) & _TRANSACTION_MASK == _TRANSACTION_ROLLBACK:
+    text_of("topic", topic)
+    if (int_or_none("sys_flag", sys_flag) or 0) & _TRANSACTION_MASK == _TRANSACTION_ROLLBACK:
         return []
-    parts = [] if uniq_key is None else [uniq_key]
+    parts = [] if uniq_key is None else [text_of("uniq_key", uniq_key)]
     if isinstance(keys, str):
         parts += [part for part in keys.split(KEY_SEPARATOR) if part]
     elif keys is not None:
+        if isinstance(keys, bytes) or not isinstance(keys, Iterable):
+            raise TypeError(f"keys: expected a text or several, got {type(keys).__name__}")
         for part in keys:
+            if part is not None and KEY_SEPARATOR in text_of("keys", part):
+                raise _space_error(part)
             if part:
-                if KEY_SEPARATOR in part:
-                    raise _space_error(part)
                 parts.append(part)
-    if tags:
+    if tags is not None and text_of("tags", tags):
         parts.append(tag_key(tags))
     return [index_key(topic, part) for part in parts]
 

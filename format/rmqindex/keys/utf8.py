@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from rmqindex.arguments import text_of
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -45,9 +47,10 @@ def check_text(name: str, text: str) -> None:
         text: The text.
 
     Raises:
+        TypeError: It is not a text.
         NotUtf8Error: It has lone surrogates.
     """
-    if not is_utf8(text):
+    if not is_utf8(text_of(name, text)):
         raise NotUtf8Error(f"{name}: expected a text that UTF-8 can hold, got {text!r}")
 
 
@@ -55,11 +58,12 @@ def check_topic(topic: str) -> None:
     """Refuse a topic that no message can have.
 
     Raises:
+        TypeError: It is not a text.
         ValueError: It is empty, or not UTF-8.
     """
+    check_text("topic", topic)
     if not topic:
         raise ValueError("topic: expected the name of a topic, got ''")
-    check_text("topic", topic)
 
 
 def not_utf8(values: pa.Array) -> NDArray[np.bool_] | None:

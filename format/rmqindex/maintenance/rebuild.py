@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from rmqindex.arguments import int_or_none
 from rmqindex.bulk.committer import Committer
 from rmqindex.bulk.index_state import index_entries
 from rmqindex.bulk.roller import FileRoller, replace_files
@@ -182,7 +183,7 @@ def rebuild_index(
             ``replace``; a geometry without room for entries.
         OSError: The disk is full or broken.
     """
-    _check_arguments(resume=resume, replace=replace, start=start, dry_run=dry_run)
+    start, stop = _range(start, stop, resume=resume, replace=replace, dry_run=dry_run)
     target = Path(os.path.abspath(directory))  # noqa: PTH100  (links stay)
     log = commit_log if isinstance(commit_log, CommitLog) else CommitLog(commit_log)
     with (
@@ -276,11 +277,15 @@ def rebuild_index(
     )
 
 
-def _check_arguments(*, resume: bool, replace: bool, start: int | None, dry_run: bool) -> None:
+def _range(
+    start: int | None, stop: int | None, *, resume: bool, replace: bool, dry_run: bool
+) -> tuple[int | None, int | None]:
+    """Return the offsets to rebuild, of arguments that go together."""
     if resume and (replace or start is not None):
         raise ValueError("resume: not together with replace or start")
     if dry_run and not replace:
         raise ValueError("dry_run: expected replace, without which no file is deleted")
+    return int_or_none("start", start, 0), int_or_none("stop", stop, 0)
 
 
 def _present(

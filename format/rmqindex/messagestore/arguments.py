@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
+from rmqindex.arguments import is_int
 from rmqindex.keys.utf8 import check_text
 from rmqindex.times import (
     microseconds_of,
@@ -72,7 +72,7 @@ def _micros(time: Time | None, zone: tzinfo, name: str) -> int | None:
     try:
         if isinstance(time, str):
             return parse_micros(time, zone)
-        if isinstance(time, (int, np.integer)) and not isinstance(time, bool):
+        if is_int(time):
             return parse_micros(str(int(time)), zone)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
@@ -113,7 +113,7 @@ def queues_of(queue_id: int | Iterable[int] | None) -> tuple[int, ...]:
         return ()
     found = tuple(queue_id) if isinstance(queue_id, Iterable) else (queue_id,)
     for value in found:
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        if not is_int(value):
             raise TypeError(f"queue_id: expected numbers, got {type(value).__name__}")
     if not found:
         raise ValueError("queue_id: expected at least one, or None for all, got none")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from rmqindex.arguments import int_or_none
 from rmqindex.audit.missing import missing_beside
 from rmqindex.audit.plan import verify
 from rmqindex.commitlog.selection import Selection, select_messages
@@ -164,8 +165,7 @@ class MessageStore:
             RmqIndexError: A file cannot be used, or was changed meanwhile.
         """
         check_topic(topic)
-        if max_num is not None and max_num < 1:
-            raise ValueError(f"max_num: expected at least 1, got {max_num}")
+        max_num = int_or_none("max_num", max_num, 1)
         wanted = key_array(keys)
         first, last = time_range(begin, end, self._zone)
         with self._opened_log() as log:
@@ -214,9 +214,6 @@ class MessageStore:
                 ``DROPMALFORMED``, which leaves it out and makes bodies null that do not unpack.
         """
         first, last = time_range(begin, end, self._zone)
-        for name, offset in (("start", start), ("stop", stop)):
-            if offset is not None and offset < 0:
-                raise ValueError(f"{name}: expected an offset of 0 or more, got {offset}")
         selection = Selection(
             texts_of("topic", topic),
             queues_of(queue_id),

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from rmqindex.arguments import int_of, int_or_none, text_of
 from rmqindex.errors import RmqIndexError
 from rmqindex.fileset.names import next_names
 from rmqindex.fileset.paths import index_entries
@@ -19,7 +20,7 @@ from rmqindex.indexfile.reader import IndexFile
 from rmqindex.indexwriter.appender import EntryAppender
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.messages import TAG_INDEX_TYPE, message_keys, tag_key
-from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, FIRST_POSITION, INT64_MAX, INT64_MIN
+from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, FIRST_POSITION
 from rmqindex.ownfiles.disk import make_directories
 from rmqindex.ownfiles.writable import WritableFile
 from rmqindex.query.headers import headers_html, headers_text
@@ -117,11 +118,10 @@ class IndexDirectory:
                 store opened for writing, or a file is not an IndexFile.
             ValueError: An unknown time zone, or a number out of range.
         """
-        if max_msgs_num_batch < 0:
-            raise ValueError(f"max_msgs_num_batch: expected 0 or more, got {max_msgs_num_batch}")
+        index_msg_timestamp = int_or_none("index_msg_timestamp", index_msg_timestamp)
         self._writable = writable
         self._zone = zone_of(time_zone)
-        self._max_msgs_num_batch = max_msgs_num_batch
+        self._max_msgs_num_batch = int_of("max_msgs_num_batch", max_msgs_num_batch, 0)
         self._path = index_directory(path, writable=writable)
         self._checkpoint_path = Path(self._path).parent / CHECKPOINT_NAME
         if index_msg_timestamp is None:
@@ -253,14 +253,11 @@ class IndexDirectory:
             CorruptIndexError: A chain runs in a circle without a hit, where the broker hangs.
         """
         self._check_open()
-        if max_num < 0:
-            raise ValueError(f"max_num: expected 0 or more, got {max_num}")
-        for name, value in (("begin", begin), ("end", end)):
-            if not INT64_MIN <= value <= INT64_MAX:
-                raise ValueError(f"{name}: expected a 64-bit int, got {value}")
-        files = self.files
-        max_num = min(max_num, self._max_msgs_num_batch)
+        max_num = min(int_of("max_num", max_num, 0), self._max_msgs_num_batch)
+        begin, end = int_of("begin", begin), int_of("end", end)
+        text_of("key", key)
         key = index_key(topic, tag_key(key) if index_type == TAG_INDEX_TYPE else key)
+        files = self.files
         phy_offsets: list[int] = []
         for file in reversed(files):
             if file.is_time_matched(begin, end):
@@ -303,9 +300,8 @@ class IndexDirectory:
             OSError: The disk is full or broken.
         """
         self._check_writable()
-        for name, value in (("phy_offset", phy_offset), ("store_timestamp", store_timestamp)):
-            if not INT64_MIN <= value <= INT64_MAX:
-                raise ValueError(f"{name}: expected a 64-bit int, got {value}")
+        phy_offset = int_of("phy_offset", phy_offset)
+        store_timestamp = int_of("store_timestamp", store_timestamp)
         index_keys = message_keys(topic, uniq_key, keys, sys_flag, tags)
         appender = self._last_appender()
         if phy_offset < appender.header.end_phy_offset:
@@ -328,6 +324,7 @@ class IndexDirectory:
             OSError: A file cannot be deleted.
         """
         self._check_open()
+        offset = int_of("offset", offset)
         while len(self._files) > 1 and self._files[0].header.end_phy_offset < offset:
             file = self._files[0]
             if self._writable:

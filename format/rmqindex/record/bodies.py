@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from rmqindex.arguments import int_of
 from rmqindex.errors import RmqIndexError
+from rmqindex.layout import INT32_MAX
 from rmqindex.record.properties import property_pairs
 from rmqindex.record_layout import (
     COMPRESSED_FLAG,
@@ -100,7 +102,10 @@ def decompress_body(body: bytes, sys_flag: int, *, max_size: int = MAX_BODY_SIZE
 
     Raises:
         RmqIndexError: It does not unpack, unpacks to more, or its compression is unknown.
+        ValueError: A negative ``max_size``.
     """
+    sys_flag = int_of("sys_flag", sys_flag)
+    max_size = min(int_of("max_size", max_size, 0), INT32_MAX)  # no Java array is longer
     if not sys_flag & COMPRESSED_FLAG or not body:
         return body
     number = (sys_flag & COMPRESSION_TYPE_MASK) >> COMPRESSION_TYPE_SHIFT
@@ -171,6 +176,8 @@ def decompress_bodies(
             can hold: unpack fewer at once.
         ValueError: Another number of flags.
     """
+    max_size = int_of("max_size", max_size, 0)
+    max_total_size = int_of("max_total_size", max_total_size, 0)
     if len(bodies) != len(sys_flags):
         raise ValueError(f"sys_flags: expected {len(bodies)}, got {len(sys_flags)}")
     flags = pa.array(sys_flags, pa.int32()).fill_null(0).to_numpy(zero_copy_only=False)
@@ -223,7 +230,10 @@ def inner_messages(
         RmqIndexError: The body does not unpack, or is not a sequence of messages, of which a
             broker can count 32,767.
     """
-    flags = sys_flag if decompress else sys_flag & ~COMPRESSED_FLAG
+    flags = int_of("sys_flag", sys_flag)
+    queue_offset = int_of("queue_offset", queue_offset)
+    if not decompress:
+        flags &= ~COMPRESSED_FLAG
     return list(iterate_inner_messages(body, flags, queue_offset, max_size=max_size))
 
 

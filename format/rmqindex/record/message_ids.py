@@ -10,6 +10,7 @@ import struct
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
+from rmqindex.arguments import int_or_none, text_of
 from rmqindex.layout import INT64_MAX
 from rmqindex.record_layout import IPV4_SIZE, IPV6_SIZE
 
@@ -155,6 +156,7 @@ def decode_uniq_key(
     Returns:
         Its parts; None for text that no client writes.
     """
+    near = int_or_none("near", near)
     data = _from_hex(text)
     if len(data) == _GRPC.size and data[0] == _GRPC_VERSION:
         version, mac, pid, seconds, sequence = _GRPC.unpack(data)
@@ -187,7 +189,7 @@ def host_text(address: bytes, port: int) -> str:
 
 
 def _from_hex(text: str) -> bytes:
-    if not text.isascii() or not text.isalnum():
+    if not text_of("text", text).isascii() or not text.isalnum():
         return b""
     try:
         return bytes.fromhex(text)

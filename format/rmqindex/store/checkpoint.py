@@ -8,8 +8,9 @@ import struct
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
+from rmqindex.arguments import int_of
 from rmqindex.folders import CHECKPOINT_NAME
-from rmqindex.layout import INT64_MAX, INT64_MIN
+from rmqindex.layout import INT64_MIN
 from rmqindex.ownfiles.disk import move_synced
 from rmqindex.ownfiles.safe_open import open_regular, open_to_read
 from rmqindex.ownfiles.writable import write_own
@@ -42,6 +43,7 @@ class StoreCheckpoint:
 
     Raises:
         ValueError: A field beyond 64 bits.
+        TypeError: A field that is not an int.
     """
 
     physic_msg_timestamp: int = 0
@@ -53,9 +55,7 @@ class StoreCheckpoint:
     def __post_init__(self) -> None:
         """Refuse values that the file cannot hold."""
         for name in self.__slots__:
-            value = getattr(self, name)
-            if not INT64_MIN <= value <= INT64_MAX:
-                raise ValueError(f"{name}: expected a 64-bit int, got {value}")
+            object.__setattr__(self, name, int_of(name, getattr(self, name)))
 
     @property
     def min_timestamp(self) -> int:

@@ -73,7 +73,7 @@ def test_the_columns_come_in_the_order_asked_for(tmp_path):
     assert batch.schema.equals(COMMITLOG_SCHEMA)
     with pytest.raises(ValueError, match="expected each once"):
         log.scan(columns=["body_text", "body_text"])
-    with pytest.raises(ValueError, match="max_body_size: expected at least 1 byte, got 0"):
+    with pytest.raises(ValueError, match="max_body_size: expected at least 1, got 0"):
         log.scan(columns=["body"], max_body_size=0)
 
 

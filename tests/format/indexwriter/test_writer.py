@@ -231,7 +231,7 @@ class TestArguments:
     @pytest.mark.parametrize(
         ("arguments", "error", "message"),
         [
-            ((b"T#a", 1, 2), TypeError, "key: expected a string, got b'T#a'"),
+            ((b"T#a", 1, 2), TypeError, "key: expected a text, got b'T#a'"),
             (("T#a", 1.0, 2), TypeError, r"phy_offset: expected an int, got 1\.0"),
             (("T#a", 1, True), TypeError, "store_timestamp: expected an int, got True"),
             (("T#a", 2**63, 2), ValueError, "phy_offset: expected a 64-bit int"),

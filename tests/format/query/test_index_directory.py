@@ -191,7 +191,7 @@ class TestReading:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (("T", "k", -1, 0, 1), "max_num: expected 0 or more, got -1"),
+            (("T", "k", -1, 0, 1), "max_num: expected at least 0, got -1"),
             (("T", "k", 1, -(2**63) - 1, 1), "begin: expected a 64-bit int"),
             (("T", "k", 1, 0, 2**63), "end: expected a 64-bit int"),
         ],

@@ -1,0 +1,72 @@
+"""Numbers and texts that callers give, checked by the names of their arguments.
+
+Python compares an int with a ``bool`` or a ``float``, and NumPy's narrow ints overflow, so that a
+wrong number would be taken for another one far behind the call.
+"""
+
+from __future__ import annotations
+
+import reprlib
+
+import numpy as np
+
+__all__ = ["int_of", "int_or_none", "is_int", "text_of"]
+
+_INT64 = np.iinfo(np.int64)
+# No number of more bits is shown: Python does not print one of thousands of digits.
+_MOST_BITS = 128
+
+
+def is_int(value: object) -> bool:
+    """Return whether a value is a whole number, Python's or NumPy's; a ``bool`` is none."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def int_of(name: str, value: object, least: int = _INT64.min, most: int = _INT64.max) -> int:
+    """Return a whole number as Python's ``int``.
+
+    Args:
+        name: The argument's name.
+        value: The number, an ``int`` or one of NumPy's.
+        least: The least that it may be.
+        most: The most that it may be.
+
+    Raises:
+        TypeError: Not a whole number.
+        ValueError: One that is too small or too large.
+    """
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+        raise TypeError(f"{name}: expected an int, got {reprlib.repr(value)}")
+    number = int(value)
+    if least <= number <= most:
+        return number
+    expected = "a 64-bit int"
+    if number < least and least > _INT64.min:
+        expected = f"at least {least}"
+    elif number > most and most < _INT64.max:
+        expected = f"at most {most}"
+    bits = number.bit_length()
+    got = number if bits <= _MOST_BITS else f"one of {bits} bits"
+    raise ValueError(f"{name}: expected {expected}, got {got}")
+
+
+def int_or_none(
+    name: str, value: object, least: int = _INT64.min, most: int = _INT64.max
+) -> int | None:
+    """Return a whole number as :func:`int_of` does, and None for None."""
+    return None if value is None else int_of(name, value, least, most)
+
+
+def text_of(name: str, value: object) -> str:
+    """Return a text.
+
+    Args:
+        name: The argument's name.
+        value: The text.
+
+    Raises:
+        TypeError: Not a ``str``.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: expected a text, got {reprlib.repr(value)}")
+    return value
