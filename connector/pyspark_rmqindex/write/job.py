@@ -33,6 +33,7 @@ __all__ = ["choose_tags", "in_options", "task_name", "warn_of_geometry", "write_
 # What messages of the codec advise to give, as Python has it and as Spark does.
 _OPTIONS = {
     "allow_live_store=True": "allowLiveStore=true",
+    "checkpoint=False": "checkpoint=false",
     "index_tags=True": "indexTags=true",
     "index_tags=False": "indexTags=false",
 }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rmqindex.bulk.index_state import IndexState, check_replaceable, find_layout, index_entries
 from rmqindex.errors import RmqIndexError
-from rmqindex.fileset.cover import ensure_coverable
+from rmqindex.fileset.cover import ensure_coverable, present_checkpoint
 from rmqindex.transaction.broker_lock import BrokerLock
 from rmqindex.transaction.staging import create_staging
 
@@ -84,6 +84,7 @@ class WriteJob:
         with lock.hold(allow_live_store=options.allow_live_store):  # it may undo a dead commit
             if options.checkpoint:
                 ensure_coverable(Path(directory))
+                present_checkpoint(Path(directory))
             return cls._start(options, overwrite=overwrite, owner=owner)
 
     @classmethod

@@ -26,6 +26,7 @@ _FLAGS = {
     "leave_out=": "--leave-out ",
     "batch_file_size=": "--batch-file-size ",
     "file_size=": "--file-size ",
+    "checkpoint=False": "--no-checkpoint",
     "index_tags=True": "--index-tags",
     "index_tags=False": "--no-index-tags",
     "decompress_body=False": "--no-decompress",

@@ -20,7 +20,13 @@ from rmqindex.store.contents import refuse_target
 from rmqindex.store.dledger import dledger_data
 from rmqindex.transaction.broker_lock import BrokerLock
 
-__all__ = ["cover_index", "ensure_coverable", "is_coverable", "raise_checkpoint"]
+__all__ = [
+    "cover_index",
+    "ensure_coverable",
+    "is_coverable",
+    "present_checkpoint",
+    "raise_checkpoint",
+]
 
 
 def cover_index(path: str | os.PathLike[str]) -> StoreCheckpoint:
@@ -37,7 +43,8 @@ def cover_index(path: str | os.PathLike[str]) -> StoreCheckpoint:
         The present checkpoint.
 
     Raises:
-        RmqIndexError: Not a store, or a broker runs on it, which would overwrite the checkpoint.
+        RmqIndexError: Not a store, a checkpoint that cannot be read, or a broker runs on it, which
+            would overwrite the checkpoint.
         OSError: The checkpoint cannot be written.
     """
     given = Path(os.path.abspath(path))  # noqa: PTH100  (resolve would follow links)
@@ -96,15 +103,48 @@ def raise_checkpoint(index: Path) -> StoreCheckpoint:
         The present checkpoint.
 
     Raises:
+        RmqIndexError: As :func:`present_checkpoint`.
         OSError: The checkpoint cannot be written.
     """
-    target = index.parent / CHECKPOINT_NAME
-    known = StoreCheckpoint.load(target) if target.exists() else StoreCheckpoint()
+    known = present_checkpoint(index)
     latest = max((_end_timestamp(entry.path) for entry in list_index_files(index)), default=0)
-    checkpoint = replace(known, index_msg_timestamp=max(latest, known.index_msg_timestamp))
-    if checkpoint != known or not target.exists():
-        checkpoint.save(target)
+    before = known or StoreCheckpoint()
+    checkpoint = replace(before, index_msg_timestamp=max(latest, before.index_msg_timestamp))
+    if checkpoint != known:
+        checkpoint.save(index.parent / CHECKPOINT_NAME)
     return checkpoint
+
+
+def present_checkpoint(index: Path) -> StoreCheckpoint | None:
+    """Return the checkpoint that a write will raise; None where the store has none yet.
+
+    Args:
+        index: A local index directory, which may be absent.
+
+    Raises:
+        RmqIndexError: There is one that cannot be read.
+    """
+    path = index.parent / CHECKPOINT_NAME
+    try:
+        return StoreCheckpoint.load(path)
+    except FileNotFoundError:
+        return None
+    except PermissionError as error:
+        raise _UnraisableError(path, error.strerror, "let this user read it") from error
+    except (OSError, RmqIndexError) as error:
+        got = "a directory" if path.is_dir() else "no readable file"
+        raise _UnraisableError(path, got, "move it away, or restore it") from error
+
+
+class _UnraisableError(RmqIndexError):
+    """A checkpoint that cannot be raised."""
+
+    def __init__(self, path: Path, got: object, remedy: str) -> None:
+        self.hint = f"{remedy}; checkpoint=False leaves it as it is"
+        super().__init__(
+            f"{path}: expected the store's checkpoint, which is raised so that a broker that "
+            f"starts after a crash keeps the IndexFiles, got {got}; {self.hint}"
+        )
 
 
 def _end_timestamp(path: str) -> int:

@@ -128,7 +128,8 @@ def relayout_index(
     directory = _local_directory(path)
     log = commit_log_of(path, commit_log)
     exact = 0
-    is_store = (directory.parent / CHECKPOINT_NAME).exists()
+    checkpoint = directory.parent / CHECKPOINT_NAME
+    is_store = checkpoint.exists() and not checkpoint.is_dir()
     with (
         hold_writable(directory, allow_live_store=allow_live_store, dry_run=dry_run),
         ExitStack() as stack,
