@@ -14,10 +14,12 @@ from rmqindex.bulk.file_plans import BuiltFile, build_file, plan_append, plan_fi
 from rmqindex.bulk.indexed_rows import check_file_not_indexed, without_indexed
 from rmqindex.bulk.sorted_runs import RunSet
 from rmqindex.errors import RmqIndexError
-from rmqindex.fileset.cover import raise_checkpoint
+from rmqindex.fileset.cover import present_checkpoint, raise_checkpoint
 from rmqindex.fileset.names import latest_name, next_names
+from rmqindex.ownfiles.disk import make_directories
 from rmqindex.times import zone_of
 from rmqindex.transaction.broker_lock import BrokerLock
+from rmqindex.transaction.local_staging import LocalStaging
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from rmqindex.indexwriter.append_in_place import InPlaceAppend
     from rmqindex.storage.location import Location
     from rmqindex.transaction.staging import Staging
-    from rmqindex.transaction.undo import UndoableAppend
+    from rmqindex.transaction.undo import AppendUndo, FileMark, UndoableAppend
 
 __all__ = ["Commit", "Committer", "commit_files", "commit_staged"]
 
@@ -72,7 +74,12 @@ class Committer:
         )
 
     def __enter__(self) -> Self:
-        """Return the committer."""
+        """Return the committer; what a commit would refuse is refused before anything is built."""
+        try:
+            self._ensure_coverable()
+        except BaseException:
+            self.staging.discard()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -83,19 +90,32 @@ class Committer:
     def begin(self, *, create: bool = False) -> Iterator[Commit]:
         """Keep brokers and other commits out, and yield an empty commit.
 
+        Where the block is refused, what it made in place is taken back. After any other exception
+        it stays, so that a build can be continued.
+
         Args:
             create: Whether to accept a job that has staged nothing so far.
 
         Raises:
-            RmqIndexError: A broker runs on the store, the staging is gone, or another commit did
-                not end.
+            RmqIndexError: A broker runs on the store, its checkpoint cannot be read, the staging is
+                gone, or another commit did not end.
         """
         with (
             BrokerLock.around(self.directory).hold(allow_live_store=self.allow_live_store) as hold,
             self.staging.exclusive(create=create),
             contextlib.closing(Commit(self, live=hold.is_live)) as commit,
         ):
-            yield commit
+            self._ensure_coverable()
+            try:
+                yield commit
+            except RmqIndexError:
+                commit.take_back()
+                raise
+
+    def _ensure_coverable(self) -> None:
+        """Raise if the store's checkpoint cannot be read, to raise it after the commit."""
+        if self.checkpoint:
+            present_checkpoint(Path(self.directory))
 
 
 class Commit:
@@ -106,6 +126,7 @@ class Commit:
         live: Whether a broker runs on the store, where that is allowed.
         built: The new files, in order; :meth:`finish` names them.
         append: The append in place to the last file, if any.
+        made: The new files that are visible ahead of the rest, and how each was left.
     """
 
     def __init__(self, committer: Committer, *, live: bool) -> None:
@@ -114,6 +135,10 @@ class Commit:
         self.live = live
         self.built: list[BuiltFile] = []
         self.append: InPlaceAppend | None = None
+        self.made: dict[str, FileMark] = {}
+        self._appended: AppendUndo | None = None
+        self._aside: list[str] = []
+        self._is_created = False
         self._committer = committer
         self._placed: list[tuple[Path, str]] = []
         self._removed: list[str] = []
@@ -159,6 +184,34 @@ class Commit:
             OSError: The disk is full or broken.
         """
         self.staging.commit([], [], append=append)
+        if append.undo.record.name not in self.made:
+            self._appended = (
+                append.undo if self._appended is None else self._appended.then(append.undo)
+            )
+
+    def open_directory(self, unfinished: str | None) -> None:
+        """Make the directory, to build in place, and set a file aside that is to be made anew.
+
+        Raises:
+            OSError: The disk is full or broken.
+        """
+        assert isinstance(self.staging, LocalStaging)  # only there can be built in place
+        directory = self.staging.directory
+        self._is_created = not directory.exists()
+        make_directories(directory)
+        if unfinished is not None:
+            self._aside.append(unfinished)
+            self.staging.set_aside(unfinished)
+
+    def take_back(self) -> None:
+        """Undo in one step what was made ahead of the rest.
+
+        Raises:
+            OSError: The disk is full or broken; the next write then finishes the undo.
+        """
+        if self.made or self._appended or self._aside or self._is_created:
+            assert isinstance(self.staging, LocalStaging)  # only there can be built in place
+            self.staging.take_back(self.made, self._appended, self._aside, created=self._is_created)
 
     def finish(
         self,

@@ -5,12 +5,14 @@ The file after a full one inherits its end.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from rmqindex.fileset.names import next_names
 from rmqindex.indexwriter.append_in_place import InPlaceFlush
 from rmqindex.indexwriter.appender import EntryAppender
 from rmqindex.indexwriter.writer import open_appender
+from rmqindex.transaction.undo import FileMark
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -92,8 +94,8 @@ class FileRoller:
         self.count += len(key_hashes)
 
     def _roll(self, first_timestamp: int) -> None:
-        self.close()
         self._last_name = next_names([first_timestamp], self._last_name, zone=self._zone)[0]
+        self.close()
         path = self._directory / self._last_name
         self._is_staged = self._commit is not None and self._commit.staging.can_move
         if self._commit is not None and self._is_staged:
@@ -101,6 +103,7 @@ class FileRoller:
             self._appender = EntryAppender.create(place, self._layout, *self._end)
         else:
             self._appender = open_appender(path, self._layout, *self._end)
+            self._tell_made(path, self._appender)
         self.paths.append(path)
 
     def flush(self) -> None:
@@ -108,16 +111,24 @@ class FileRoller:
         appender = self._appender
         if appender is None:
             return
-        adds = appender.written_header.entry_count < appender.header.entry_count
+        path = self.paths[-1]
         if self._commit is None:
             appender.flush_unseen()
         elif self._is_staged:
-            appender.publish(self.paths[-1])
+            appender.publish(path)
             self._is_staged = False
-        elif adds:
-            self._commit.flush(InPlaceFlush(self.paths[-1].name, appender))
-        else:
-            appender.flush()
+            self._tell_made(path, appender)
+        elif appender.has_changes:
+            is_made = path.name in self._commit.made
+            self._commit.flush(InPlaceFlush(path.name, appender))
+            if is_made:
+                self._tell_made(path, appender)
+
+    def _tell_made(self, path: Path, appender: EntryAppender) -> None:
+        """Tell the commit how a file is left that was not there before."""
+        if self._commit is not None:
+            header = appender.written_header.to_bytes()
+            self._commit.made[path.name] = FileMark(self._layout.file_size, header)
 
     def close(self) -> None:
         """Flush and close the last file."""
@@ -132,9 +143,10 @@ class FileRoller:
 
     def abandon(self) -> None:
         """Close the last file without a flush, after an error."""
-        if self._appender is not None:
-            self._appender.close()
-            self._appender = None
+        if self._appender is not None and not self._appender.closed:
+            with contextlib.suppress(OSError), contextlib.closing(self._appender):
+                self._appender.drop()
+        self._appender = None
 
 
 def replace_files(committer: Committer, old: Snapshot, roller: FileRoller) -> int | None:

@@ -15,9 +15,11 @@ from rmqindex.command_line import command_line
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.ownfiles.disk import (
+    absent_directories,
     make_directories,
     move_synced,
     naming,
+    remove_empty,
     sync_directory,
     sync_name,
     sync_tree,
@@ -108,6 +110,8 @@ class QueueStaging:
         self.path = self._home / "new"
         self.recovered: Recovery | None = None
         self._lock = -1
+        # What is made for the new queues goes again where there are none in the end.
+        self._absent = absent_directories(root)
 
     def __enter__(self) -> Self:
         """Lock the root, undo or finish an exchange that died, and begin with an empty directory.
@@ -147,6 +151,7 @@ class QueueStaging:
         try:
             self._settle()
             shutil.rmtree(self._home, ignore_errors=True)
+            remove_empty(self._absent)
         finally:
             os.close(self._lock)
 

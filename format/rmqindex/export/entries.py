@@ -172,6 +172,7 @@ def export_entries(
         for planned in files:
             if planned.error is not None:
                 raise planned.error
+        for planned in files:
             if planned.is_empty:
                 continue
             _export_file(planned, folder, selection, _reporter(progress, done, total))

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from rmqindex.errors import RmqIndexError
 from rmqindex.export.part import FORMATS, Part
 from rmqindex.ownfiles.dataclass_json import from_json, to_json
-from rmqindex.ownfiles.disk import make_directories, move_synced, naming
+from rmqindex.ownfiles.disk import (
+    absent_directories,
+    make_directories,
+    move_synced,
+    naming,
+    remove_empty,
+)
 from rmqindex.ownfiles.records import Fields, RecordKind, shorten
 from rmqindex.ownfiles.writable import write_own
 from rmqindex.storage.location import Location
@@ -149,18 +155,25 @@ class Folder:
         folder = Location.of(path).local
         if folder is None:
             raise RmqIndexError(f"{path}: expected a local directory, got a URI")
+        absent = absent_directories(folder)
         make_directories(folder)
         with _locked(folder):
             manifest = _RECORD.read(folder / _MANIFEST)
             parts = _finished(folder, is_export=manifest is not None)
+            is_new = manifest is None
             if manifest is None:
                 manifest = _Manifest(question, {}, {}, {})
             _ensure_same(folder, manifest.question, question)
             found = cls(folder, kind, max_file_size, manifest, parts)
             try:
                 yield found
+            except RmqIndexError:
+                if is_new and not found.parts:
+                    (folder / _MANIFEST).unlink(missing_ok=True)
+                raise
             finally:
                 (folder / _OPEN_PART).unlink(missing_ok=True)
+                remove_empty(absent)
 
     @staticmethod
     def range_of(path: str | os.PathLike[str], name: str) -> tuple[int, int] | None:

@@ -82,11 +82,12 @@ class InPlaceAppend:
             stale = stale_slots(self._appender) if not trusted else np.empty(0, np.int64)
             changed = np.union1d(numbers, stale).astype(np.int32)
             values = self._appender.slots[changed]
+            places = self._appender.places(total)
             repair_slots(self._appender, stale)
         except BaseException:
             self.close()
             raise
-        self.undo = AppendUndo.plan(path.name, layout, header, total, end, changed, values)
+        self.undo = AppendUndo.plan(path.name, layout, header, total, end, changed, values, places)
 
     def apply(self) -> IndexHeader:
         """Append the entries, and sync them to disk.
@@ -147,6 +148,7 @@ class InPlaceFlush:
             header.entry_count - was.entry_count,
             (header.end_phy_offset, header.end_timestamp),
             *appender.overwritten_slots(),
+            appender.old_places,
         )
 
     def apply(self) -> IndexHeader:

@@ -35,6 +35,7 @@ from rmqindex.layout import (
 from rmqindex.ownfiles.disk import move_synced, naming, sync_name
 from rmqindex.ownfiles.writable import WritableFile
 from rmqindex.storage.flush_lock import flushing
+from rmqindex.transaction.undo import restore_places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +56,7 @@ _PAGE_SIZE = 4096
 _PAGE_SLOTS = _PAGE_SIZE // SLOT_SIZE
 _HEADER_SLOTS = HEADER_SIZE // SLOT_SIZE
 _READ_SLOTS = 1 << 18
+_READ_BYTES = 1 << 20
 
 
 class EntryAppender:
@@ -81,7 +83,8 @@ class EntryAppender:
         self._has_new_entries = False
         self._changed_pages = np.zeros(self._slot_page(layout.hash_slot_num - 1) + 1, dtype=bool)
         self._batch = np.empty(LINK_BATCH, dtype=ENTRY_DTYPE)
-        self._is_new = False
+        self._is_new = self._is_resumed = False
+        self._old_places = b""
         self.slots = np.zeros(layout.hash_slot_num, dtype=np.int32)
 
     @classmethod
@@ -139,6 +142,7 @@ class EntryAppender:
         with _closed_on_error(WritableFile(path, os.O_RDWR)) as file:
             header = IndexHeader.from_bytes(header_to_write(path, file.fileno()))
             appender = cls(file, layout, header)
+            appender._is_resumed = True
             if numbers is None:
                 appender._read_slots(0, layout.hash_slot_num)
             else:
@@ -180,6 +184,30 @@ class EntryAppender:
             numbers.append(np.arange(start, stop, dtype=np.int32))
             values.append(np.frombuffer(self._file.read_at(size, offset), SLOT_DTYPE))
         return np.concatenate(numbers), np.concatenate(values).astype(np.int32)
+
+    @property
+    def old_places(self) -> bytes:
+        """What the places of the unflushed entries held, without zeros at the end.
+
+        Usually that is nothing, but a killed broker leaves entries there.
+        """
+        return self._old_places
+
+    def places(self, entries: int) -> bytes:
+        """Return what places behind the last entry hold, without zeros at the end."""
+        return self._held(self._index_count, entries * ENTRY_SIZE)
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether the next flush changes the file."""
+        return self.header != self._written_header or bool(self._changed_pages.any())
+
+    def drop(self) -> None:
+        """Restore the places of entries that were put since the last flush, and close the file."""
+        first = max(self._written_header.index_count, FIRST_POSITION)
+        size = (self._index_count - first) * ENTRY_SIZE - len(self._pending)
+        restore_places(self._file, self.layout.entry_offset(first), size, self._old_places)
+        self.close()
 
     @property
     def free(self) -> int:
@@ -302,12 +330,28 @@ class EntryAppender:
     def _write_pending(self) -> None:
         if self._pending:
             entries = len(self._pending) // ENTRY_SIZE
-            self._write(self._pending, self.layout.entry_offset(self._index_count - entries))
+            self._write_places(self._pending, self._index_count - entries)
             self._pending = bytearray()
 
     def _write_entries(self, batch: NDArray[np.void]) -> None:
         self._has_new_entries = True
-        self._write(batch.view(np.uint8).data, self.layout.entry_offset(self._index_count))
+        self._write_places(batch.view(np.uint8).data, self._index_count)
+
+    def _write_places(self, data: bytearray | memoryview, position: int) -> None:
+        if self._is_resumed and (held := self._held(position, len(data))):
+            first = max(self._written_header.index_count, FIRST_POSITION)
+            before = self._old_places.ljust((position - first) * ENTRY_SIZE, b"\0")
+            self._old_places = before + held
+        self._write(data, self.layout.entry_offset(position))
+
+    def _held(self, position: int, size: int) -> bytes:
+        """Return the bytes at a position, without zeros at the end."""
+        held, offset = b"", self.layout.entry_offset(position)
+        for start in range(0, size, _READ_BYTES):
+            part = self._file.read_at(min(_READ_BYTES, size - start), offset + start)
+            if part.count(0) < len(part):
+                held = held.ljust(start, b"\0") + part.rstrip(b"\0")
+        return held
 
     def flush(self) -> None:
         """Make everything that was put visible to readers, and sync it to disk.
@@ -356,6 +400,7 @@ class EntryAppender:
             self._write(header.to_bytes(), 0)
             self._written_header = header
             self._has_new_entries = False
+            self._old_places = b""
 
     def close(self) -> None:
         """Close the file without a flush."""

@@ -39,7 +39,6 @@ from rmqindex.maintenance.continuation import (
 )
 from rmqindex.maintenance.loss import LossJudge, SoundSpans, replacement_of
 from rmqindex.maintenance.tags import choose_tags
-from rmqindex.ownfiles.disk import make_directories
 from rmqindex.record.batches import store_timestamps
 from rmqindex.record.index_keys import IndexKeys
 from rmqindex.store.contents import hold_writable
@@ -143,6 +142,8 @@ def rebuild_index(
     refuses to lose others.
     At every moment, even after a crash, rmqindex's readers find a correct index of the first
     messages; other writers wait meanwhile.
+    Where it raises :class:`RmqIndexError`, what it wrote in place is taken back, and every file is
+    as it was; where it dies, or the disk fails, ``resume`` continues what it wrote.
 
     Args:
         commit_log: What :class:`CommitLog` takes, or one.
@@ -246,8 +247,7 @@ def rebuild_index(
             messages.prove_end(strictly=not (allow_loss or dry_run))
             said = None if dry_run else replace_files(committer, there, roller)
         else:
-            make_directories(target)
-            _remove(unfinished)
+            commit.open_directory(unfinished)
             roller = FileRoller(
                 target,
                 layout,
@@ -290,8 +290,8 @@ def _range(
 
 def _present(
     target: Path, log: CommitLog, *, resume: bool, replace: bool
-) -> tuple[Snapshot, Path | None]:
-    """Return the files that are there, without an unfinished one, which is returned apart.
+) -> tuple[Snapshot, str | None]:
+    """Return the files that are there, without an unfinished one, whose name is returned apart.
 
     Raises:
         RmqIndexError: There are files that the caller did not speak of, or a log without files is
@@ -312,11 +312,6 @@ def _present(
             "from, got one without; is its disk mounted?"
         )
     return there, unfinished
-
-
-def _remove(unfinished: Path | None) -> None:
-    if unfinished is not None:
-        unfinished.unlink()
 
 
 def _index_beside(log: CommitLog) -> Path | None:
@@ -347,8 +342,8 @@ def _staging(target: Path, *, aside: bool) -> LocalStaging:
     return LocalStaging.at(target, f"rebuild-{uuid.uuid4().hex}")
 
 
-def _unfinished(there: Snapshot) -> Path | None:
-    """Return a last file that an interrupted rebuild left empty, if there is one.
+def _unfinished(there: Snapshot) -> str | None:
+    """Return the name of a last file that an interrupted rebuild left empty, if there is one.
 
     Such a file has no size or an empty header, so it lacks the inherited end of the file before it.
 
@@ -360,11 +355,11 @@ def _unfinished(there: Snapshot) -> Path | None:
     _, size, header = there.headers[-1]
     if size and header != IndexHeader():
         return None
-    path = there.files[-1].path
+    last = there.files[-1]
     if size:
-        with open_in_store(path, None, "FAILFAST"):
+        with open_in_store(last.path, None, "FAILFAST"):
             pass
-    return Path(path)
+    return last.name
 
 
 class _Messages:

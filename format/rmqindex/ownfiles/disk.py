@@ -7,17 +7,20 @@ holds it is synced as well.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 __all__ = [
+    "absent_directories",
     "make_directories",
     "move_synced",
     "naming",
+    "remove_empty",
     "sync_directory",
     "sync_name",
     "sync_tree",
@@ -68,6 +71,18 @@ def make_directories(path: Path) -> None:
     make_directories(path.parent)
     path.mkdir(exist_ok=True)
     sync_name(path)
+
+
+def absent_directories(path: Path) -> tuple[Path, ...]:
+    """Return a directory and its parents as far as they are absent, the innermost first."""
+    return tuple(itertools.takewhile(lambda each: not each.exists(), (path, *path.parents)))
+
+
+def remove_empty(paths: Iterable[Path]) -> None:
+    """Remove directories that are empty, in this order; others stay, and are no error."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            path.rmdir()
 
 
 def move_synced(source: Path, target: Path) -> None:

@@ -8,7 +8,7 @@ no longer, part of the index lies in a sibling directory:
 <parent>/.index.rmqindex/        the staging root, removed when no job needs it
     lock                         flocked by whoever commits, recovers or makes a job
     journal.json                 a commit is under way, or died: the old state counts
-    undo                         the old slots of the file that the commit appends to in place
+    undo                         the old bytes of the file that the commit appends to in place
     ledger.json                  the journal of the last commit that came with a ledger entry
     last-name                    the last name of an emptied index, never to be reused
     <job>/                       the staged files of one job
@@ -27,8 +27,12 @@ So the journal has the marks of all files: what is no longer as the commit left 
 Where nothing but old files remained to be removed, the commit is then finished, else refused.
 
 A commit may append to one file in place, at a cost that depends on the appended entries only.
-The journal then holds that file's old header, and ``undo`` the old values of the slots that change;
-readers get the old ones (:mod:`rmqindex.indexfile.committed`) and no appended entry.
+The journal then holds that file's old header, and ``undo`` the old values of the slots that change,
+and of the places of the entries; readers get the old slots (:mod:`rmqindex.indexfile.committed`)
+and no appended entry.
+
+A build in place makes its files visible one by one, so that a killed one can be continued. Where it
+is refused, it writes the journal of one commit that made them all, and undoes that.
 
 A commit may also come with a ledger entry, such as the number of a stream's batch.
 It is part of the journal, and renaming the journal to ``ledger.json`` is then the commit point: the
@@ -236,7 +240,7 @@ class Journal:
         """Read the old slots of the file appended to; None where they are not the journal's."""
         if self.append is None:
             return None
-        limit = 2 * SLOT_SIZE * self.append.hash_slot_num
+        limit = 2 * SLOT_SIZE * self.append.hash_slot_num + self.append.places_size
         slots = read_own(root / _UNDO, limit, _AN_UNDO, _UNDO_REMEDY)
         if slots is None:  # the commit died before it changed anything
             return AppendUndo.without_slots(self.append)
@@ -312,6 +316,14 @@ class Journal:
         self.finish(root)
         return True
 
+    def is_as_made(self, root: Path, directory: Path) -> bool:
+        """Return whether no other program has gone on with what the commit brought in."""
+        if self._changed(directory, self._saved_path(root)) is not None:
+            return False
+        append = self.append
+        mark = None if append is None else FileMark.read(directory / append.name)
+        return append is None or (mark is not None and append.is_made(mark.header))
+
     def undo(self, root: Path, directory: Path) -> None:
         """Restore the old state; safe to repeat if it dies at any point.
 
@@ -345,6 +357,7 @@ class Journal:
         if directory.exists():
             sync_directory(directory)
         self.remove(root)
+        (root / _UNDO).unlink(missing_ok=True)
 
     def _undo_append(self, root: Path, directory: Path) -> None:
         if self.append is None:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.ownfiles.disk import make_directories, sync_directory
+from rmqindex.ownfiles.disk import (
+    absent_directories,
+    make_directories,
+    remove_empty,
+    sync_directory,
+)
 from rmqindex.ownfiles.safe_open import is_plain_name
 from rmqindex.ownfiles.writable import copy_sparse
 from rmqindex.transaction.jobs import (
@@ -34,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from rmqindex.transaction.owner import Owner
-    from rmqindex.transaction.undo import UndoableAppend
+    from rmqindex.transaction.undo import AppendUndo, UndoableAppend
 
 __all__ = ["LocalStaging"]
 
@@ -46,10 +51,13 @@ class LocalStaging:
     Attributes:
         directory: The index directory, with symbolic links resolved; it need not exist yet.
         job: The job's name inside the staging root.
+        absent: The parents of the directory that were absent, the innermost first: those that are
+            still empty go with the job.
     """
 
     directory: Path
     job: str
+    absent: tuple[Path, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def root(self) -> Path:
@@ -84,7 +92,8 @@ class LocalStaging:
             RmqIndexError: The directory is a mount point, so that no file can be moved into it in
                 one step; or another commit did not end within ten minutes.
         """
-        staging = cls(Path(os.path.realpath(directory)), f"job-{uuid.uuid4().hex}")
+        real = Path(os.path.realpath(directory))
+        staging = cls(real, f"job-{uuid.uuid4().hex}", absent_directories(real.parent))
         make_directories(staging.directory.parent)
         if not staging.can_move:
             raise RmqIndexError(
@@ -112,7 +121,8 @@ class LocalStaging:
         """
         if not is_plain_name(job):
             raise ValueError(f"job: expected a name of letters, digits, '.', '_', '-', got {job!r}")
-        return cls(Path(os.path.realpath(directory)), job)
+        real = Path(os.path.realpath(directory))
+        return cls(real, job, absent_directories(real.parent))
 
     def join(self, owner: Owner) -> None:
         """Make the job's directory unless another task of the job has; nothing else is changed.
@@ -257,6 +267,51 @@ class LocalStaging:
                 pass  # taking the lock undoes the commit
         remove_job(self.path)
         remove_root(self.root)
+        remove_empty(self.absent)
+
+    def set_aside(self, name: str) -> None:
+        """Remove a file of the directory, for :meth:`take_back` to restore.
+
+        Call it within :meth:`exclusive`, once.
+        """
+        Journal(self.job, False, (name,), (), {}, {}).save(self.root, self.directory)
+        (self.directory / name).unlink()
+
+    def take_back(
+        self,
+        made: Mapping[str, FileMark],
+        append: AppendUndo | None,
+        aside: Sequence[str],
+        *,
+        created: bool,
+    ) -> None:
+        """Undo in one step what was made in the directory file by file.
+
+        Call it within :meth:`exclusive`. Nothing is undone where another program has gone on with
+        a file, or where the undo of the last step failed.
+
+        Args:
+            made: The new files, and how they were left.
+            append: The undo of all appends to one other file.
+            aside: The names that :meth:`set_aside` removed.
+            created: Whether the directory was made, too.
+
+        Raises:
+            OSError: The disk is full or broken; the next write then finishes the undo.
+        """
+        journal = Journal(
+            self.job,
+            created,
+            tuple(aside),
+            tuple(made),
+            {},
+            dict(made),
+            None if append is None else append.record,
+        )
+        is_undone = Journal.read(self.root) is None
+        if is_undone and journal.is_as_made(self.root, self.directory):
+            journal.write(self.root, append)
+            journal.undo(self.root, self.directory)
 
     def _check_names(self, present: set[str], new: Sequence[str], removed: Sequence[str]) -> None:
         for name in new:

@@ -2,7 +2,8 @@
 
 An append in place changes three things: the places behind the last entry, the slots of the new
 entries, and the header.
-So the undo, written beforehand, holds the header and the old values of exactly those slots.
+So the undo, written beforehand, holds the header, the old values of exactly those slots, and what a
+killed broker left in those places.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     from rmqindex.ownfiles.records import Fields
 
-__all__ = ["AppendRecord", "AppendUndo", "FileMark", "UndoableAppend"]
+__all__ = ["AppendRecord", "AppendUndo", "FileMark", "UndoableAppend", "restore_places"]
 
 _ZEROS = bytes(1 << 20)
 _MARK_TEXT = re.compile(rf"([0-9]{{1,19}}) ((?:[0-9a-f]{{2}}){{0,{HEADER_SIZE}}})")
@@ -119,7 +120,8 @@ class AppendRecord:
         entries: How many entries are appended.
         end_phy_offset: The field of the header afterwards, bytes.
         end_timestamp: Likewise, epoch milliseconds.
-        checksum: The CRC-32 of the old slots, as :meth:`AppendUndo.to_bytes` writes them.
+        checksum: The CRC-32 of what :meth:`AppendUndo.to_bytes` returns.
+        places_size: How many of its bytes are those of places; they come last.
     """
 
     name: str
@@ -130,6 +132,7 @@ class AppendRecord:
     end_phy_offset: int
     end_timestamp: int
     checksum: int
+    places_size: int = 0
 
     @classmethod
     def of(cls, fields: Fields) -> AppendRecord:
@@ -147,6 +150,10 @@ class AppendRecord:
             end_phy_offset=fields.integer("end_phy_offset", INT64_MIN, INT64_MAX),
             end_timestamp=fields.integer("end_timestamp", INT64_MIN, INT64_MAX),
             checksum=fields.integer("checksum", 0, 2**32 - 1),
+            # A journal of an older version has none.
+            places_size=fields.integer("places_size", 0, INT32_MAX * ENTRY_SIZE)
+            if "places_size" in fields.values
+            else 0,
         )
         if not _HEADER_TEXT.fullmatch(record.header):
             raise ValueError(
@@ -155,6 +162,8 @@ class AppendRecord:
             )
         if record.index_count > min(record.layout.index_num, INT32_MAX):
             raise ValueError(f"entries: expected as many as fit, got {record.entries}")
+        if record.places_size > record.entries * ENTRY_SIZE:
+            raise ValueError(f"places_size: expected those of entries, got {record.places_size}")
         return record
 
     def to_dict(self) -> dict[str, object]:
@@ -199,17 +208,19 @@ class AppendRecord:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AppendUndo:
-    """The undo of an append: its record with the old slots.
+    """The undo of an append: its record with the old slots and places.
 
     Attributes:
         record: The append.
         numbers: int32, the slots that change, ascending.
         values: int32, their old values, valid or not.
+        places: The old bytes of the places of its entries, without zeros at their end.
     """
 
     record: AppendRecord
     numbers: NDArray[np.int32]
     values: NDArray[np.int32]
+    places: bytes = b""
 
     @classmethod
     def plan(
@@ -221,6 +232,7 @@ class AppendUndo:
         end: tuple[int, int],
         numbers: NDArray[np.int32],
         values: NDArray[np.int32],
+        places: bytes = b"",
     ) -> AppendUndo:
         """Return the undo of a planned append.
 
@@ -232,12 +244,41 @@ class AppendUndo:
             end: Offset and store time of the last one.
             numbers: int32, the slots that change, ascending.
             values: int32, their present values.
+            places: The present bytes of the places of the entries, without zeros at their end.
         """
-        checksum = zlib.crc32(_slot_bytes(numbers, values))
+        checksum = zlib.crc32(_slot_bytes(numbers, values) + places)
         record = AppendRecord(
-            name, layout.hash_slot_num, layout.index_num, header.hex(), entries, *end, checksum
+            name,
+            layout.hash_slot_num,
+            layout.index_num,
+            header.hex(),
+            entries,
+            *end,
+            checksum,
+            len(places),
         )
-        return cls(record, numbers, values)
+        return cls(record, numbers, values, places)
+
+    def then(self, later: AppendUndo) -> AppendUndo:
+        """Return the undo of this append and the next one to the same file, in one."""
+        record, end = self.record, later.record
+        numbers = np.union1d(self.numbers, later.numbers)
+        values = np.empty(len(numbers), np.int32)
+        for each in (later, self):
+            values[np.searchsorted(numbers, each.numbers)] = each.values
+        places = self.places
+        if later.places:
+            places = places.ljust(record.entries * ENTRY_SIZE, b"\0") + later.places
+        return self.plan(
+            record.name,
+            record.layout,
+            record.old_bytes,
+            record.entries + end.entries,
+            (end.end_phy_offset, end.end_timestamp),
+            numbers,
+            values,
+            places,
+        )
 
     @classmethod
     def without_slots(cls, record: AppendRecord) -> AppendUndo:
@@ -245,25 +286,25 @@ class AppendUndo:
         return cls(record, np.empty(0, np.int32), np.empty(0, np.int32))
 
     def to_bytes(self) -> bytes:
-        """Return the slots: first the numbers, then the values, as big-endian 32-bit integers."""
-        return _slot_bytes(self.numbers, self.values)
+        """Return the slots' numbers and values, as big-endian 32-bit integers, and the places."""
+        return _slot_bytes(self.numbers, self.values) + self.places
 
     @classmethod
-    def of(cls, record: AppendRecord, slots: bytes) -> AppendUndo | None:
-        """Join a record with its slots; None where their checksum differs."""
-        if zlib.crc32(slots) != record.checksum or len(slots) % (2 * SLOT_SIZE):
+    def of(cls, record: AppendRecord, data: bytes) -> AppendUndo | None:
+        """Join a record with what :meth:`to_bytes` returned; None where the checksum differs."""
+        size = len(data) - record.places_size
+        if zlib.crc32(data) != record.checksum or size < 0 or size % (2 * SLOT_SIZE):
             return None
+        slots, places = data[:size], data[size:]
         both = np.frombuffer(slots, SLOT_DTYPE).astype(np.int32)
         numbers, values = both[: len(both) // 2], both[len(both) // 2 :]
         inside = (numbers >= 0) & (numbers < record.hash_slot_num)
         if not inside.all() or not (numbers[1:] > numbers[:-1]).all():
             return None
-        return cls(record, numbers, values)
+        return cls(record, numbers, values, places)
 
     def restore(self, path: Path) -> None:
         """Restore the old bytes of a file; safe to repeat if it dies at any point.
-
-        The places of the appended entries become zeros, like all places behind the last entry.
 
         Args:
             path: The file, at whichever point the append stopped.
@@ -293,8 +334,21 @@ class AppendUndo:
                 file.write_at(data, layout.slot_offset(int(self.numbers[start])))
             file.write_at(self.record.old_bytes, 0)
             first = layout.entry_offset(self.record.first_position)
-            _clear(file, first, first + self.record.entries * ENTRY_SIZE)
+            restore_places(file, first, self.record.entries * ENTRY_SIZE, self.places)
             file.sync()
+
+
+def restore_places(file: WritableFile, start: int, size: int, places: bytes) -> None:
+    """Write the old bytes of places, zeros behind them; holes stay.
+
+    Args:
+        file: The file.
+        start: Where the first place starts, bytes.
+        size: The bytes of all places.
+        places: What they held, without zeros at the end.
+    """
+    _clear(file, start + len(places), start + size)
+    file.write_at(places, start)
 
 
 def _slot_bytes(numbers: NDArray[np.int32], values: NDArray[np.int32]) -> bytes:
