@@ -71,13 +71,15 @@ def resume_at(there: Sequence[FileEntry], layout: Layout, log: CommitLog) -> Sta
         Where to go on; None where no file has entries.
 
     Raises:
-        RmqIndexError: A file cannot be read, or has entries of another log.
+        RmqIndexError: A file cannot be read, its header does not count its entries, or it has
+            entries of another log.
     """
     skip = 0
     offset: int | None = None
     last = ""
     for entry in reversed(there):
         with _opened(entry, layout) as file:
+            file.check_header(is_last=entry == there[-1])
             position = file.entry_count
             while position >= FIRST_POSITION:
                 (batch,) = file.scan(position, position + 1, ["phy_offset"])

@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from rmqindex import IndexFile, IndexFileWriter, Layout, rebuild_index, sample_store
+from rmqindex import (
+    CorruptIndexError,
+    IndexFile,
+    IndexFileWriter,
+    Layout,
+    rebuild_index,
+    sample_store,
+)
 from rmqindex.fileset.geometry import open_in_store
 from rmqindex.indexwriter.appender import EntryAppender
 from rmqindex.maintenance import rebuild as rebuild_module
@@ -45,6 +52,21 @@ def test_what_the_last_message_has_too_much_takes_nothing_from_the_next(tmp_path
     rebuild_index(STORE, index, resume=True)
     assert entries(STORE / "index") - entries(index) == Counter()
     assert entries(index) - entries(STORE / "index") == extra - entries(STORE / "index")
+
+
+@pytest.mark.parametrize("count", [0, 1, 60])
+def test_a_resume_goes_on_behind_no_file_whose_count_its_slots_contradict(tmp_path, count):
+    """Else what it does not count stays in the index for no reader, and is written again."""
+    index = tmp_path / "index"
+    layout = Layout(97, 2000)
+    (file,) = rebuild_index(STORE, index, layout, stop=40_000).files
+    with file.open("r+b") as stream:
+        stream.seek(36)
+        stream.write(count.to_bytes(4, "big"))
+    before = file.read_bytes()
+    with pytest.raises(CorruptIndexError, match=r"index_count at byte 36: expected more than "):
+        rebuild_index(STORE, index, layout, resume=True)
+    assert [path.read_bytes() for path in index.iterdir()] == [before]
 
 
 CHANGES = ("pwrite", "ftruncate", "rename", "replace", "link", "unlink", "mkdir", "fdatasync")
