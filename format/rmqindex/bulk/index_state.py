@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rmqindex.errors import RmqIndexError
+from rmqindex.fileset.geometry import open_in_store
 from rmqindex.fileset.paths import list_index_files
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexfile.reader import IndexFile
+from rmqindex.storage.location import Location
 from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
@@ -21,7 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.header import IndexHeader
-    from rmqindex.storage.location import Location
     from rmqindex.transaction.directories import FileEntry
 
 __all__ = [
@@ -139,15 +141,15 @@ def index_entries(directory: str | os.PathLike[str]) -> list[FileEntry]:
 
 
 def open_file(path: str, layout: Layout | None) -> IndexFile:
-    """Open a file with the known geometry, or with one of its own.
+    """Open a file with the known geometry, or with one of its own; of a damaged one what is sound.
 
     Raises:
         RmqIndexError: It cannot be read with either.
     """
-    try:
-        return IndexFile(path, layout)
-    except RmqIndexError:
-        return IndexFile(path)
+    for known in (layout, None):
+        with suppress(RmqIndexError):
+            return IndexFile(path, known)
+    return open_in_store(Location.of(path), layout, "DROPMALFORMED")
 
 
 def find_layout(entries: list[FileEntry], asked: Layout | None, *, check: bool) -> Layout:

@@ -36,6 +36,7 @@ from rmqindex.explanation.reasons import OF_OTHERS
 from rmqindex.explanation.result import IndexReach, LookupExplanation
 from rmqindex.explanation.wording import Times
 from rmqindex.fileset.planned_index import plan_index
+from rmqindex.indexfile.geometry import AmbiguousLayoutError
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.messages import tag_key
 from rmqindex.keys.utf8 import check_text, check_topic
@@ -122,7 +123,8 @@ def explain_lookup(
         The explanation; ``str()`` makes it a text.
 
     Raises:
-        RmqIndexError: Nothing is there, a store of another kind, or a file was replaced meanwhile.
+        RmqIndexError: Nothing is there, a store of another kind, a file was replaced meanwhile, or
+            more than one geometry may be that of a file.
         ValueError: An empty topic, a text that is not UTF-8, another ``search_log``, ``begin``
             after ``end``, or a time that looks like seconds.
 
@@ -148,6 +150,10 @@ def explain_lookup(
         raise ValueError(f"begin: expected at most end, {end}, got {begin}")
     times = Times(zone_of(time_zone), time.time_ns() // 1_000_000 if now is None else now)
     place = Place.of(path)
+    planned = plan_index(path, layout, "FAILFAST") if place.has_index else ()
+    for file in planned:
+        if isinstance(file.error, AmbiguousLayoutError):
+            raise file.error
     with ExitStack() as stack:
         log = place.open_log(commit_log)
         if log is not None and log is not commit_log:
@@ -157,7 +163,7 @@ def explain_lookup(
             topic,
             KeyForms(key),
             Window(0 if begin is None else begin, INT64_MAX if end is None else end),
-            plan_index(path, layout, "FAILFAST") if place.has_index else (),
+            planned,
             log,
         )
         evidence = case.collect(max_msgs_num_batch, search_log, times, progress)

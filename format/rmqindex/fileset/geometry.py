@@ -49,11 +49,9 @@ def open_in_store(
     """
     try:
         file = IndexFile(path, layout, mode=mode)
-    except (UnknownLayoutError, CorruptIndexError) as error:
+    except (UnknownLayoutError, CorruptIndexError):
         proved = None if layout is not None else layout_beside(name_path or path)
         if proved is None or not (mode == "DROPMALFORMED" or _fits(path, proved)):
-            if isinstance(error, UnknownLayoutError):
-                raise RmqIndexError(str(error)) from None
             raise
         file = IndexFile(path, proved, mode=mode)
     try:

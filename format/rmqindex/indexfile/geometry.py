@@ -44,7 +44,14 @@ if TYPE_CHECKING:
     from rmqindex.header import IndexHeader
     from rmqindex.storage.location import PathLike
 
-__all__ = ["Layout", "UnknownLayoutError", "fits_layout", "infer_layout", "usual_layout"]
+__all__ = [
+    "AmbiguousLayoutError",
+    "Layout",
+    "UnknownLayoutError",
+    "fits_layout",
+    "infer_layout",
+    "usual_layout",
+]
 
 _WORDS_PER_ENTRY = ENTRY_SIZE // SLOT_SIZE
 # The ratio of the default geometry and of most others: four entries per slot.
@@ -74,6 +81,10 @@ _DAMAGED_HINT = (
 
 class UnknownLayoutError(RmqIndexError):
     """A file's own bytes do not show its geometry."""
+
+
+class AmbiguousLayoutError(UnknownLayoutError):
+    """More than one geometry may be that of a file, which is not damaged: its broker knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +149,7 @@ def infer_layout(file: PathLike | IndexSource) -> Layout:
         )
     header = read_header(source)
     if not header.entry_count:
-        raise UnknownLayoutError(f"{source.path}: no entries, so that any geometry fits; {_HINT}")
+        raise AmbiguousLayoutError(f"{source.path}: no entries, so that any geometry fits; {_HINT}")
     most = (words - 1) // _WORDS_PER_ENTRY
     if header.index_count > most:
         raise CorruptIndexError(
@@ -159,13 +170,13 @@ def infer_layout(file: PathLike | IndexSource) -> Layout:
     if usual and source.remote:
         if _all_hashed(source, header, usual[0]):
             return usual[0]
-        raise UnknownLayoutError(
+        raise AmbiguousLayoutError(
             f"{source.path}: expected entries that tell maxHashSlotNum/maxIndexNum "
             f"{usual[0].hash_slot_num}/{usual[0].index_num} from others, got "
             f"{header.entry_count} of which some read as zeros; {_HINT}"
         )
     if source.remote:
-        raise UnknownLayoutError(
+        raise AmbiguousLayoutError(
             f"{source.path}: neither the default geometry nor one of {_USUAL_RATIO} entries a "
             f"slot fits, and others are searched for in local files only; {_HINT}"
         )
@@ -244,7 +255,7 @@ def _only_fitting(source: IndexSource, header: IndexHeader, words: int) -> Layou
         )
     named = ", ".join(f"{lay.hash_slot_num}/{lay.index_num}" for lay in found[:_NAMED])
     more = " and more" if len(found) > _NAMED else ""
-    raise UnknownLayoutError(
+    raise AmbiguousLayoutError(
         f"{source.path}: several geometries fit: maxHashSlotNum/maxIndexNum {named}{more}; {_HINT}"
     )
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rmqindex.dledger_layout import CHECKPOINT_NAME as DLEDGER_CHECKPOINT_NAME
+from rmqindex.dledger_layout import TERM_NAME
 from rmqindex.errors import CorruptIndexError, RmqIndexError
 from rmqindex.folders import BATCH_FOLDER, COMMITLOG_FOLDER, QUEUE_FOLDER
 from rmqindex.header import IndexHeader
@@ -43,6 +45,7 @@ from rmqindex.record_layout import (
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import open_source
 from rmqindex.store.checkpoint import CHECKPOINT_NAME
+from rmqindex.store.dledger import is_dledger_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -156,7 +159,8 @@ def _kind_of(source: ByteSource) -> _Kind:
     head = bytes(source.read(0, min(source.size, MIN_RECORD_SIZE)))
     if _LOG_NAME.fullmatch(name):
         return _numbered_kind(source, head)
-    for pattern, kind in _NAMED:
+    is_dledger = is_dledger_folder(Location(source.path).absolute.parent)
+    for pattern, kind in _NAMED_BY_DLEDGER if is_dledger else _NAMED:
         if pattern.fullmatch(name):
             return kind
     if _INDEX_NAME.fullmatch(name) and source.size >= HEADER_SIZE:
@@ -404,6 +408,12 @@ def _zeros(source: ByteSource, at: int) -> Iterator[Item]:
     yield Item("not written yet", at, (Field(at, source.size - at, "zeros", 0),))
 
 
+_NAMED_BY_DLEDGER = (
+    (
+        re.compile(rf"(?:{DLEDGER_CHECKPOINT_NAME}|{TERM_NAME})(?:\.bak)?"),
+        _Kind("text of DLedger", _text),
+    ),
+)
 _NAMED = (
     (re.compile(CHECKPOINT_NAME), _Kind("checkpoint", _checkpoint)),
     (re.compile("abort"), _Kind("abort file, which is there while the broker runs", _text)),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmqindex.audit.audited import BLOCK
+from rmqindex.audit.audited import BLOCK, whole_entries
 from rmqindex.errors import RmqIndexError
 from rmqindex.fileset.geometry import layout_beside, open_in_store
 from rmqindex.indexfile.committed import open_index_source, read_header
@@ -78,7 +78,7 @@ def replaced_entries(
 
     Args:
         path: The file.
-        layout: The geometry of a file that does not show its own, if it has that size.
+        layout: The geometry of a file that does not show its own, if it has that size or was cut.
         columns: Those of ``ENTRY_SCHEMA`` to decode.
 
     Yields:
@@ -98,8 +98,10 @@ def replaced_entries(
         with open_index_source(path) as source:
             header = read_header(source)
             if known is None:
-                known = layout if source.size == layout.file_size else usual_layout(source.size)
-            if known is None:
+                known = usual_layout(source.size)
+            if known is None or source.size == layout.file_size:
+                known = layout
+            if header.entry_count and not whole_entries(source.size, known):
                 raise
             is_counted = damaged_count(source, known, header) is None
             for batch in _salvage(source, known, header, uncounted=not is_counted):

@@ -65,7 +65,8 @@ def dledger_data(
 ) -> Location | None:
     """Return the folder of a store in which DLedger keeps the CommitLog, if any.
 
-    Files of 0 bytes are a log, too: one that lost all it had, unless another folder has bytes.
+    Files of 0 bytes are a log, too, and so is a folder without any: one that lost all it had,
+    unless another folder has bytes, or files.
 
     Args:
         store: A store root.
@@ -74,16 +75,16 @@ def dledger_data(
     Raises:
         RmqIndexError: Several folders have one.
     """
-    found: dict[bool, list[Location]] = {True: [], False: []}
+    # By what they have: no files, empty ones, or bytes.
+    found: tuple[list[Location], ...] = ([], [], [])
     for entry in sorted(entries_of(store), key=lambda entry: entry.name):
         if not entry.is_directory or not entry.name.startswith(DLEDGER_PREFIX):
             continue
         for folder in entries_of(entry.path):
             if folder.is_directory and folder.name == DATA_FOLDER:
                 files = [f for f in entries_of(folder.path) if _LOG_NAME.fullmatch(f.name)]
-                if files:
-                    found[any(file.size for file in files)].append(folder.path)
-    folders = found[True] or found[False]
+                found[bool(files) + any(file.size for file in files)].append(folder.path)
+    folders = found[2] or found[1] or found[0][:1]
     if len(folders) > 1:
         raise RmqIndexError(
             f"{store}: expected the CommitLog of one DLedger broker, got {' and '.join(folders)}. "

@@ -192,6 +192,13 @@ class TestReading:
             CommitLog(data.parents[1])
         assert len(offsets_of(other, mode="DROPMALFORMED")) == 53
 
+    def test_a_log_that_lost_all_its_files_is_a_log(self, data):
+        """So that an audit asks for its messages."""
+        for file in data.iterdir():
+            file.unlink()
+        rules = set(rmqindex.verify(data.parents[1], "auto")["rule"].to_pylist())
+        assert {"log_unreadable", "queue_beyond_log"} <= rules
+
 
 class TestEntriesWithoutMessages:
     """What DLedger writes between messages."""

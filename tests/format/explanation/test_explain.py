@@ -128,6 +128,17 @@ class TestFilesWithoutTheKey:
         newer, older = explain_lookup(directory, "T", "a", layout=LAYOUT).files
         assert (newer.reason, older.reason) == ("hit", "damaged")
 
+    def test_a_file_of_more_than_one_geometry_is_not_damaged(self, tmp_path):
+        """Which one the broker has, only the user knows; the message may have its entry."""
+        layout = Layout(2, 9)  # of the size of 7 slots and 8 places
+        key = next(key for key in map(str, range(100)) if rmqindex.key_hash(f"T#{key}") % 14 == 0)
+        with IndexFileWriter(tmp_path / "20231114221320000", layout) as writer:
+            writer.put(f"T#{key}", 0, START)
+        with pytest.raises(RmqIndexError, match=r"several geometries fit: .* say which with"):
+            explain_lookup(tmp_path, "T", key)
+        (file,) = explain_lookup(tmp_path, "T", key, layout=layout).files
+        assert file.reason == "hit"
+
     def test_a_damaged_file_is_answered_with_a_command(self, index):
         """An explanation takes no mode, so it names the audit, which says what to do."""
         directory = index([("a", 0, START)], [("a", 9, START + 9)])

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.system.store_kinds import copy_store
 
 import rmqindex
 from recorded import BROKER_VERSIONS
@@ -179,6 +180,16 @@ class TestDump:
         assert found[:5] == items[:5]
         assert found[5].name == "damaged record"
         assert f"magic_code at byte {place + 4}: expected" in dump.error
+
+    @pytest.mark.parametrize("name", ["checkpoint", "checkpoint.bak", "currterm"])
+    def test_the_texts_of_dledger_are_no_files_of_the_store(self, tmp_path, name):
+        """Its checkpoint is another one than the store's of that name."""
+        folder = copy_store("dledger", tmp_path) / "dledger-n0"
+        text = "committedIndex=3\nendIndex=4\n"
+        (folder / name).write_text(text)
+        dump, items = items_of(folder / name)
+        assert (dump.kind, dump.error) == ("text of DLedger", None)
+        assert [field.value for item in items for field in item.fields] == text.split()
 
     @pytest.mark.parametrize(
         ("name", "data", "said"),

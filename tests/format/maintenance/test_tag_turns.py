@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from commitlog_encoder import Log, Message, properties_text
-from rmqindex import IndexFile, Layout, rebuild_index, verify
+from rmqindex import IndexFile, Layout, RmqIndexError, rebuild_index, verify
 from rmqindex.maintenance import TagChoice
 from rmqindex.maintenance import rebuild as rebuild_module
 from rmqindex.maintenance import tags as tags_module
@@ -92,3 +92,26 @@ def test_turns_are_found_in_samples_of_a_large_index(tmp_path, log, monkeypatch)
     before = entries(tmp_path)
     rebuild_index(tmp_path, tmp_path / "index", layout, replace=True)
     assert entries(tmp_path) == before
+
+
+def test_a_cut_file_shows_tags_too(tmp_path, log):
+    """What is left of it has entries of tags, which a rebuild makes again, as all others."""
+    layout = Layout(97, 20_000)
+    indexed_in_turns(tmp_path, log, layout, [0])
+    whole = entries(tmp_path)
+    (file,) = (tmp_path / "index").iterdir()
+    data = file.read_bytes()
+    file.write_bytes(data[: layout.entry_offset(5_000)])
+    done = rebuild_index(tmp_path, tmp_path / "index", layout, replace=True)
+    assert done.tags == TagChoice(0, "files")
+    assert entries(tmp_path) == whole
+
+
+def test_entries_of_a_cut_file_are_not_lost_without_a_word(tmp_path, log):
+    """Where the new files have the geometry that it had."""
+    layout = Layout(97, 20_000)
+    indexed_in_turns(tmp_path, log, layout, [0])
+    (file,) = (tmp_path / "index").iterdir()
+    file.write_bytes(file.read_bytes()[: layout.entry_offset(5_000)])
+    with pytest.raises(RmqIndexError, match="would be lost"):
+        rebuild_index(tmp_path, tmp_path / "index", layout, replace=True, stop=log[1][100])

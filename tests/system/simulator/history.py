@@ -98,13 +98,26 @@ class World:
     def adopt(self) -> None:
         """Take the files as they are for the truth, after others have rightly changed them.
 
-        A damaged file that was changed or replaced is damaged no longer.
+        A damaged file that was changed or replaced is damaged no longer, nor is one that was lost
+        whose entries are in another file again.
         """
         if self.visited:
             self._read_copy()
             return
         self.broker.refresh()
-        self._damages = [one for one in self._damages if self._digest(one) == self._digests[one]]
+        self._damages = [
+            one
+            for one in self._damages
+            if self._digest(one) == self._digests[one]
+            and not (one.kind == "lost" and self._is_elsewhere(one))
+        ]
+
+    def _is_elsewhere(self, planted: Damage) -> bool:
+        """Tell whether all entries of the log's messages that a file had are in others."""
+        truth = self.broker.truth
+        log = {one.offset: one for one in truth.messages}
+        lost = {(one.key_hash, one.offset) for one in planted.entries if truth.message_of(one, log)}
+        return bool(lost) and lost <= {(one.key_hash, one.offset) for one in truth.entries}
 
     def _read_copy(self) -> None:
         if self.visited:

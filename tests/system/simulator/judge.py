@@ -446,7 +446,11 @@ class Judge:
         """Tell whether an audit must find a damage: it changes an answer."""
         name = damage.file.rpartition("/")[2]
         if damage.file.startswith("index"):
-            return bool(damage.entries)
+            if damage.kind != "lost":
+                return bool(damage.entries)
+            # That a file was there is seen by the messages whose entries it had.
+            log = {one.offset: one for one in self.truth.messages}
+            return any(self.truth.message_of(one, log) for one in damage.entries)
         if not damage.messages or not _is_log(damage.file):
             return False
         if damage.kind == "lost":  # the oldest files look as if they had expired
