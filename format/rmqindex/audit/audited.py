@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rmqindex.audit.rules import Findings
+    from rmqindex.audit.findings import Findings
     from rmqindex.indexfile.entries import MessageRun
     from rmqindex.storage.location import Location
     from rmqindex.storage.opening import FileMark

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.audit.audited import AuditedFile
-    from rmqindex.audit.rules import Findings
+    from rmqindex.audit.findings import Findings
     from rmqindex.header import IndexHeader
 
 __all__ = ["audit_file"]

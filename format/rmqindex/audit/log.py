@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.audit.extent import LogRange
-    from rmqindex.audit.rules import Findings
+    from rmqindex.audit.findings import Findings
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.query.verification import Comparison
@@ -313,7 +313,12 @@ class _Reading:
         )
 
     def _damaged(self, error: CorruptCommitLogError) -> None:
-        if self.findings is not None:
+        if self.findings is None:
+            return
+        starts = {str(file.path): file.start for file in self.log.files}
+        begin = starts.get(str(error.path), self.wanted.start) + error.byte
+        # The audit of an older file finds what begins before, unless it is left out.
+        if begin >= self.wanted.start or self.wanted.since is not None:
             add_damage(self.findings, error)
 
     def judged(self, batch: pa.RecordBatch, gap: Gap) -> pa.RecordBatch:

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from rmqindex.arguments import int_of, int_or_none
 from rmqindex.audit.audited import open_audited, open_planned
-from rmqindex.audit.bodies import audit_bodies
 from rmqindex.audit.extent import LogRange, audit_missing, broker_of, log_start
 from rmqindex.audit.file import audit_file
+from rmqindex.audit.findings import Findings, place_of
 from rmqindex.audit.log import audit_coverage, audit_entries
-from rmqindex.audit.rules import FINDING_SCHEMA, Findings
+from rmqindex.audit.rules import FINDING_SCHEMA
 from rmqindex.audit.store import (
     audit_barrier,
     audit_files,
@@ -31,6 +31,7 @@ from rmqindex.consumequeue.comparison import compare_queues
 from rmqindex.errors import RmqIndexError
 from rmqindex.fileset.paths import index_entries, lacks_index, resolve
 from rmqindex.folders import INDEX_FOLDER
+from rmqindex.logfile.walk import record_crc_fault
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import FileMark, ensure_same
@@ -39,7 +40,7 @@ from rmqindex.transaction.broker_lock import BrokerState
 from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from rmqindex.audit.units import Member
     from rmqindex.header import IndexHeader
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import PathLike
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["plan_audit", "run_audit", "run_audits", "run_queue_audit", "verify"]
+__all__ = ["plan_audit", "run_audit", "run_body_audit", "verify", "whole_audit"]
 
 _DEFAULT_LIMIT = 1000
 
@@ -108,13 +109,46 @@ def verify(
         log = commit_log_of(path, commit_log)
         if log is not None and log is not commit_log:
             stack.callback(log.close)
-        units = plan_audit(path, log, layout, _millis(since))
-        batches = list(run_audits(units, max_findings, log))
-        if bodies and log is not None:
-            batches.append(audit_bodies(log, max_findings, _millis(since)))
-        if log is not None:
-            batches.append(run_queue_audit(path, log, max_findings, _millis(since)))
-    return pa.Table.from_batches(batches, FINDING_SCHEMA)
+        return whole_audit(path, log, layout, max_findings, _millis(since), bodies=bodies)
+
+
+def whole_audit(
+    path: PathLike,
+    log: CommitLog | None,
+    layout: Layout | None,
+    max_findings: int,
+    since: int | None,
+    *,
+    bodies: bool,
+    progress: Callable[[int, int], None] | None = None,
+) -> pa.Table:
+    """Run all parts of an audit, as :func:`verify` does.
+
+    Args:
+        path: As :func:`verify` takes it.
+        log: The CommitLog, open; None without one.
+        layout: As :func:`verify` takes it.
+        max_findings: As :func:`verify` takes it.
+        since: Epoch milliseconds, or None.
+        bodies: As :func:`verify` takes it.
+        progress: Called with how many parts were audited, and how many there are.
+    """
+    units = plan_audit(path, log, layout, since)
+    batches = []
+    for number, batch in enumerate(_run_audits(units, max_findings, log), 1):
+        batches.append(batch)
+        if progress is not None:
+            progress(number, len(units))
+    if bodies and log is not None:
+        batches.append(run_body_audit(log, max_findings, since))
+    if log is not None:
+        batches.append(_run_queue_audit(path, log, max_findings, since))
+    findings = pa.Table.from_batches(batches, FINDING_SCHEMA)
+    # Several parts find the same fault of the log.
+    columns = (findings[name].to_pylist() for name in ("file", "rule", "byte", "expected"))
+    places = [place_of(*row) for row in zip(*columns, strict=True)]
+    first = {place: row for row, place in reversed(list(enumerate(places)))}
+    return findings.take(pa.array(sorted(first.values()), pa.int64()))
 
 
 def _millis(since: int | datetime | timedelta | None) -> int | None:
@@ -214,7 +248,7 @@ def _ended_before(member: Member, since: int) -> bool:
     return member.last >= 0 and member.header.end_timestamp < since
 
 
-def run_audits(
+def _run_audits(
     units: Sequence[StoreUnit | AuditUnit],
     max_findings: int = _DEFAULT_LIMIT,
     log: CommitLog | None = None,
@@ -240,7 +274,7 @@ def run_audits(
             yield run_audit(unit, max_findings, log)
 
 
-def run_queue_audit(
+def _run_queue_audit(
     path: PathLike, log: CommitLog, max_findings: int = _DEFAULT_LIMIT, since: int | None = None
 ) -> pa.RecordBatch:
     """Audit the ConsumeQueues that a path's store has, if any.
@@ -269,6 +303,33 @@ def run_queue_audit(
                 continue
             findings.add(Location.of(path), "queues_unreadable", None, "ConsumeQueues", error)
         break
+    return findings.batch()
+
+
+def run_body_audit(log: CommitLog, max_findings: int, since: int | None = None) -> pa.RecordBatch:
+    """Compare every message of a log with its CRCs; one that a broker is writing is left out.
+
+    Args:
+        log: The CommitLog.
+        max_findings: The most findings of one rule in one file.
+        since: Files of older messages are left out, epoch milliseconds.
+
+    Returns:
+        Findings as :func:`run_audit` returns them.
+
+    Raises:
+        RmqIndexError: The log cannot be read.
+    """
+    findings = Findings(max_findings)
+    for records in log.records(log_start(log, since), log.agreed_stop(), mode="DROPMALFORMED"):
+        first = int(records.phy_offset[0])
+        file = next(each for each in log.files if each.start <= first < each.stop)
+        for place, offset in enumerate(records.phy_offset.tolist()):
+            fault = record_crc_fault(records, place)
+            if fault is not None:
+                byte = offset - file.start + fault.byte
+                expected = f"{fault.expected} (message at {offset})"
+                findings.add(str(file.path), fault.field, byte, expected, fault.got)
     return findings.batch()
 
 

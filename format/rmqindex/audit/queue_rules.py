@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from rmqindex.queue_layout import DEFAULT_BATCH_FILE_SIZE, DEFAULT_FILE_SIZE
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = ["QUEUE_RULES", "WHOLE_LOG", "AuditRule", "Severity", "with_one_rebuild"]
+__all__ = ["BEYOND_LOG", "QUEUES", "QUEUE_RULES", "TOPICS", "WHOLE_LOG", "AuditRule", "Severity"]
 
 Severity = Literal["error", "warning", "info"]
 
@@ -37,8 +33,8 @@ class AuditRule:
 #: What a rebuild needs, which replaces everything by what the CommitLog's messages give.
 WHOLE_LOG = "If the CommitLog is whole, "
 # What to do where a rebuild of the queues mends them.
-_QUEUES = f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild-queues STORE --replace`."
-_BEYOND_LOG = (
+QUEUES = f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild-queues STORE --replace`."
+BEYOND_LOG = (
     "Restore the newest files of the CommitLog; if it is whole, stop the broker and run "
     "`rmqindex rebuild-queues STORE --replace --allow-loss`, which drops the units behind its "
     "end (`--dry-run` shows how many)."
@@ -48,7 +44,7 @@ _DAMAGED_MESSAGE = (
     "makes queues of all other messages. Nothing clears this finding as long as the log has the "
     "message."
 )
-_TOPICS = (
+TOPICS = (
     "Restore `config/topics.json`, in which the topic has the attribute queue.type=BatchCQ; then "
     "run `rmqindex verify STORE` again."
 )
@@ -67,14 +63,14 @@ QUEUE_RULES: tuple[AuditRule, ...] = (
         "error",
         "Messages of a topic have no queue at all: no consumer gets them. If the topic was deleted "
         "and made again, and has no message in this queue since, nothing is lost.",
-        _QUEUES,
+        QUEUES,
     ),
     AuditRule(
         "queue_unknown",
         "warning",
         "Messages of a topic have no queue, and no `config/topics.json` tells whether the topic "
         "was deleted.",
-        f"If the topic was deleted, nothing; else, {_QUEUES[0].lower()}{_QUEUES[1:]}",
+        f"If the topic was deleted, nothing; else, {QUEUES[0].lower()}{QUEUES[1:]}",
     ),
     AuditRule(
         "queue_doubtful",
@@ -98,14 +94,14 @@ QUEUE_RULES: tuple[AuditRule, ...] = (
         "error",
         "A topic has queues of the other kind than its broker, or an inner batch in the log, "
         "says, so that a broker does not start.",
-        f"Restore `config/topics.json` if it is wrong. {_QUEUES}",
+        f"Restore `config/topics.json` if it is wrong. {QUEUES}",
     ),
     AuditRule(
         "topic_kind",
         "error",
         "The broker's table of topics says that a topic has no batch queues, and the log has an "
         "inner batch of it.",
-        _TOPICS,
+        TOPICS,
     ),
     AuditRule(
         "queue_file_size",
@@ -120,13 +116,13 @@ QUEUE_RULES: tuple[AuditRule, ...] = (
         "error",
         "Messages have no unit in their queue: no consumer gets them, and where no unit follows, "
         "their queue offsets are given again.",
-        _QUEUES,
+        QUEUES,
     ),
     AuditRule(
         "queue_unit",
         "error",
         "A unit has another size, tags code or batch than its message.",
-        _QUEUES,
+        QUEUES,
     ),
     AuditRule(
         "queue_offset",
@@ -139,7 +135,7 @@ QUEUE_RULES: tuple[AuditRule, ...] = (
         "queue_dangling",
         "error",
         "Units lead to places of the log where no message starts.",
-        _QUEUES,
+        QUEUES,
     ),
     AuditRule(
         "queue_stray",
@@ -147,13 +143,13 @@ QUEUE_RULES: tuple[AuditRule, ...] = (
         "Units lead to messages of another queue, or again to a message that has its unit: a "
         "consumer gets what is not its own, or gets it twice, and a broker drops the unit of the "
         "message whose place is taken.",
-        _QUEUES,
+        QUEUES,
     ),
     AuditRule(
         "queue_beyond_log",
         "error",
         "Units lead behind the end of the CommitLog.",
-        _BEYOND_LOG,
+        BEYOND_LOG,
     ),
     AuditRule(
         "queue_left_out",
@@ -198,27 +194,3 @@ QUEUE_RULES: tuple[AuditRule, ...] = (
         "Nothing: the index is audited all the same.",
     ),
 )
-
-_REBUILD = "`rmqindex rebuild-queues STORE --replace"
-_COMMAND = re.compile(f"{_REBUILD}(?P<options>[^`]*)`")
-_OPTION = re.compile(r" --[a-z-]+(?: [^- ]\S*)?")
-
-
-def with_one_rebuild(remedies: Sequence[str]) -> list[str]:
-    """Return the remedies of one store's queues with one command that none of them has refused.
-
-    Args:
-        remedies: Those of all findings.
-    """
-    options: dict[str, None] = {}
-    for remedy in remedies:
-        for command in _COMMAND.finditer(remedy):
-            options |= dict.fromkeys(_OPTION.findall(command["options"]))
-    rebuild = f"{_REBUILD}{''.join(options)}`"
-    first = "restore `config/topics.json`, " if _TOPICS in remedies else ""
-    united = []
-    for remedy in remedies:
-        text = remedy.replace(_QUEUES, _BEYOND_LOG) if _BEYOND_LOG in remedies else remedy
-        text = text.replace("stop the broker", f"{first}stop the broker")
-        united.append(_COMMAND.sub(rebuild, text))
-    return united

@@ -5,22 +5,10 @@ The documentation is generated from this table.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 
-from rmqindex.audit.queue_rules import (
-    QUEUE_RULES,
-    WHOLE_LOG,
-    AuditRule,
-    Severity,
-    with_one_rebuild,
-)
+from rmqindex.audit.queue_rules import QUEUE_RULES, WHOLE_LOG, AuditRule, Severity
 from rmqindex.layout import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
-from rmqindex.storage.location import path_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 __all__ = [
     "AUDIT_RULES",
@@ -29,7 +17,6 @@ __all__ = [
     "SEVERITIES",
     "WHOLE_LOG",
     "AuditRule",
-    "Findings",
     "Severity",
 ]
 
@@ -418,82 +405,3 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
     ),
     *QUEUE_RULES,
 )
-
-_RULES = {rule.name: rule for rule in AUDIT_RULES}
-
-
-class Findings:
-    """Collects findings: a limited number per rule and file, and a count of the rest."""
-
-    def __init__(self, limit: int) -> None:
-        """Start without findings; keep at most so many of one rule in one file."""
-        self._limit = limit
-        self._rows: list[tuple[str, str, int | None, str, str]] = []
-        self._counts: dict[tuple[str, str], int] = {}
-
-    def __bool__(self) -> bool:
-        """Whether there is a finding."""
-        return bool(self._counts)
-
-    def room(self, file: str, rule: str) -> int:
-        """Return how many more findings of a rule will be kept for a file."""
-        return max(self._limit - self._counts.get((file, rule), 0), 0)
-
-    def add(self, file: str, rule: str, byte: int | None, expected: object, got: object) -> None:
-        """Add one finding.
-
-        Args:
-            file: The file.
-            rule: A name of ``AUDIT_RULES``.
-            byte: The offset in the file, bytes; None where no byte is at fault.
-            expected: The content of a sound file there.
-            got: The content of this one.
-        """
-        assert rule in _RULES, rule
-        count = self._counts.get((file, rule), 0)
-        self._counts[file, rule] = count + 1
-        if count < self._limit:
-            self._rows.append((file, rule, byte, str(expected), str(got)))
-
-    def each(
-        self, file: str, rule: str, places: Iterable[tuple[int | None, object, object]], total: int
-    ) -> None:
-        """Add many findings of one rule, generating only those within the limit.
-
-        Args:
-            file: The file.
-            rule: A name of ``AUDIT_RULES``.
-            places: The byte, expected and got of each, generated lazily.
-            total: How many there are.
-        """
-        room = min(self.room(file, rule), total)
-        for (byte, expected, got), _ in zip(places, range(room), strict=False):
-            self.add(file, rule, byte, expected, got)
-        if total > room:
-            self._counts[file, rule] = self._counts.get((file, rule), 0) + total - room
-
-    def batch(self) -> pa.RecordBatch:
-        """Return all findings; those beyond the limit as one last row per rule."""
-        rules = dict.fromkeys(rule for _, rule in self._counts)
-        remedies = with_one_rebuild([_RULES[rule].remedy for rule in rules])
-        by_rule = dict(zip(rules, remedies, strict=True))
-        return pa.RecordBatch.from_pylist(
-            [
-                {
-                    "file": path_text(file),
-                    "rule": rule,
-                    "byte": byte,
-                    "expected": path_text(expected),
-                    "got": path_text(got),
-                    "severity": _RULES[rule].severity,
-                    "remedy": by_rule[rule],
-                }
-                for file, rule, byte, expected, got in [*self._rows, *self._cut()]
-            ],
-            FINDING_SCHEMA,
-        )
-
-    def _cut(self) -> Iterator[tuple[str, str, int | None, str, str]]:
-        for (file, rule), count in self._counts.items():
-            if count > self._limit:
-                yield file, rule, None, f"at most {self._limit} shown", f"{count} findings"

@@ -44,7 +44,7 @@ from rmqindex.transaction.journal import staging_root
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rmqindex.audit.rules import Findings
+    from rmqindex.audit.findings import Findings
     from rmqindex.audit.units import Member
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.header import IndexHeader

@@ -11,7 +11,7 @@ from rmqindex.audit.rules import RESTORE_LOG, WHOLE_LOG
 from rmqindex.command_line import command_line
 from rmqindex.explanation.place import Place
 from rmqindex.folders import INDEX_FOLDER
-from rmqindex.layout import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
+from rmqindex.indexfile.geometry import Layout
 from rmqindex.storage.location import Location
 
 if TYPE_CHECKING:
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
     from rmqindex.commitlog.log import CommitLog
 
-_DEFAULT_GEOMETRY = (
-    *("--max-hash-slot-num", str(DEFAULT_HASH_SLOT_NUM)),
-    *("--max-index-num", str(DEFAULT_INDEX_NUM)),
-)
+_LAYOUT_OPTION = "--max-hash-slot-num"
 
 __all__ = ["Remedies", "as_given"]
 
@@ -39,7 +36,12 @@ class Remedies:
     """Writes the remedies of the findings of one path."""
 
     def __init__(
-        self, path: str, log: CommitLog | None, given: str | None, errors: Sequence[str]
+        self,
+        path: str,
+        log: CommitLog | None,
+        given: str | None,
+        errors: Sequence[str],
+        layout: Layout | None,
     ) -> None:
         """Find out what the commands must be given.
 
@@ -48,11 +50,13 @@ class Remedies:
             log: The CommitLog that it was compared with, if any.
             given: The option ``--commit-log``: a path, ``auto``, or None for none.
             errors: The remedies of all errors, by their rules.
+            layout: The geometry that the user gave, if any.
         """
         self._needs_log = any(remedy == RESTORE_LOG for remedy in errors)
         # What has to be replaced cannot be continued, and one rebuild does for all.
         self._replaces = not self._needs_log and any(_REPLACES in remedy for remedy in errors)
-        self._needs_layout = any(_DEFAULT_GEOMETRY[0] in remedy for remedy in errors)
+        is_unknown = layout is None and any(_LAYOUT_OPTION in remedy for remedy in errors)
+        self._layout = Layout() if is_unknown else layout
         self._is_whole = log is not None and not self._needs_log
         self._path = path
         self._place = Place.of(path)
@@ -72,8 +76,10 @@ class Remedies:
             options = shlex.split(match["options"])
             if self._replaces and match["name"] == "rebuild" and options in ([], ["--resume"]):
                 options = ["--replace"]
-            if self._needs_layout and options == ["--replace"]:
-                options += _DEFAULT_GEOMETRY
+            layout = self._layout
+            if layout is not None and match["name"] == "rebuild" and _LAYOUT_OPTION not in options:
+                options += [_LAYOUT_OPTION, str(layout.hash_slot_num)]
+                options += ["--max-index-num", str(layout.index_num)]
             if match["what"] == "FILE":
                 return f"`{command_line(match['name'], file, options=options)}`"
             return f"`{self._of_store(match['name'], options)}`"

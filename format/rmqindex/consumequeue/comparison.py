@@ -75,6 +75,9 @@ class Findings(Protocol):
             got: The content of these.
         """
 
+    def set_option(self, option: str, value: object) -> None:
+        """Give an option of a remedy's rebuild its value in this store."""
+
 
 def compare_queues(
     root: Path, log: CommitLog, findings: Findings, broker: BrokerState | None, start: int = 0
@@ -117,9 +120,13 @@ def compare_queues(
 
 
 def _report_sizes(old: Predecessors, findings: Findings) -> None:
-    for file, usual in old.odd_files():
-        expected = f"{usual} bytes, as most files have"
-        findings.add(str(file.path), "queue_file_size", file.size, expected, f"{file.size} bytes")
+    for is_batch, option in ((False, "--file-size"), (True, "--batch-file-size")):
+        usual = old.usual_size(is_batch=is_batch)
+        findings.set_option(option, usual)
+        for file in old.odd_files(is_batch=is_batch):
+            expected = f"{usual} bytes, as most files have"
+            got = f"{file.size} bytes"
+            findings.add(str(file.path), "queue_file_size", file.size, expected, got)
 
 
 @dataclass

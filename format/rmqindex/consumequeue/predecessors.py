@@ -109,19 +109,20 @@ class Predecessors:
             if file.size
         ]
 
-    def odd_files(self) -> list[tuple[QueueFile, int]]:
-        """Return files of another size than most of their kind, and that size in bytes.
+    def usual_size(self, *, is_batch: bool) -> int:
+        """Return the size of most files of a kind in bytes, or the broker's default."""
+        sizes = Counter(file.size for file in self._sized_files(is_batch=is_batch))
+        return max(sizes, key=lambda size: (sizes[size], size), default=_DEFAULTS[is_batch])
+
+    def odd_files(self, *, is_batch: bool) -> list[QueueFile]:
+        """Return files of another size than most of their kind.
 
         Empty files do not count: a broker removes them when it starts.
         """
-        odd = []
-        for is_batch in (False, True):
-            sizes = Counter(file.size for file in self._sized_files(is_batch=is_batch))
-            if sizes:
-                usual = max(sizes, key=lambda size: (sizes[size], size))
-                files = self._written_files(is_batch=is_batch)
-                odd += [(file, usual) for file in files if file.size != usual]
-        return odd
+        usual = self.usual_size(is_batch=is_batch)
+        if not self._sized_files(is_batch=is_batch):
+            return []
+        return [file for file in self._written_files(is_batch=is_batch) if file.size != usual]
 
     def proves(self, topic: str, queue_id: int, queue_offset: int, phy_offset: int) -> bool:
         """Return whether a message has its unit in its queue, at a queue offset."""

@@ -10,7 +10,7 @@ import rmqindex
 from commitlog_encoder import Log, Message
 from other_broker import running_broker
 from rmqindex import CommitLog, verify
-from rmqindex.audit.bodies import audit_bodies
+from rmqindex.audit.plan import run_body_audit
 
 
 @pytest.fixture
@@ -54,11 +54,11 @@ def test_only_as_many_are_listed_as_are_asked_for(tmp_path):
         log.append(Message(body=b"body", body_crc=5, store_timestamp=10**12 + number * 10**9))
     log.write_to(tmp_path)
     with CommitLog(tmp_path) as opened:
-        rows = audit_bodies(opened, 3).to_pylist()
+        rows = run_body_audit(opened, 3).to_pylist()
         assert {row["rule"] for row in rows} == {"body_crc"}
         count = sum(int(row["got"].split()[0]) for row in rows if "findings" in row["got"])
         assert count == 60
-        late = audit_bodies(opened, 100, since=10**12 + 59 * 10**9).to_pylist()
+        late = run_body_audit(opened, 100, since=10**12 + 59 * 10**9).to_pylist()
         assert {row["file"] for row in late} == {str(opened.files[-1].path)}
 
 
@@ -69,9 +69,9 @@ def test_a_message_that_is_being_written_is_not_judged(tmp_path):
     log.append(Message(body=b"torn", body_crc=5, store_timestamp=2))
     folder = log.write_to(tmp_path / "commitlog")
     with running_broker(tmp_path), CommitLog(folder) as opened:
-        assert not audit_bodies(opened, 9).num_rows
+        assert not run_body_audit(opened, 9).num_rows
     with CommitLog(folder) as opened:
-        assert audit_bodies(opened, 9).num_rows == 1
+        assert run_body_audit(opened, 9).num_rows == 1
 
 
 def test_the_command_reads_bodies_if_it_is_told_to(damaged, run):

@@ -358,9 +358,25 @@ class TestWhatARebuildRefuses:
         assert ("queue_file_size", place) in found(store)
         with pytest.raises(RmqIndexError, match="of one size"):
             rebuild_consume_queues(store, store, replace=True)
-        assert advised(store) == " --file-size 6000000 --batch-file-size 13800000"
-        rebuild_consume_queues(store, store, replace=True, file_size=6_000_000)
+        assert advised(store) == " --file-size 2000 --batch-file-size 13800000"
+        rebuild_consume_queues(store, store, replace=True, file_size=2000)
         assert found(store) == set()
+
+    def test_the_sizes_that_are_advised_are_those_of_most_files(self, tmp_path):
+        """Of each kind of queues, and in the remedies of all findings."""
+        batch = TestKinds.BATCH
+        messages = [Message(topic="Plain", queue_id=n % 3, queue_offset=n // 3) for n in range(9)]
+        made(tmp_path, [batch, *messages], {"TopicTest": True, "Plain": False})
+        rebuild_consume_queues(tmp_path, tmp_path, file_size=2000, batch_file_size=4600)
+        path = queue_file(tmp_path, "Plain")
+        path.write_bytes(path.read_bytes()[:1000])
+        write_unit(path, 1, bytes(UNIT))
+        assert len(found(tmp_path)) == 2
+        assert advised(tmp_path) == " --file-size 2000 --batch-file-size 4600"
+        done = rebuild_consume_queues(
+            tmp_path, tmp_path, replace=True, file_size=2000, batch_file_size=4600
+        )
+        assert (done.unit_count, found(tmp_path)) == (10, set())
 
     def test_a_file_whose_size_is_no_multiple_of_a_unit(self, store):
         """A broker does not start with it, as with any other size."""

@@ -30,7 +30,7 @@ from rmqindex import (
     salvage,
     verify,
 )
-from rmqindex.audit.rules import Findings
+from rmqindex.audit.findings import Findings
 from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
 
@@ -273,6 +273,11 @@ class TestOneFile:
             files[1].write_bytes(data)
         write_header(files[1], end_timestamp=0)
         assert set(found(files[1])) == {"end_timestamp"}
+
+    def test_a_fault_that_two_checks_find_is_one_finding(self, files):
+        """The last entry's seconds and its message's time both give the header's last time."""
+        write_header(files[1], end_timestamp=7)
+        assert len(found(files[1], "auto")["end_timestamp"]) == 1
 
     def test_a_short_file(self, files):
         """It is looked at as far as it goes."""

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import pyarrow as pa
 
-from rmqindex.audit.bodies import audit_bodies
-from rmqindex.audit.plan import plan_audit, run_audits, run_queue_audit
-from rmqindex.audit.rules import FINDING_SCHEMA, SEVERITIES
+from rmqindex.audit.plan import whole_audit
+from rmqindex.audit.rules import SEVERITIES
 from rmqindex.cli.options import (
     COUNT,
     NOT_FOUND,
@@ -115,23 +113,17 @@ def verify(
     log = commit_log_of(path, commit_log)
     if bodies and log is None:
         raise click.BadParameter("needs a CommitLog, found none", param_hint="--bodies")
-    batches: list[pa.RecordBatch] = []
     try:
-        units = plan_audit(path, log, layout, start)
         with progress_bar("verify") as report:
-            for number, batch in enumerate(run_audits(units, max_findings, log)):
-                batches.append(batch)
-                report(number + 1, len(units))
-        if bodies and log is not None:
-            batches.append(audit_bodies(log, max_findings, start))
-        if log is not None:
-            batches.append(run_queue_audit(path, log, max_findings, start))
+            table = whole_audit(
+                path, log, layout, max_findings, start, bodies=bodies, progress=report
+            )
     finally:
         if log is not None:
             log.close()
-    findings = pa.Table.from_batches(batches, FINDING_SCHEMA).to_pylist()
+    findings = table.to_pylist()
     errors = [each["remedy"] for each in findings if each["severity"] == "error"]
-    remedies = Remedies(path, log, commit_log, errors)
+    remedies = Remedies(path, log, commit_log, errors, layout)
     for finding in findings:
         finding["file"] = as_given(finding["file"], path)
         finding["remedy"] = remedies.text(finding["remedy"], finding["file"])

@@ -1,0 +1,140 @@
+"""What an audit found: each fault once, with remedies that agree."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rmqindex.audit.queue_rules import BEYOND_LOG, QUEUES, TOPICS
+from rmqindex.audit.rules import AUDIT_RULES, FINDING_SCHEMA
+from rmqindex.storage.location import path_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+__all__ = ["Findings", "place_of"]
+
+_RULES = {rule.name: rule for rule in AUDIT_RULES}
+_REBUILD = "`rmqindex rebuild-queues STORE --replace"
+_COMMAND = re.compile(f"{_REBUILD}(?P<options>[^`]*)`")
+_OPTION = re.compile(r" --[a-z-]+(?: [^- ]\S*)?")
+
+
+def place_of(file: str, rule: str, byte: int | None, expected: str) -> tuple[object, ...]:
+    """Return what two findings of one fault share."""
+    return file, rule, expected if byte is None else byte
+
+
+class Findings:
+    """Collects findings: a limited number per rule and file, and a count of the rest.
+
+    Each place violates a rule once, however many checks find it.
+    """
+
+    def __init__(self, limit: int) -> None:
+        """Start without findings; keep at most so many of one rule in one file."""
+        self._limit = limit
+        self._rows: list[tuple[str, str, int | None, str, str]] = []
+        self._counts: dict[tuple[str, str], int] = {}
+        self._places: set[tuple[object, ...]] = set()
+        self._options: dict[str, str] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there is a finding."""
+        return bool(self._counts)
+
+    def room(self, file: str, rule: str) -> int:
+        """Return how many more findings of a rule will be kept for a file."""
+        return max(self._limit - self._counts.get((file, rule), 0), 0)
+
+    def add(self, file: str, rule: str, byte: int | None, expected: object, got: object) -> None:
+        """Add one finding.
+
+        Args:
+            file: The file.
+            rule: A name of ``AUDIT_RULES``.
+            byte: The offset in the file, bytes; None where no byte is at fault.
+            expected: The content of a sound file there.
+            got: The content of this one.
+        """
+        assert rule in _RULES, rule
+        place = place_of(file, rule, byte, str(expected))
+        if place in self._places:
+            return
+        count = self._counts.get((file, rule), 0)
+        self._counts[file, rule] = count + 1
+        if count < self._limit:
+            self._places.add(place)
+            self._rows.append((file, rule, byte, str(expected), str(got)))
+
+    def set_option(self, option: str, value: object) -> None:
+        """Give an option of a remedy's rebuild of queues its value in this store."""
+        self._options[option] = str(value)
+
+    def each(
+        self, file: str, rule: str, places: Iterable[tuple[int | None, object, object]], total: int
+    ) -> None:
+        """Add many findings of one rule, generating only those within the limit.
+
+        Args:
+            file: The file.
+            rule: A name of ``AUDIT_RULES``.
+            places: The byte, expected and got of each, generated lazily.
+            total: How many there are.
+        """
+        room = min(self.room(file, rule), total)
+        for (byte, expected, got), _ in zip(places, range(room), strict=False):
+            self.add(file, rule, byte, expected, got)
+        if total > room:
+            self._counts[file, rule] = self._counts.get((file, rule), 0) + total - room
+
+    def batch(self) -> pa.RecordBatch:
+        """Return all findings; those beyond the limit as one last row per rule."""
+        rules = dict.fromkeys(rule for _, rule in self._counts)
+        remedies = _with_one_rebuild([_RULES[rule].remedy for rule in rules], self._options)
+        by_rule = dict(zip(rules, remedies, strict=True))
+        return pa.RecordBatch.from_pylist(
+            [
+                {
+                    "file": path_text(file),
+                    "rule": rule,
+                    "byte": byte,
+                    "expected": path_text(expected),
+                    "got": path_text(got),
+                    "severity": _RULES[rule].severity,
+                    "remedy": by_rule[rule],
+                }
+                for file, rule, byte, expected, got in [*self._rows, *self._cut()]
+            ],
+            FINDING_SCHEMA,
+        )
+
+    def _cut(self) -> Iterator[tuple[str, str, int | None, str, str]]:
+        for (file, rule), count in self._counts.items():
+            if count > self._limit:
+                yield file, rule, None, f"at most {self._limit} shown", f"{count} findings"
+
+
+def _with_one_rebuild(remedies: Sequence[str], values: Mapping[str, str]) -> list[str]:
+    """Return the remedies of one store's queues with one command that none of them has refused.
+
+    Args:
+        remedies: Those of all findings.
+        values: Of options that have another value in this store than in the table of rules.
+    """
+    options: dict[str, None] = {}
+    for remedy in remedies:
+        for command in _COMMAND.finditer(remedy):
+            for option in _OPTION.findall(command["options"]):
+                name = option.split()[0]
+                options[f" {name} {values[name]}" if name in values else option] = None
+    rebuild = f"{_REBUILD}{''.join(options)}`"
+    first = "restore `config/topics.json`, " if TOPICS in remedies else ""
+    united = []
+    for remedy in remedies:
+        text = remedy.replace(QUEUES, BEYOND_LOG) if BEYOND_LOG in remedies else remedy
+        text = text.replace("stop the broker", f"{first}stop the broker")
+        united.append(_COMMAND.sub(rebuild, text))
+    return united
