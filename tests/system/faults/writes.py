@@ -5,6 +5,7 @@ Tasks are processes of their own, as in Spark; there is no Spark here, only its 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -105,10 +106,27 @@ def options_of(folder, on_indexed="skip", geometry=GEOMETRY):
     return {"path": path, "timeZone": "UTC", "onIndexed": on_indexed, **geometry}
 
 
-def df_write(folder, offsets=ADDED, *, overwrite=False, run_rows=None, **options):
+@contextlib.contextmanager
+def having(module, **constants):
+    """Run the block with other constants of a module; the next write has the module's own again."""
+    before = {name: getattr(module, name) for name in constants}
+    for name, value in constants.items():
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(module, name, value)
+
+
+def df_write_few(folder):
+    """Play a write whose tasks take so few rows at a time that some build files themselves."""
+    with having(writer_module, _RUN_ROWS=_FEW_ROWS):
+        df_write(folder)
+
+
+def df_write(folder, offsets=ADDED, *, overwrite=False, **options):
     """Play ``df.write.format("rmqindex")``."""
-    if run_rows is not None:
-        writer_module._RUN_ROWS = run_rows
     writer = IndexWriter(SCHEMA, overwrite, options_of(folder, **options))
     messages = []
     try:
@@ -165,29 +183,32 @@ class LocalFrame:
 
 def play_write_index(folder, offsets=ADDED, *, mode="append", few=False, **given):
     """Play ``write_index``."""
-    if few:
-        write_index_module._RUN_ROWS = _FEW_ROWS
-        write_index_module._COMMIT_ROWS = 0
     options = options_of(folder, **given)
     frame = LocalFrame([batch_of(part) for part in parts_of(offsets)])
-    write_index(frame, options.pop("path"), mode=mode, **options)
+    constants = {"_RUN_ROWS": _FEW_ROWS, "_COMMIT_ROWS": 0} if few else {}
+    with having(write_index_module, **constants):
+        write_index(frame, options.pop("path"), mode=mode, **options)
 
 
-def stream(folder, until=BATCHES, *, inline=None):
+def stream_large(folder, until=BATCHES):
+    """Play a query whose every batch is too large for its answers, and is staged in files."""
+    with having(stream_writer, _INLINE_ROWS=0):
+        stream(folder, until)
+
+
+def stream(folder, until=BATCHES):
     """Play a query with a checkpoint: batches from the first that it does not know as done."""
-    if inline is not None:
-        stream_writer._INLINE_ROWS = inline
     checkpoint = folder / "commits"
     done = int(checkpoint.read_text()) if checkpoint.exists() else 0
     given = options_of(folder, on_indexed="error")
     for number in range(done, until):
-        stream_writer.task_batch = lambda number=number: StreamBatch("query", number)
-        writer = IndexStreamWriter(SCHEMA, False, given)
-        tasks = [
-            partial(writer.write, iter([batch_of(part)])) for part in parts_of(rows_in(number))
-        ]
-        messages = in_tasks(tasks)
-        IndexStreamWriter(SCHEMA, False, given).commit(messages, number)
+        with having(stream_writer, task_batch=lambda number=number: StreamBatch("query", number)):
+            writer = IndexStreamWriter(SCHEMA, False, given)
+            tasks = [
+                partial(writer.write, iter([batch_of(part)])) for part in parts_of(rows_in(number))
+            ]
+            messages = in_tasks(tasks)
+            IndexStreamWriter(SCHEMA, False, given).commit(messages, number)
         write_own(folder / "commits.next", str(number + 1).encode())
         (folder / "commits.next").replace(checkpoint)
 
@@ -305,7 +326,7 @@ WRITES = (
     Write("df.write, append", df_write, some_rows, has_tasks=True),
     Write(
         "df.write, append, tasks that build files",
-        partial(df_write, run_rows=_FEW_ROWS),
+        df_write_few,
         some_rows,
         has_tasks=True,
     ),
@@ -327,7 +348,7 @@ WRITES = (
     Write("writeStream", stream, some_rows, stages=STAGES, has_tasks=True, is_stream=True),
     Write(
         "writeStream, large batches",
-        partial(stream, inline=0),
+        stream_large,
         some_rows,
         stages=STAGES,
         has_tasks=True,

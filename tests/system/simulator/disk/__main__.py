@@ -14,14 +14,21 @@ from .kinds import KINDS
 from .power import MODELS
 from .trial import run_trial
 
-ERRORS = ("EIO", "ENOSPC")
+ALL = (*MODELS, "EIO", "ENOSPC")
+TOLD = {
+    "cut": "calls cut or failed",
+    "states": "states",
+    "distinct": "of them distinct",
+    "finished": "writes run again",
+    "faults": "faults",
+}
 
 
 def main() -> int:
     """Cut the power after the calls of every kind of write; return how many faults there are."""
     parser = argparse.ArgumentParser(prog="python -m tests.system.simulator.disk")
     parser.add_argument("--write", action="append", help="only kinds with this in their name")
-    parser.add_argument("--model", choices=(*MODELS, *ERRORS), action="append", help="only this")
+    parser.add_argument("--model", choices=ALL, action="append", help="only this")
     parser.add_argument("--states", type=int, help="how many of a kind and model; by default all")
     parser.add_argument("--most", type=int, default=40, help="how many after one call")
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4)))
@@ -36,30 +43,37 @@ def main() -> int:
     )
     print(f"seed {given.seed}, commit {commit.stdout.strip()}")
     kinds = [k.name for k in KINDS if not given.write or any(w in k.name for w in given.write)]
-    work = [
-        (kind, model, given.seed, given.most, given.states)
-        for kind in kinds
-        for model in given.model or (*MODELS, *ERRORS)
-    ]
-    faults = states = 0
+    work = [(k, given.model or ALL, given.seed, given.most, given.states) for k in kinds]
+    total = Counter()
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(given.jobs, context, max_tasks_per_child=1) as pool:
-        for tally in pool.map(run_trial, *zip(*work, strict=True)):
-            states += tally.states
-            faults += len(tally.faults)
-            found = Counter()
-            for place, count in tally.found.items():
-                found["a part" if place.startswith(("a beg", "stage")) else place] += count
-            print(
-                f"{tally.kind} | {tally.model} | {tally.calls} calls, {tally.syncs} syncs | "
-                f"{tally.states} states | {dict(found)} | {len(tally.faults)} faults | "
-                f"{tally.seconds:.0f} s",
-                flush=True,
-            )
-            for fault in tally.faults[: given.show]:
-                print(f"    {fault.where}\n        {fault.what}", flush=True)
-    print(f"{states} states, {faults} faults")
-    return min(faults, 1)
+        for tallies in pool.map(run_trial, *zip(*work, strict=True)):
+            for tally in tallies:
+                _report(tally, given.show)
+                total += Counter(
+                    calls=tally.calls,
+                    cut=tally.cut,
+                    states=tally.states,
+                    distinct=tally.distinct,
+                    finished=tally.finished,
+                    faults=len(tally.faults),
+                )
+    print(", ".join(f"{total[each]} {told}" for each, told in TOLD.items()))
+    return min(total["faults"], 1)
+
+
+def _report(tally, most):
+    found = Counter()
+    for place, count in tally.found.items():
+        found["a part" if place.startswith(("a beg", "stage")) else place] += count
+    print(
+        f"{tally.kind} | {tally.model} | {tally.calls} calls, {tally.cut} cut | "
+        f"{tally.states} states, {tally.distinct} distinct | {dict(found)} | "
+        f"{tally.finished} finished | {len(tally.faults)} faults | {tally.seconds:.0f} s",
+        flush=True,
+    )
+    for fault in tally.faults[:most]:
+        print(f"    {fault.where}\n        {fault.what}", flush=True)
 
 
 if __name__ == "__main__":

@@ -55,12 +55,14 @@ class Cut(NamedTuple):
         model: One of ``MODELS``.
         tree: What the disk holds.
         what: What was lost, in words.
+        mark: A digest of all that can be read of it.
     """
 
     call: int
     model: str
     tree: Tree
     what: str
+    mark: bytes
 
 
 # Names: which state of the directories persisted.
@@ -308,7 +310,7 @@ def cuts(
     most: int,
     calls: Sequence[int] | None = None,
 ) -> Iterator[Cut]:
-    """Yield what the disk may hold after a power cut, each state once.
+    """Yield what the disk may hold after a power cut, each state of a call once.
 
     Args:
         record: The calls.
@@ -320,7 +322,6 @@ def cuts(
     """
     names = {"ordered": _OrderedNames, "fsync": _SyncedNames}[model](record.before)
     contents = _Contents(record.before)
-    seen: set[bytes] = set()
     for number in range(len(record.calls) + 1):
         if number:
             for change in record.changes[number - 1]:
@@ -328,11 +329,12 @@ def cuts(
                 contents.hear(change)
         if calls is not None and number not in calls:
             continue
+        seen: set[bytes] = set()
         for tree, what in _states(names, contents, chance, most):
             mark = _digest(tree)
             if mark not in seen:
                 seen.add(mark)
-                yield Cut(number, model, tree, what)
+                yield Cut(number, model, tree, what, mark)
 
 
 def _states(

@@ -26,6 +26,8 @@ from .recorded import Record, Recorder, error_of, tree_of
 from .states import tree_of_nodes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from .kinds import Kind
     from .power import Cut
     from .recorded import Call
@@ -69,8 +71,10 @@ class Tally:
         kind: Its name.
         model: The model of the disk.
         calls: How many calls it makes.
-        syncs: How many of them sync.
-        states: How many states were looked at.
+        cut: After how many of them, or of none, the power was cut, or how many failed.
+        states: How many states were judged, those of one call once.
+        distinct: How many of them no other call or model had left.
+        finished: After how many the next write was run to its end.
         found: How often readers found what.
         faults: What was wrong.
         seconds: How long it took.
@@ -79,8 +83,10 @@ class Tally:
     kind: str
     model: str
     calls: int = 0
-    syncs: int = 0
+    cut: int = 0
     states: int = 0
+    distinct: int = 0
+    finished: int = 0
     found: Counter[str] = field(default_factory=Counter)
     faults: list[Fault] = field(default_factory=list)
     seconds: float = 0.0
@@ -97,6 +103,8 @@ class Trial:
         self._count = 0
         self._alike: Counter[bytes] = Counter()
         self._known: dict[bytes, dict[str, object]] = {}
+        self._judged: set[tuple[bytes, int]] = set()
+        self._trees: set[bytes] = set()
         self._before = self._scratch / "before"
         self._before.mkdir()
         with silent():
@@ -133,16 +141,20 @@ class Trial:
         return copy
 
     def look(self, folder: Path) -> dict[str, object]:
-        """Return what each reader finds,.
+        """Return what each reader finds in a folder."""
+        return self._look(_mark_of(tree_of(folder)), lambda: folder)
+
+    def _look(self, mark: bytes, folder: Callable[[], Path]) -> dict[str, object]:
+        """Return what each reader finds.
 
         Where all bytes that readers ask for are as they were, they are not asked again.
         """
-        mark = _mark_of(folder)
         if mark not in self._known:
+            place = folder()
             with silent():
-                found = {name: read(folder) for name, read in self.kind.readers.items()}
+                found = {name: read(place) for name, read in self.kind.readers.items()}
                 if refused not in found.values():
-                    self.kind.check(folder)
+                    self.kind.check(place)
             self._known[mark] = found
         return self._known[mark]
 
@@ -157,7 +169,6 @@ class Trial:
         """
         chance = random.Random(f"{seed} {self.kind.name} {model}")
         tally = Tally(self.kind.name, model, len(self.record.calls))
-        tally.syncs = sum("sync" in call.name for call in self.record.calls)
         if states is None:
             found = cuts(self.record, model, chance, most=most)
         else:
@@ -165,25 +176,41 @@ class Trial:
             calls = [numbers[-1], *chance.sample(numbers, min(states, len(numbers)))]
             some = [*cuts(self.record, model, chance, most=most, calls=calls)]
             found = iter(chance.sample(some, min(states, len(some))))
+        called = set()
         for cut in found:
+            called.add(cut.call)
             self._try(cut, tally)
+        tally.cut = len(called)
         return tally
 
     def _try(self, cut: Cut, tally: Tally) -> None:
+        tally.states += 1
+        tally.distinct += cut.mark not in self._trees
+        self._trees.add(cut.mark)
+        least = self._least(cut.call)
+        if (cut.mark, least) in self._judged:
+            return
+        self._judged.add((cut.mark, least))
         self._count += 1
         folder = self._scratch / str(self._count)
-        write_tree(cut.tree, folder)
-        tally.states += 1
+
+        def written() -> Path:
+            if not folder.exists():
+                write_tree(cut.tree, folder)
+            return folder
+
         try:
-            tally.found[self.judged(folder, self._least(cut.call))] += 1
-            if self._is_unlike(folder):
-                self.finished(folder)
+            mark = _mark_of(tree_of_nodes(cut.tree))
+            tally.found[self.judged(self._look(mark, written), least)] += 1
+            if self._is_unlike(mark):
+                tally.finished += 1
+                self.finished(written())
         except Exception as error:  # noqa: BLE001  (whatever is run into is a finding)
             last = self.record.calls[cut.call - 1] if cut.call else None
             where = f"{cut.model}, after call {cut.call} {_told(last)}: {cut.what}"
             text = _text_of(error).replace(str(folder), "")
             tally.faults.append(Fault(where, text))
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
     def fail(self, error: int, seed: int, *, calls: int | None = None) -> Tally:
         """Let each call fail once, or a full disk refuse all from there on that need space.
@@ -199,12 +226,14 @@ class Trial:
         for number in (
             numbers if calls is None else chance.sample(numbers, min(calls, len(numbers)))
         ):
-            tally.states += 1
+            tally.cut += 1
             folder = self.fresh()
             try:
                 ended = _in_child(_failed, self.kind, folder, number, error, chance.random() < 0.5)
                 tally.found[self._told_of(ended, folder)] += 1
-                self.judged(folder, len(self.looks) - 1 if ended is None else 0)
+                least = len(self.looks) - 1 if ended is None else 0
+                self.judged(self.look(folder), least)
+                tally.finished += 1
                 self.finished(folder)
             except Exception as found:  # noqa: BLE001  (whatever is run into is a finding)
                 where = f"{tally.model} at call {number} {_told(self.record.calls[number - 1])}"
@@ -226,12 +255,11 @@ class Trial:
         assert kind in {"OSError", "RmqIndexError", "SystemExit"}, f"{kind}: {text}"
         return "refused"
 
-    def _is_unlike(self, folder: Path) -> bool:
+    def _is_unlike(self, mark: bytes) -> bool:
         """Return whether the next write may find what it did not often find before.
 
         It removes what a dead job staged, whatever that is.
         """
-        mark = _mark_of(folder)
         self._alike[mark] += 1
         return self._alike[mark] <= _ALIKE
 
@@ -239,13 +267,12 @@ class Trial:
         """Return the first look that may be found after a call: what was finished must last."""
         return sum(mark <= call for mark in self.marks)
 
-    def judged(self, folder: Path, least: int) -> str:
-        """Say which state readers find.
+    def judged(self, looks: dict[str, object], least: int) -> str:
+        """Say which state readers found.
 
         Raises:
             AssertionError: None that they may find, or different ones.
         """
-        looks = self.look(folder)
         places = {name: self._places(name, found, least) for name, found in looks.items()}
         answers = [each for each in places.values() if each]
         if not answers:
@@ -296,22 +323,27 @@ class Trial:
         return {name for name in names if not name.startswith(loose)} - _REPLACED
 
 
-def run_trial(name: str, model: str, seed: int, most: int, states: int | None) -> Tally:
-    """Try one kind of write in one model, or with one error, in a process of its own."""
-    start = time.monotonic()
+def run_trial(
+    name: str, models: Sequence[str], seed: int, most: int, states: int | None
+) -> list[Tally]:
+    """Try one kind of write in models, and with errors, in a process of its own."""
+    tallies = []
     with Trial(next(kind for kind in KINDS if kind.name == name)) as trial:
-        if model in MODELS:
-            tally = trial.run(model, seed, most=most, states=states)
-        else:
-            tally = trial.fail(getattr(errno, model), seed, calls=states)
-    tally.seconds = time.monotonic() - start
-    return tally
+        for model in models:
+            start = time.monotonic()
+            if model in MODELS:
+                tally = trial.run(model, seed, most=most, states=states)
+            else:
+                tally = trial.fail(getattr(errno, model), seed, calls=states)
+            tally.seconds = time.monotonic() - start
+            tallies.append(tally)
+    return tallies
 
 
-def _mark_of(folder: Path) -> bytes:
+def _mark_of(tree: dict[str, bytes | str | None]) -> bytes:
     """Return a digest of what readers may ask for: all but what jobs stage, and the locks."""
     mark = hashlib.blake2b(digest_size=16)
-    for name, content in tree_of(folder).items():
+    for name, content in sorted(tree.items()):
         if _STAGED.search(name) is None:
             mark.update(f"{name}\0{content is None}\0{len(content or '')}\0".encode())
             mark.update(content.encode() if isinstance(content, str) else content or b"")
