@@ -1,4 +1,10 @@
-"""The record of a commit to S3: the object whose storing is the commit point."""
+"""The record of a commit to S3: the object whose storing is the commit point.
+
+A request that is sent again, since it was not answered, may be done twice, once of it late.
+So a claim and a record are two objects: a claim that comes late takes no record back.
+And a record counts only while all files that it names are staged: one that comes late, after its
+commit was finished, names files that are gone.
+"""
 
 from __future__ import annotations
 
@@ -17,31 +23,39 @@ if TYPE_CHECKING:
     from rmqindex.ownfiles.records import Fields
     from rmqindex.storage.location import Location
 
-__all__ = ["COMMIT_SUFFIX", "STAGING_PREFIX", "CommitRecord", "is_record"]
+__all__ = ["STAGING_PREFIX", "CommitRecord", "is_record", "job_of"]
 
 #: The prefix of every name in the directory that is not part of the index.
 STAGING_PREFIX = ".rmqindex-"
-#: The suffix of the names of claims and records.
-COMMIT_SUFFIX = ".commit"
+_CLAIM_SUFFIX = ".claim"
+_COMMIT_SUFFIX = ".commit"
 
 
 def is_record(info: pafs.FileInfo) -> bool:
-    """Return whether an object is, by its name, a claim or a record."""
+    """Return whether an object is, by its name, the record of a commit."""
+    return job_of(info) is not None and info.base_name.endswith(_COMMIT_SUFFIX)
+
+
+def job_of(info: pafs.FileInfo) -> str | None:
+    """Return the job whose claim or record an object is, by its name; None where it is neither."""
     name = info.base_name
-    is_file = info.type == pafs.FileType.File
-    return bool(is_file and name.startswith(STAGING_PREFIX) and name.endswith(COMMIT_SUFFIX))
+    if info.type == pafs.FileType.File and name.startswith(STAGING_PREFIX):
+        for suffix in (_CLAIM_SUFFIX, _COMMIT_SUFFIX):
+            if name.endswith(suffix):
+                return str(name.removeprefix(STAGING_PREFIX).removesuffix(suffix))
+    return None
 
 
 @dataclass(frozen=True, slots=True)
 class CommitRecord:
-    """The changes of a commit; a claim while these are still unknown.
+    """The changes of a commit, or a claim, which has none.
 
     Attributes:
         job: The job that commits.
         owner: The process whose death makes it abandoned.
         new: The staged name, the final name and the size in bytes of each new file.
         removed: The names of the files to remove.
-        committed: Whether the commit counts.
+        committed: Whether it is a record, not a claim.
     """
 
     job: str
@@ -50,10 +64,15 @@ class CommitRecord:
     removed: tuple[str, ...] = ()
     committed: bool = False
 
-    @staticmethod
-    def name_of(job: str) -> str:
-        """Return the name of a job's record."""
-        return f"{STAGING_PREFIX}{job}{COMMIT_SUFFIX}"
+    @property
+    def name(self) -> str:
+        """The name of its object."""
+        return f"{STAGING_PREFIX}{self.job}{_COMMIT_SUFFIX if self.committed else _CLAIM_SUFFIX}"
+
+    @property
+    def staged(self) -> tuple[str, ...]:
+        """The paths of the staged files below the directory."""
+        return tuple(f"{STAGING_PREFIX}{self.job}/{name}" for name, _, _ in self.new)
 
     @classmethod
     def read(
@@ -74,10 +93,10 @@ class CommitRecord:
         """
         uri = directory.child(name)
         record = _COMMIT_RECORD.read_object(filesystem, f"{inner_directory}/{name}", uri)
-        if name != cls.name_of(record.job):
+        if name != record.name:
             raise RmqIndexError(
-                f"{uri}: expected {_COMMIT_RECORD.what} of the job in its name, got that of "
-                f"{record.job!r}; {_COMMIT_RECORD.remedy}"
+                f"{uri}: expected {_COMMIT_RECORD.what} of the job in its name, got the one of "
+                f"{record.name!r}; {_COMMIT_RECORD.remedy}"
             )
         return record
 
@@ -114,17 +133,19 @@ class CommitRecord:
             "removed": self.removed,
             "committed": self.committed,
         }
-        return _COMMIT_RECORD.encode(directory.child(self.name_of(self.job)), fields)
+        return _COMMIT_RECORD.encode(directory.child(self.name), fields)
+
+    def first_missing(self, filesystem: pafs.FileSystem, inner_directory: str) -> str | None:
+        """Return the first path of a staged file that is not there; None where all are."""
+        infos = filesystem.get_file_info([f"{inner_directory}/{path}" for path in self.staged])
+        return next((info.path for info in infos if info.type != pafs.FileType.File), None)
 
     def show_in(self, listing: dict[str, tuple[pafs.FileInfo, str]]) -> None:
         """Apply the commit to a listing of the directory."""
-        if not self.committed:
-            return
         for name in self.removed:
             listing.pop(name, None)
-        for staged, name, size in self.new:
-            info = pafs.FileInfo(name, pafs.FileType.File, size=size)
-            listing[name] = (info, f"{STAGING_PREFIX}{self.job}/{staged}")
+        for staged, (_, name, size) in zip(self.staged, self.new, strict=True):
+            listing[name] = (pafs.FileInfo(name, pafs.FileType.File, size=size), staged)
 
 
 def _new_file(item: object) -> tuple[str, str, int]:

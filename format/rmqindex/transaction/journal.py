@@ -202,12 +202,12 @@ class Journal:
     def write(self, root: Path, undo: AppendUndo | None = None) -> None:
         """Write the undo of the append, then the journal, and sync both to disk.
 
-        The names of the staging root and of the undo come first: a journal must never be found
-        without them, or with the undo of an earlier commit.
+        The names of the staging root, of the job in it and of the undo come first: a journal must
+        never be found without them, or with the undo of an earlier commit.
         """
         if undo is not None:
             write_own(root / _UNDO, undo.to_bytes())
-            sync_name(root / _UNDO)
+        sync_directory(root)
         sync_name(root)
         fields = {
             "job": self.job,
@@ -254,10 +254,7 @@ class Journal:
         )
 
     def save(self, root: Path, directory: Path) -> None:
-        """Set the old files aside as hard links, and sync these to disk.
-
-        The job's own name is synced with the journal.
-        """
+        """Set the old files aside as hard links, and sync these to disk."""
         if not self.old:
             return
         saved = root / self.job / _OLD

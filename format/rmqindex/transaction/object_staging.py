@@ -6,15 +6,17 @@ So a commit has a record, an object in the directory:
 ```text
 <index>/2024..                   IndexFiles
 <index>/.rmqindex-<job>/         the files of a job, which the store itself copies to their names
-<index>/.rmqindex-<job>.commit   a commit under way: first a claim, then its changes
+<index>/.rmqindex-<job>.claim    of a job that is about to commit
+<index>/.rmqindex-<job>.commit   the record of a commit under way: its changes
 <parent>/.index.rmqindex/last-name   the last name of an emptied index, never to be reused
 ```
 
 Storing the record is the commit point.
 From then on rmqindex's readers, who find the record in the same listing as the files, read the
 staged files as those of the directory; until then, they ignore them.
-The commit then copies each file to its name, deletes the removed ones, and the record last.
-If it dies, the next write finishes it: everything needed is there.
+The commit then copies each file to its name, deletes the removed ones, then what it staged, and the
+record and the claim last.
+If it dies, the next write finishes it: everything needed is there, or was copied before.
 
 Claims keep two commits apart: one that finds another's claim beside its own gives up.
 No clock decides that a claim or record is abandoned, and no host name: its process has ended on
@@ -40,10 +42,10 @@ from rmqindex.ownfiles.writable import WritableFile
 from rmqindex.storage.filesystem import open_filesystem, unreadable
 from rmqindex.storage.opening import UnsteadyError, read_steady
 from rmqindex.transaction.commit_record import (
-    COMMIT_SUFFIX,
     STAGING_PREFIX,
     CommitRecord,
     is_record,
+    job_of,
 )
 from rmqindex.transaction.journal import root_name
 from rmqindex.transaction.owner import OWNER_RECORD, Owner
@@ -78,21 +80,28 @@ def committed_listing(directory: Location) -> list[tuple[pafs.FileInfo, str]]:
         RmqIndexError: A record is damaged, or a commit ended during every listing for ten seconds.
     """
     filesystem, inner_path = open_filesystem(directory)
-    return read_steady(directory, lambda: _list_once(filesystem, inner_path, directory))
+    finished: set[str] = set()
+    return read_steady(directory, lambda: _list_once(filesystem, inner_path, directory, finished))
 
 
 def _list_once(
-    filesystem: pafs.FileSystem, inner_path: str, directory: Location
+    filesystem: pafs.FileSystem, inner_path: str, directory: Location, finished: set[str]
 ) -> list[tuple[pafs.FileInfo, str]]:
+    """List a directory; the names of records without staged files are added to ``finished``."""
     there = filesystem.get_file_info(pafs.FileSelector(inner_path))
     found = {each.base_name: each for each in there}
     listing = {name: (each, name) for name, each in found.items()}
     for name in sorted(found):
-        if is_record(found[name]):
-            try:
-                CommitRecord.read(filesystem, inner_path, name, directory).show_in(listing)
-            except FileNotFoundError:
-                raise UnsteadyError("a commit ended") from None
+        if not is_record(found[name]) or name in finished:
+            continue
+        try:
+            record = CommitRecord.read(filesystem, inner_path, name, directory)
+        except FileNotFoundError:
+            raise UnsteadyError("a commit ended") from None
+        if record.first_missing(filesystem, inner_path) is not None:
+            finished.add(name)  # a listing from now on has what it copied
+            raise UnsteadyError("a commit ended")
+        record.show_in(listing)
     return [
         (each, place)
         for name, (each, place) in listing.items()
@@ -261,7 +270,7 @@ class ObjectStaging:
     def _begin(self) -> None:
         filesystem, inner = open_filesystem(self.directory)
         for info in filesystem.get_file_info(_within(inner)):
-            if not info.base_name.startswith(STAGING_PREFIX) or is_record(info):
+            if not info.base_name.startswith(STAGING_PREFIX) or job_of(info) is not None:
                 continue
             with contextlib.suppress(FileNotFoundError):  # its owner removed it first
                 if self._is_void(filesystem, info):
@@ -270,16 +279,22 @@ class ObjectStaging:
         _store(filesystem, f"{self._staged(inner)}/{_OWNER}", data)
 
     def _is_void(self, filesystem: pafs.FileSystem, info: pafs.FileInfo) -> bool:
-        """Return whether a job is dead; one whose owner's record is damaged may be alive."""
+        """Return whether a job is dead; one whose owner's record is damaged may be alive.
+
+        The record of its owner is the first that a job stores: without it, the job was ended.
+        """
+        job = info.base_name.removeprefix(STAGING_PREFIX)
+        for name in (CommitRecord(job, self.owner, committed=each).name for each in (False, True)):
+            if _is_there(filesystem, f"{info.path.removesuffix(info.base_name)}{name}"):
+                return False  # the next commit ends it
         inner = f"{info.path}/{_OWNER}"
-        uri = self.directory.child(f"{info.base_name}/{_OWNER}")
         if not _is_there(filesystem, inner):
-            return False
+            return True
         try:
-            owner = OWNER_RECORD.read_object(filesystem, inner, uri)
+            uri = self.directory.child(f"{info.base_name}/{_OWNER}")
+            return OWNER_RECORD.read_object(filesystem, inner, uri).has_ended
         except RmqIndexError:
             return False
-        return owner.has_ended and not _is_there(filesystem, f"{info.path}{COMMIT_SUFFIX}")
 
     def _publish(self, names: Sequence[str]) -> None:
         filesystem, inner = open_filesystem(self.directory)
@@ -295,14 +310,15 @@ class ObjectStaging:
 
     def _claim(self) -> None:
         filesystem, inner = open_filesystem(self.directory)
-        self._store_own_record(filesystem, inner, CommitRecord(self.job, self.owner))
+        claim = CommitRecord(self.job, self.owner)
+        self._store_own_record(filesystem, inner, claim)
         infos = {info.path: info for info in filesystem.get_file_info(_within(inner))}
-        mine = infos.get(self._record(inner))
-        if mine is None:
+        mine = f"{inner}/{claim.name}"
+        if mine not in infos:
             raise FileNotFoundError("the claim of the commit is not listed: the write was ended")
         dead = []
         for info in infos.values():
-            if info.path == mine.path or not is_record(info):
+            if job_of(info) in (None, self.job):
                 continue
             try:
                 other = CommitRecord.read(filesystem, inner, info.base_name, self.directory)
@@ -310,7 +326,7 @@ class ObjectStaging:
                 continue
             owner = f"{STAGING_PREFIX}{other.job}/{_OWNER}"
             if not other.owner.has_ended and _is_there(filesystem, f"{inner}/{owner}"):
-                filesystem.delete_file(mine.path)
+                filesystem.delete_file(mine)
                 raise RmqIndexError(
                     f"{self.directory}: another write is committing, by process {other.owner.pid} "
                     f"on {other.owner.host} since {info.mtime:%Y-%m-%d %H:%M:%S} UTC; nothing was "
@@ -319,19 +335,17 @@ class ObjectStaging:
                 )
             dead.append(other)
         # While this claim is there no other commit begins, so nothing else changes what they do.
-        for other in dead:
+        # A record comes before its claim, which says nothing of what was staged.
+        for other in sorted(dead, key=lambda record: not record.committed):
             _finish(filesystem, inner, other)
 
     def _unclaim(self) -> bool:
         """Withdraw the claim unless the commit counts; return whether it does."""
         filesystem, inner = open_filesystem(self.directory)
-        try:
-            record = self._own_record(filesystem, inner)
-        except FileNotFoundError:
-            return False
-        if not record.committed:
-            filesystem.delete_file(self._record(inner))
-        return record.committed
+        record = self._own_record(filesystem, inner)
+        if record is None:
+            _remove(filesystem, f"{inner}/{CommitRecord(self.job, self.owner).name}")
+        return record is not None
 
     def _is_committed(self, error: RmqIndexError) -> bool:
         try:
@@ -362,15 +376,9 @@ class ObjectStaging:
             committed=True,
         )
         self._store_own_record(filesystem, inner, record)
-        self._ensure_staged(filesystem, inner, record)
-
-    def _ensure_staged(self, filesystem: pafs.FileSystem, inner: str, record: CommitRecord) -> None:
-        """Withdraw a record whose files were removed while it was stored."""
-        paths = [f"{self._staged(inner)}/{name}" for name, _, _ in record.new]
-        infos = filesystem.get_file_info(paths)
-        gone = next((info.path for info in infos if info.type != pafs.FileType.File), None)
+        gone = record.first_missing(filesystem, inner)  # it was removed while the record was stored
         if gone is not None:
-            filesystem.delete_file(self._record(inner))
+            filesystem.delete_file(f"{inner}/{record.name}")
             raise FileNotFoundError(f"{gone} is not there: the write was ended")
 
     def _keep_name(self, filesystem: pafs.FileSystem, inner: str, removed: Sequence[str]) -> None:
@@ -387,7 +395,8 @@ class ObjectStaging:
     def _finish_own(self) -> None:
         filesystem, inner = open_filesystem(self.directory)
         record = self._own_record(filesystem, inner)
-        _finish(filesystem, inner, record)
+        if record is not None:
+            _finish(filesystem, inner, record)
 
     def _discard(self) -> None:
         if self._unclaim():
@@ -399,17 +408,17 @@ class ObjectStaging:
     def _staged(self, inner: str) -> str:
         return f"{inner}/{STAGING_PREFIX}{self.job}"
 
-    def _record(self, inner: str) -> str:
-        return f"{inner}/{CommitRecord.name_of(self.job)}"
-
-    def _own_record(self, filesystem: pafs.FileSystem, inner: str) -> CommitRecord:
-        name = CommitRecord.name_of(self.job)
-        return CommitRecord.read(filesystem, inner, name, self.directory)
+    def _own_record(self, filesystem: pafs.FileSystem, inner: str) -> CommitRecord | None:
+        name = CommitRecord(self.job, self.owner, committed=True).name
+        try:
+            return CommitRecord.read(filesystem, inner, name, self.directory)
+        except FileNotFoundError:
+            return None
 
     def _store_own_record(
         self, filesystem: pafs.FileSystem, inner: str, record: CommitRecord
     ) -> None:
-        _store(filesystem, self._record(inner), record.encode(self.directory))
+        _store(filesystem, f"{inner}/{record.name}", record.encode(self.directory))
 
     def _staged_location(self, name: str) -> Location:
         return self.directory.child(f"{STAGING_PREFIX}{self.job}").child(name)
@@ -460,18 +469,26 @@ def _download(location: Location, path: Path) -> None:
 
 def _finish(filesystem: pafs.FileSystem, inner: str, record: CommitRecord) -> None:
     """Carry out a recorded commit, or the rest of one, and remove its staged files."""
-    staged = f"{inner}/{STAGING_PREFIX}{record.job}"
-    if record.committed:
+    if record.committed and record.first_missing(filesystem, inner) is None:
         names = {name for _, name, _ in record.new}
         # The continued file comes first: new names must not appear before it.
-        for source, name, _ in sorted(record.new, key=lambda each: each[1] not in record.removed):
-            filesystem.copy_file(f"{staged}/{source}", f"{inner}/{name}")
+        copies = zip(record.staged, (name for _, name, _ in record.new), strict=True)
+        for staged, name in sorted(copies, key=lambda each: each[1] not in record.removed):
+            filesystem.copy_file(f"{inner}/{staged}", f"{inner}/{name}")
         for name in record.removed:
-            if name not in names and _is_there(filesystem, f"{inner}/{name}"):
-                filesystem.delete_file(f"{inner}/{name}")
-    filesystem.delete_file(f"{staged}{COMMIT_SUFFIX}")
+            if name not in names:
+                _remove(filesystem, f"{inner}/{name}")
+    # A record without a staged file no longer counts, so that it may come back.
     with contextlib.suppress(FileNotFoundError):
-        filesystem.delete_dir(staged)
+        filesystem.delete_dir(f"{inner}/{STAGING_PREFIX}{record.job}")
+    for each in (record, CommitRecord(record.job, record.owner)):
+        _remove(filesystem, f"{inner}/{each.name}")
+
+
+def _remove(filesystem: pafs.FileSystem, path: str) -> None:
+    """Remove an object if it is there."""
+    if _is_there(filesystem, path):
+        filesystem.delete_file(path)
 
 
 def _last_name_path(inner: str) -> str | None:

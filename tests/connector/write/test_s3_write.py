@@ -268,6 +268,51 @@ class TestDamaged:
         assert s3.keys(staged) == {}
         assert len(objects(s3, prefix)) == 1
 
+    def test_a_job_without_its_owner_was_ended_and_is_removed(self, s3, uri, staged):
+        """Its removal died, or a request that was sent twice came late."""
+        store(s3, f"{staged}/run", b"staged")
+        s3.fs.delete_file(f"{BUCKET}/{staged}/owner.json")
+        write(uri, (10, 20))
+        assert s3.keys(staged) == {}
+        assert offsets(uri) == list(range(20))
+
+    def test_a_record_that_comes_late_takes_nothing_back(self, s3, uri, prefix):
+        """The commit was finished, and another one since; the next write removes it."""
+        write(uri, (0, 10))
+        late = {}
+        s3.before_change = lambda: late.update(
+            (name, s3.read(f"{prefix}/index/{name}"))
+            for name in s3.keys(f"{prefix}/index")
+            if name.endswith((".claim", ".commit"))
+        )
+        try:
+            write(uri, (10, 20))
+        finally:
+            s3.before_change = None
+        assert len(late) == 2
+        write(uri, (20, 120))
+        for name, data in late.items():
+            store(s3, f"{prefix}/index/{name}", data)
+            assert offsets(uri) == list(range(120))
+        write(uri, (120, 130))
+        assert offsets(uri) == list(range(130))
+        assert not any(name.startswith(STAGING_PREFIX) for name in objects(s3, prefix))
+
+    def test_a_claim_that_comes_late_takes_no_record_back(self, s3, uri, prefix):
+        """They are two objects."""
+        write(uri, (0, 50))
+        s3.fail(1000, "500", "PUT", f"{prefix}/index/2")
+        with pytest.raises(RmqIndexError, match=r"The write is committed"):
+            write(uri, (50, 150), **{"fs.s3a.attempts.maximum": "1"})
+        s3.recover()
+        (claim,) = (name for name in s3.keys(f"{prefix}/index") if name.endswith(".claim"))
+        store(s3, f"{prefix}/index/{claim}", s3.read(f"{prefix}/index/{claim}"))
+        assert offsets(uri) == list(range(150))
+        _forget_owner(s3, prefix)
+        write(uri, (150, 160))
+        assert offsets(uri) == list(range(160))
+        assert not any(name.startswith(STAGING_PREFIX) for name in objects(s3, prefix))
+
     @pytest.mark.parametrize("how", sampled(DAMAGES, "truncated", "huge", "a field twice"))
     def test_a_job_whose_owner_is_damaged_stays(self, s3, uri, staged, how):
         """It may be alive; a later write goes on, and nobody downloads more than a record has."""
@@ -420,7 +465,7 @@ def _fail_after(s3, changes):
 def _forget_owner(s3, prefix):
     """Let what a job has left name a process that is gone."""
     for name in s3.keys(f"{prefix}/index"):
-        if name.endswith((".commit", "owner.json")):
+        if name.endswith((".claim", ".commit", "owner.json")):
             key = f"{prefix}/index/{name}"
             text = s3.read(key).decode()
             changed = text.replace(f'"start_time": {Owner.current().start_time}', '"start_time": 1')

@@ -764,7 +764,7 @@ def test_a_journal_that_kept_its_name_as_the_ledger_is_of_a_finished_commit(dire
 
 
 def test_names_are_synced_before_a_journal_relies_on_them(directory, monkeypatch):
-    """The staging root in its parent, what is set aside in its job, the undo before the journal."""
+    """The staging root in its parent, the job in it, what is set aside in that, and the undo."""
     synced, fsync = [], os.fsync
 
     def see(descriptor):
@@ -776,5 +776,5 @@ def test_names_are_synced_before_a_journal_relies_on_them(directory, monkeypatch
     root = staging_root(directory)
     journal = synced.index(root / "journal.next")
     job = next(path for path in synced if path.parent == root and path.name.startswith("job-"))
-    assert {directory.parent, job, job / "old"} <= set(synced[:journal])
+    assert {directory.parent, root, job, job / "old"} <= set(synced[:journal])
     assert synced[journal + 1] == root

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .power import Cut
     from .recorded import Call
 
-__all__ = ["Fault", "Tally", "Trial", "run_trial"]
+__all__ = ["Fault", "Tally", "Trial", "run_trial", "text_of"]
 
 _STAGED = re.compile(r"\.index\.rmqindex/(job-[^/]*/(?!old|owner)[^/]*|lock|ledger\.json)$")
 # Names that come back if their removal was not synced, where the next write has nothing to do; the
@@ -208,7 +208,7 @@ class Trial:
         except Exception as error:  # noqa: BLE001  (whatever is run into is a finding)
             last = self.record.calls[cut.call - 1] if cut.call else None
             where = f"{cut.model}, after call {cut.call} {_told(last)}: {cut.what}"
-            text = _text_of(error).replace(str(folder), "")
+            text = text_of(error).replace(str(folder), "")
             tally.faults.append(Fault(where, text))
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -237,7 +237,7 @@ class Trial:
                 self.finished(folder)
             except Exception as found:  # noqa: BLE001  (whatever is run into is a finding)
                 where = f"{tally.model} at call {number} {_told(self.record.calls[number - 1])}"
-                text = _text_of(found).replace(str(folder), "")
+                text = text_of(found).replace(str(folder), "")
                 tally.faults.append(Fault(where, text))
             shutil.rmtree(folder)
         return tally
@@ -367,7 +367,8 @@ def _told(call: object) -> str:
     return "" if call is None else f"({call.name} {Path(call.path).name})"
 
 
-def _text_of(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
+    """Return an error's kind, the last place of its trace, and its text."""
     frames = traceback.extract_tb(error.__traceback__)
     at = next((f"{f.filename.rpartition('/')[2]}:{f.lineno}" for f in reversed(frames)), "")
     return f"{type(error).__name__} at {at}: {error}"
