@@ -50,28 +50,32 @@ _HEADER = 40
 
 @dataclass(frozen=True)
 class Files:
-    """The bytes of a store at one moment, decoded plainly."""
+    """The bytes of a store at one moment, decoded plainly, and its folders."""
 
     entries: Counter[tuple[int, int]]
     units: frozenset[tuple[Any, ...]]
     digests: dict[str, str]
+    folders: frozenset[str]
 
     @classmethod
     def of(cls, world: World) -> Files:
         """Read a store."""
         root = Path(world.store)
         rows = entries_of(str(root), world.truth.hash_slot_num)
-        digests = {}
+        digests, folders = {}, {path.name for path in root.iterdir() if path.is_dir()}
         for folder in _FOLDERS:
             path = root / folder
             for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-                if file.is_file():
-                    name = str(file.relative_to(root))
+                name = str(file.relative_to(root))
+                if file.is_dir():
+                    folders.add(name)
+                elif file.is_file():
                     digests[name] = hashlib.sha256(file.read_bytes()).hexdigest()
         return cls(
             Counter((code, offset) for _, _, code, offset, _ in rows),
             frozenset(units_of(str(root))),
             digests,
+            frozenset(folders),
         )
 
 
@@ -152,12 +156,8 @@ def judge_write(
     if others:
         faults.append(fault("changed", f"files that it does not write: {others[:5]}"))
     if outcome.status == "refused":
-        written = [name for name in changed if name.startswith(may_change) and name != "checkpoint"]
-        # A rebuild in place goes as far as it can, and is gone on with by --resume.
-        is_half = any(name.startswith(("index/", "consumequeue/")) for name in written)
-        if argv[0] == "rebuild" and "--replace" not in argv:
-            is_half = bool(before.entries - after.entries)
-        if is_half:
+        written = [*changed, *sorted(before.folders ^ after.folders)]
+        if written:
             faults.append(fault("half", f"refused, but changed {written[:5]}"))
         return faults
     if world.truth.running and changed:
@@ -282,19 +282,20 @@ def _lost_units(
     if _LOSS in argv:
         return
     truth = world.truth
-    alive = {(one.offset, one.size, one.queue_offset) for one in truth.messages}
-    alive |= {
-        (one.offset, one.size, int(place))
-        for one in truth.messages
-        for place in dict(one.properties).get("INNER_MULTI_QUEUE_OFFSET", "").split(",")
-        if place
+    # A file that was swapped with that of another queue has units of messages of that one.
+    alive = {
+        (one.topic, one.queue_id, one.queue_offset, one.offset, one.size) for one in truth.messages
     }
+    for one in truth.messages:
+        named = dict(one.properties)
+        queues = named.get("INNER_MULTI_DISPATCH", "").split(",")
+        places = named.get("INNER_MULTI_QUEUE_OFFSET", "").split(",")
+        alive |= {
+            (queue, 0, records.java_number(place, 64), one.offset, one.size)
+            for queue, place in zip(queues, places, strict=False)
+        }
     held = {unit[:5] for unit in after.units}  # the tags' code may have been damaged before
-    lost = [
-        unit
-        for unit in before.units
-        if unit[:5] not in held and (unit[3], unit[4], unit[2]) in alive
-    ]
+    lost = [unit for unit in before.units if unit[:5] not in held and unit[:5] in alive]
     batch = world.broker.config.batch_topics
     lost = sorted(unit for unit in lost if unit[0] not in batch)
     if lost:
