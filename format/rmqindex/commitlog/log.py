@@ -161,8 +161,10 @@ class CommitLog:
         """
         if self._max_offset is None:
             errors: list[CorruptCommitLogError] = []
-            self._max_offset = find_end(self._open_files, errors.append)
+            end = find_end(self._open_files, errors.append)
+            # Another thread takes an end that is known for one whose error is known.
             self._end_error = errors[0] if errors else None
+            self._max_offset = end
         return self._max_offset
 
     def end_error(

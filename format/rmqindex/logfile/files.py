@@ -308,9 +308,12 @@ class OpenFiles:
     def source(self, file: LogFile) -> ByteSource:
         """Return one of the files, which stays open until the log is closed."""
         source = self._sources.get(file.start)
-        if source is None:
-            source = self.open_file(file)
-            self._sources[file.start] = source
+        if source is not None:
+            return source
+        opened = self.open_file(file)
+        source = self._sources.setdefault(file.start, opened)
+        if source is not opened:  # another thread was faster
+            opened.close()
         return source
 
     def open_file(self, file: LogFile) -> ByteSource:
@@ -339,9 +342,9 @@ class OpenFiles:
 
     def close(self) -> None:
         """Close all files; they are reopened when needed."""
-        for source in self._sources.values():
+        sources, self._sources = self._sources, {}
+        for source in tuple(sources.values()):
             source.close()
-        self._sources.clear()
 
     def last_with_data(self) -> int:
         """Return the place in :attr:`files` of the last file with data; -1 without any."""

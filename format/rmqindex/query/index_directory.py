@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from rmqindex.arguments import int_of, int_or_none, text_of
-from rmqindex.errors import RmqIndexError
 from rmqindex.fileset.names import next_names
 from rmqindex.fileset.paths import index_entries
-from rmqindex.fileset.planned_index import layout_of_fullest, read_listed
+from rmqindex.fileset.planned_index import read_listed
 from rmqindex.header import IndexHeader
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.indexwriter.appender import EntryAppender
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.messages import TAG_INDEX_TYPE, message_keys, tag_key
-from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, FIRST_POSITION
+from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH
 from rmqindex.ownfiles.disk import make_directories
 from rmqindex.ownfiles.writable import WritableFile
 from rmqindex.query.headers import headers_html, headers_text
-from rmqindex.query.loading import finish_writes, index_directory, loadable
+from rmqindex.query.loading import (
+    finish_writes,
+    geometry_of,
+    index_directory,
+    loadable,
+    write_loaded_count,
+)
 from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
 from rmqindex.store.contents import hold_writable
@@ -32,7 +38,7 @@ from rmqindex.times import zone_of
 from rmqindex.transaction.broker_lock import StoreHold
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import tzinfo
     from types import TracebackType
 
@@ -40,6 +46,19 @@ if TYPE_CHECKING:
     from rmqindex.transaction.directories import FileEntry
 
 __all__ = ["IndexDirectory", "QueryOffsetResult"]
+
+_Method = TypeVar("_Method", bound="Callable[..., Any]")
+
+
+def _one_at_a_time(method: _Method) -> _Method:
+    """Let a method wait until no other thread is in one of the same directory."""
+
+    @wraps(method)
+    def locked(self: IndexDirectory, *args: object, **kwargs: object) -> object:
+        with self._lock:
+            return method(self, *args, **kwargs)
+
+    return cast("_Method", locked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +90,7 @@ class IndexDirectory:
     With ``writable=True`` they do on disk what the broker does.
     Then only one process at a time may have the directory open, and indexed messages are on disk
     after :meth:`flush` or :meth:`close`; an exception in the ``with`` block closes without a flush.
+    Threads may share one, and wait for each other.
 
     Example:
         >>> from rmqindex import IndexDirectory, sample_store
@@ -97,8 +117,7 @@ class IndexDirectory:
             path: An index directory, or a store root with ``index/`` in it.
                 Local, or, to read, a URI that ``pyarrow.fs`` knows.
                 With ``writable`` it is made where it is absent; a directory without ``index/``
-                counts as a
-                store root if it has ``commitlog/`` or ``checkpoint``.
+                counts as a store root if it has ``commitlog/`` or ``checkpoint``.
             layout: The geometry of every file, which the broker takes from its configuration.
                 By default it is inferred from the fullest file; a new directory gets the broker's
                 default.
@@ -119,6 +138,7 @@ class IndexDirectory:
             ValueError: An unknown time zone, or a number out of range.
         """
         index_msg_timestamp = int_or_none("index_msg_timestamp", index_msg_timestamp)
+        self._lock = threading.RLock()
         self._writable = writable
         self._zone = zone_of(time_zone)
         self._max_msgs_num_batch = int_of("max_msgs_num_batch", max_msgs_num_batch, 0)
@@ -150,7 +170,7 @@ class IndexDirectory:
         def load(entries: Sequence[FileEntry]) -> None:
             self._close_files()
             paths, self._load_result = loadable(entries, writable=writable)
-            self._layout = layout or _infer_layout(paths, writable=writable)
+            self._layout = layout or geometry_of(paths, writable=writable)
             for each in paths:
                 self._load(each, last_exit_ok=last_exit_ok)
 
@@ -191,40 +211,41 @@ class IndexDirectory:
     def load_result(self) -> bool:
         """What ``IndexService.load`` returns.
 
-        False if it met a file that cannot be opened, or a directory with a numeric name; it then
-        loaded no file after it.
+        False if it met a file that cannot be opened, or a directory with a numeric name, behind
+        which it loaded no file.
         """
         return self._load_result
 
     @property
+    @_one_at_a_time
     def files(self) -> tuple[IndexFile, ...]:
         """The loaded files in their order, oldest first; they read in mode ``DROPMALFORMED``.
 
-        The files do not change; read this again after :meth:`build_index`.
-        Closing the directory closes them.
+        The files do not change: read this again after :meth:`build_index`. Closing closes them.
         """
         self._publish()
         return tuple(self._files)
 
     @property
+    @_one_at_a_time
     def total_size(self) -> int:
         """The size of the index in bytes (``IndexService.getTotalSize``)."""
         if not self._files:
             return 0
-        layout = self._layout
-        size = Path(self._files[0].path).stat().st_size if layout is None else layout.file_size
-        return size * len(self._files)
+        first, layout = Path(self._files[0].path), self._layout
+        return (first.stat().st_size if layout is None else layout.file_size) * len(self._files)
 
     @property
     def index_msg_timestamp(self) -> int:
         """The ``indexMsgTimestamp`` of the broker's checkpoint.
 
-        It is the ``end_timestamp`` of the last full file flushed, epoch milliseconds.
-        It advances when a full file is followed by a new one, not before.
+        It is the ``end_timestamp`` of the last full file flushed, epoch milliseconds, and advances
+        when a full file is followed by a new one, not before.
         With ``writable``, it is also written to the store's ``checkpoint``, if there is one.
         """
         return self._index_msg_timestamp
 
+    @_one_at_a_time
     def query_offset(
         self,
         topic: str,
@@ -268,6 +289,7 @@ class IndexDirectory:
         last = files[-1].header if files else IndexHeader()
         return QueryOffsetResult(tuple(phy_offsets), last.end_timestamp, last.end_phy_offset)
 
+    @_one_at_a_time
     def build_index(
         self,
         topic: str,
@@ -311,6 +333,7 @@ class IndexDirectory:
                 appender = self._last_appender()
             self._is_published = False
 
+    @_one_at_a_time
     def delete_expired(self, offset: int) -> None:
         """Drop the oldest files that end before an offset (``IndexService.deleteExpiredFile``).
 
@@ -332,6 +355,7 @@ class IndexDirectory:
             file.close()
             del self._files[0]
 
+    @_one_at_a_time
     def flush(self) -> None:
         """Sync everything indexed so far to disk; does nothing when read-only.
 
@@ -343,6 +367,7 @@ class IndexDirectory:
         if self._appender is not None:
             self._appender.flush()
 
+    @_one_at_a_time
     def close(self) -> None:
         """Flush and close all files (``IndexService.shutdown``); a second call does nothing.
 
@@ -359,7 +384,7 @@ class IndexDirectory:
                     self._appender.flush()
                     self._publish()
                 for file in self._files:
-                    _write_loaded_count(file)
+                    write_loaded_count(file)
         finally:
             self._abandon()
 
@@ -367,10 +392,12 @@ class IndexDirectory:
         """Return the path, and how many files and entries are loaded."""
         return f"IndexDirectory({self._summary()})"
 
+    @_one_at_a_time
     def _repr_html_(self) -> str:
-        names = [file.name for file in self._files]
-        return headers_html(f"IndexDirectory {self._summary()}", names, self._headers())
+        title, names = f"IndexDirectory {self._summary()}", [file.name for file in self._files]
+        return headers_html(title, names, self._headers())
 
+    @_one_at_a_time
     def _summary(self) -> str:
         what = "closed" if self._closed else headers_text(self._headers())
         return f"{str(self._path)!r}: {what}"
@@ -398,6 +425,7 @@ class IndexDirectory:
         else:
             self._abandon()
 
+    @_one_at_a_time
     def _abandon(self) -> None:
         self._closed = True
         with self._hold:
@@ -469,24 +497,3 @@ class IndexDirectory:
             self._appender.flush()
             self._files[-1] = self._open(Path(self._files[-1].path))
             self._is_published = True
-
-
-def _infer_layout(paths: list[Location], *, writable: bool) -> Layout | None:
-    """Return the geometry of the fullest file."""
-    if not paths and writable:
-        return Layout()
-    layout = layout_of_fullest(paths)
-    if layout or not writable:
-        return layout
-    raise RmqIndexError(
-        f"{paths[0]}: no entries tell the geometry of the files: pass the broker's layout "
-        "(maxHashSlotNum, maxIndexNum)"
-    )
-
-
-def _write_loaded_count(file: IndexFile) -> None:
-    """Write the ``index_count`` 1 that loading gives to a file without entries."""
-    if file.header.index_count < FIRST_POSITION:
-        header = replace(file.header, index_count=FIRST_POSITION)
-        with WritableFile(file.path, os.O_RDWR) as writable:
-            writable.write_at(header.to_bytes(), 0)

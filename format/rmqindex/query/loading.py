@@ -1,13 +1,18 @@
-"""Which directory a path means as an index, and which of its files the broker loads."""
+"""Which directory a path means as an index, and which files the broker loads, and how."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
 from rmqindex.fileset.paths import resolve
+from rmqindex.fileset.planned_index import layout_of_fullest
 from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER
+from rmqindex.indexfile.geometry import Layout
+from rmqindex.layout import FIRST_POSITION
+from rmqindex.ownfiles.writable import WritableFile
 from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import CHECKPOINT_NAME
 from rmqindex.transaction.directories import exists
@@ -19,10 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from rmqindex.indexfile.reader import IndexFile
     from rmqindex.storage.location import PathLike
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["finish_writes", "index_directory", "loadable"]
+__all__ = ["finish_writes", "geometry_of", "index_directory", "loadable", "write_loaded_count"]
 
 
 def index_directory(path: PathLike, *, writable: bool) -> Path | Location:
@@ -54,7 +60,28 @@ def loadable(entries: Sequence[FileEntry], *, writable: bool) -> tuple[list[Loca
     return paths, True
 
 
+def geometry_of(paths: Sequence[Location], *, writable: bool) -> Layout | None:
+    """Return the geometry of the fullest file; to write, there must be one."""
+    if not paths and writable:
+        return Layout()
+    layout = layout_of_fullest(paths)
+    if layout or not writable:
+        return layout
+    raise RmqIndexError(
+        f"{paths[0]}: no entries tell the geometry of the files: pass the broker's layout "
+        "(maxHashSlotNum, maxIndexNum)"
+    )
+
+
 def finish_writes(directory: Path) -> None:
     """Undo a dead commit, as the next write would."""
     if staging_root(directory).exists():
         LocalStaging.create(directory, Owner.current()).discard()
+
+
+def write_loaded_count(file: IndexFile) -> None:
+    """Write the ``index_count`` 1 that loading gives to a file without entries."""
+    if file.header.index_count < FIRST_POSITION:
+        header = replace(file.header, index_count=FIRST_POSITION)
+        with WritableFile(file.path, os.O_RDWR) as writable:
+            writable.write_at(header.to_bytes(), 0)

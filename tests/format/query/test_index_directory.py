@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC
 from pathlib import Path
 
@@ -457,6 +458,66 @@ class TestLiveStores:
             with pytest.raises(RmqIndexError, match="a broker runs"):
                 IndexDirectory(tmp_path, LAYOUT, writable=True)
             assert names_in(tmp_path) == ["abort", "commitlog", "lock"]
+
+
+class TestThreads:
+    """Threads of one process share a directory."""
+
+    @pytest.fixture(autouse=True)
+    def _often_switched(self):
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-5)
+        yield
+        sys.setswitchinterval(interval)
+
+    def test_each_indexes_queries_flushes_and_expires_as_if_alone(self, path):
+        """No entry is lost or doubled, files roll once, and a query finds what was indexed."""
+        threads, each = 4, 20
+        together = threading.Barrier(threads)
+
+        def use(thread):
+            together.wait()
+            for place in range(each):
+                # One offset, since the broker skips smaller ones.
+                directory.build_index("T", None, f"k{thread}-{place}", 0, 7, START)
+                assert offsets_of(directory, f"k{thread}-{place}") == (7,)
+                if place % 10 == 0:
+                    directory.flush()
+                    directory.delete_expired(7)
+                    assert repr(directory).startswith("IndexDirectory")
+
+        with (
+            IndexDirectory(path, Layout(97, 12), writable=True) as directory,
+            ThreadPoolExecutor(threads) as pool,
+        ):
+            list(pool.map(use, range(threads)))
+        entries = MessageStore(path, commit_log=None).entries().read_all()
+        wanted = {f"T#k{thread}-{place}" for thread in range(threads) for place in range(each)}
+        assert sorted(entries["key_hash"].to_pylist()) == sorted(map(key_hash, wanted))
+        assert len(names_in(path)) == -(-threads * each // 11)
+
+    def test_one_that_closes_it_leaves_the_others_a_directory_that_is_closed(self, path):
+        """Not files that are cut under a query."""
+        threads = 4
+        with IndexDirectory(path, STORE_LAYOUT, writable=True) as directory:
+            index_many(directory, 150)
+        for _ in range(4):
+            directory = IndexDirectory(path, STORE_LAYOUT)
+            together = threading.Barrier(threads)
+
+            def use(thread, directory=directory, together=together):
+                together.wait()
+                if not thread:
+                    directory.close()
+                    return None
+                try:
+                    return offsets_of(directory, "k7")
+                except ValueError as error:
+                    return str(error)
+
+            with ThreadPoolExecutor(threads) as pool:
+                answers = set(pool.map(use, range(threads)))
+            assert answers <= {None, (700,), f"{path}: the index directory is closed"}
 
 
 class TestReadersBesideAFlush:
