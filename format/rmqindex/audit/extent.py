@@ -60,7 +60,7 @@ def broker_of(directory: Location) -> BrokerState | None:
         return None
     lock = BrokerLock.around(local)
     state = lock.state
-    if state is BrokerState.RUNNING or lock.writer is not None:
+    if state.may_run or lock.writer is not None:
         return BrokerState.RUNNING
     if state is BrokerState.CRASHED:
         return state

@@ -172,12 +172,8 @@ def audit_state(
         _audit_restart(members, known, own, root, findings)
         if own is not None and own is not log:
             own.close()
-    if is_store and broker is BrokerState.RUNNING:
-        lock = BrokerLock.around(directory)
-        holder = lock.broker or lock.writer
-        if holder is not None:
-            findings.add(str(root / LOCK_NAME), "lock_held", None, "no lock", f"process {holder}")
-            return  # who writes may be about to finish what is unfinished
+    if is_store and broker is BrokerState.RUNNING and _audit_lock(directory, findings):
+        return  # who writes may be about to finish what is unfinished
     staging, left = staging_root(directory), dead_jobs(Path(directory))
     if (staging / "journal.json").exists():
         findings.add(str(staging), "unfinished_write", None, "no journal", "a journal")
@@ -188,6 +184,22 @@ def audit_state(
     if is_store and broker is not BrokerState.RUNNING and known is not None:
         headers = [member.header for member in members]
         _audit_checkpoint(checkpoint, known, headers, broker, findings)
+
+
+def _audit_lock(directory: str, findings: Findings) -> bool:
+    """Say who holds the lock, or why nobody can tell; return False where it is free by now."""
+    lock = BrokerLock.around(directory)
+    if lock.fault is not None:
+        path, reason = lock.fault
+        expected, got = "a lock that can be read", unreadable(Location.of(path), reason)
+        findings.add(str(path), "unreadable", None, expected, got)
+        return True
+    holder = lock.broker or lock.writer
+    if holder is None:
+        return False
+    path = Path(directory).parent / LOCK_NAME
+    findings.add(str(path), "lock_held", None, "no lock", f"process {holder}")
+    return True
 
 
 def _audit_restart(

@@ -121,9 +121,11 @@ def complain_of_broker(directory: PathLike) -> None:
     """
     from rmqindex.transaction.broker_lock import BrokerLock, BrokerState  # noqa: PLC0415  (few ask)
 
-    if BrokerLock.around(directory).state is BrokerState.RUNNING:
+    state = BrokerLock.around(directory).state
+    if state.may_run:
+        runs = "runs" if state is BrokerState.RUNNING else "may run"
         complain(
-            f"{directory}: a broker runs on the store, so these numbers may change; without "
+            f"{directory}: a broker {runs} on the store, so these numbers may change; without "
             "--dry-run this is refused until it has stopped, unless --allow-live-store is given"
         )
 

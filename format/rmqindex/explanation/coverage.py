@@ -23,7 +23,7 @@ from rmqindex.keys.messages import expand_messages
 from rmqindex.layout import INT64_MAX
 from rmqindex.storage.opening import map_files
 from rmqindex.times import format_millis
-from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
+from rmqindex.transaction.broker_lock import BrokerLock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -330,7 +330,7 @@ class _Comparison:
     def _is_running(self) -> bool:
         """Whether a broker may index what it has stored: elsewhere nobody can tell."""
         store = self.place.store.local
-        return store is None or BrokerLock.of(store).state is BrokerState.RUNNING
+        return store is None or BrokerLock.of(store).state.may_run
 
     @property
     def _limit(self) -> int:

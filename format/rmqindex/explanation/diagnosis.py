@@ -230,6 +230,8 @@ class _Diagnosis:
         """Return what the broker will do about messages that the index lacks."""
         if self._is_running:
             return " The broker runs, and indexes its newest messages within moments."
+        if self.evidence.broker is BrokerState.UNKNOWN:
+            return " Whether a broker runs cannot be told, as the store's lock cannot be read."
         if self.evidence.broker is BrokerState.CRASHED:
             verify = self.commands.verify()
             return f" The broker was killed; before it starts, `{verify}` tells what it will do."

@@ -59,11 +59,18 @@ class BrokerState(enum.Enum):
         CRASHED: None runs, and the last one did not stop cleanly: the file ``abort`` is there, the
             lock is free.
         STOPPED: None runs, and the last one, if any, stopped cleanly.
+        UNKNOWN: The lock cannot be asked, so that a broker may run.
     """
 
     RUNNING = "running"
     CRASHED = "crashed"
     STOPPED = "stopped"
+    UNKNOWN = "unknown"
+
+    @property
+    def may_run(self) -> bool:
+        """Whether a broker runs, as far as anybody can tell."""
+        return self in (BrokerState.RUNNING, BrokerState.UNKNOWN)
 
 
 class _Holder(NamedTuple):
@@ -113,6 +120,8 @@ class BrokerLock:
         """Whether a broker runs, crashed or stopped."""
         if self.broker is not None:
             return BrokerState.RUNNING
+        if self.fault is not None:
+            return BrokerState.UNKNOWN
         if not any(os.path.lexists(root / ABORT_NAME) for root in self.roots):
             return BrokerState.STOPPED
         # A broker makes abort once it has the lock: it may have started in between.
@@ -134,6 +143,14 @@ class BrokerLock:
         """The process of rmqindex that writes into the store, maybe this one; None where none."""
         return next((each.pid for each in self._holders() if each.is_writer), None)
 
+    @property
+    def fault(self) -> tuple[Path, OSError] | None:
+        """A lock file that cannot be asked, and why; None where all tell."""
+        for path, answer in self._answers():
+            if isinstance(answer, OSError):
+                return path, answer
+        return None
+
     def ensure_free(self, *, allow_live_store: bool = False) -> None:
         """Raise if a broker runs on the store, or another process writes into it.
 
@@ -141,8 +158,12 @@ class BrokerLock:
             allow_live_store: Whether a broker may run.
 
         Raises:
-            RmqIndexError: A broker runs, and that is not allowed, or another process writes.
+            RmqIndexError: A broker runs, or may run, and that is not allowed, or another process
+                writes.
         """
+        fault = self.fault
+        if fault is not None and not allow_live_store:
+            raise _no_lock(*fault)
         for holder in self._holders():
             if not (holder.is_writer and _is_own(holder.path)):
                 _refuse(holder, allow_live_store=allow_live_store)
@@ -174,10 +195,12 @@ class BrokerLock:
         return hold
 
     def _holders(self) -> Iterator[_Holder]:
+        return (answer for _, answer in self._answers() if isinstance(answer, _Holder))
+
+    def _answers(self) -> Iterator[tuple[Path, _Holder | OSError | None]]:
         for root in self.roots:
-            holder = _holder(root / LOCK_NAME)
-            if holder is not None:
-                yield holder
+            path = root / LOCK_NAME
+            yield path, _holder(path)
 
 
 class StoreHold:
@@ -208,7 +231,7 @@ class StoreHold:
             if held is not None or descriptor is None:
                 return
             holder = _holder(path)
-            if holder is not None:
+            if isinstance(holder, _Holder):
                 _refuse(holder, allow_live_store=allow_live_store)
                 self.is_live = True
                 return
@@ -218,8 +241,9 @@ class StoreHold:
 
     def close(self) -> None:
         """Release the locks, unless another caller of this process still holds them."""
-        while self._held:
-            _release(self._held.pop())
+        held, self._held = self._held, []
+        for each in held:
+            _release(each)
 
     def __enter__(self) -> Self:
         """Return the hold."""
@@ -372,22 +396,18 @@ def _lock(descriptor: int, start: int) -> bool:
     return True
 
 
-def _holder(path: Path) -> _Holder | None:
-    """Return who holds a lock file, if anybody does."""
+def _holder(path: Path) -> _Holder | OSError | None:
+    """Return who holds a lock file, if anybody does; an error where that cannot be asked."""
     try:
         descriptor = open_to_read(path, os.O_RDONLY)
     except RmqIndexError:  # not a file
         return None
     except OSError as error:
-        if error.errno in (*_NO_FILE, *_NOT_WRITABLE):  # who writes holds it, or is refused
-            return None
-        raise
+        return None if error.errno in _NO_FILE else error
     try:
         return _holder_of(path, descriptor)
     except OSError as error:
-        if error.errno in _NO_LOCKS:
-            return None
-        raise
+        return None if error.errno in _NO_LOCKS else error
     finally:
         os.close(descriptor)
 

@@ -17,6 +17,7 @@ import pytest
 from other_broker import can_start, running_broker
 from permissions import mode_of
 from rmqindex import (
+    CommitLog,
     IndexDirectory,
     IndexFileWriter,
     Layout,
@@ -73,8 +74,22 @@ def writer(store):
     process.communicate("")
 
 
+@pytest.fixture(params=[errno.EACCES, errno.EIO], ids=os.strerror)
+def unreadable(request, monkeypatch):
+    """The error of each lock file that is opened, whoever asks."""
+    opened = module.open_to_read
+
+    def refuse(path, flags):
+        if path.name == "lock":
+            raise OSError(request.param, os.strerror(request.param), str(path))
+        return opened(path, flags)
+
+    monkeypatch.setattr(module, "open_to_read", refuse)
+    return os.strerror(request.param)
+
+
 class TestState:
-    """Three answers."""
+    """Three answers, or none."""
 
     def test_a_broker_runs_while_the_lock_is_held(self, store):
         """Whether or not ``abort`` is there; the process is named, and its end is noticed."""
@@ -95,6 +110,44 @@ class TestState:
         assert BrokerLock.of(store).state is BrokerState.STOPPED
         (store / "lock").unlink()
         assert BrokerLock.of(store).state is BrokerState.STOPPED
+
+    @pytest.mark.parametrize("abort", [False, True])
+    def test_a_lock_that_cannot_be_read_gives_none(self, store, unreadable, abort):
+        """A broker may run: it holds a lock that another user cannot see."""
+        if abort:
+            (store / "abort").write_text("4711")
+        with running_broker(store):
+            lock = BrokerLock.of(store)
+            assert (lock.state, lock.broker, lock.writer) == (BrokerState.UNKNOWN, None, None)
+            assert lock.fault[0] == store / "lock"
+            assert lock.fault[1].strerror == unreadable
+
+    def test_writes_are_refused_where_the_lock_cannot_be_read(self, sample, unreadable):
+        """Whoever writes says that no broker runs."""
+        expected = f"{sample}/lock: expected a file that can be locked.*got {unreadable}"
+        with pytest.raises(RmqIndexError, match=expected):
+            BrokerLock.of(sample).ensure_free()
+        with pytest.raises(RmqIndexError, match=expected):
+            MessageStore(sample).rebuild(replace=True)
+        MessageStore(sample).rebuild(replace=True, allow_live_store=True)
+
+    def test_an_audit_names_a_lock_that_cannot_be_read(self, sample, unreadable):
+        """And judges nothing that a broker may be about to write."""
+        findings = verify(sample, commit_log="auto").to_pylist()
+        (told,) = [finding for finding in findings if finding["file"].endswith("/lock")]
+        assert told["rule"] == "unreadable"
+        assert told["severity"] == "error"
+        assert unreadable in told["got"]
+        assert {"lock_held", "unfinished_write"}.isdisjoint({each["rule"] for each in findings})
+
+    def test_an_explanation_says_that_the_lock_cannot_be_read(self, sample, unreadable):
+        """Instead of that nobody indexes the message."""
+        assert unreadable
+        with CommitLog(sample / "commitlog") as log:
+            newest = log.scan(columns=["topic", "uniq_key"]).__next__().to_pylist()[-1]
+        shutil.rmtree(sample / "index")
+        explained = MessageStore(sample).explain(newest["topic"], newest["uniq_key"])
+        assert "Whether a broker runs cannot be told" in str(explained)
 
     def test_a_lock_on_other_bytes_is_not_the_brokers(self, store):
         """The broker locks the first byte."""
@@ -465,15 +518,15 @@ class TestUnreadableLocks:
     """The lock file is another user's, who keeps it to itself."""
 
     def test_readers_need_none(self, sample):
-        """It tells nothing, as one that is not there."""
+        """They read on, and an audit says that nobody can tell whether a broker runs."""
         assert BrokerLock.of(sample).is_told
-        findings = verify(sample)
         with mode_of(sample / "lock", 0):
             assert not BrokerLock.of(sample).is_told
-            assert BrokerLock.of(sample).state is BrokerState.STOPPED
+            assert BrokerLock.of(sample).state is BrokerState.UNKNOWN
             assert MessageStore(sample).lookup("TopicTest", "order-49").num_rows == 11
             assert sum(batch.num_rows for batch in MessageStore(sample).messages()) > 0
-            assert verify(sample).equals(findings)
+            rules = {each["file"]: each["rule"] for each in verify(sample).to_pylist()}
+            assert rules[str(sample / "lock")] == "unreadable"
 
     def test_writers_are_refused_by_name(self, sample):
         """Nothing would keep a broker from starting meanwhile."""
