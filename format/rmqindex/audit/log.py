@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from rmqindex.audit.audited import BLOCK, AuditedFile, elapsed_seconds
 from rmqindex.audit.extent import Gap, add_damage, index_end, log_start, rows_with_keys
-from rmqindex.commitlog.zeroed import zeroed_messages
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.messages import expand_messages, message_keys
 from rmqindex.layout import BEGIN_TIMESTAMP_OFFSET, END_TIMESTAMP_OFFSET, FIRST_POSITION
@@ -40,8 +39,9 @@ __all__ = ["audit_coverage", "audit_entries"]
 
 _KEY_COLUMNS = ("topic", "uniq_key", "keys", "sys_flag", "tags")
 _TAGS = _KEY_COLUMNS.index("tags")
-_UNVERIFIED, _BEYOND_END, _MISSING, _MISMATCH = (
-    MATCH_CODES.index(state) for state in ("unverified", "beyond_end", "missing", "mismatch")
+_UNVERIFIED, _BEYOND_END, _MISSING, _MISMATCH, _ZEROED = (
+    MATCH_CODES.index(state)
+    for state in ("unverified", "beyond_end", "missing", "mismatch", "zeroed")
 )
 _DANGLING = {
     _BEYOND_END: ("entry_beyond_log", "an offset inside the CommitLog"),
@@ -137,10 +137,8 @@ def _audit_block(
         listed = " or ".join(map(str, wanted)) or "no entry"
         return f"{listed} (entry {first + place}, message at {offsets[place]})"
 
-    wrong = np.flatnonzero(compared.states == _MISMATCH)
-    zeroed = zeroed_messages(log, offsets[wrong])
-    _report_zeroed(log, zeroed, offsets[wrong], findings)
-    wrong = wrong[~np.isin(offsets[wrong], zeroed)].tolist()
+    _report_zeroed(log, offsets[compared.states == _ZEROED], findings)
+    wrong = np.flatnonzero(compared.states == _MISMATCH).tolist()
     findings.each(
         file.path,
         "entry_hash",
@@ -155,21 +153,25 @@ def _audit_block(
 
 def _report_zeroed(
     log: CommitLog,
-    zeroed: NDArray[np.int64],
     offsets: NDArray[np.int64],
     findings: Findings,
 ) -> None:
     """Report messages that lost keys to zeros, by the entries that the index has of them."""
-    for offset in zeroed.tolist():
+    for offset, count in zip(*_counted(offsets), strict=True):
         file = next(each for each in log.files if each.start <= offset < each.stop)
         findings.add(
             str(file.path),
             "log_damaged",
             offset - file.start,
-            "a topic and properties with the keys of "
-            f"{np.count_nonzero(offsets == offset)} entries of the index",
+            f"a topic and properties with the keys of {count} entries of the index",
             f"bytes of 0 in them (message at {offset})",
         )
+
+
+def _counted(numbers: NDArray[np.int64]) -> tuple[list[int], list[int]]:
+    """Return each number once, and how many there are of it."""
+    distinct, counts = np.unique(numbers, return_counts=True)
+    return distinct.tolist(), counts.tolist()
 
 
 class _Times(NamedTuple):

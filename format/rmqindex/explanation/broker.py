@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rmqindex.commitlog.zeroed import zeroed_messages
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.result import FileExplanation, HitExplanation
 from rmqindex.indexfile.committed import open_index_source
@@ -42,6 +41,7 @@ _TRUTHS = {
     "ambiguous": "hit",
     "no_log": "hit",
     "mismatch": "collision",
+    "zeroed": "zeroed",
     "unverified": "expired",
 }
 # The most entries of a slot whose messages are read to name their keys.
@@ -84,18 +84,6 @@ class KeyTruths:
             compared.verdict(entry, *pairs[query])
             for entry, query in enumerate(found["query"].to_pylist())
         ]
-
-    def zeroed(self, found: pa.RecordBatch, verdicts: Sequence[Verdict]) -> frozenset[int]:
-        """Return the offsets of messages that are not of the key, and may have lost it to zeros.
-
-        Raises:
-            RmqIndexError: The storage failed.
-        """
-        if self._log is None:
-            return frozenset()
-        is_other = np.array([truth_of(verdict.state) == "collision" for verdict in verdicts], bool)
-        offsets = found["phy_offset"].to_numpy()[is_other]
-        return frozenset(zeroed_messages(self._log, offsets).tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +181,7 @@ def _explain_open_file(
         )
         return FileExplanation(entry.path, entry.name, reason, detail, slot, len(chain))
     verdicts = truths.verdicts(SearchedFile.of(file, planned.name_path), found, [broker.pair])
-    zeroed = truths.zeroed(found, verdicts)
-    hits = _explain_hits(found, verdicts, zeroed, returned, missing, broker, file)
+    hits = _explain_hits(found, verdicts, returned, missing, broker, file)
     reasons = Counter(hit.reason for hit in hits)
     reason = "hit" if reasons["hit"] else hits[0].reason
     detail = f"slot {slot}: " + ", ".join(f"{count} {name}" for name, count in reasons.items())
@@ -204,7 +191,6 @@ def _explain_open_file(
 def _explain_hits(
     found: pa.RecordBatch,
     verdicts: Sequence[Verdict],
-    zeroed: frozenset[int],
     returned: Counter[int],
     missing: str,
     broker: BrokerSearch,
@@ -216,8 +202,6 @@ def _explain_hits(
     for row, verdict in zip(rows, verdicts, strict=True):
         truth, message = truth_of(verdict.state), verdict.message
         offset, read = row["phy_offset"], row["store_timestamp"]
-        if truth == "collision" and offset in zeroed:
-            truth = "zeroed"
         time = read if verdict.store_timestamp is None else verdict.store_timestamp
         if returned[offset]:
             returned[offset] -= 1

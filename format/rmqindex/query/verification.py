@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqindex.commitlog.log import MATCH_STATES
+from rmqindex.commitlog.zeroed import zeroed_messages
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.hashing import KEY_SEPARATOR, index_key, key_hash
 from rmqindex.keys.messages import is_rolled_back
@@ -64,6 +65,7 @@ MatchState = Literal[
     "not_a_record",
     "bad_crc",
     "mismatch",
+    "zeroed",
     "ambiguous",
     "no_log",
 ]
@@ -73,17 +75,19 @@ NO_LOG: MatchState = "no_log"
 # The states of entries whose name differs from that of ``CommitLog.read_at``.
 _STATE_OF_LOG: dict[str, MatchState] = {"record": VERIFIED, "expired": EXPIRED}
 #: The values of ``match_state``. ``verified``: the message has the key; ``unverified``: it lies
-#: before the log; ``mismatch``: no key of it has the entry's hash; ``ambiguous``: several do, and
-#: the entry's cannot be determined; ``no_log``: there is no log. The others are those of
+#: before the log; ``mismatch``: no key of it has the entry's hash; ``zeroed``: likewise, and its
+#: topic or properties lost bytes to zeros, which is damage of the log; ``ambiguous``: several have
+#: it, and the entry's cannot be determined; ``no_log``: there is no log. The others are those of
 #: ``MATCH_STATES``, each at the same place.
 MATCH_CODES: tuple[str, ...] = (
     *(_STATE_OF_LOG.get(state, state) for state in MATCH_STATES),
     "mismatch",
+    "zeroed",
     "ambiguous",
     "no_log",
 )
-_VERIFIED, _MISMATCH, _AMBIGUOUS = (
-    MATCH_CODES.index(state) for state in ("verified", "mismatch", "ambiguous")
+_VERIFIED, _MISMATCH, _ZEROED, _AMBIGUOUS = (
+    MATCH_CODES.index(state) for state in ("verified", "mismatch", "zeroed", "ambiguous")
 )
 
 #: Which keys of a message an entry may have. ``indexed``: those that a broker writes entries of,
@@ -152,7 +156,7 @@ class Comparison:
         fitting = self.texts_of(entry)
         if state == VERIFIED:
             fitting = [self.keys.texts[int(self.places[entry])].as_py()]
-        if message["topic"] != topic or key not in fitting:
+        if state != "zeroed" and (message["topic"] != topic or key not in fitting):
             state = "mismatch"
         keys = [*message["all_uniq_keys"]]
         keys += [part for text in message["all_keys"] for part in text.split(KEY_SEPARATOR) if part]
@@ -243,7 +247,9 @@ class Verifier:
             keys = KeySet.of(messages, tag_hashes, members)
             matches = keys.match(key_rows, key_hashes)
         states, places = codes[of_entry], matches.place
-        states[(rows >= 0) & (matches.count == 0)] = _MISMATCH
+        foreign = np.flatnonzero((rows >= 0) & (matches.count == 0))
+        lost = np.isin(phy_offsets[foreign], zeroed_messages(log, phy_offsets[foreign]))
+        states[foreign] = np.where(lost, _ZEROED, _MISMATCH)
         several = np.flatnonzero(matches.several)
         owners = file_numbers[several] if file_numbers is not None else np.zeros_like(several)
         for number in np.unique(owners).tolist():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rmqindex import CommitLog, RmqIndexError, explain_lookup, rebuild_index, verify
+from rmqindex import CommitLog, MessageStore, RmqIndexError, explain_lookup, rebuild_index, verify
 from rmqindex.commitlog.zeroed import zeroed_messages
 
 OFFSET = 11_053
@@ -31,6 +31,16 @@ def test_verify_names_the_message_and_not_its_entries(zeroed):
     assert (damage["file"], damage["byte"]) == (str(zeroed / "commitlog" / f"{0:020d}"), OFFSET)
     assert f"bytes of 0 in them (message at {OFFSET})" in damage["got"]
     assert not [row for row in findings if row["rule"] == "entry_hash"]
+
+
+@pytest.mark.parametrize("zeroed", ["all"], indirect=True)
+def test_a_lookup_marks_the_entry_by_the_same_word(zeroed):
+    """It is not wrong itself: what is wrong is the message that it leads to."""
+    found = MessageStore(zeroed).lookup("TopicTest", ["uk40_0_1", "order-49"]).to_pylist()
+    states = {(row["key"], row["phy_offset"]): row["match_state"] for row in found}
+    assert states.pop(("uk40_0_1", OFFSET)) == "zeroed"
+    assert {state for (_, offset), state in states.items() if offset != OFFSET} == {"verified"}
+    assert {state for (_, offset), state in states.items() if offset == OFFSET} <= {"zeroed"}
 
 
 def test_a_rebuild_does_not_throw_the_entries_away(zeroed):
