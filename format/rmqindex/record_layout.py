@@ -28,6 +28,7 @@ __all__ = [
     "FLAG_OFFSET",
     "INNER_BATCH_FLAG",
     "INNER_MESSAGE_HEAD_SIZE",
+    "INNER_NUM",
     "IPV4_SIZE",
     "IPV6_SIZE",
     "MAGIC_CODE_OFFSET",
@@ -121,6 +122,8 @@ PROPERTY_TAGS = b"TAGS"
 
 # MessageDecoder.encodeMessage: total size, magic code 0, body CRC 0, flag, body length.
 INNER_MESSAGE_HEAD_SIZE = 20
+# MessageConst.PROPERTY_INNER_NUM: how many messages an inner batch has.
+INNER_NUM = "INNER_NUM"
 
 
 def _required_field(name: str, data_type: pa.DataType) -> pa.Field:

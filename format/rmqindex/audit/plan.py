@@ -32,6 +32,10 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.fileset.paths import index_entries, lacks_index, resolve
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.logfile.walk import record_crc_fault
+from rmqindex.record.bodies import is_inner_batch, iterate_inner_messages
+from rmqindex.record.numbers import java_integer
+from rmqindex.record.properties import parse_properties
+from rmqindex.record_layout import INNER_NUM
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import FileMark, ensure_same
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
     from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.logfile.files import LogFile
+    from rmqindex.record.records import Records
     from rmqindex.storage.location import PathLike
     from rmqindex.transaction.directories import FileEntry
 
@@ -253,19 +258,7 @@ def _run_audits(
     max_findings: int = _DEFAULT_LIMIT,
     log: CommitLog | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Run the parts of an audit one after the other, as :func:`run_audit` does.
-
-    Args:
-        units: The parts.
-        max_findings: As :func:`rmqindex.verify` takes it.
-        log: The CommitLog with which they were planned.
-
-    Yields:
-        Findings with the columns of ``FINDING_SCHEMA``, for each part.
-
-    Raises:
-        FileChangedError: A file is no longer the planned one.
-    """
+    """Yield the findings of each part, run one after the other."""
     with ExitStack() as stack:
         files = units[0].log_files if units else None
         if log is not None and files is not None and files != log.files:
@@ -277,17 +270,7 @@ def _run_audits(
 def _run_queue_audit(
     path: PathLike, log: CommitLog, max_findings: int = _DEFAULT_LIMIT, since: int | None = None
 ) -> pa.RecordBatch:
-    """Audit the ConsumeQueues that a path's store has, if any.
-
-    Args:
-        path: As :func:`rmqindex.verify` takes it.
-        log: The CommitLog.
-        max_findings: As :func:`rmqindex.verify` takes it.
-        since: As :func:`rmqindex.verify` takes it, epoch milliseconds.
-
-    Returns:
-        Findings with the columns of ``FINDING_SCHEMA``.
-    """
+    """Return findings about the ConsumeQueues that a path's store has, if any."""
     index = _store_index(path)
     root = None if index is None else index.parent.local
     if index is None or root is None:
@@ -307,7 +290,9 @@ def _run_queue_audit(
 
 
 def run_body_audit(log: CommitLog, max_findings: int, since: int | None = None) -> pa.RecordBatch:
-    """Compare every message of a log with its CRCs; one that a broker is writing is left out.
+    """Compare every message of a log with its CRCs, and inner batches with their numbers.
+
+    A message that a broker is writing is left out.
 
     Args:
         log: The CommitLog.
@@ -330,7 +315,27 @@ def run_body_audit(log: CommitLog, max_findings: int, since: int | None = None) 
                 byte = offset - file.start + fault.byte
                 expected = f"{fault.expected} (message at {offset})"
                 findings.add(str(file.path), fault.field, byte, expected, fault.got)
+            elif is_inner_batch(int(records.sys_flag[place])):
+                _audit_inner_number(records, place, file, findings)
     return findings.batch()
+
+
+def _audit_inner_number(records: Records, place: int, file: LogFile, findings: Findings) -> None:
+    """Compare the messages of an inner batch with their number in its properties."""
+    data, start = records.data, int(records.properties_start[place])
+    body = bytes(data[records.body_start[place] : records.body_stop[place]])
+    text = parse_properties(bytes(data[start : records.properties_stop[place]])).get(INNER_NUM)
+    offset = int(records.phy_offset[place])
+    try:
+        flags = int(records.sys_flag[place])
+        number: object = sum(1 for _ in iterate_inner_messages(body, flags))
+    except RmqIndexError as error:
+        number = error
+    if text is None or java_integer(text, 16) != number:
+        byte = offset - file.start + start - int(records.starts[place])
+        got = f"{number}, and {INNER_NUM} {'absent' if text is None else ascii(text)}"
+        expected = f"as many messages as {INNER_NUM} says (message at {offset})"
+        findings.add(str(file.path), "inner_number", byte, expected, got)
 
 
 def _store_index(path: PathLike) -> Location | None:

@@ -178,7 +178,8 @@ QUEUE_RULES: tuple[AuditRule, ...] = (
     AuditRule(
         "queue_number",
         "error",
-        "A message's topic, queue or queue offset is none that a queue can have: it is damaged.",
+        "A message's topic, queue or queue offset is none that a queue can have, or it has not one "
+        "for each light queue that it names: it is damaged.",
         _DAMAGED_MESSAGE,
     ),
     AuditRule(

@@ -358,6 +358,13 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
     AuditRule("key_missing", "error", "A key of a message has no entry.", _REBUILD),
     AuditRule("coverage_gap", "error", "Messages with keys have no entries at all.", _REBUILD),
     AuditRule("body_crc", "error", "A message's body has another CRC (`--bodies`).", _BODY),
+    AuditRule(
+        "inner_number",
+        "error",
+        "An inner batch has other messages than as many as its property INNER_NUM says, by which "
+        "queues count them (`--bodies`).",
+        "Restore the file of the CommitLog, whose message is damaged.",
+    ),
     AuditRule("property_crc", "error", "A message has another CRC (`--bodies`).", _BODY),
     AuditRule(
         "index_begins_late",

@@ -17,7 +17,7 @@ from rmqindex.layout import INT64_MIN
 from rmqindex.queue_layout import LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
 from rmqindex.record.batches import build_batch, schema_of
 from rmqindex.record.numbers import java_integer
-from rmqindex.record_layout import INNER_BATCH_FLAG
+from rmqindex.record_layout import INNER_BATCH_FLAG, INNER_NUM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
@@ -49,10 +49,9 @@ _NO_UNIT_FLAG = 0x1 << 2
 _DELAY = "DELAY"
 _DISPATCH_QUEUES = "INNER_MULTI_DISPATCH"
 _DISPATCH_OFFSETS = "INNER_MULTI_QUEUE_OFFSET"
-_INNER_NUM = "INNER_NUM"
 _INNER_BASE = "INNER_BASE"
 _SEPARATOR = ","
-_NAMES = (_DELAY, _DISPATCH_QUEUES, _DISPATCH_OFFSETS, _INNER_NUM, _INNER_BASE)
+_NAMES = (_DELAY, _DISPATCH_QUEUES, _DISPATCH_OFFSETS, INNER_NUM, _INNER_BASE)
 _DELAY_LEVEL = re.compile(r"([0-9]+)([smhd])")
 _NO_ROWS = np.zeros(0, np.int64)
 # By topic and number of the queue, the row and the queue offset of each unit.
@@ -214,15 +213,19 @@ class Dispatcher:
     def _light_units(self, block: _Block, has_unit: NDArray[np.bool_]) -> _LightUnits:
         """Return the rows and queue offsets of units in queues that messages name themselves."""
         found: _LightUnits = {}
-        offsets = block.properties[_DISPATCH_OFFSETS]
-        for row, text in block.properties[_DISPATCH_QUEUES].items():
+        names, offsets = block.properties[_DISPATCH_QUEUES], block.properties[_DISPATCH_OFFSETS]
+        for row in sorted({*names, *offsets}):
             topic = block.names[block.codes[row]]
             system = topic.startswith((RETRY_PREFIX, SYSTEM_PREFIX)) or topic == SCHEDULE_TOPIC
             if system or not has_unit[row] or row in block.damaged:
                 continue
-            queues, places = _split(text), _split(offsets.get(row, ""))
+            queues, places = _split(names.get(row, "")), _split(offsets.get(row, ""))
             if len(queues) != len(places):
-                continue  # as the broker, which logs it
+                # A broker without enableMultiDispatch gives no offsets; with it, one for each.
+                if places:
+                    expected = f"{len(queues)} numbers, as {_DISPATCH_QUEUES} has names"
+                    block.refuse(row, _DISPATCH_OFFSETS, expected, offsets[row])
+                continue
             units: dict[tuple[str, int], int] = {}
             for queue, place in zip(queues, places, strict=True):
                 if "/" in queue:
@@ -268,14 +271,14 @@ class _Block:
     def read_batches(self) -> None:
         """Read the first queue offset of each batch, and how many messages it has."""
         bases = self.properties[_INNER_BASE]
-        for row, text in self.properties[_INNER_NUM].items():
+        for row, text in self.properties[INNER_NUM].items():
             if row not in bases:
                 continue
             base, size = java_integer(bases[row], 64), java_integer(text, 16)
             if base is None:
                 self.damage(row, _INNER_BASE, "a number of 64 bits", bases[row])
             elif size is None:
-                self.damage(row, _INNER_NUM, "a number of 16 bits", text)
+                self.damage(row, INNER_NUM, "a number of 16 bits", text)
             else:
                 self.base[row], self.batch_size[row] = base, size
 
@@ -311,7 +314,7 @@ def _batch_units(queue: tuple[str, int], rows: NDArray[np.int64], block: _Block)
     for row in rows[~sound].tolist():
         field, value = (
             (_INNER_BASE, block.base[row]) if block.base[row] < 0 else
-            (_INNER_NUM, block.batch_size[row])
+            (INNER_NUM, block.batch_size[row])
         )  # fmt: skip
         least = "at least 0" if field == _INNER_BASE else "at least 1"
         block.refuse(row, field, least, int(value), "a broker gives it no unit that can be read")

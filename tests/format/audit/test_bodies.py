@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import struct
+import zlib
 
 import pytest
 
 import rmqindex
-from commitlog_encoder import Log, Message
+from commitlog_encoder import Log, Message, properties_text
 from other_broker import running_broker
+from recorded import MESSAGE_KINDS
 from rmqindex import CommitLog, verify
 from rmqindex.audit.plan import run_body_audit
 
@@ -82,3 +85,53 @@ def test_the_command_reads_bodies_if_it_is_told_to(damaged, run):
     assert (code, f"(message at {offset})" in out) == (1, True)
     code, _, err = run("verify", store, "--bodies", "--commit-log", "none")
     assert (code, "--bodies" in err) == (2, True)
+
+
+def member(body):
+    """Return a message of an inner batch as it is in the batch's body."""
+    return struct.pack(">iiiii", 22 + len(body), 0, 0, 0, len(body)) + body + bytes(2)
+
+
+@pytest.mark.parametrize(
+    ("number", "members", "got"),
+    [
+        ("2", 2, None),
+        ("3", 2, "2, and INNER_NUM '3'"),
+        ("x", 2, "2, and INNER_NUM 'x'"),
+        (None, 1, "1, and INNER_NUM absent"),
+        ("2", 0, "0, and INNER_NUM '2'"),
+    ],
+)
+def test_an_inner_batch_has_as_many_messages_as_its_property_says(tmp_path, number, members, got):
+    """Queues count them by the property; also in a compressed body."""
+    text = properties_text([] if number is None else [("INNER_NUM", number), ("INNER_BASE", "0")])
+    body = member(b"body") * members
+    log = Log(4096)
+    log.append(Message(body=b"other"))
+    log.append(Message(body=body, sys_flag=0xC0, properties=text))
+    log.append(Message(body=zlib.compress(body), sys_flag=0xC1, properties=text))
+    log.write_to(tmp_path)
+    with CommitLog(tmp_path) as opened:
+        rows = run_body_audit(opened, 9).to_pylist()
+    assert {row["rule"] for row in rows} <= {"inner_number"}
+    assert [row["got"] for row in rows] == ([] if got is None else [got] * 2)
+    for row, offset in zip(rows, log.offsets[1:], strict=False):
+        assert row["expected"].endswith(f"(message at {offset})")
+
+
+def test_an_inner_batch_whose_body_is_no_messages_is_an_error(tmp_path):
+    """The broker would hand it out, and no client could read it."""
+    log = Log(4096)
+    text = properties_text([("INNER_NUM", "1"), ("INNER_BASE", "0")])
+    log.append(Message(body=b"no message", sys_flag=0xC0, properties=text))
+    log.write_to(tmp_path)
+    with CommitLog(tmp_path) as opened:
+        (row,) = run_body_audit(opened, 9).to_pylist()
+    assert row["rule"] == "inner_number"
+    assert "expected a head of 20 bytes" in row["got"]
+
+
+def test_inner_batches_that_a_broker_wrote_have_no_findings():
+    """Of every kind of messages."""
+    with CommitLog(MESSAGE_KINDS / "store") as opened:
+        assert not run_body_audit(opened, 9).num_rows

@@ -442,6 +442,28 @@ def test_a_number_at_which_a_broker_stops_is_an_error(tmp_path):
     assert (row["severity"], row["byte"]) == ("error", offsets[1])
 
 
+@pytest.mark.parametrize(
+    ("names", "numbers", "rule"),
+    [
+        ("%LMQ%a", "x", "property_number"),
+        ("%LMQ%a", "1,2", "queue_number"),
+        ("%LMQ%a,%LMQ%b", "1", "queue_number"),
+        ("", "1", "queue_number"),
+        ("%LMQ%a", "", None),
+        ("%LMQ%a", "1", None),
+    ],
+)
+def test_light_queues_have_a_number_each(tmp_path, names, numbers, rule):
+    """Whether or not the store has any; a broker without enableMultiDispatch gives none at all."""
+    pairs = {"INNER_MULTI_DISPATCH": names, "INNER_MULTI_QUEUE_OFFSET": numbers}
+    named = Message(properties=properties_text(pair for pair in pairs.items() if pair[1]))
+    offsets = made(tmp_path, [Message(queue_id=1), named])
+    rebuild_consume_queues(tmp_path, tmp_path, multi_dispatch=False)
+    rows = [row for row in verify(tmp_path, "auto").to_pylist() if row["severity"] == "error"]
+    expected = [] if rule is None else [(rule, offsets[1])]
+    assert [(row["rule"], row["byte"]) for row in rows] == expected
+
+
 def test_a_store_without_any_queues_is_told(store):
     """Its broker builds them when it starts; a copy that is no broker's store may have none."""
     shutil.rmtree(store / "consumequeue")

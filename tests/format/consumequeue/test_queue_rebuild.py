@@ -466,7 +466,11 @@ DAMAGED = [
 ]
 LIGHT = [
     {"INNER_MULTI_DISPATCH": "%LMQ%x", "INNER_MULTI_QUEUE_OFFSET": text}
-    for text in ("abc", "9" * 25, "--1", "٣x")
+    for text in ("abc", "9" * 25, "--1", "٣x", "1,2")
+]
+LIGHT += [
+    {"INNER_MULTI_DISPATCH": "%LMQ%x,%LMQ%y", "INNER_MULTI_QUEUE_OFFSET": "1"},
+    {"INNER_MULTI_DISPATCX": "%LMQ%x", "INNER_MULTI_QUEUE_OFFSET": "1"},
 ]
 
 
