@@ -265,7 +265,7 @@ class TestRebuild:
             log.write(bytes(3000))
         with pytest.raises(CorruptCommitLogError):
             rebuild_consume_queues(tmp_path, tmp_path / "strict", file_size=2000)
-        assert not any((tmp_path / "strict").iterdir())
+        assert not (tmp_path / "strict").exists()
         errors = []
         done = rebuild_consume_queues(
             tmp_path, tmp_path, file_size=2000, mode="DROPMALFORMED", on_malformed=errors.append
