@@ -61,6 +61,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="a folder for the scripts of failed seeds")
     parser.add_argument("--log", type=Path, help="a file to which each fault is added, as JSON")
     parser.add_argument("--until", type=int, default=1, help="faults after which a seed ends")
+    parser.add_argument("--stop", action="store_true", help="end after the first seed with faults")
     parser.add_argument("--shown", type=int, default=2, help="faults shown of each kind")
     arguments = parser.parse_args()
     _settle(arguments.tree)
@@ -118,12 +119,12 @@ def _base() -> Path:
     return Path(tempfile.mkdtemp(prefix="simulator-", dir=_FAST if _FAST.is_dir() else None))
 
 
-def _work(base: Path, until: int, is_covered: bool, seeds: Any, founds: Any) -> None:
+def _work(arguments: Namespace, base: Path, seeds: Any, founds: Any, is_failed: Any) -> None:
     folder = base / str(os.getpid())
-    measured = _Coverage() if is_covered else None
-    while (seed := seeds.get()) is not None:
+    measured = _Coverage() if arguments.coverage else None
+    while (seed := seeds.get()) is not None and not (arguments.stop and is_failed.is_set()):
         try:
-            found = run_seed(seed, folder, until=until)
+            found = run_seed(seed, folder, until=arguments.until)
         except Exception as error:  # noqa: BLE001  (of the simulator, and told as such)
             import traceback
 
@@ -133,6 +134,8 @@ def _work(base: Path, until: int, is_covered: bool, seeds: Any, founds: Any) -> 
         if measured is not None:
             found.lines = measured.lines()
         founds.put(found)
+        if found.faults:
+            is_failed.set()
     founds.put(None)
 
 
@@ -201,12 +204,13 @@ def _all(arguments: Namespace, first: int, base: Path) -> Iterable[Found]:
     context = multiprocessing.get_context("fork")
     seeds: Any = context.Queue()
     founds: Any = context.Queue()
+    is_failed = context.Event()
     for seed in range(first, first + arguments.seeds):
         seeds.put(seed)
     workers = []
     for _ in range(arguments.jobs):
         seeds.put(None)
-        given = (base, arguments.until, arguments.coverage, seeds, founds)
+        given = (arguments, base, seeds, founds, is_failed)
         workers.append(context.Process(target=_work, args=given))
         workers[-1].start()
     running = len(workers)

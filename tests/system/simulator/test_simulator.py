@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from .mutants import MUTANTS
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 #: Scripts that once failed, shortened, with what was wrong then.
@@ -29,6 +31,13 @@ def test_what_once_failed_is_right_now(failed, tmp_path):
     script.write_text(json.dumps(failed["script"]), encoding="utf-8")
     ended = simulate("--play", script, "--folder", tmp_path / "world")
     assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_planted_fault_still_has_its_place(mutant):
+    """Where its module was changed, plant it anew, and see that it is found."""
+    module = ROOT / "format/rmqindex" / mutant.file
+    assert module.read_text(encoding="utf-8").count(mutant.old) == 1
 
 
 def test_one_seed_gives_one_history():
