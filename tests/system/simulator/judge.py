@@ -209,7 +209,17 @@ class Judge:
             (file, position, offset, time, "verified" if state == "verified" else "unverified")
             for _, _, file, position, offset, time, state in got
         ]
-        return self._compare(outcome, rows, sure, may, limit=question.get("max_num"))
+        untrue = [row for row in rows if row[4] == "verified" and not self._has(row, text)]
+        said = [f"foreign: not of the key {_some(untrue)}"] if untrue else []
+        return said + self._compare(outcome, rows, sure, may, limit=question.get("max_num"))
+
+    def _has(self, row: tuple[Any, ...], text: str) -> bool:
+        """Tell whether a message has the key and the time that a row says, damaged or not."""
+        if self.may_differ:
+            return True
+        return any(
+            text in _texts(one) and one.store_time == row[3] for one in self.at.get(row[2], [])
+        )
 
     def _rows_of(self, entry: Entry, text: str) -> tuple[list[Any], bool]:
         """Return the rows that an entry may give for a text, and whether it must give them."""
@@ -429,6 +439,8 @@ class Judge:
         # What is left behind a cut looks as if it were in the log.
         is_hidden = self.power_was_cut or self.harm or (self.is_stale and "torn" in self.states)
         audited = set() if is_hidden else self.states & _AUDITED
+        if self.truth.agreed is not None and not self._lags():
+            audited -= {"index_lags"}  # a group may give up what has no entries
         # A copy without entries is an error, whatever its age: nobody is about to index it.
         found = errors if "no_index" in audited and self.truth.surely("messages") else worst
         if not self.truth.running and audited and self._has_keys() and not found:
@@ -439,6 +451,14 @@ class Judge:
             said.append(f"missed: {_some(told)}")
         return said
 
+    def _lags(self) -> bool:
+        """Tell whether a message that no group gives up has no entry."""
+        indexed = {one.offset for one in self.truth.entries}
+        return any(
+            one.keys and one.sys_flag & 12 != 12 and one.offset not in indexed
+            for one in self.sure_messages
+        )
+
     def _has_keys(self) -> bool:
         return any(one.keys and one.sys_flag & 12 != 12 for one in self.sure_messages)
 
@@ -448,9 +468,12 @@ class Judge:
         if damage.file.startswith("index"):
             if damage.kind != "lost":
                 return bool(damage.entries)
-            # That a file was there is seen by the messages whose entries it had.
+            # That a file was there is seen by the messages whose entries it had, and no other has;
+            # whether tags are indexed, nothing tells.
             log = {one.offset: one for one in self.truth.messages}
-            return any(self.truth.message_of(one, log) for one in damage.entries)
+            held = {(one.key_hash, one.offset) for one in self.truth.entries}
+            lost = (one for one in damage.entries if (one.key_hash, one.offset) not in held)
+            return any(one.kind == "key" and self.truth.message_of(one, log) for one in lost)
         if not damage.messages or not _is_log(damage.file):
             return False
         if damage.kind == "lost":  # the oldest files look as if they had expired
@@ -488,7 +511,9 @@ class Judge:
         got = Counter((row[2], row[3]) for row in outcome.rows)
         sure = Counter((one.key_hash, one.offset) for one in self.truth.surely("entries"))
         lost = sure - got
-        if lost and not self.index_is_hurt and not self.power_was_cut:
+        # Of files that were swapped, each is sound, and the next one begins elsewhere.
+        is_hurt = any(one.kind != "swapped" for one in self.harm if one.file.startswith("index"))
+        if lost and not is_hurt and not self.power_was_cut:
             return [f"lost: by a stream {_some(lost)}"]
         return []
 

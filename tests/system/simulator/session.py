@@ -24,7 +24,7 @@ from .history import History, World
 from .judge import Fault, Judge, blurred
 from .questions import question_of
 from .schedule import KILLED, together
-from .users import READERS, Outcome, Place, ask, run, write
+from .users import READERS, STREAMS, Outcome, Place, ask, run, write
 from .writes import (
     Files,
     judge_export,
@@ -51,6 +51,7 @@ _LENGTH = 40
 _LAST = 20
 #: Who is asked: more often who has most to answer.
 _WEIGHTS = {user: 3 if "lookup" in user or "messages" in user else 2 for user in READERS}
+_WEIGHTS |= dict.fromkeys(STREAMS, 5)  # which must be asked twice
 
 
 @dataclass
@@ -415,6 +416,9 @@ def _with_geometry(line: str, session: Session) -> str:
 
 def _question(draw: Draw, session: Session) -> Step:
     user = draw.weighted([(weight, user) for user, weight in _WEIGHTS.items()])
+    truth = session.world.truth
+    if truth.abort and not truth.running and draw.chance(0.15):
+        user = "verify"  # only here does it say what the next start will delete
     question = question_of(draw, session.world.truth, session.place.root, user)
     return {"name": "ask", "user": user, "question": question}
 

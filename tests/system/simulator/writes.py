@@ -175,12 +175,16 @@ def _said(
     if argv[0] == "rebuild-queues" and not is_dry:
         yield from _split(before, after)
         yield from _lost_units(world, argv, before, after)
-    if "--resume" in argv and before != after and _ends_stale(world):
+        yield from _queues_without_newest(world, after)
+    if "--resume" in argv and before != after and _has_stale_entries(world):
         yield "went on", "behind an index of another history of the log"
     if argv[0] in ("rebuild", "relayout", "expire", "recover"):
         yield from _lost_entries(world, argv, before, after)
     if argv[0] == "rebuild" and "--out" not in argv and not is_dry:
         yield from _uncovered(world, argv, outcome, after)
+        yield from _unagreed(world, before, after)
+    if argv[:1] == ["rebuild"] and "--replace" in argv and not is_dry:
+        yield from _differs(world, argv, before, after)
 
 
 def judge_writes(
@@ -193,6 +197,8 @@ def judge_writes(
     return [Fault(rule, f"{argv[0]} beside others", what) for rule, what in said]
 
 
+#: How a store may be whose index is what a broker makes of its log.
+_SOUND = {"queues_lag", "queues_expired", "index_expired"}
 _SHOWN = ("--replace", "--resume", "--dry-run", "--allow-loss", "--entries", "--out")
 
 
@@ -254,12 +260,46 @@ def _lost_entries(
             yield "lost by a write", f"entries before and not after {differs}, the other way {more}"
 
 
-def _ends_stale(world: World) -> bool:
-    """Tell whether the newest entry is of a message that another has replaced."""
+def _has_stale_entries(world: World) -> bool:
+    """Tell whether entries are of a message that another, with other keys, has replaced."""
     truth = world.truth
-    entries = sorted(truth.entries, key=lambda one: (one.file, one.position))
-    log = {one.offset: one for one in truth.messages}
-    return bool(entries) and entries[-1].offset in log and not truth.message_of(entries[-1], log)
+    log = {one.offset: one for one in truth.messages if one.keys}
+    if world.damages:
+        return False
+    owners: dict[tuple[str, int], bool] = {}
+    for entry in truth.entries:
+        if entry.offset in log:
+            place = (entry.file, entry.offset)
+            owners[place] = owners.get(place, False) or bool(truth.message_of(entry, log))
+    return not all(owners.values())
+
+
+def _differs(
+    world: World, argv: Sequence[str], before: Files, after: Files
+) -> Iterable[tuple[str, str]]:
+    """Say where a rebuild of a sound index gives other entries than the broker."""
+    truth = world.truth
+    is_known = not world.damages and truth.states <= _SOUND and truth.agreed is None
+    # Which tags are indexed cannot be known where versions took turns.
+    is_known &= not any("version" in step or "index" in step for step in world.taken)
+    is_known &= not any(step["name"] == "kill" for step in world.taken)  # a part of a message
+    if is_known and not {"--from", "--to", _LOSS} & set(argv) and before.entries != after.entries:
+        lost, more = before.entries - after.entries, after.entries - before.entries
+        yield "differs", f"entries before and not after {lost}, the other way {more}"
+
+
+def _unagreed(world: World, before: Files, after: Files) -> Iterable[tuple[str, str]]:
+    """Say which entries were made of messages on which DLedger's group has not agreed."""
+    truth = world.truth
+    if truth.agreed is None or world.damages:
+        return
+    known = {one.offset for one in truth.surely("messages")} | {
+        offset for _, offset in before.entries
+    }
+    known |= {one.offset for one in truth.once if hasattr(one, "offset")}
+    more = sorted({offset for _, offset in after.entries} - known)
+    if more:
+        yield "unagreed", f"entries of messages at {more[:5]}, agreed is {truth.agreed}"
 
 
 def _split(before: Files, after: Files) -> Iterable[tuple[str, str]]:
@@ -300,6 +340,28 @@ def _lost_units(
     lost = sorted(unit for unit in lost if unit[0] not in batch)
     if lost:
         yield "lost by a write", f"{len(lost)} of {len(before.units)} units: {lost[:5]}"
+
+
+def _queues_without_newest(world: World, after: Files) -> Iterable[tuple[str, str]]:
+    """Say which queues end before the newest message that the log has of them."""
+    truth = world.truth
+    if world.damages or truth.states & {"torn", "no_log"} or truth.agreed is not None:
+        return
+    newest = {
+        (one.topic, one.queue_id): one
+        for one in sorted(truth.messages, key=lambda one: one.offset)
+        if not one.sys_flag & 4
+    }
+    held = {unit[:5] for unit in after.units}
+    lacking = [
+        one.offset
+        for (topic, queue_id), one in newest.items()
+        if one.kind == "plain"
+        and topic not in world.broker.config.batch_topics
+        and (topic, queue_id, one.queue_offset, one.offset, one.size) not in held
+    ]
+    if lacking:
+        yield "uncovered", f"queues lack their newest messages: {lacking[:5]}"
 
 
 def _uncovered(

@@ -112,7 +112,13 @@ class IndexFile:
         yield
 
 
-def entries_of(data: bytes, name: str, slots: int, texts: dict[tuple[int, int], list[str]]):
+def entries_of(
+    data: bytes,
+    name: str,
+    slots: int,
+    texts: dict[tuple[int, int], list[str]],
+    taken: dict[tuple[int, int], int],
+):
     """Decode the entries of a file the obvious way.
 
     Args:
@@ -120,9 +126,9 @@ def entries_of(data: bytes, name: str, slots: int, texts: dict[tuple[int, int], 
         name: Its name.
         slots: How many slots it has.
         texts: What was hashed, by hash and offset; several texts are taken in turn.
+        taken: How often each hash and offset came in the files before; it is counted on.
     """
     begin_time, _, _, _, _, count = struct.unpack_from(">qqqqii", data.ljust(HEADER, b"\0"))
-    taken: dict[tuple[int, int], int] = {}
     found = []
     for position in range(1, count):
         at = HEADER + 4 * slots + 20 * position
@@ -130,7 +136,8 @@ def entries_of(data: bytes, name: str, slots: int, texts: dict[tuple[int, int], 
             break
         code, offset, seconds, _ = struct.unpack_from(">iqii", data, at)
         choices = texts.get((code, offset), [""])
-        turn = taken[code, offset] = taken.get((code, offset), -1) + 1
+        turn = taken.get((code, offset), 0)
+        taken[code, offset] = turn + 1
         text = choices[turn % len(choices)]
         time = begin_time if position == 1 else begin_time + 1000 * seconds
         kind = "tag" if "#T#" in text else "key"

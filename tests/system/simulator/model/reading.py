@@ -54,8 +54,9 @@ def read_truth(
     )
     _read_log(truth, disk, config, known, alive)
     truth.agreed = _agreed(disk) if config.dledger else None
+    taken: dict[tuple[int, int], int] = {}
     for name in disk.names("index"):
-        for entry in entries_of(disk.read(f"index/{name}"), name, config.slots, texts):
+        for entry in entries_of(disk.read(f"index/{name}"), name, config.slots, texts, taken):
             if (entry.key_hash, entry.offset) in texts:
                 truth.entries.append(entry)
             else:

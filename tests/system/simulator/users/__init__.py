@@ -18,7 +18,7 @@ from .writing import write
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["READERS", "Outcome", "Place", "ask", "run", "write"]
+__all__ = ["READERS", "STREAMS", "Outcome", "Place", "ask", "run", "write"]
 
 #: Everyone who reads.
 READERS: dict[str, Callable[[Place, dict[str, Any], str], Outcome]] = {
