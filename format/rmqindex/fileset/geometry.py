@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from rmqindex.errors import CorruptIndexError, RmqIndexError
 from rmqindex.fileset.paths import index_entries
-from rmqindex.indexfile.committed import open_index_source
+from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.geometry import UnknownLayoutError, fits_layout, infer_layout
 from rmqindex.indexfile.reader import IndexFile
+from rmqindex.indexfile.uncounted import damaged_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,10 +50,12 @@ def open_in_store(
     """
     try:
         file = IndexFile(path, layout, mode=mode)
-    except (UnknownLayoutError, CorruptIndexError):
+    except (UnknownLayoutError, CorruptIndexError) as error:
         proved = None if layout is not None else layout_beside(name_path or path)
-        if proved is None or not (mode == "DROPMALFORMED" or _fits(path, proved)):
+        if proved is None:
             raise
+        if mode == "FAILFAST":
+            _ensure_fits(path, proved, error)
         file = IndexFile(path, proved, mode=mode)
     try:
         if mode == "DROPMALFORMED":
@@ -90,6 +93,12 @@ def _nearest(path: Location) -> Iterator[FileEntry]:
     yield from (each for _, each in sorted(others, key=lambda other: other[0]))
 
 
-def _fits(path: Location, layout: Layout) -> bool:
+def _ensure_fits(path: Location, layout: Layout, error: RmqIndexError) -> None:
+    """Raise the error of a file that does not fit, or that of its header, which says more."""
     with open_index_source(path) as source:
-        return fits_layout(source, layout)
+        if fits_layout(source, layout):
+            return
+        header = read_header(source)
+        if isinstance(error, UnknownLayoutError) and source.size == layout.file_size:
+            raise damaged_header(source, layout, header, is_last=False) or error
+        raise error

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rmqindex.layout import Geometry
     from rmqindex.storage.source import IndexSource
 
-__all__ = ["ensure_fits", "inherits_end", "proved_count"]
+__all__ = ["ensure_fits", "inherits_end", "last_written", "proved_count"]
 
 _BLOCK = 65_536
 # Which of the last entries the header's last offset and last time are of, -1 for the last one and
@@ -78,7 +78,7 @@ def proved_count(source: IndexSource, layout: Geometry, header: IndexHeader) -> 
     if not count:
         return 0
     if source.size >= layout.file_size:
-        last = _last_written(source, layout, count)
+        last = last_written(source, layout, count)
         if last == count:
             return count if _ends_at(source, layout, header, last, _PUT_STATES) else 0
         if last and _ends_at(source, layout, header, last, _PUT_STATES[:1]):
@@ -118,7 +118,7 @@ def _ends_at(
     return any(has_offset[offset_of] and has_time[time_of] for offset_of, time_of in states)
 
 
-def _last_written(source: IndexSource, layout: Geometry, count: int) -> int:
+def last_written(source: IndexSource, layout: Geometry, count: int) -> int:
     """Return the position of the last counted entry that was written, 0 if none was."""
     stop = count + FIRST_POSITION
     while stop > FIRST_POSITION:

@@ -15,10 +15,9 @@ from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import ENTRY_SCHEMA
 from rmqindex.indexfile.entries import EntryReader, Mode
 from rmqindex.indexfile.fingerprint import Fingerprint, entries_checksum
-from rmqindex.indexfile.geometry import Layout, infer_layout, usual_layout
 from rmqindex.indexfile.proof import ensure_fits, proved_count
 from rmqindex.indexfile.select import select_phy_offset
-from rmqindex.indexfile.uncounted import damaged_count, damaged_header, looks_emptied, then_counted
+from rmqindex.indexfile.uncounted import damaged_header, error_of_count, known_layout, then_counted
 from rmqindex.keys.hashing import key_hash
 from rmqindex.layout import ENTRY_SIZE, FIRST_POSITION, HEADER_SIZE, INT32_MAX
 from rmqindex.markup import html_table
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
     import pyarrow.fs as pafs
 
     from rmqindex.arrays import IntArray
-    from rmqindex.errors import CorruptIndexError
     from rmqindex.indexfile.entries import MessageRun
+    from rmqindex.indexfile.geometry import Layout
     from rmqindex.keys.hash_set import HashSet
     from rmqindex.storage.location import PathLike
 
@@ -112,7 +111,7 @@ class IndexFile:
         is_cut = lenient and source.size < HEADER_SIZE
         self.header = IndexHeader() if is_cut else read_header(source, _DAMAGED_HINT)
         if layout is None and self.header.entry_count:
-            layout = infer_layout(source)
+            layout = known_layout(source, self.header, is_lenient=lenient)
         self._layout = layout
         self._entries = EntryReader(source, layout, self.header, self.mode)
         self._entry_count = self.header.entry_count
@@ -168,7 +167,10 @@ class IndexFile:
             CorruptIndexError: In ``FAILFAST``: the count is damaged.
             RmqIndexError: The storage failed.
         """
-        error = self._damaged_count(layout_beside)
+        source, header = self._source, self.header
+        if source.size < HEADER_SIZE or (source.remote and header.entry_count > 1):
+            return
+        error = error_of_count(source, self._layout, header, layout_beside)
         if error is None:
             return
         if self.mode == "FAILFAST":
@@ -177,19 +179,6 @@ class IndexFile:
             f"the entries behind position {self._entry_count}, which the header does not count "
             f"(index_count at byte {error.byte}: expected {error.expected}, got {error.got})"
         )
-
-    def _damaged_count(
-        self, layout_beside: Callable[[], Layout | None]
-    ) -> CorruptIndexError | None:
-        source, layout, header = self._source, self._layout, self.header
-        if source.size < HEADER_SIZE or (source.remote and header.entry_count > 1):
-            return None
-        if layout is not None:
-            return damaged_count(source, layout, header)
-        error = damaged_count(source, usual_layout(source.size), header)
-        if error is None and looks_emptied(source):
-            error = damaged_count(source, layout_beside(), header)
-        return error
 
     def check_header(self, *, is_last: bool) -> None:
         """Raise where the header contradicts the entries, so that no write trusts either.

@@ -15,7 +15,8 @@ import numpy as np
 from rmqindex.command_line import command_line
 from rmqindex.errors import CorruptIndexError
 from rmqindex.indexfile.decoding import slots_of, written
-from rmqindex.indexfile.proof import inherits_end
+from rmqindex.indexfile.geometry import Layout, UnknownLayoutError, infer_layout, usual_layout
+from rmqindex.indexfile.proof import inherits_end, last_written
 from rmqindex.layout import (
     BEGIN_PHY_OFFSET_OFFSET,
     END_PHY_OFFSET_OFFSET,
@@ -26,15 +27,21 @@ from rmqindex.layout import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
     from rmqindex.header import IndexHeader
-    from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.source import IndexSource
 
-__all__ = ["damaged_count", "damaged_header", "looks_emptied", "then_counted"]
+__all__ = [
+    "damaged_count",
+    "damaged_header",
+    "error_of_count",
+    "known_layout",
+    "looks_emptied",
+    "then_counted",
+]
 
 # Entries behind the count whose slots are asked.
 _ASKED = 8
@@ -78,6 +85,21 @@ def damaged_count(
     return _error(source, f"more than {newest}, to which a slot leads", header, is_damaged)
 
 
+def error_of_count(
+    source: IndexSource,
+    layout: Layout | None,
+    header: IndexHeader,
+    layout_beside: Callable[[], Layout | None],
+) -> CorruptIndexError | None:
+    """As :func:`damaged_count`, of a file whose geometry the files beside it may show."""
+    if layout is not None:
+        return damaged_count(source, layout, header)
+    error = damaged_count(source, usual_layout(source.size), header)
+    if error is None and looks_emptied(source):
+        error = damaged_count(source, layout_beside(), header)
+    return error
+
+
 def then_counted(
     batches: Iterator[pa.RecordBatch],
     source: IndexSource,
@@ -109,6 +131,8 @@ def damaged_header(
     count = header.entry_count
     if error is not None or not count:
         return error
+    if count > layout.capacity:
+        return _wrong_count(source, f"at most {layout.index_num}", header)
     first = source.entry_range(layout, FIRST_POSITION, FIRST_POSITION + 1)["phy_offset"]
     if int(first[0]) != header.begin_phy_offset:
         return _wrong(source, "begin_phy_offset", BEGIN_PHY_OFFSET_OFFSET, int(first[0]), header)
@@ -117,7 +141,46 @@ def damaged_header(
     # A broker counts an entry before it sets the end.
     if header.end_phy_offset in ends or (is_last and inherits_end(header)):
         return None
-    return _wrong(source, "end_phy_offset", END_PHY_OFFSET_OFFSET, ends[-1], header)
+    # No broker sets the end before it counts the entry, nor counts an entry before it writes it.
+    last = last_written(source, layout, min(count + 1, layout.capacity))
+    end = int(source.entry_range(layout, last, last + 1)["phy_offset"][0]) if last else ends[-1]
+    if last in (0, count) or end != header.end_phy_offset:
+        expected = end if last < count else ends[-1]
+        return _wrong(source, "end_phy_offset", END_PHY_OFFSET_OFFSET, expected, header)
+    expected = f"{last + FIRST_POSITION}, behind the last entry, which end_phy_offset is of"
+    return _wrong_count(source, expected, header)
+
+
+def _wrong_count(source: IndexSource, expected: str, header: IndexHeader) -> CorruptIndexError:
+    return CorruptIndexError(
+        source.path, "index_count", INDEX_COUNT_OFFSET, expected, header.index_count, _hint(source)
+    )
+
+
+def known_layout(source: IndexSource, header: IndexHeader, *, is_lenient: bool) -> Layout:
+    """Return the geometry that a file with entries shows, or that its size alone tells.
+
+    Args:
+        source: The open file.
+        header: Its header, which counts entries.
+        is_lenient: Whether the default size will do where the header is damaged.
+
+    Raises:
+        CorruptIndexError: The entries of a file of the default size contradict its header.
+        RmqIndexError: Neither shows a geometry; the storage failed.
+    """
+    try:
+        return infer_layout(source)
+    except UnknownLayoutError:
+        default = usual_layout(source.size)
+        if default != Layout():
+            raise
+        if is_lenient:
+            return default
+        error = damaged_header(source, default, header, is_last=False)
+        if error is None:
+            raise
+        raise error from None
 
 
 def _wrong(
