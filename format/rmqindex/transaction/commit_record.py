@@ -8,6 +8,7 @@ commit was finished, names files that are gone.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from rmqindex.ownfiles.records import Fields
     from rmqindex.storage.location import Location
 
-__all__ = ["STAGING_PREFIX", "CommitRecord", "is_record", "job_of"]
+__all__ = ["STAGING_PREFIX", "CommitRecord", "is_record", "job_of", "remove_object"]
 
 #: The prefix of every name in the directory that is not part of the index.
 STAGING_PREFIX = ".rmqindex-"
@@ -140,12 +141,35 @@ class CommitRecord:
         infos = filesystem.get_file_info([f"{inner_directory}/{path}" for path in self.staged])
         return next((info.path for info in infos if info.type != pafs.FileType.File), None)
 
+    def finish(self, filesystem: pafs.FileSystem, inner_directory: str) -> None:
+        """Carry out the commit, or the rest of it, and remove its staged files."""
+        if self.committed and self.first_missing(filesystem, inner_directory) is None:
+            names = {name for _, name, _ in self.new}
+            # The continued file comes first: new names must not appear before it.
+            copies = zip(self.staged, (name for _, name, _ in self.new), strict=True)
+            for staged, name in sorted(copies, key=lambda each: each[1] not in self.removed):
+                filesystem.copy_file(f"{inner_directory}/{staged}", f"{inner_directory}/{name}")
+            for name in self.removed:
+                if name not in names:
+                    remove_object(filesystem, f"{inner_directory}/{name}")
+        # A record without a staged file no longer counts, so that it may come back.
+        with contextlib.suppress(FileNotFoundError):
+            filesystem.delete_dir(f"{inner_directory}/{STAGING_PREFIX}{self.job}")
+        for each in (self, CommitRecord(self.job, self.owner)):
+            remove_object(filesystem, f"{inner_directory}/{each.name}")
+
     def show_in(self, listing: dict[str, tuple[pafs.FileInfo, str]]) -> None:
         """Apply the commit to a listing of the directory."""
         for name in self.removed:
             listing.pop(name, None)
         for staged, (_, name, size) in zip(self.staged, self.new, strict=True):
             listing[name] = (pafs.FileInfo(name, pafs.FileType.File, size=size), staged)
+
+
+def remove_object(filesystem: pafs.FileSystem, path: str) -> None:
+    """Remove an object if it is there."""
+    if filesystem.get_file_info(path).type == pafs.FileType.File:
+        filesystem.delete_file(path)
 
 
 def _new_file(item: object) -> tuple[str, str, int]:

@@ -46,6 +46,7 @@ from rmqindex.transaction.commit_record import (
     CommitRecord,
     is_record,
     job_of,
+    remove_object,
 )
 from rmqindex.transaction.journal import root_name
 from rmqindex.transaction.owner import OWNER_RECORD, Owner
@@ -337,14 +338,14 @@ class ObjectStaging:
         # While this claim is there no other commit begins, so nothing else changes what they do.
         # A record comes before its claim, which says nothing of what was staged.
         for other in sorted(dead, key=lambda record: not record.committed):
-            _finish(filesystem, inner, other)
+            other.finish(filesystem, inner)
 
     def _unclaim(self) -> bool:
         """Withdraw the claim unless the commit counts; return whether it does."""
         filesystem, inner = open_filesystem(self.directory)
         record = self._own_record(filesystem, inner)
         if record is None:
-            _remove(filesystem, f"{inner}/{CommitRecord(self.job, self.owner).name}")
+            remove_object(filesystem, f"{inner}/{CommitRecord(self.job, self.owner).name}")
         return record is not None
 
     def _is_committed(self, error: RmqIndexError) -> bool:
@@ -396,7 +397,7 @@ class ObjectStaging:
         filesystem, inner = open_filesystem(self.directory)
         record = self._own_record(filesystem, inner)
         if record is not None:
-            _finish(filesystem, inner, record)
+            record.finish(filesystem, inner)
 
     def _discard(self) -> None:
         if self._unclaim():
@@ -465,30 +466,6 @@ def _download(location: Location, path: Path) -> None:
                 target.write_at(block, start)
         target.resize(size)
     part.replace(path)
-
-
-def _finish(filesystem: pafs.FileSystem, inner: str, record: CommitRecord) -> None:
-    """Carry out a recorded commit, or the rest of one, and remove its staged files."""
-    if record.committed and record.first_missing(filesystem, inner) is None:
-        names = {name for _, name, _ in record.new}
-        # The continued file comes first: new names must not appear before it.
-        copies = zip(record.staged, (name for _, name, _ in record.new), strict=True)
-        for staged, name in sorted(copies, key=lambda each: each[1] not in record.removed):
-            filesystem.copy_file(f"{inner}/{staged}", f"{inner}/{name}")
-        for name in record.removed:
-            if name not in names:
-                _remove(filesystem, f"{inner}/{name}")
-    # A record without a staged file no longer counts, so that it may come back.
-    with contextlib.suppress(FileNotFoundError):
-        filesystem.delete_dir(f"{inner}/{STAGING_PREFIX}{record.job}")
-    for each in (record, CommitRecord(record.job, record.owner)):
-        _remove(filesystem, f"{inner}/{each.name}")
-
-
-def _remove(filesystem: pafs.FileSystem, path: str) -> None:
-    """Remove an object if it is there."""
-    if _is_there(filesystem, path):
-        filesystem.delete_file(path)
 
 
 def _last_name_path(inner: str) -> str | None:
