@@ -263,46 +263,32 @@ def audit_coverage(
     is_last = stop is None
     if is_last:
         stop = log.agreed_stop()
-    if not (is_last and wanted.is_live):
-        reading = _Reading(log, wanted, start, stop, findings)
-        for batch in reading.batches():
-            gap.see(batch["store_timestamp"].to_numpy())
-            known = reading.judged(batch, gap)
-            if is_last:
-                is_behind = known["phy_offset"].to_numpy() > highest
-                gap.add_behind(known.filter(_mask(is_behind)))
-                known = known.filter(_mask(~is_behind))
-            if known.num_rows:
-                _audit_messages(known, spans, gap, findings)
-        gap.finish(log.min_offset, wanted.begin)
-        return
-    # The last message that is counted may have keys to come, and what follows is being written.
-    agreed = highest if stop is None else min(stop, highest)
-    reading = _Reading(log, wanted, start, agreed, findings)
+    reading = _Reading(log, wanted, start, stop, findings)
     for batch in reading.batches():
+        gap.see(batch["store_timestamp"].to_numpy())
         known = reading.judged(batch, gap)
+        if is_last:
+            offsets = known["phy_offset"].to_numpy()
+            gap.add_behind(known.filter(_mask(offsets > highest)))
+            # The last message that a running broker counts may have keys to come.
+            is_whole = offsets < highest if wanted.is_live else offsets <= highest
+            known = known.filter(_mask(is_whole))
         if known.num_rows:
             _audit_messages(known, spans, gap, findings)
-    quiet = _Reading(log, wanted, max(start, highest), stop, None)
-    for batch in quiet.batches():
-        gap.see(batch["store_timestamp"].to_numpy())
-        offsets = batch["phy_offset"].to_numpy()
-        gap.add_behind(batch.filter(_mask(offsets > highest)))
-        if gap.behind and gap.behind_from <= index_end(wanted.directory):
-            gap.behind = 0  # the broker has indexed it meanwhile, and will do so with the rest
-            break
+    if wanted.is_live and gap.behind and gap.behind_from <= index_end(wanted.directory):
+        gap.behind = 0  # the broker has indexed it meanwhile, and will do so with the rest
     gap.finish(log.min_offset, wanted.begin)
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A reading of messages; damage is a finding, but for the messages that are being written."""
+    """A reading of messages, in which damage is a finding."""
 
     log: CommitLog
     wanted: LogRange
     start: int
     stop: int | None
-    findings: Findings | None
+    findings: Findings
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the messages."""
@@ -315,8 +301,6 @@ class _Reading:
         )
 
     def _damaged(self, error: CorruptCommitLogError) -> None:
-        if self.findings is None:
-            return
         starts = {str(file.path): file.start for file in self.log.files}
         begin = starts.get(str(error.path), self.wanted.start) + error.byte
         # The audit of an older file finds what begins before, unless it is left out.

@@ -17,6 +17,7 @@ from rmqindex.commitlog.bodies import Unpacking
 from rmqindex.layout import INT64_MAX
 from rmqindex.logfile.agreed import UnagreedTail, committed_offset
 from rmqindex.logfile.boundaries import boundaries_of, first_store_timestamp
+from rmqindex.logfile.end import last_with_data
 from rmqindex.logfile.files import ExpiredFileError, LogFile, OpenFiles, find_files, gaps_of
 from rmqindex.logfile.reading import DEFAULT_MAX_RECORDS, Reading, end_error, find_end
 from rmqindex.logfile.walk import record_crc_fault
@@ -193,9 +194,8 @@ class CommitLog:
     def committed_offset(self) -> int | None:
         """The offset behind the last entry on which DLedger's group is known to have agreed.
 
-        Another leader may replace the entries behind it.
-        Brokers note it every three seconds and when they stop, and dispatch messages to index and
-        queues once the group has agreed on them: the later one of both counts.
+        Another leader may replace the entries behind it. Brokers note it every three seconds, and
+        dispatch messages to index and queues once the group has agreed: the later one counts.
         None for a plain log, and without the broker's note beside the data.
         """
         return committed_offset(self._open_files)
@@ -492,7 +492,7 @@ class CommitLog:
 
     def last_with_data(self) -> int:
         """Return the place in :attr:`files` of the last file with data; -1 without any."""
-        return self._open_files.last_with_data()
+        return last_with_data(self._open_files)
 
 
 def _check_mode(mode: str) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rmqindex.dledger_layout import ENTRY_HEAD, INDEX_OFFSET
+from rmqindex.logfile.end import last_with_data
 from rmqindex.logfile.files import ExpiredFileError
 from rmqindex.logfile.leads import LeadKind, find_leads
 from rmqindex.logfile.reading import Reading, find_end, written_records
@@ -110,7 +111,7 @@ def _record_at(files: OpenFiles, offset: int) -> Records | None:
 
 def _noted_offset(files: OpenFiles) -> int | None:
     """Return the offset behind the last entry that a broker noted; None without a note."""
-    last = files.last_with_data()
+    last = last_with_data(files)
     if last < 0 or not files.files[last].entry_head:
         return None
     data = files.files[last].path.parent

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rmqindex.logfile.end import last_with_data
 from rmqindex.logfile.files import ExpiredFileError
 from rmqindex.logfile.reading import Reading
 from rmqindex.logfile.walk import find_record, is_record
@@ -23,7 +24,7 @@ _SEARCH = 8 * 1024 * 1024
 def boundaries_of(files: OpenFiles, file: LogFile, chunk_size: int) -> list[int]:
     """Return what :meth:`rmqindex.CommitLog.record_boundaries` does, of checked arguments."""
     number = files.files.index(file)
-    last = files.last_with_data()
+    last = last_with_data(files)
     if number > last:
         return [file.start]
     if number == last:

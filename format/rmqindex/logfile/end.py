@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from rmqindex.logfile.walk import MARK_SIZE, EndKind, find_record
+from rmqindex.logfile.walk import MARK_SIZE, EndKind, begins_soundly, find_record, is_full
 from rmqindex.record.records import Fault
 
 if TYPE_CHECKING:
-    from rmqindex.logfile.files import LogFile
+    from rmqindex.logfile.files import LogFile, OpenFiles
     from rmqindex.logfile.framing import Frames
     from rmqindex.logfile.unwritten import UnwrittenTail
     from rmqindex.logfile.walk import End
     from rmqindex.storage.source import ByteSource
 
-__all__ = ["HOLE_HINT", "Verdict", "judge_end"]
+__all__ = ["HOLE_HINT", "Verdict", "judge_end", "last_with_data"]
 
 #: What to do about records that a hole has swallowed.
 HOLE_HINT = (
@@ -38,6 +38,34 @@ class Verdict(NamedTuple):
 
     resume: int | None = None
     fault: Fault | None = None
+
+
+def last_with_data(files: OpenFiles) -> int:
+    """Return the place of the last file that a log has reached; -1 for none.
+
+    A file that was made ahead may have bytes of an earlier life. It is the log's if it has a record
+    at its own offset, or if the log goes on where it begins.
+    """
+    for number in range(len(files.files) - 1, -1, -1):
+        if files.holds_bytes(files.files[number]) and _is_reached(files, number):
+            return number
+    return -1
+
+
+def _is_reached(files: OpenFiles, number: int) -> bool:
+    """Return whether a file with bytes has a record, or follows a file that is full."""
+    file = files.files[number]
+    before = files.files[number - 1] if number else None
+    if before is None or before.stop != file.start:
+        return True
+    source = files.source(file)
+    if begins_soundly(source, file):
+        return True
+    if file.start not in files.without_records:
+        if find_record(source, file, file.entry_head, file.size) is not None:
+            return True
+        files.without_records.add(file.start)
+    return is_full(files.source(before), before)
 
 
 def judge_end(

@@ -265,6 +265,8 @@ class OpenFiles:
         self._given = path, filesystem
         self._sources: dict[int, ByteSource] = {}
         self._unwritten: set[int] = set()
+        #: The starts of files that were searched for records of this log, and had none.
+        self.without_records: set[int] = set()
         self._expired_stop = 0
 
     @property
@@ -346,14 +348,7 @@ class OpenFiles:
         for source in tuple(sources.values()):
             source.close()
 
-    def last_with_data(self) -> int:
-        """Return the place in :attr:`files` of the last file with data; -1 without any."""
-        for number in range(len(self.files) - 1, -1, -1):
-            if self._holds_data(self.files[number]):
-                return number
-        return -1
-
-    def _holds_data(self, file: LogFile) -> bool:
+    def holds_bytes(self, file: LogFile) -> bool:
         """Return whether anything was written to a file, be it behind a hole."""
         source = self.source(file)
         size = min(source.size, file.size)

@@ -8,7 +8,7 @@ import numpy as np
 
 from rmqindex.errors import CorruptCommitLogError
 from rmqindex.layout import INT64_MAX
-from rmqindex.logfile.end import HOLE_HINT, Verdict, judge_end
+from rmqindex.logfile.end import HOLE_HINT, Verdict, judge_end, last_with_data
 from rmqindex.logfile.files import ExpiredFileError
 from rmqindex.logfile.framing import frames_of
 from rmqindex.logfile.leads import find_leads
@@ -105,7 +105,7 @@ class Reading:
             if file.stop <= self._start or file.start >= self._stop:
                 continue
             if last is None:
-                last = self._files.last_with_data()
+                last = last_with_data(self._files)
             if number > last:
                 break
             # Use an own source: two scans of a log may run at once.
@@ -287,7 +287,7 @@ def find_end(
         on_malformed: Called with damage at the end itself, behind which is no sound record.
         waits: Whether a broker may be writing where no lock tells.
     """
-    last = files.last_with_data()
+    last = last_with_data(files)
     if last < 0:
         return files.files[0].start if files.files else 0
     file = files.files[last]

@@ -29,9 +29,11 @@ __all__ = [
     "MARK_SIZE",
     "End",
     "EndKind",
+    "begins_soundly",
     "end_at",
     "find_record",
     "frame_of",
+    "is_full",
     "is_record",
     "record_crc_fault",
     "walk",
@@ -45,6 +47,10 @@ _WINDOW = 16 * 1024 * 1024
 _HOP_SPAN = 64 * 1024 * 1024
 # The bytes of records per block, so that a batch of large bodies stays bounded.
 _BLOCK_SPAN = 32 * 1024 * 1024
+# Bytes before a file's end in which its last records are searched for first.
+_LAST_BYTES = 128
+# How many of those are parsed at once.
+_MAX_LAST = 1024
 # Bytes that a search for a record reads at once.
 _SEARCH_WINDOW = 1024 * 1024
 
@@ -173,6 +179,33 @@ def end_at(source: ByteSource, file: LogFile, frames: Frames, position: int) -> 
         return End(EndKind.FAULT, position, checked)
     # A broker has written a record here since the walk.
     return End(EndKind.ZERO, position)
+
+
+def begins_soundly(source: ByteSource, file: LogFile) -> bool:
+    """Return whether a sound frame starts at the beginning of a file, or a blank one."""
+    frames, size = frames_of(file), min(source.size, file.size)
+    if not isinstance(frames.check(source.read, 0, size), Fault):
+        return True
+    return end_at(source, file, frames, 0).kind is EndKind.BLANK
+
+
+def is_full(source: ByteSource, file: LogFile) -> bool:
+    """Return whether the last records of a file lead to its end, so that the log goes on behind it.
+
+    They are searched for from its end, so that little of a file of any size is read.
+    """
+    size = min(source.size, file.size)
+    reach, found = _LAST_BYTES, None
+    while found is None:
+        first = max(size - reach, 0)
+        found = find_record(source, file, first, size)
+        if found is None and not first:
+            return begins_soundly(source, file)  # a file of a blank alone
+        reach *= 2
+    frames = frames_of(file)
+    for _ in walk(source, file, frames, found, size, _MAX_LAST):
+        pass
+    return end_at(source, file, frames, frames.at).kind in (EndKind.BLANK, EndKind.FULL)
 
 
 def is_record(source: ByteSource, file: LogFile, position: int, *, crc: bool) -> int | None:

@@ -649,3 +649,126 @@ class TestABatchThatIsBeingCopied:
             file.seek(far)
             file.write(message(196).encode(far))
         self.refused(folder)
+
+
+def make_ahead(folder, content):
+    """Make the next file ahead, with bytes of an earlier life; return it."""
+    newest = max(folder.iterdir())
+    path = folder / f"{int(newest.name) + FILE_SIZE:020d}"
+    path.write_bytes(content.ljust(FILE_SIZE, b"\0"))
+    return path
+
+
+class TestAFileMadeAheadWithBytesOfAnEarlierLife:
+    """It is none of the log's unless it has a record of the log, or the log goes on there."""
+
+    @pytest.fixture(params=["records", "noise", "noise behind zeros"])
+    def content(self, request, folder):
+        """Records of other offsets, or bytes of none."""
+        return {
+            "records": min(folder.iterdir()).read_bytes(),
+            "noise": b"\x07" * FILE_SIZE,
+            "noise behind zeros": bytes(500) + b"\x07" * 900,
+        }[request.param]
+
+    def test_leaves_the_end_where_it_is(self, log, folder, opened, content):
+        """The newest file ends in zeros, and nothing proves that the log went on."""
+        make_ahead(folder, content)
+        with opened() as read:
+            assert offsets(read) == offsets(read, mode="DROPMALFORMED") == log.offsets
+            assert read.max_offset == log.end
+            assert read.end_error() is None
+            assert follow(read, 0).end == log.end
+
+    @pytest.mark.usefixtures("broker")
+    def test_leaves_it_where_it_is_while_a_broker_runs(self, log, folder, opened, content):
+        """Which makes the next file long before it is needed."""
+        make_ahead(folder, content)
+        with opened() as read:
+            assert offsets(read) == log.offsets
+
+    def test_makes_a_hole_of_the_zeros_once_a_record_of_the_log_follows(
+        self, folder, opened, content
+    ):
+        """Wherever in the file it is."""
+        start = int(max(folder.iterdir()).name) + FILE_SIZE
+        record = message(900).encode(start + 600)
+        make_ahead(folder, content[:600].ljust(600, b"\0") + record + content[600 + len(record) :])
+        with opened() as read, pytest.raises(CorruptCommitLogError, match="later files hold some"):
+            offsets(read)
+
+    @pytest.mark.parametrize("log", [range(800)], indirect=True)
+    def test_is_the_logs_where_the_file_before_is_full(self, log, folder, opened, content):
+        """A record that is torn there is the log's end, as in the middle of a file."""
+        newest = max(folder.iterdir())
+        start = int(newest.name)
+        newest.write_bytes(content.ljust(FILE_SIZE, b"\0"))
+        before = [offset for offset in log.offsets if offset < start]
+        with opened() as read:
+            assert read.last_with_data() == len(read.files) - 1
+            assert read.max_offset == start
+            assert offsets(read, mode="DROPMALFORMED") == before
+
+    def test_is_damage_where_the_index_leads_into_it(self, tmp_path):
+        """The messages are lost, wherever they were."""
+        store = shutil.copytree(SAMPLE, tmp_path / "store")
+        with CommitLog(store) as log:
+            newest = log.files[-1]
+            kept = log.max_offset - 4_000 - newest.start
+        folder = store / "commitlog"
+        whole_file = (folder / newest.path.name).read_bytes()
+        (folder / newest.path.name).write_bytes(whole_file[:kept].ljust(newest.size, b"\0"))
+        (folder / f"{newest.stop:020d}").write_bytes(b"\x07" * newest.size)
+        with pytest.raises(CorruptCommitLogError, match="leads to a message at offset"):
+            whole(store)
+
+
+class TestReadersAndAuditOfAFileMadeAhead:
+    """They agree, with the broker's lock and without."""
+
+    @pytest.fixture
+    def store(self, tmp_path):
+        """Return a store of RocketMQ, of which the log has room in its newest file."""
+        return shutil.copytree(SAMPLE, tmp_path / "store")
+
+    @pytest.fixture
+    def ahead(self, store):
+        """Return the path of the next file, and its size."""
+        with CommitLog(store) as log:
+            newest = log.files[-1]
+        return store / "commitlog" / f"{newest.stop:020d}", newest.size
+
+    @pytest.fixture(params=[True, False], ids=["live", "stopped"])
+    def is_live(self, request, store):
+        """Have a broker hold the store, or not."""
+        if not request.param:
+            yield False
+            return
+        (store / "lock").write_bytes(b"")
+        (store / "abort").touch()
+        with subprocess.Popen(
+            [sys.executable, "-c", HELD, str(store / "lock")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as process:
+            assert process.stdout.readline() == b"held\n"
+            yield True
+
+    @pytest.mark.usefixtures("is_live")
+    def test_bytes_of_an_earlier_life_are_nothing(self, store, ahead):
+        """Neither finds damage."""
+        known = whole(store)
+        rules = rmqindex.verify(store, "auto")["rule"].to_pylist()
+        path, size = ahead
+        path.write_bytes(min(path.parent.iterdir()).read_bytes().ljust(size, b"\0"))
+        assert whole(store) == known
+        assert rmqindex.verify(store, "auto")["rule"].to_pylist() == rules
+
+    @pytest.mark.usefixtures("is_live")
+    def test_a_record_of_the_log_makes_a_hole_of_the_zeros_before(self, store, ahead):
+        """Both say so."""
+        path, size = ahead
+        path.write_bytes(message(9).encode(int(path.name)).ljust(size, b"\0"))
+        with pytest.raises(CorruptCommitLogError, match="later files hold some"):
+            whole(store)
+        assert "log_damaged" in rmqindex.verify(store, "auto")["rule"].to_pylist()
