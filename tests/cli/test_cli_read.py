@@ -312,3 +312,4 @@ class TestCatInAnIncompleteStore:
         code, _, err = run("cat", store, 112_033)
         assert code == 1
         assert "the CommitLog ends at offset 65504, but " in err
+        assert "no message 112033: the CommitLog is damaged from offset 65504 on" in err

@@ -238,7 +238,7 @@ class _Following:
             if resume is None or resume == tried:
                 # A file before the last is done; in the last, this is the log's end, as is a place
                 # where a record was found once but not again.
-                self._is_at_end = is_last
+                self._is_at_end = is_last and fault is None
                 self._note_wait(tail)
                 return not is_last
             tried = resume

@@ -163,8 +163,7 @@ class LogSearch:
             done += stop - start
         if any(stop >= log.max_offset for _, stop in parts.searched):
             lost = log.end_error()  # the scan stopped where the log ends now
-            known = {str(fault) for fault in faults}
-            faults += [] if lost is None or str(lost) in known else [lost]
+            faults += [] if lost is None else [lost]
         missing = tuple(gap for gap in log.gaps if gap[1] <= log.max_offset)
         begin = _begin_timestamp(log)
         return LogReach(
@@ -175,7 +174,7 @@ class LogSearch:
             join_spans([*parts.unsearched, *missing]),
             tuple(ends[gap] for gap in gaps if gap in ends),
             sum(counts.values()),
-            tuple(str(fault) for fault in faults),
+            tuple(dict.fromkeys(map(str, faults))),
         )
 
     def _match_members(

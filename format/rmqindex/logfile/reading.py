@@ -96,6 +96,8 @@ class Reading:
         self.end: End | None = None
         # The end of the log, if the pass has come to it.
         self._log_end: int | None = None
+        # Whether that is damage by itself, which was told.
+        self._is_end_damaged = False
         self._has_records = False
 
     def records(self) -> Iterator[Records]:
@@ -116,7 +118,7 @@ class Reading:
             with source:
                 yield from self._records_of(source, file, is_last=number == last)
                 ensure_same(source, file.mark)
-        if self._is_proved:
+        if self._is_proved and not self._is_end_damaged:
             self._prove_end()
 
     def _records_of(self, source: ByteSource, file: LogFile, *, is_last: bool) -> Iterator[Records]:
@@ -142,6 +144,7 @@ class Reading:
             if resume is None or file.start + resume + file.entry_head > self._start:
                 hint = HOLE_HINT if end.kind is EndKind.ZERO else ""
                 self._report_malformed(file, at, fault, hint)
+            self._is_end_damaged = is_last and resume is None
             at = resume
             if at is not None:
                 frames.resume_at(source.read, at)

@@ -386,6 +386,7 @@ class _Messages:
         self._stop = stop
         self._mode: Mode = mode
         self._tell = on_malformed
+        self._told: set[tuple[str, int, str]] = set()
         self._progress = progress
         #: Where the log is sound, as far as it was read.
         self.sound = SoundSpans(log.files[0].entry_head if log.files else 0)
@@ -429,7 +430,9 @@ class _Messages:
 
     def _on_malformed(self, error: CorruptCommitLogError) -> None:
         self.are_sound = False
-        if self._tell is not None:
+        place = (error.path, error.byte, error.field)
+        if self._tell is not None and place not in self._told:
+            self._told.add(place)
             self._tell(error)
 
     def prove_end(self, *, strictly: bool) -> None:

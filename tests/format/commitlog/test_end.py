@@ -20,6 +20,8 @@ from rmqindex.audit.missing import missing_parts
 from rmqindex.commitlog import newest_messages, selection
 from rmqindex.commitlog.selection import Selection
 from rmqindex.commitlog.tailing import follow
+from rmqindex.explanation.log_parts import LogParts
+from rmqindex.explanation.log_search import KeyForms, LogSearch
 from rmqindex.inspection.usage import measure_usage
 
 SAMPLE = rmqindex.sample_store()
@@ -772,3 +774,55 @@ class TestReadersAndAuditOfAFileMadeAhead:
         with pytest.raises(CorruptCommitLogError, match="later files hold some"):
             whole(store)
         assert "log_damaged" in rmqindex.verify(store, "auto")["rule"].to_pylist()
+
+
+class TestAnEndThatIsDamagedAndLedBehind:
+    """Zeros that other bytes follow, and an index that leads behind: one damage, told once."""
+
+    @pytest.fixture
+    def store(self, tmp_path):
+        """Return a store whose newest file has zeros and noise instead of its last messages."""
+        store = shutil.copytree(SAMPLE, tmp_path / "store")
+        with CommitLog(store) as log:
+            newest = log.files[-1]
+            (*_, at) = (offset for offset in offsets(log) if offset < log.max_offset - 4_000)
+        path = store / "commitlog" / newest.path.name
+        data = path.read_bytes()[: at - newest.start].ljust(newest.size - 900, b"\0")
+        path.write_bytes(data.ljust(newest.size, b"\x07"))
+        return store
+
+    def test_by_a_pass_over_the_log(self, store):
+        """Read to its end, or followed."""
+        told = []
+        with CommitLog(store) as log:
+            offsets(log, mode="DROPMALFORMED", on_malformed=told.append)
+            assert [error.got for error in told] == [f"zeros and other bytes at {64_636}"]
+            follow(log, 0, mode="DROPMALFORMED", on_malformed=told.append)
+        assert len(told) == 2
+
+    def test_by_an_audit_and_an_explanation(self, store):
+        """Neither names the place twice."""
+        rules = rmqindex.verify(store, "auto")["rule"].to_pylist()
+        assert rules.count("log_damaged") == 1
+        explained = rmqindex.explain_lookup(store, "T", "k", commit_log="auto", search_log="all")
+        (damaged,) = (each for each in explained.reasons if each.code == "log_damaged")
+        assert damaged.sentence.count("expected a record") == 1
+
+    def test_by_a_rebuild(self, store):
+        """Which asks for the end again once it has read the log."""
+        told = []
+        options = {"replace": True, "dry_run": True, "mode": "DROPMALFORMED"}
+        rmqindex.rebuild_index(store, store / "index", on_malformed=told.append, **options)
+        assert len(told) == 1
+
+
+def test_a_hole_that_several_parts_touch_is_explained_once(folder):
+    """An explanation searches the parts of the log that the index does not cover."""
+    with CommitLog(folder) as log:
+        places = offsets(log)
+    zero(folder, 0)
+    parts = tuple((start, start + 1) for start in (places[0], FILE_SIZE + 10, FILE_SIZE + 20))
+    with CommitLog(folder) as log:
+        search = LogSearch("T", KeyForms("nothing"))
+        reach = search.run(log, LogParts(parts, ()), ())
+    assert len(reach.faults) == 1

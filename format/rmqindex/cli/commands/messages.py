@@ -125,6 +125,8 @@ def _why_not(state: str, log: CommitLog) -> str:
     if state == "expired":
         return f"it has expired, the CommitLog begins at {log.min_offset}"
     if state == "beyond_end":
+        if log.end_error() is not None:
+            return f"the CommitLog is damaged from offset {log.max_offset} on"
         return f"the CommitLog ends at {log.max_offset}"
     if state == "missing":
         return "the file of the CommitLog that should have it is missing"
