@@ -274,7 +274,8 @@ class TestExpire:
             with rmqindex.IndexDirectory(store) as directory:
                 directory.delete_expired(offset)
                 kept = [file.name for file in directory.files]
-            _, out, _ = run("expire", store, "--before", offset, "--dry-run", "--json")
+            options = ("--before", offset, "--dry-run", "--allow-loss", "--json")
+            _, out, _ = run("expire", store, *options)
             gone = json.loads(out)["files"]
             names = sorted(path.name for path in (store / "index").iterdir())
             assert [name for name in names if name not in gone] == kept
@@ -302,6 +303,21 @@ class TestExpire:
             assert run(*arguments)[0] == 0
             assert len(list((Path(arguments[1]) / "index").iterdir())) == 3
 
+    def test_entries_of_messages_that_the_log_has_are_not_deleted(self, run, store):
+        """An offset within the log does not tell what has expired."""
+        names = sorted((store / "index").iterdir())
+        for options in ((), ("--dry-run",)):
+            code, out, err = run("expire", store, "--before", 60_000, *options)
+            assert (code, out) == (2, "")
+            assert (
+                "expected messages before 60000 to have expired, got a CommitLog that begins at "
+                "offset 0: entries of messages that it still has would be lost, 398 in 2 "
+                "IndexFiles; --allow-loss deletes them"
+            ) in err
+        assert sorted((store / "index").iterdir()) == names
+        assert run("expire", store, "--before", 60_000, "--allow-loss")[0] == 0
+        assert sorted((store / "index").iterdir()) == names[2:]
+
     def test_without_expired_files_it_needs_no_offset(self, run, store):
         """It has nothing to do."""
         code, out, err = run("expire", store)
@@ -323,7 +339,7 @@ class TestExpire:
 @pytest.mark.parametrize(
     "command",
     [
-        ("expire", "--before", 10**9),
+        ("expire", "--before", 10**9, "--allow-loss"),
         ("relayout", "--slots", 50, "--entries", 300),
         ("rebuild", "--replace"),
         ("rebuild-queues", "--replace"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -235,7 +236,13 @@ def make_exact(
     return int(np.count_nonzero(is_exact | ends))
 
 
-def expired_files(path: PathLike, offset: int, *, allow_loss: bool = False) -> list[FileEntry]:
+def expired_files(
+    path: PathLike,
+    offset: int,
+    *,
+    commit_log: CommitLog | PathLike | Sequence[PathLike | LogFile] | None = "auto",
+    allow_loss: bool = False,
+) -> list[FileEntry]:
     """Return the files that the broker's next expiry deletes (``IndexService.deleteExpiredFile``).
 
     These are the oldest files, up to the first that does not end before an offset, and never the
@@ -244,10 +251,13 @@ def expired_files(path: PathLike, offset: int, *, allow_loss: bool = False) -> l
     Args:
         path: An index directory, or a store root that has ``index/``.
         offset: Where the CommitLog begins, bytes.
-        allow_loss: Believe a header that its entries contradict, as the broker does.
+        commit_log: As :func:`verify` takes it; what it still has has not expired.
+        allow_loss: Believe the offset, and a header that its entries contradict, as the broker
+            does.
 
     Raises:
-        RmqIndexError: No index directory; or, unless ``allow_loss``, a file cannot be read.
+        RmqIndexError: No index directory; or, unless ``allow_loss``, the files have entries of
+            messages that the CommitLog still has, or cannot be read.
         CorruptIndexError: Unless ``allow_loss``: a header does not tell where its file ends.
     """
     resolved = resolve(path)
@@ -257,41 +267,66 @@ def expired_files(path: PathLike, offset: int, *, allow_loss: bool = False) -> l
     for entry in list_index_files(resolved.path)[:-1]:
         if header_of(entry).end_phy_offset >= offset:
             break
-        if not allow_loss:
-            _ensure_expired(entry, offset, path)
         expired.append(entry)
+    if expired and not allow_loss:
+        _ensure_expired(expired, offset, path, commit_log)
     return expired
 
 
-def _ensure_expired(entry: FileEntry, offset: int, given: PathLike) -> None:
-    """Refuse to delete a file with entries of messages at or behind an offset.
+def _ensure_expired(
+    expired: Sequence[FileEntry],
+    offset: int,
+    given: PathLike,
+    commit_log: CommitLog | PathLike | Sequence[PathLike | LogFile] | None,
+) -> None:
+    """Refuse to delete files with entries of messages at or behind an offset, or in the log.
 
     Raises:
-        RmqIndexError: It has some, or cannot be read.
+        RmqIndexError: There are some, or a file cannot be read.
     """
     hint = (
         f"a damaged file is not deleted by its header; {_how_to_rebuild(given)}, and "
         "allow_loss=True deletes the file as the broker would"
     )
-    with _whole(entry.path, None, hint, is_last=False) as file:
-        for batch in file.scan(columns=["phy_offset"]):
-            greatest = int(batch["phy_offset"].to_numpy().max())
-            if greatest >= offset:
-                raise RmqIndexError(
-                    f"{entry.path}: expected entries of messages before {offset}, got one at "
-                    f"{greatest}, though the last one is before: allow_loss=True deletes the "
-                    "file, as the broker would"
-                )
+    log = commit_log_of(given, commit_log)
+    begin = offset if log is None or not log.files else min(offset, log.min_offset)
+    if log is not None and log is not commit_log:
+        log.close()
+    kept = 0
+    for entry in expired:
+        with _whole(entry.path, None, hint, is_last=False) as file:
+            for batch in file.scan(columns=["phy_offset"]):
+                offsets = batch["phy_offset"].to_numpy()
+                greatest = int(offsets.max())
+                if greatest >= offset:
+                    raise RmqIndexError(
+                        f"{entry.path}: expected entries of messages before {offset}, got one at "
+                        f"{greatest}, though the last one is before: allow_loss=True deletes the "
+                        "file, as the broker would"
+                    )
+                kept += int(np.count_nonzero(offsets >= begin))
+    if kept:
+        raise RmqIndexError(
+            f"{given}: expected messages before {offset} to have expired, got a CommitLog that "
+            f"begins at offset {begin}: entries of messages that it still has would be lost, "
+            f"{kept} in {len(expired)} IndexFiles; allow_loss=True deletes them"
+        )
 
 
 def expire_index(
-    path: PathLike, offset: int, *, allow_live_store: bool = False, allow_loss: bool = False
+    path: PathLike,
+    offset: int,
+    *,
+    commit_log: CommitLog | PathLike | Sequence[PathLike | LogFile] | None = "auto",
+    allow_live_store: bool = False,
+    allow_loss: bool = False,
 ) -> list[FileEntry]:
     """Delete the files of :func:`expired_files`, all or none.
 
     Args:
         path: A local index directory, or a store root that has ``index/``.
         offset: Where the CommitLog begins, bytes.
+        commit_log: As :func:`expired_files` takes it.
         allow_live_store: Delete even if a broker runs on the store.
         allow_loss: As :func:`expired_files` takes it.
 
@@ -299,19 +334,21 @@ def expire_index(
         The files that are gone.
 
     Raises:
-        RmqIndexError: No local index directory, a broker holds the store, or a file is damaged.
+        RmqIndexError: No local index directory, a broker holds the store, a file is damaged, or
+            the CommitLog still has messages of the files.
         OSError: A file cannot be deleted.
     """
     directory = _local_directory(path)
+    find = partial(expired_files, path, offset, commit_log=commit_log, allow_loss=allow_loss)
     with hold_writable(directory, allow_live_store=allow_live_store):
-        if not expired_files(path, offset, allow_loss=allow_loss):
+        if not find():
             recover(directory)  # a run that died after its commit has left nothing else to do
             return []
         staging = LocalStaging.create(directory, Owner.current())
         committer = Committer(staging, directory, allow_live_store=allow_live_store)
         with committer, committer.begin() as commit:
             # Others may have written in between.
-            expired = expired_files(path, offset, allow_loss=allow_loss)
+            expired = find()
             if expired:
                 commit.remove([entry.name for entry in expired])
                 commit.finish()

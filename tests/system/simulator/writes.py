@@ -232,7 +232,7 @@ def _current(world: World) -> set[tuple[int, int]]:
 def _lost_entries(
     world: World, argv: Sequence[str], before: Files, after: Files
 ) -> Iterable[tuple[str, str]]:
-    if _LOSS in argv or ("--before" in argv and argv[0] == "expire"):
+    if _LOSS in argv:
         return
     truth = world.truth
     lost = set(before.entries) - set(after.entries)

@@ -89,7 +89,8 @@ def expire(
     Files are deleted from the oldest on; the last one is always kept. A file whose header its
     entries contradict is not deleted. A broker does this itself within seconds after it deleted
     files of the CommitLog. What it has not deleted may be all that is left of files that were lost,
-    so --before must name the offset.
+    so --before must name the offset. Files with entries of messages that the CommitLog still has
+    are not deleted.
     """
     output = choose_output(as_json)
     doubt = None
@@ -99,17 +100,21 @@ def expire(
             raise click.BadParameter("needed without a CommitLog", param_hint="--before")
         before = log.min_offset
         if not allow_loss:
-            doubt = _doubt(store, before, expired_files(store, before))
+            doubt = _doubt(store, before, expired_files(store, before, commit_log=commit_log))
     if doubt is not None and not dry_run:
         raise RmqIndexError(doubt)
     if dry_run:
         if doubt is not None:
             complain(doubt)
-        files = expired_files(store, before, allow_loss=allow_loss)
+        files = expired_files(store, before, commit_log=commit_log, allow_loss=allow_loss)
         complain_of_broker(resolve(store).directory)
     else:
         files = expire_index(
-            store, before, allow_live_store=allow_live_store, allow_loss=allow_loss
+            store,
+            before,
+            commit_log=commit_log,
+            allow_live_store=allow_live_store,
+            allow_loss=allow_loss,
         )
     output.expiry(store, before, files, dry_run=dry_run)
 
