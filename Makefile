@@ -94,9 +94,10 @@ faults: $(VENV)/.dev
 	@.ci/check-java
 	$(BIN)/python -m tests.system.faults $(FAULTS)
 
-## make simulate 10,000 histories of a store from seeds, its users and what they answer (an hour)
+## make simulate 10,000 histories of a store from seeds, its users and what they answer; then power
+##               cuts, errors of the disk and lost requests after each call of every write (hours)
 simulate: $(VENV)/.dev
-	$(BIN)/python -m tests.system.simulator --seeds 10000 $(SIMULATE)
+	$(BIN)/python -m tests.system.simulator --seeds 10000 --power $(SIMULATE)
 
 ## make cluster  read, write and stream on a Spark cluster of two workers, and kill them
 cluster: $(VENV)/.dev

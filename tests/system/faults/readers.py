@@ -112,6 +112,8 @@ def in_session(spark, kind):
     return read
 
 
+#: What readers that refused have said, since somebody has emptied it.
+REFUSALS: list[str] = []
 QUICK = {
     "IndexFile": index_file,
     "IndexDirectory": index_directory,
@@ -134,6 +136,7 @@ def answer(read, path):
     except (RmqIndexError, RefusedError, PySparkException, Py4JError) as error:
         if str(path) not in str(error) and str(Path(path).parent) not in str(error):
             raise
+        REFUSALS.append(str(error))
         return None
 
 

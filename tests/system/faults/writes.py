@@ -223,7 +223,12 @@ def rows_in(number):
 def command(folder, *arguments):
     """Run ``rmqindex`` on the folder's store."""
     name, *rest = arguments
-    sys.argv = ["rmqindex", name, str(folder / "store"), *rest]
+    typed(name, str(folder / "store"), *rest)
+
+
+def typed(*arguments):
+    """Run ``rmqindex`` with these arguments."""
+    sys.argv = ["rmqindex", *arguments]
     try:
         main()
     except SystemExit as ended:

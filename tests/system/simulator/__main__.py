@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
 import json
 import multiprocessing
 import os
 import pkgutil
+import queue
 import shutil
 import subprocess
 import sys
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _MOST_SEEDS = 2**32
+#: After which a seed's process is ended, whatever it does.
+_MOST_SECONDS = 3600
+#: How often it is asked whether the processes live.
+_LOOK_SECONDS = 10
 _HERE = Path(__file__).parent
 #: In memory where that is possible: a seed writes a few hundred small files.
 _FAST = Path("/dev/shm")
@@ -63,13 +69,21 @@ def main() -> int:
     parser.add_argument("--until", type=int, default=1, help="faults after which a seed ends")
     parser.add_argument("--stop", action="store_true", help="end after the first seed with faults")
     parser.add_argument("--shown", type=int, default=2, help="faults shown of each kind")
+    parser.add_argument(
+        "--power", action="store_true", help="then cut the power after every call of every write"
+    )
     arguments = parser.parse_args()
     _settle(arguments.tree)
     if arguments.script is not None:
         return _print_script(arguments.script, arguments.until)
     if arguments.play is not None:
         return _play(arguments)
-    return _campaign(arguments)
+    failed = _campaign(arguments)
+    if arguments.power:
+        from .disk.__main__ import main as cut_power
+
+        failed |= cut_power(["--jobs", str(arguments.jobs)])
+    return failed
 
 
 def _settle(tree: Path | None) -> None:
@@ -123,6 +137,8 @@ def _work(arguments: Namespace, base: Path, seeds: Any, founds: Any, is_failed: 
     folder = base / str(os.getpid())
     measured = _Coverage() if arguments.coverage else None
     while (seed := seeds.get()) is not None and not (arguments.stop and is_failed.is_set()):
+        founds.put((os.getpid(), seed))
+        faulthandler.dump_traceback_later(_MOST_SECONDS, exit=True)
         try:
             found = run_seed(seed, folder, until=arguments.until)
         except Exception as error:  # noqa: BLE001  (of the simulator, and told as such)
@@ -133,10 +149,11 @@ def _work(arguments: Namespace, base: Path, seeds: Any, founds: Any, is_failed: 
             found = Found(seed, [Fault("simulator", type(error).__name__, traceback.format_exc())])
         if measured is not None:
             found.lines = measured.lines()
-        founds.put(found)
+        faulthandler.cancel_dump_traceback_later()
+        founds.put((os.getpid(), found))
         if found.faults:
             is_failed.set()
-    founds.put(None)
+    founds.put((os.getpid(), None))
 
 
 class _Coverage:
@@ -213,15 +230,28 @@ def _all(arguments: Namespace, first: int, base: Path) -> Iterable[Found]:
         given = (arguments, base, seeds, founds, is_failed)
         workers.append(context.Process(target=_work, args=given))
         workers[-1].start()
-    running = len(workers)
+    running, at = {worker.pid: worker for worker in workers}, {}
     while running:
-        found = founds.get()
+        try:
+            pid, found = founds.get(timeout=_LOOK_SECONDS)
+        except queue.Empty:
+            dead = [pid for pid, worker in running.items() if not worker.is_alive()]
+            for pid in dead if founds.empty() else []:
+                yield Found(at[pid], [_ended(running.pop(pid).exitcode)])
+            continue
         if found is None:
-            running -= 1
+            running.pop(pid).join()
+        elif isinstance(found, int):
+            at[pid] = found
         else:
             yield found
-    for worker in workers:
-        worker.join()
+
+
+def _ended(code: int | None) -> Any:
+    from .judge import Fault
+
+    what = f"it ended with {code}, as after {_MOST_SECONDS} s outside of Python"
+    return Fault("crashed", "the process of the seed", what)
 
 
 def _keep(folder: Path | None, found: Found) -> None:

@@ -11,14 +11,13 @@ import functools
 import json
 import shlex
 import shutil
-import signal
 import time
 from collections import Counter
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .bounds import bounded
 from .draw import Draw
 from .history import History, World
 from .judge import Fault, Judge, blurred
@@ -44,8 +43,6 @@ if TYPE_CHECKING:
 __all__ = ["Report", "Script", "Session", "play"]
 
 Step = dict[str, Any]
-#: A question that takes longer hangs, s.
-_TIME_LIMIT = 60
 _LENGTH = 40
 #: How many questions and writes follow the last step of the broker, when damages were planted.
 _LAST = 20
@@ -179,9 +176,9 @@ class Session:
     def _work(self, step: Step) -> Outcome:
         """Do in a process of its own what a user is to do."""
         if step["name"] == "ask":
-            return ask(self.place, step["user"], step["question"])
+            return _asked(self.place, step["user"], step["question"])
         typed = step["line"].replace("STORE", self.place.root).replace("ASIDE", self.place.aside)
-        return run(shlex.split(typed)[1:])
+        return _typed(shlex.split(typed)[1:])
 
     def _best(self, outcome: Outcome, truths: list[Truth], *, is_alone: bool) -> list[Fault]:
         """Judge by each truth that there was meanwhile; one of them must agree."""
@@ -202,8 +199,7 @@ class Session:
     def ask(self, user: str, question: dict[str, Any]) -> Outcome:
         """Ask someone, and judge the answer."""
         start = time.monotonic()
-        with _time_limit():
-            outcome = ask(self.place, user, question)
+        outcome = _asked(self.place, user, question)
         self._timed(time.monotonic() - start, outcome)
         self.judged(outcome)
         return outcome
@@ -214,8 +210,7 @@ class Session:
         argv = shlex.split(typed)[1:]
         before = Files.of(self.world)
         start = time.monotonic()
-        with _time_limit():
-            outcome = run(argv)
+        outcome = _typed(argv)
         self._timed(time.monotonic() - start, outcome)
         if argv[0] == "relayout" and outcome.is_answer and "--dry-run" not in argv:
             self._relaid(
@@ -246,8 +241,7 @@ class Session:
 
     def write(self, step: Step) -> Outcome:
         """Write as Spark does, into an index of its own."""
-        with _time_limit():
-            outcome = write(self.fixed, step)
+        outcome = bounded(lambda: write(self.fixed, step), "a write of Spark's", step)
         self._timed(0, outcome)
         self.report.answers[outcome.user, outcome.status] += 1
         self._add(self.written.judge(step, outcome, self.fixed))
@@ -302,22 +296,12 @@ class Session:
             self.report.faults.append(replace(fault, step=number))
 
 
-class _HungError(BaseException):
-    pass
+def _asked(place: Place, user: str, question: dict[str, Any]) -> Outcome:
+    return bounded(lambda: ask(place, user, question), user, question)
 
 
-@contextmanager
-def _time_limit() -> Iterator[None]:
-    def hung(*_: Any) -> None:
-        raise _HungError
-
-    before = signal.signal(signal.SIGALRM, hung)
-    signal.setitimer(signal.ITIMER_REAL, _TIME_LIMIT)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+def _typed(argv: list[str]) -> Outcome:
+    return bounded(lambda: run(argv), argv[0], {"argv": argv})
 
 
 def draw_session(seed: int | str, folder: Path, *, most_faults: int = 1) -> Report:

@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 from .kinds import KINDS
 from .power import MODELS
-from .trial import run_trial
+from .requests import REQUESTS, STORE_KINDS, run_one
 
 ALL = (*MODELS, "EIO", "ENOSPC")
 TOLD = {
@@ -20,21 +20,22 @@ TOLD = {
     "states": "states",
     "distinct": "of them distinct",
     "finished": "writes run again",
+    "remedies": "commands of refusals typed",
     "faults": "faults",
 }
 
 
-def main() -> int:
-    """Cut the power after the calls of every kind of write; return how many faults there are."""
+def main(arguments: list[str] | None = None) -> int:
+    """Cut the power after the calls of every kind of write; return 1 where anything was wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.system.simulator.disk")
     parser.add_argument("--write", action="append", help="only kinds with this in their name")
-    parser.add_argument("--model", choices=ALL, action="append", help="only this")
+    parser.add_argument("--model", choices=(*ALL, REQUESTS), action="append", help="only this")
     parser.add_argument("--states", type=int, help="how many of a kind and model; by default all")
-    parser.add_argument("--most", type=int, default=40, help="how many after one call")
+    parser.add_argument("--most", type=int, default=10, help="how many after one call")
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4)))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--show", type=int, default=5, help="how many faults of each")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"],
         capture_output=True,
@@ -42,12 +43,18 @@ def main() -> int:
         check=False,
     )
     print(f"seed {given.seed}, commit {commit.stdout.strip()}")
-    kinds = [k.name for k in KINDS if not given.write or any(w in k.name for w in given.write)]
-    work = [(k, given.model or ALL, given.seed, given.most, given.states) for k in kinds]
+    models = given.model or (*ALL, REQUESTS)
+    work = [
+        (kind.name, [model for model in some if model in models], *_how(given))
+        for kinds, some in ((KINDS, ALL), (STORE_KINDS, (REQUESTS,)))
+        for kind in kinds
+        if not given.write or any(text in kind.name for text in given.write)
+    ]
+    work = [each for each in work if each[1]]
     total = Counter()
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(given.jobs, context, max_tasks_per_child=1) as pool:
-        for tallies in pool.map(run_trial, *zip(*work, strict=True)):
+        for tallies in pool.map(run_one, *zip(*work, strict=True)):
             for tally in tallies:
                 _report(tally, given.show)
                 total += Counter(
@@ -56,10 +63,15 @@ def main() -> int:
                     states=tally.states,
                     distinct=tally.distinct,
                     finished=tally.finished,
+                    remedies=tally.remedies,
                     faults=len(tally.faults),
                 )
     print(", ".join(f"{total[each]} {told}" for each, told in TOLD.items()))
     return min(total["faults"], 1)
+
+
+def _how(given):
+    return given.seed, given.most, given.states
 
 
 def _report(tally, most):
@@ -69,7 +81,8 @@ def _report(tally, most):
     print(
         f"{tally.kind} | {tally.model} | {tally.calls} calls, {tally.cut} cut | "
         f"{tally.states} states, {tally.distinct} distinct | {dict(found)} | "
-        f"{tally.finished} finished | {len(tally.faults)} faults | {tally.seconds:.0f} s",
+        f"{tally.finished} finished, {tally.remedies} remedies | "
+        f"{len(tally.faults)} faults | {tally.seconds:.0f} s",
         flush=True,
     )
     for fault in tally.faults[:most]:

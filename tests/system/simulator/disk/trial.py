@@ -8,6 +8,7 @@ import os
 import pickle
 import random
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -17,6 +18,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
+
+from tests.system.faults import writes
+from tests.system.faults.readers import REFUSALS
 
 from rmqindex import RmqIndexError
 
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Fault", "Tally", "Trial", "run_trial", "text_of"]
 
+_COMMAND = re.compile("`(rmqindex [^`]*)`")
 _STAGED = re.compile(r"\.index\.rmqindex/(job-[^/]*/(?!old|owner)[^/]*|lock|ledger\.json)$")
 # Names that come back if their removal was not synced, where the next write has nothing to do; the
 # first that has something removes or replaces them.
@@ -75,6 +80,7 @@ class Tally:
         states: How many states were judged, those of one call once.
         distinct: How many of them no other call or model had left.
         finished: After how many the next write was run to its end.
+        remedies: How many commands were typed that readers printed.
         found: How often readers found what.
         faults: What was wrong.
         seconds: How long it took.
@@ -87,6 +93,7 @@ class Tally:
     states: int = 0
     distinct: int = 0
     finished: int = 0
+    remedies: int = 0
     found: Counter[str] = field(default_factory=Counter)
     faults: list[Fault] = field(default_factory=list)
     seconds: float = 0.0
@@ -103,6 +110,7 @@ class Trial:
         self._count = 0
         self._alike: Counter[bytes] = Counter()
         self._known: dict[bytes, dict[str, object]] = {}
+        self._remedies: dict[bytes, set[str]] = {}
         self._judged: set[tuple[bytes, int]] = set()
         self._trees: set[bytes] = set()
         self._before = self._scratch / "before"
@@ -151,8 +159,14 @@ class Trial:
         """
         if mark not in self._known:
             place = folder()
+            REFUSALS.clear()
             with silent():
                 found = {name: read(place) for name, read in self.kind.readers.items()}
+                self._remedies[mark] = {
+                    line.replace(str(place), "FOLDER")
+                    for text in REFUSALS
+                    for line in _COMMAND.findall(text)
+                }
                 if refused not in found.values():
                     self.kind.check(place)
             self._known[mark] = found
@@ -202,6 +216,9 @@ class Trial:
         try:
             mark = _mark_of(tree_of_nodes(cut.tree))
             tally.found[self.judged(self._look(mark, written), least)] += 1
+            for line in sorted(self._remedies.pop(mark, ())):
+                tally.remedies += 1
+                self._remedied(line, self._copied(written()), least)
             if self._is_unlike(mark):
                 tally.finished += 1
                 self.finished(written())
@@ -254,6 +271,19 @@ class Trial:
         assert str(folder) in text, f"{kind} that names no file: {text}"
         assert kind in {"OSError", "RmqIndexError", "SystemExit"}, f"{kind}: {text}"
         return "refused"
+
+    def _remedied(self, line: str, folder: Path, least: int) -> None:
+        """Type what a reader that refused has printed; then it must answer.
+
+        Raises:
+            AssertionError: It refuses again, or finds what may not be there.
+        """
+        name, *rest = shlex.split(line.replace("FOLDER", str(folder)))[1:]
+        with silent():
+            writes.typed(name, *rest)
+        told = self.judged(self.look(folder), least)
+        assert "refused" not in told, f"after `{line}`: {told}"
+        shutil.rmtree(folder)
 
     def _is_unlike(self, mark: bytes) -> bool:
         """Return whether the next write may find what it did not often find before.
