@@ -158,6 +158,7 @@ class TestRebuildQueues:
             "dropped": [],
             "lost": [],
             "replaced_count": 362,
+            "kept_count": 0,
             "deleted_topics": [],
             "left_out": [],
             "dry_run": False,

@@ -7,20 +7,23 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rmqindex.consumequeue.losses import has_unit, held_by, lost_units
-from rmqindex.consumequeue.reader import ConsumeQueue, last_offset, unit_dtype
+from rmqindex.consumequeue.reader import ConsumeQueue, last_offset, unit_dtype, units_before
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import BATCH_FOLDER, COMMITLOG_FOLDER, QUEUE_FOLDER
 from rmqindex.queue_layout import DEFAULT_BATCH_FILE_SIZE, DEFAULT_FILE_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Container, Iterator, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.consumequeue.paths import QueueFile
-    from rmqindex.consumequeue.places import LeftUnits
+    from rmqindex.consumequeue.places import Key, LeftUnits
 
 __all__ = ["Predecessors"]
 
@@ -131,6 +134,20 @@ class Predecessors:
             for queue in self.queues
             if (queue.topic, queue.queue_id) == (topic, queue_id)
         )
+
+    def units_before(
+        self, key: Key, queue_offset: int, phy_offset: int
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+        """Yield units of a queue as :func:`rmqindex.consumequeue.reader.units_before` does.
+
+        Args:
+            key: The queue's topic and number, and whether it is a batch queue.
+            queue_offset: As there.
+            phy_offset: As there.
+        """
+        for queue in self.queues:
+            if (queue.topic, queue.queue_id, queue.is_batch) == key:
+                yield from units_before(queue, queue_offset, phy_offset)
 
     def lost(
         self,

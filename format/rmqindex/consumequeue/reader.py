@@ -176,6 +176,32 @@ def read_units(
                 yield _batch(part, offsets, (topic, queue_id, file.path))
 
 
+def units_before(
+    queue: ConsumeQueue, queue_offset: int, phy_offset: int
+) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+    """Yield the first units of a queue, those of older messages, with their queue offsets.
+
+    Args:
+        queue: The queue.
+        queue_offset: From this one on no unit is given.
+        phy_offset: Nor one of a message at this offset of the log or behind it, bytes.
+
+    Raises:
+        RmqIndexError: A file is gone, or was changed since it was found; the storage failed.
+    """
+    for file in queue.files:
+        for numbers, units in _written_blocks(file, is_batch=queue.is_batch, holes=True):
+            places = file.start // queue.unit_size + numbers
+            real = _is_real(units)
+            if queue.is_batch:
+                places, real = units["msg_base_offset"].astype(np.int64), np.ones(len(units), bool)
+            older = (units["phy_offset"] < phy_offset) & (places < queue_offset)
+            if (older & real).any():
+                yield places[older & real], units[older & real]
+            if not older.all():
+                return
+
+
 def last_offset(queue: ConsumeQueue) -> int | None:
     """Return where the newest message of a queue starts in the log, bytes; None without any.
 

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from contextlib import ExitStack
 from dataclasses import dataclass
 from dataclasses import replace as replace_fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,8 @@ class QueueRebuildResult:
         dropped: The units that are left out since older messages have their queue offsets.
         lost: The units of the replaced queues that the new ones lack.
         replaced_count: How many units the replaced queues had, without blank ones.
+        kept_count: How many units of the replaced queues the new ones have, too, of messages that
+            the log no longer has; those of :attr:`kept` do not count.
         deleted_topics: Topics that ``config/topics.json`` does not have, and whose queues came
             back all the same.
         left_out: Topics without queues: those of ``leave_out``, and those that neither
@@ -93,6 +96,7 @@ class QueueRebuildResult:
     dropped: tuple[LeftUnits, ...] = ()
     lost: tuple[LeftUnits, ...] = ()
     replaced_count: int = 0
+    kept_count: int = 0
     deleted_topics: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     dry_run: bool = False
@@ -128,7 +132,8 @@ def rebuild_consume_queues(
     place of their tags, and prepared and rolled back messages have no unit.
     Queues that are there, and all of whose messages have expired, are kept as they are, since they
     hold the queue offset of the next message.
-    For a log whose head is gone, the units are the broker's, and the places before them are blank.
+    For a log whose head is gone, the units are the broker's, and the places before them are blank;
+    but the units that queues have there that are replaced are kept.
     A queue offset that falls back to 0 begins the queue anew, since the topic was deleted and made
     again: the units of the deleted messages are left out, and so are other queues of the topic that
     have no other messages, if the present queues show that it has not used them since.
@@ -201,6 +206,8 @@ def rebuild_consume_queues(
             {kind: size for kind, (size, _) in sizes.items()},
             damage.refuse,
             old.proves,
+            # Without the messages, they are all that is left of them.
+            partial(old.units_before, phy_offset=log.min_offset if there else 0),
         )
         unagreed = log.unagreed_tail(stop)
         stop = log.agreed_stop(stop)
@@ -281,6 +288,7 @@ def _result(writers: QueueWriters, sizes: dict[bool, tuple[int, bool]]) -> Queue
         queue_count=len(queues),
         unit_count=sum(queue.unit_count for queue in queues.values()),
         file_count=writers.file_count,
+        kept_count=writers.kept_count,
         gaps=tuple(
             (topic, queue_id, *gap)
             for (topic, queue_id, _), queue in queues.items()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,13 +22,16 @@ from rmqindex.queue_layout import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from rmqindex.consumequeue.dispatch import QueueUnits, Refusal
     from rmqindex.consumequeue.places import Key, Life, Proof, QueuePlaces, Run
+
+    # Queue offsets, and the units at them, ascending.
+    OlderUnits = Iterable[tuple[NDArray[np.int64], NDArray[Any]]]
 
 __all__ = ["QueueWriters"]
 
@@ -47,6 +52,7 @@ class QueueWriters:
         file_sizes: dict[bool, int],
         refuse: Callable[[Refusal], None],
         proof: Proof,
+        older: Callable[[Key, int], OlderUnits],
     ) -> None:
         """Begin without queues.
 
@@ -55,8 +61,11 @@ class QueueWriters:
             file_sizes: The size of the files of plain (False) and batch queues (True), bytes.
             refuse: As in :class:`Places`.
             proof: As in :class:`Places`.
+            older: Returns the units of a queue, before a queue offset, to keep in front of its new
+                ones.
         """
         self._root = root
+        self._older = older
         self._file_sizes = file_sizes
         self._places = Places(refuse, proof)
         self._writers: dict[Key, QueueWriter] = {}
@@ -75,6 +84,11 @@ class QueueWriters:
         """How many files they have."""
         return sum(writer.file_count for writer in self._writers.values())
 
+    @property
+    def kept_count(self) -> int:
+        """How many older units they have."""
+        return sum(writer.kept_count for writer in self._writers.values())
+
     def append(self, units: QueueUnits) -> None:
         """Append the units of one queue."""
         queue = self._places.of(units)
@@ -87,7 +101,9 @@ class QueueWriters:
             directory = folder / units.topic / str(units.queue_id)
             directory.mkdir(parents=True)
             size = self._file_sizes[units.is_batch]
-            writer = self._writers[key] = QueueWriter(directory, size, is_batch=units.is_batch)
+            older = partial(self._older, key)
+            writer = QueueWriter(directory, size, older, is_batch=units.is_batch)
+            self._writers[key] = writer
         data = writer.encoded(units)
         for run in queue.take(units):
             writer.write(run, int(units.queue_offset[run.first]), data[run.first : run.last])
@@ -110,17 +126,28 @@ class QueueWriter:
 
     Attributes:
         file_count: How many there are.
+        kept_count: How many older units it has.
     """
 
-    def __init__(self, directory: Path, file_size: int, *, is_batch: bool) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        file_size: int,
+        older: Callable[[int], OlderUnits],
+        *,
+        is_batch: bool,
+    ) -> None:
         """Begin without a unit.
 
         Args:
             directory: Where its files go.
             file_size: The size of its files, bytes.
+            older: Returns the units, before a queue offset, to keep in front of the new ones.
             is_batch: Whether it is a batch queue.
         """
         self._is_batch = is_batch
+        self._older = older
+        self.kept_count = 0
         self._directory = directory
         self._file_size = file_size
         self._byte = 0  # where its next unit goes
@@ -142,11 +169,21 @@ class QueueWriter:
         """Write a run of units, the first of which has a queue offset."""
         if run.is_anew:
             self._clear()
-        at = self._byte if self._is_batch else queue_offset * UNIT_DTYPE.itemsize
         if run.after is None:
-            self._blank(at - at % self._file_size, at)
-        else:
+            for places, units in self._older(queue_offset):
+                cuts = [0, *(np.flatnonzero(np.diff(places) != 1) + 1).tolist(), len(places)]
+                for first, last in pairwise(cuts):
+                    self._put(int(places[first]), units[first:last])
+                self.kept_count += len(units)
+        self._put(queue_offset, data)
+
+    def _put(self, queue_offset: int, data: NDArray[Any]) -> None:
+        """Write units behind the last ones, after blank ones in a plain queue."""
+        at = self._byte if self._is_batch else queue_offset * UNIT_DTYPE.itemsize
+        if self._is_batch or self.file_count:
             self._blank(self._byte, at)
+        else:
+            self._blank(at - at % self._file_size, at)
         self._write(at, data)
 
     def remove(self) -> None:
@@ -157,7 +194,7 @@ class QueueWriter:
 
     def _clear(self) -> None:
         """Remove all units."""
-        self._byte = 0
+        self._byte = self.kept_count = 0
         if self.file_count:
             shutil.rmtree(self._directory)
             self._directory.mkdir()

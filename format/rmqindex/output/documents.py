@@ -253,6 +253,7 @@ class JsonOutput:
                 "dropped": [each._asdict() for each in result.dropped],
                 "lost": [each._asdict() for each in result.lost],
                 "replaced_count": result.replaced_count,
+                "kept_count": result.kept_count,
                 "deleted_topics": list(result.deleted_topics),
                 "left_out": list(result.left_out),
                 "dry_run": result.dry_run,

@@ -83,6 +83,9 @@ def queue_notes(result: QueueRebuildResult) -> Iterator[str]:
     """Yield a line for each choice that the rebuild of ConsumeQueues made by itself."""
     for topic, queue_id in result.kept:
         yield f"{visible(topic)}, queue {queue_id}: kept as it was, since all messages have expired"
+    if result.kept_count:
+        kept = counted(result.kept_count, "more unit")
+        yield f"Kept {kept} of the replaced queues, of messages before the CommitLog begins"
     yield from _deletion_notes(result)
     for dropped in result.dropped:
         yield (

@@ -54,6 +54,14 @@ def places(root, topic="TopicTest", queue_id=0):
     ]
 
 
+def all_units(root):
+    """Return the places and messages of all units, by queue."""
+    return {
+        (queue.topic, queue.queue_id): places(root, queue.topic, queue.queue_id)
+        for queue in ConsumeQueue.find(root)
+    }
+
+
 def write_queue(root, offsets, topic="TopicTest", queue_id=0):
     """Write a plain queue with one unit for each offset; None for a blank one."""
     folder = root / "consumequeue" / topic / str(queue_id)
@@ -336,6 +344,61 @@ class TestLosses:
         assert done.lost
         assert queue_files(store) == before
         assert not (store / ".consumequeue.rmqindex").exists()
+
+    @pytest.mark.parametrize("file_size", [None, 140, 6000])
+    def test_units_of_messages_before_the_log_are_kept(self, store, file_size):
+        """They have expired, or the oldest files are lost, and these are all that is left."""
+        before = queue_files(store)
+        units = all_units(store)
+        min((store / "commitlog").iterdir()).unlink()
+        done = rebuild_consume_queues(store, store, file_size=file_size, replace=True)
+        assert (done.unit_count, done.kept_count, done.replaced_count) == (196, 210, 406)
+        assert all_units(store) == units
+        assert not done.lost
+        rebuild_consume_queues(store, store, file_size=2000, replace=True)
+        assert queue_files(store) == before
+
+    def test_units_of_batches_before_the_log_are_kept(self, tmp_path):
+        """In front of the new ones."""
+        store_of(tmp_path, [batch_of("3", str(3 * place)) for place in range(12)], 1024)
+        rebuild_consume_queues(tmp_path, tmp_path, batch_file_size=92)
+        before = queue_files(tmp_path)
+        min((tmp_path / "commitlog").iterdir()).unlink()
+        done = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        assert done.kept_count
+        assert queue_files(tmp_path) == before
+
+    def test_lost_places_between_kept_units_and_new_ones_are_blank(self, tmp_path):
+        """Whatever the size of the files is."""
+        offsets = store_of(tmp_path, numbered(24), 1024)
+        first = 1024 * (offsets[8] // 1024 + 1)  # of the log that is left
+        older = [at for at in offsets if at < first]
+        write_queue(tmp_path, [None, *older[1:3], None, older[4]])
+        for path in (tmp_path / "commitlog").iterdir():
+            if int(path.name) < first:
+                path.unlink()
+        done = rebuild_consume_queues(tmp_path, tmp_path, file_size=60, replace=True)
+        assert done.kept_count == 3
+        kept = {1: older[1], 2: older[2], 4: older[4]}
+        new = {place: at for place, at in enumerate(offsets) if at >= first}
+        assert dict(places(tmp_path)) == kept | new
+        names = sorted(path.name for path in (tmp_path / "consumequeue/TopicTest/0").iterdir())
+        assert names == [f"{60 * number:020d}" for number in range(8)]
+
+    def test_a_topic_made_again_keeps_no_units_of_the_deleted_one(self, tmp_path):
+        """Its own units have their places."""
+        offsets = store_of(tmp_path, [*numbered(20), *numbered(12)], 1024)
+        rebuild_consume_queues(tmp_path, tmp_path, file_size=200)
+        before = queue_files(tmp_path)
+        write_queue(tmp_path / "other", offsets[:20])
+        shutil.rmtree(tmp_path / "consumequeue")
+        shutil.move(tmp_path / "other" / "consumequeue", tmp_path)
+        min((tmp_path / "commitlog").iterdir()).unlink()
+        done = rebuild_consume_queues(
+            tmp_path, tmp_path, file_size=200, replace=True, allow_loss=True
+        )
+        assert done.kept_count == 0
+        assert queue_files(tmp_path) == before
 
     def test_units_that_lead_to_no_message_are_no_loss(self, tmp_path):
         """Damage in the queues is what a rebuild mends."""
