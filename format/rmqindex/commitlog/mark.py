@@ -75,10 +75,10 @@ class LogMark:
             return None
         try:
             source = log.source(file)
+            size = is_record(source, file, phy_offset - file.start, crc=False)
+            return None if size is None else cls.of(source, file, phy_offset - file.start, size)
         except ExpiredFileError:
             return None
-        size = is_record(source, file, phy_offset - file.start, crc=False)
-        return None if size is None else cls.of(source, file, phy_offset - file.start, size)
 
     def is_gone(self, log: CommitLog) -> bool:
         """Return whether the record's file was deleted from the head of a log.

@@ -99,12 +99,12 @@ def _record_at(files: OpenFiles, offset: int) -> Records | None:
         return None
     try:
         source = files.source(file)
+        size = is_record(source, file, offset - file.start, crc=True)
+        if size is None:
+            return None
+        data = memoryview(source.read(offset - file.start, size))
     except ExpiredFileError:
         return None
-    size = is_record(source, file, offset - file.start, crc=True)
-    if size is None:
-        return None
-    data = memoryview(source.read(offset - file.start, size))
     start = np.zeros(1, np.int64)
     return parse_records(data, start, start + offset)[0]
 

@@ -51,8 +51,8 @@ def first_store_timestamp(files: OpenFiles, file: LogFile) -> int | None:
     """Return what :meth:`rmqindex.CommitLog.first_store_timestamp` does."""
     try:
         source = files.source(file)
+        if is_record(source, file, file.entry_head, crc=False) is None:
+            return None
+        return store_timestamp_of(source.read, file.entry_head)
     except ExpiredFileError:
         return None
-    if is_record(source, file, file.entry_head, crc=False) is None:
-        return None
-    return store_timestamp_of(source.read, file.entry_head)

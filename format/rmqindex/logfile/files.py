@@ -23,10 +23,11 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.folders import COMMITLOG_FOLDER, DLEDGER_PREFIX, MULTI_PATH_SPLITTER
 from rmqindex.layout import INT64_MAX
 from rmqindex.record_layout import FILE_NAME_DIGITS, MAX_FILE_SIZE
-from rmqindex.storage.filesystem import status_of
+from rmqindex.storage.filesystem import UnreadableError, status_of
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import FileMark, UnsteadyError, ensure_same, open_found
+from rmqindex.storage.source import ByteSource
 from rmqindex.store.contents import refuse_other_log
 from rmqindex.store.dledger import dledger_data, entry_head_of
 from rmqindex.store.roots import root_of
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rmqindex.storage.location import PathLike
-    from rmqindex.storage.source import ByteSource
 
 __all__ = [
     "ExpiredFileError",
@@ -326,15 +326,29 @@ class OpenFiles:
             RmqIndexError: It is gone, cannot be read, or was changed since it was found.
         """
         try:
-            return open_found(file.path, file.size, file.mark)
+            source = open_found(file.path, file.size, file.mark)
         except FileChangedError:
             raise
         except RmqIndexError as error:
-            first = next((each for each in self.files if exists(each.path)), None)
-            if first is None or first.start <= file.start:
-                raise
-            self._expired_stop = max(self._expired_stop, first.start)
-            raise ExpiredFileError(str(error)) from error
+            self.ensure_not_expired(file, error)
+            raise
+        return _Object(source, self, file) if source.remote else source
+
+    def ensure_not_expired(self, file: LogFile, error: RmqIndexError) -> None:
+        """Raise for a file that cannot be read since it expired.
+
+        Args:
+            file: The file.
+            error: Why it cannot be read.
+
+        Raises:
+            ExpiredFileError: It was deleted with all files before it, and a later one is there.
+        """
+        first = next((each for each in self.files if exists(each.path)), None)
+        if first is None or first.start <= file.start:
+            return
+        self._expired_stop = max(self._expired_stop, first.start)
+        raise ExpiredFileError(str(error)) from error
 
     def ensure_same(self) -> None:
         """Raise if an open file was changed since it was opened."""
@@ -357,3 +371,36 @@ class OpenFiles:
         if file.start not in self._unwritten and source.first_nonzero(0, size) is None:
             self._unwritten.add(file.start)
         return file.start not in self._unwritten
+
+
+class _Object(ByteSource):
+    """A remote file of a log, which is gone while it is open as soon as a broker deletes it.
+
+    A local one can be read on; of this one, what was not read has expired.
+    """
+
+    remote = True
+
+    def __init__(self, source: ByteSource, files: OpenFiles, file: LogFile) -> None:
+        self._source, self._files, self._file = source, files, file
+        self.path, self.size, self.identity = source.path, source.size, source.identity
+
+    def read(self, offset: int, length: int) -> bytes | memoryview:
+        try:
+            return self._source.read(offset, length)
+        except UnreadableError as error:
+            self._files.ensure_not_expired(self._file, error)
+            raise
+
+    def is_current(self) -> bool:
+        try:
+            return self._source.is_current()
+        except UnreadableError as error:
+            self._files.ensure_not_expired(self._file, error)
+            raise
+
+    def ensure_uncut(self) -> None:
+        self._source.ensure_uncut()
+
+    def close(self) -> None:
+        self._source.close()

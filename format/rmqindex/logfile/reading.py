@@ -112,12 +112,11 @@ class Reading:
                 break
             # Use an own source: two scans of a log may run at once.
             try:
-                source = self._files.open_file(file)
+                with self._files.open_file(file) as source:
+                    yield from self._records_of(source, file, is_last=number == last)
+                    ensure_same(source, file.mark)
             except ExpiredFileError:
                 continue
-            with source:
-                yield from self._records_of(source, file, is_last=number == last)
-                ensure_same(source, file.mark)
         if self._is_proved and not self._is_end_damaged:
             self._prove_end()
 

@@ -205,19 +205,17 @@ class PointLog:
         if number < 0 or phy_offset >= self._log.files[number].stop:
             return None
         file = self._log.files[number]
-        source = self._sources.get(number)
-        if source is None:
-            try:
+        try:
+            source = self._sources.get(number)
+            if source is None:
                 source = self._sources[number] = self._log.open_file(file)
-            except ExpiredFileError:
-                return None
-        if not source.remote:
-            ensure_same(source, file.mark)
-        start = phy_offset - file.start
-        size = check_record(source.read, start, min(source.size, file.size), phy_offset)
-        if not isinstance(size, int):
+            if not source.remote:
+                ensure_same(source, file.mark)
+            start = phy_offset - file.start
+            size = check_record(source.read, start, min(source.size, file.size), phy_offset)
+            return _message(source, start, size) if isinstance(size, int) else None
+        except ExpiredFileError:
             return None
-        return _message(source, start, size)
 
     def verify(
         self, entries: Sequence[PointEntry], topic: str, key: str

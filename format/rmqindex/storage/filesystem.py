@@ -63,7 +63,7 @@ def status_of(location: Location) -> Status:
     filesystem, inner_path = open_filesystem(location)
     try:
         info = filesystem.get_file_info(inner_path)
-    except (OSError, pa.ArrowException) as error:
+    except Exception as error:  # file systems in Python raise their own
         raise unreadable(location, error, expected="what is there") from error
     return Status(info.type, info.size or 0)
 
@@ -122,7 +122,10 @@ def open_failure(filesystem: pafs.FileSystem, inner_path: str, error: Exception)
     """Return the error of a file that cannot be opened."""
     if _AWS_ERROR in str(error):
         return error
-    kind = filesystem.get_file_info(inner_path).type
+    try:
+        kind = filesystem.get_file_info(inner_path).type
+    except Exception:  # noqa: BLE001  (the first error says more)
+        return error
     if kind == pafs.FileType.NotFound:
         return FileNotFoundError("no such file")
     if kind == pafs.FileType.Directory:
@@ -146,6 +149,8 @@ def unreadable(
         what: What could not be done with it.
     """
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    if isinstance(error, FileNotFoundError) and not error.strerror:
+        reason = "no such file"  # file systems in Python tell the path alone
     if _AWS_ERROR in reason:
         settings = location.storage.s3
         reason = f"{settings.hidden_in(reason)} (sent at most {settings.attempts} times)"

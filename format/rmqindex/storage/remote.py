@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from rmqindex.layout import (
     ENTRY_DTYPE,
@@ -13,11 +12,12 @@ from rmqindex.layout import (
     HEADER_SIZE,
     SLOT_DTYPE,
 )
-from rmqindex.storage.identity import FileIdentity
+from rmqindex.storage.identity import FileChangedError, FileIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from rmqindex.layout import Geometry
@@ -74,12 +74,12 @@ class RemoteSource(IndexSource):
             raise self._truncated_error(offset, length)
         try:
             data: bytes = self._file.read_at(length, offset)
-        except (OSError, ValueError, pa.ArrowException) as error:
+        except Exception as error:  # file systems in Python raise their own
             raise unreadable(
                 self._location, error, expected=f"bytes {offset} to {offset + length - 1}"
             ) from error
         if len(data) != length:
-            raise self._truncated_error(offset, length)
+            raise FileChangedError(self.path, f"cut from {self.size} to {offset + len(data)} bytes")
         return data
 
     def header(self) -> bytes:
@@ -120,7 +120,7 @@ class RemoteSource(IndexSource):
             return file, FileIdentity.of_object(
                 file.size(), file.metadata(), lambda: modified_time(filesystem, inner_path)
             )
-        except (OSError, pa.ArrowException) as error:
+        except Exception as error:  # file systems in Python raise their own
             # Only a failure is worth the request for the object's type.
             problem = open_failure(filesystem, inner_path, error)
             raise unreadable(self._location, problem, expected="the file's size") from error

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 
+import pyarrow as pa
+import pyarrow.fs as pafs
 import pytest
+from stores import CountingHandler
 
 from commitlog_encoder import Log, Message, properties_text
 from rmqindex import CommitLog, RmqIndexError, rebuild_index, verify
@@ -13,6 +17,7 @@ from rmqindex.explanation import explain_lookup
 from rmqindex.export import export_messages
 from rmqindex.inspection.usage import measure_usage
 from rmqindex.logfile.files import ExpiredFileError
+from rmqindex.storage.identity import FileChangedError
 
 FILE_SIZE = 4096
 
@@ -102,6 +107,112 @@ def test_messages_that_expire_during_a_read_are_left_out(store, log, monkeypatch
     with CommitLog(store) as listed:
         assert read_sparsely(listed) == []
         assert log.offsets[3] < listed.min_offset
+
+
+class Objects(CountingHandler):
+    """Serves a folder by ranges: what is deleted is gone, be it open."""
+
+    def __init__(self, folder, error):
+        """Serve a folder; reads of what is gone raise an error."""
+        super().__init__(folder)
+        self.folder, self.error = folder, error
+
+    def open_input_file(self, path):
+        """Open a file, which is opened anew by each read."""
+        return pa.PythonFile(_Object(self, self.folder / path), "r")
+
+
+class _Object(io.RawIOBase):
+    def __init__(self, handler, path):
+        super().__init__()
+        self._handler, self._path, self._at = handler, path, 0
+        self._size = path.stat().st_size
+
+    def readable(self):
+        """Read, and nothing else."""
+        return True
+
+    seekable = readable
+
+    def seek(self, offset, whence=0):
+        """Go to an offset."""
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def tell(self):
+        """Return the offset."""
+        return self._at
+
+    def size(self):
+        """Return the size when it was opened."""
+        return self._size
+
+    def read(self, size=-1):
+        """Request a range."""
+        if not self._path.exists():
+            raise self._handler.error(str(self._path))
+        data = self._path.read_bytes()[self._at :][: self._size if size < 0 else size]
+        self._at += len(data)
+        return data
+
+
+class OwnError(Exception):
+    """One that a file system in Python raises."""
+
+
+@pytest.fixture(params=[FileNotFoundError, OwnError])
+def objects(store, request):
+    """The log as objects."""
+    filesystem = pafs.PyFileSystem(Objects(store, request.param))
+    with CommitLog("commitlog", filesystem=filesystem) as log:
+        yield log
+
+
+@pytest.mark.parametrize("name", READS)
+def test_an_object_that_expires_while_it_is_open_is_left_out(store, objects, tmp_path, name):
+    """It cannot be read on, as a local file can."""
+    for file in objects.files:
+        objects.source(file)
+    expire(store)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    found = READS[name](objects, tmp_path / "a")
+    with CommitLog(store) as later:
+        if name in {"first time", "mark"}:
+            assert found is None
+        else:
+            assert found == READS[name](later, tmp_path / "b")
+            assert objects.min_offset == later.min_offset
+
+
+def test_an_object_that_expires_during_a_scan_ends_there(store, objects, log):
+    """What was read is given, and the next file follows."""
+    batches = objects.scan(columns=["phy_offset"], max_records=3)
+    first = offsets([next(batches)])
+    expire(store)
+    rest = offsets(batches)
+    later = [offset for offset in log.offsets if offset >= FILE_SIZE]
+    assert first == log.offsets[:3]
+    assert rest[-len(later) :] == later
+    assert first + rest == sorted(set(first + rest))
+
+
+def test_an_object_that_is_gone_from_the_middle_is_an_error(store, objects):
+    """By its name, whatever its file system raises."""
+    for file in objects.files:
+        objects.source(file)
+    sorted((store / "commitlog").iterdir())[1].unlink()
+    with pytest.raises(RmqIndexError, match="00004096: cannot be read: ") as caught:
+        offsets(objects.scan(columns=["phy_offset"]))
+    assert not isinstance(caught.value, ExpiredFileError)
+
+
+def test_an_object_that_is_cut_while_it_is_open_is_named(store, objects):
+    """With the size that it had, and the one that it has."""
+    source = objects.source(objects.files[1])
+    (store / "commitlog" / f"{FILE_SIZE:020d}").write_bytes(b"\1" * 100)
+    with pytest.raises(FileChangedError, match="the file was cut from 4096 to 100 bytes"):
+        source.read(0, 200)
 
 
 @pytest.mark.parametrize("name", ["scan", "newest", "by offset", "usage", "export"])
