@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from dataclasses import dataclass, replace
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from rmqindex.arguments import int_of, int_or_none, text_of
-from rmqindex.fileset.names import next_names
 from rmqindex.fileset.paths import index_entries
 from rmqindex.fileset.planned_index import read_listed
 from rmqindex.header import IndexHeader
@@ -29,6 +27,7 @@ from rmqindex.query.loading import (
     geometry_of,
     index_directory,
     loadable,
+    next_name,
     write_loaded_count,
 )
 from rmqindex.storage.location import Location
@@ -149,8 +148,7 @@ class IndexDirectory:
             index_msg_timestamp = checkpoint.index_msg_timestamp if checkpoint else 0
         self._index_msg_timestamp = index_msg_timestamp
         self._appender: EntryAppender | None = None
-        self._is_published = True
-        self._closed = False
+        self._is_published, self._closed = True, False
         self._files: list[IndexFile] = []
         self._hold = StoreHold()
         if writable:
@@ -164,13 +162,15 @@ class IndexDirectory:
     def _load_files(self, layout: Layout | None, *, last_exit_ok: bool) -> None:
         writable = self._writable
         if writable:
-            make_directories(Path(self._path))
             finish_writes(Path(self._path))
+            make_directories(Path(self._path))
 
         def load(entries: Sequence[FileEntry]) -> None:
             self._close_files()
             paths, self._load_result = loadable(entries, writable=writable)
             self._layout = layout or geometry_of(paths, writable=writable)
+            for each in paths if writable else ():
+                self._open(each).close()  # what is refused is refused before any is changed
             for each in paths:
                 self._load(each, last_exit_ok=last_exit_ok)
 
@@ -328,6 +328,8 @@ class IndexDirectory:
         appender = self._last_appender()
         if phy_offset < appender.header.end_phy_offset:
             return
+        if (more := len(index_keys) - appender.free) > 0:  # all of a message's keys, or none
+            next_name(self._files, self._zone, count=-(-more // appender.layout.capacity))
         for key in index_keys:
             while not appender.put(key_hash(key), phy_offset, store_timestamp):
                 appender = self._last_appender()
@@ -462,10 +464,9 @@ class IndexDirectory:
             if self._appender is None and previous.index_count < layout.index_num:
                 self._appender = EntryAppender.resume(self._files[-1].path, layout)
                 return self._appender
+        path = Path(self._path) / next_name(self._files, self._zone)
+        if self._files:
             self._retire_last(previous)
-        last_name = self._files[-1].name if self._files else None
-        now = time.time_ns() // 1_000_000
-        path = Path(self._path) / next_names([now], last_name, zone=self._zone)[0]
         self._appender = EntryAppender.create(
             path, layout, previous.end_phy_offset, previous.end_timestamp
         )

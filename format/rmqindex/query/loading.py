@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
+from rmqindex.fileset.names import next_names
 from rmqindex.fileset.paths import resolve
 from rmqindex.fileset.planned_index import layout_of_fullest
 from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER
@@ -22,13 +24,21 @@ from rmqindex.transaction.owner import Owner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import tzinfo
     from pathlib import Path
 
     from rmqindex.indexfile.reader import IndexFile
     from rmqindex.storage.location import PathLike
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["finish_writes", "geometry_of", "index_directory", "loadable", "write_loaded_count"]
+__all__ = [
+    "finish_writes",
+    "geometry_of",
+    "index_directory",
+    "loadable",
+    "next_name",
+    "write_loaded_count",
+]
 
 
 def index_directory(path: PathLike, *, writable: bool) -> Path | Location:
@@ -85,3 +95,9 @@ def write_loaded_count(file: IndexFile) -> None:
         header = replace(file.header, index_count=FIRST_POSITION)
         with WritableFile(file.path, os.O_RDWR) as writable:
             writable.write_at(header.to_bytes(), 0)
+
+
+def next_name(files: Sequence[IndexFile], zone: tzinfo | None, *, count: int = 1) -> str:
+    """Return the name of the file after the last one; raise unless so many names are left."""
+    now = time.time_ns() // 1_000_000
+    return next_names([now] * count, files[-1].name if files else None, zone=zone)[0]

@@ -36,6 +36,7 @@ from rmqindex.fileset.names import timestamp_name
 from rmqindex.indexwriter.appender import EntryAppender
 from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
+from trees import files_of
 from twin import LONG_MAX, BrokerFile, java_hash
 
 LAYOUT = Layout(hash_slot_num=4, index_num=6)
@@ -430,6 +431,37 @@ class TestNames:
         """Before anything is loaded."""
         with pytest.raises(ValueError, match="time zone"):
             IndexDirectory(path, time_zone="Nowhere/City")
+
+
+class TestRefusals:
+    """What is refused leaves nothing of it."""
+
+    @pytest.mark.parametrize("keys", ["new", "new and more"])
+    def test_a_message_whose_file_gets_no_name_leaves_none_of_its_keys(self, filled, keys):
+        """Nor does it raise the checkpoint."""
+        last = filled / names_in(filled)[-1]
+        last.rename(filled / "20991231235959999")
+        StoreCheckpoint(1, 2, 3).save(filled.parent / "checkpoint")
+        with IndexDirectory(filled, LAYOUT, writable=True) as directory:
+            index_many(directory, 2 if keys == "new and more" else 3, first=12)
+        before = files_of(filled.parent)
+        directory = IndexDirectory(filled, LAYOUT, writable=True)
+        with pytest.raises(RmqIndexError, match="no name is left"):
+            directory.build_index("T", None, keys, 0, 5000, START + 50_000)
+        directory.close()
+        assert files_of(filled.parent) == before
+
+    def test_an_index_that_cannot_be_opened_is_as_it_was(self, filled):
+        """No file before the one that is refused is extended, or deleted as after a crash."""
+        first, *_, last = (filled / name for name in names_in(filled))
+        with first.open("r+b") as file:
+            file.truncate(100)
+        last.unlink()
+        os.mkfifo(last)
+        before = {path.name: path.stat().st_size for path in filled.iterdir()}
+        with pytest.raises(RmqIndexError, match=last.name):
+            IndexDirectory(filled, LAYOUT, writable=True, last_exit_ok=False, index_msg_timestamp=0)
+        assert {path.name: path.stat().st_size for path in filled.iterdir()} == before
 
 
 class TestLiveStores:
