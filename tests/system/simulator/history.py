@@ -121,7 +121,9 @@ class World:
 
     def _read_copy(self) -> None:
         if self.visited:
-            assign(self._copied, self.truth_of(self.visited))
+            now = self.truth_of(self.visited)
+            assign(self._copied, now)
+            self._copied.log_end = now.log_end
 
     def _digest(self, planted: Damage) -> str:
         path = self.broker.root / planted.file

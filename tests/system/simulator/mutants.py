@@ -83,8 +83,8 @@ MUTANTS = (
     Mutant(
         "nothing proves the end of the log",
         "logfile/reading.py",
-        "        if self._is_proved:\n            self._prove_end()\n",
-        "",
+        "            self._prove_end()\n",
+        "            pass\n",
     ),
     Mutant(
         "what DLedger's group has agreed on is ignored",

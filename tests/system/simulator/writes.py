@@ -336,7 +336,10 @@ def _lost_units(
         }
     held = {unit[:5] for unit in after.units}  # the tags' code may have been damaged before
     lost = [unit for unit in before.units if unit[:5] not in held and unit[:5] in alive]
-    batch = world.broker.config.batch_topics
+    # A record whose flags were damaged makes an inner batch of a message, and batch queues of all.
+    batch = world.broker.config.batch_topics | {
+        one.topic for damage in world.damages for one in damage.messages
+    }
     lost = sorted(unit for unit in lost if unit[0] not in batch)
     if lost:
         yield "lost by a write", f"{len(lost)} of {len(before.units)} units: {lost[:5]}"
@@ -347,11 +350,14 @@ def _queues_without_newest(world: World, after: Files) -> Iterable[tuple[str, st
     truth = world.truth
     if world.damages or truth.states & {"torn", "no_log"} or truth.agreed is not None:
         return
-    newest = {
-        (one.topic, one.queue_id): one
-        for one in sorted(truth.messages, key=lambda one: one.offset)
-        if not one.sys_flag & 4
-    }
+    newest = {}
+    for one in sorted(truth.messages, key=lambda one: one.offset):
+        if not one.sys_flag & 4:
+            if (
+                not one.queue_offset
+            ):  # perhaps its topic was made again, and uses no other queue yet
+                newest = {key: old for key, old in newest.items() if key[0] != one.topic}
+            newest[one.topic, one.queue_id] = one
     held = {unit[:5] for unit in after.units}
     lacking = [
         one.offset

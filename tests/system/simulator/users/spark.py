@@ -192,7 +192,7 @@ def _stream(
 ) -> Callable[[Outcome, Place, dict[str, Any]], list[Any]]:
     """Run the next batches of a query whose checkpoint is a file, with a new reader each time."""
 
-    def asked(_: Outcome, place: Place, question: dict[str, Any]) -> list[Any]:
+    def asked(outcome: Outcome, place: Place, question: dict[str, Any]) -> list[Any]:
         from pathlib import Path
 
         path = Path(place.aside) / f"{question['query']}.json"
@@ -201,16 +201,22 @@ def _stream(
         reader = made.streamReader(schema)
         before = json.loads(path.read_text()) if path.exists() else None
         start = before["offset"] if before else json.loads(json.dumps(reader.initialOffset()))
-        end = reader.latestOffset(start, reader.getDefaultReadLimit())
-        end = json.loads(json.dumps(end))
-        rows = []
-        if end != start:
+        given, skips = (before["rows"], before["skips"]) if before else ([], False)
+        outcome.notes += ["an earlier batch skipped damage, and said so"] if skips else []
+        skips = skips or question.get("mode") == "DROPMALFORMED"
+        while True:  # until no trigger finds more
+            end = reader.latestOffset(start, reader.getDefaultReadLimit())
+            end = json.loads(json.dumps(end))
+            if end == start:
+                break
+            rows = []
             for partition in reader.partitions(start, end):
                 task, part = pickle.loads(pickle.dumps((reader, partition)))
                 rows += [row for batch in task.read(part) for row in arrow_rows(batch)]
             reader.commit(end)
-        given = (before["rows"] if before else []) + [list(row) for row in form(rows)]
-        path.write_text(json.dumps({"offset": end, "rows": given}))
+            given += [list(row) for row in form(rows)]
+            start = end
+            path.write_text(json.dumps({"offset": end, "rows": given, "skips": skips}))
         return [tuple(row) for row in given]
 
     return asked
