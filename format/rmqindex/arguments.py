@@ -1,4 +1,4 @@
-"""Numbers and texts that callers give, checked by the names of their arguments.
+"""Numbers, texts and flags that callers give, checked by the names of their arguments.
 
 Python compares an int with a ``bool`` or a ``float``, and NumPy's narrow ints overflow, so that a
 wrong number would be taken for another one far behind the call.
@@ -7,10 +7,14 @@ wrong number would be taken for another one far behind the call.
 from __future__ import annotations
 
 import reprlib
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-__all__ = ["int_of", "int_or_none", "is_int", "text_of"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["ensure_flags", "int_of", "int_or_none", "is_int", "text_of", "texts_of"]
 
 _INT64 = np.iinfo(np.int64)
 # No number of more bits is shown: Python does not print one of thousands of digits.
@@ -70,3 +74,32 @@ def text_of(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name}: expected a text, got {reprlib.repr(value)}")
     return value
+
+
+def texts_of(name: str, values: Iterable[object]) -> tuple[str, ...]:
+    """Return several texts.
+
+    Args:
+        name: The argument's name.
+        values: The texts.
+
+    Raises:
+        TypeError: One text instead of several, or a value that is none.
+    """
+    if isinstance(values, (str, bytes)):
+        raise TypeError(f"{name}: expected a sequence of texts, got {reprlib.repr(values)}")
+    return tuple(text_of(name, value) for value in values)
+
+
+def ensure_flags(**flags: object) -> None:
+    """Refuse flags that are not bools, since ``"no"`` is true.
+
+    Args:
+        flags: The flags by the names of their arguments.
+
+    Raises:
+        TypeError: One is no ``bool``, Python's or NumPy's.
+    """
+    for name, value in flags.items():
+        if not isinstance(value, (bool, np.bool_)):
+            raise TypeError(f"{name}: expected True or False, got {reprlib.repr(value)}")

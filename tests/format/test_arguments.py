@@ -14,6 +14,7 @@ from rmqindex import (
     CommitLog,
     IndexDirectory,
     IndexFile,
+    Layout,
     MessageStore,
     StoreCheckpoint,
     decode_uniq_key,
@@ -30,6 +31,7 @@ from rmqindex import (
     verify,
 )
 from rmqindex.arguments import int_of
+from rmqindex.maintenance.relayout import expire_index, relayout_index
 from trees import files_of
 
 if TYPE_CHECKING:
@@ -191,3 +193,43 @@ def test_a_stop_that_compares_with_nothing_replaces_no_entry(tmp_path: Path) -> 
     with pytest.raises(TypeError, match="stop: expected an int, got nan"):
         MessageStore(store).rebuild(replace=True, allow_loss=True, stop=cast("int", math.nan))
     assert files_of(store) == before
+
+
+# Every flag of what writes, by its name.
+FLAGS: list[tuple[str, Callable[[Any], object]]] = [
+    ("replace", lambda value: rebuild_index(LOG, NOWHERE, replace=value)),
+    ("resume", lambda value: rebuild_index(LOG, NOWHERE, resume=value)),
+    ("allow_loss", lambda value: rebuild_index(LOG, NOWHERE, replace=True, allow_loss=value)),
+    ("dry_run", lambda value: rebuild_index(LOG, NOWHERE, replace=True, dry_run=value)),
+    ("allow_live_store", lambda value: rebuild_index(LOG, NOWHERE, allow_live_store=value)),
+    ("index_tags", lambda value: rebuild_index(LOG, NOWHERE, index_tags=value)),
+    ("checkpoint", lambda value: rebuild_index(LOG, NOWHERE, checkpoint=value)),
+    ("replace", lambda value: rebuild_consume_queues(LOG, NOWHERE, replace=value)),
+    ("allow_loss", lambda value: rebuild_consume_queues(LOG, NOWHERE, allow_loss=value)),
+    ("dry_run", lambda value: rebuild_consume_queues(LOG, NOWHERE, dry_run=value)),
+    ("multi_dispatch", lambda value: rebuild_consume_queues(LOG, NOWHERE, multi_dispatch=value)),
+    ("dry_run", lambda value: relayout_index(NOWHERE, Layout(5, 9), dry_run=value)),
+    ("allow_loss", lambda value: expire_index(NOWHERE, 0, allow_loss=value)),
+    ("writable", lambda value: IndexDirectory(NOWHERE, writable=value)),
+    ("last_exit_ok", lambda value: IndexDirectory(NOWHERE, last_exit_ok=value)),
+]
+
+
+@pytest.mark.parametrize(("name", "call"), FLAGS)
+def test_what_is_no_flag_is_refused_by_the_name_of_its_argument(
+    name: str, call: Callable[[Any], object]
+) -> None:
+    """Else ``no`` would be taken for yes."""
+    for value in ("no", 1, None, np.array([True, False])):
+        with pytest.raises(TypeError, match=rf"^{name}: expected True or False, got "):
+            call(value)
+
+
+@pytest.mark.parametrize("name", ["leave_out", "batch_topics"])
+def test_one_text_instead_of_several_is_refused(name: str) -> None:
+    """Its letters would be taken for topics."""
+    for value in ("AB", b"AB"):
+        with pytest.raises(TypeError, match=f"^{name}: expected a sequence of texts, got "):
+            rebuild_consume_queues(LOG, NOWHERE, **{name: cast("Any", value)})
+    with pytest.raises(TypeError, match=f"^{name}: expected a text, got 1"):
+        rebuild_consume_queues(LOG, NOWHERE, **{name: cast("Any", ["A", 1])})

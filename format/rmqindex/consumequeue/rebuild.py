@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rmqindex.arguments import int_or_none
+from rmqindex.arguments import ensure_flags, int_or_none, text_of, texts_of
 from rmqindex.commitlog.ensured import ensure_end
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.dispatch import Dispatcher, parse_delay_levels
@@ -180,7 +180,16 @@ def rebuild_consume_queues(
     start, stop = int_or_none("start", start, 0), int_or_none("stop", stop, 0)
     file_size = _file_size("file_size", file_size, UNIT_DTYPE)
     batch_file_size = _file_size("batch_file_size", batch_file_size, BATCH_UNIT_DTYPE)
-    levels = parse_delay_levels(delay_levels)
+    levels = parse_delay_levels(text_of("delay_levels", delay_levels))
+    batch_topics = texts_of("batch_topics", batch_topics)
+    leave_out = texts_of("leave_out", leave_out)
+    ensure_flags(
+        multi_dispatch=multi_dispatch,
+        replace=replace,
+        allow_loss=allow_loss,
+        dry_run=dry_run,
+        allow_live_store=allow_live_store,
+    )
     root = Path(os.path.abspath(store))  # noqa: PTH100  (links stay)
     log = commit_log if isinstance(commit_log, CommitLog) else CommitLog(commit_log)
     hold = hold_writable(root / QUEUE_FOLDER, allow_live_store=allow_live_store, dry_run=dry_run)

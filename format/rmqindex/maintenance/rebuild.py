@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from rmqindex.arguments import int_or_none
+from rmqindex.arguments import ensure_flags, int_or_none
 from rmqindex.bulk.committer import Committer
 from rmqindex.bulk.index_state import index_entries
 from rmqindex.bulk.roller import FileRoller, replace_files
@@ -184,6 +184,15 @@ def rebuild_index(
             ``replace``; a geometry without room for entries.
         OSError: The disk is full or broken.
     """
+    ensure_flags(
+        resume=resume,
+        replace=replace,
+        index_tags=False if isinstance(index_tags, str) and index_tags == "auto" else index_tags,
+        checkpoint=False if isinstance(checkpoint, str) and checkpoint == "auto" else checkpoint,
+        allow_live_store=allow_live_store,
+        allow_loss=allow_loss,
+        dry_run=dry_run,
+    )
     start, stop = _range(start, stop, resume=resume, replace=replace, dry_run=dry_run)
     target = Path(os.path.abspath(directory))  # noqa: PTH100  (links stay)
     log = commit_log if isinstance(commit_log, CommitLog) else CommitLog(commit_log)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rmqindex.arguments import ensure_flags
 from rmqindex.audit.audited import elapsed_seconds
 from rmqindex.bulk.committer import Committer
 from rmqindex.bulk.replacement import Replacement, summaries
@@ -124,6 +125,7 @@ def relayout_index(
         ValueError: A geometry without room for entries.
         OSError: The disk is full or broken.
     """
+    ensure_flags(allow_live_store=allow_live_store, dry_run=dry_run)
     if not layout.capacity:
         raise ValueError(f"index_num: expected at least 2 to index messages, got {layout}")
     directory = _local_directory(path)
@@ -338,6 +340,7 @@ def expire_index(
             the CommitLog still has messages of the files.
         OSError: A file cannot be deleted.
     """
+    ensure_flags(allow_live_store=allow_live_store, allow_loss=allow_loss)
     directory = _local_directory(path)
     find = partial(expired_files, path, offset, commit_log=commit_log, allow_loss=allow_loss)
     with hold_writable(directory, allow_live_store=allow_live_store):

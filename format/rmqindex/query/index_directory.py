@@ -9,7 +9,7 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
-from rmqindex.arguments import int_of, int_or_none, text_of
+from rmqindex.arguments import ensure_flags, int_of, int_or_none, text_of
 from rmqindex.fileset.paths import index_entries
 from rmqindex.fileset.planned_index import read_listed
 from rmqindex.header import IndexHeader
@@ -136,6 +136,9 @@ class IndexDirectory:
                 store opened for writing, or a file is not an IndexFile.
             ValueError: An unknown time zone, or a number out of range.
         """
+        ensure_flags(
+            writable=writable, last_exit_ok=last_exit_ok, allow_live_store=allow_live_store
+        )
         index_msg_timestamp = int_or_none("index_msg_timestamp", index_msg_timestamp)
         self._lock = threading.RLock()
         self._writable = writable
