@@ -14,7 +14,7 @@ from collections import Counter
 from datetime import UTC
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from rmqindex.fileset.names import local_time, timestamp_name
 from rmqindex.fileset.paths import index_entries, is_index_name
 from rmqindex.folders import ABORT_NAME, CHECKPOINT_NAME, INDEX_FOLDER, LOCK_NAME
 from rmqindex.indexfile.committed import open_index_source
+from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.layout import (
     BEGIN_PHY_OFFSET_OFFSET,
     END_PHY_OFFSET_OFFSET,
@@ -42,7 +43,9 @@ from rmqindex.transaction.jobs import dead_jobs
 from rmqindex.transaction.journal import staging_root
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from rmqindex.audit.findings import Findings
     from rmqindex.audit.units import Member
@@ -182,8 +185,7 @@ def audit_state(
             str(left[0]), "unfinished_write", None, "no job of a dead process", f"{len(left)}"
         )
     if is_store and broker is not BrokerState.RUNNING and known is not None:
-        headers = [member.header for member in members]
-        _audit_checkpoint(checkpoint, known, headers, broker, findings)
+        _audit_checkpoint(checkpoint, known, members, broker, findings)
 
 
 def _audit_lock(directory: str, findings: Findings) -> bool:
@@ -268,28 +270,49 @@ def _recovered_from(checkpoint: StoreCheckpoint, root: Path, log: CommitLog) -> 
 
 def _count_entries(member: Member, skipped: tuple[int, int]) -> int:
     """Return how many entries of a file lead to messages in a range of the log."""
-    layout, count = member.layout, member.count
     first, stop = skipped
     if member.first >= stop and member.count == member.header.entry_count:
         return 0  # their offsets ascend, or other rules say so
-    if layout is None:
+    if member.layout is None:
         return member.header.entry_count
     found = 0
     try:
-        with open_index_source(member.path, zero_extend_to=layout.file_size) as source:
-            for position in range(FIRST_POSITION, count + FIRST_POSITION, BLOCK):
-                end = min(position + BLOCK, count + FIRST_POSITION)
-                offsets = source.entry_range(layout, position, end)["phy_offset"].astype(np.int64)
-                found += int(np.count_nonzero((offsets >= first) & (offsets < stop)))
+        for entries in _blocks(member, member.layout):
+            offsets = entries["phy_offset"].astype(np.int64)
+            found += int(np.count_nonzero((offsets >= first) & (offsets < stop)))
     except RmqIndexError:
         return member.header.entry_count  # the file's own unit reports why
     return found
 
 
+def _has_entry_at(member: Member, time: int) -> bool:
+    """Return whether an entry has a time, or a later one: clocks step back, and header ends too.
+
+    Args:
+        member: The file.
+        time: Epoch milliseconds.
+    """
+    seconds = (time - member.header.begin_timestamp) // MILLISECONDS
+    try:
+        return member.layout is not None and any(
+            (entries["time_diff"] >= seconds).any() for entries in _blocks(member, member.layout)
+        )
+    except RmqIndexError:
+        return False  # the file's own unit reports why
+
+
+def _blocks(member: Member, layout: Layout) -> Iterator[NDArray[Any]]:
+    """Yield the entries of a file."""
+    stop = member.count + FIRST_POSITION
+    with open_index_source(member.path, zero_extend_to=layout.file_size) as source:
+        for position in range(FIRST_POSITION, stop, BLOCK):
+            yield source.entry_range(layout, position, min(position + BLOCK, stop))
+
+
 def _audit_checkpoint(
     path: Path,
     checkpoint: StoreCheckpoint,
-    headers: Sequence[IndexHeader],
+    members: Sequence[Member],
     broker: BrokerState | None,
     findings: Findings,
 ) -> None:
@@ -302,6 +325,7 @@ def _audit_checkpoint(
             str(path), "checkpoint_size", size, f"{_CHECKPOINT_FIELDS_SIZE} bytes", f"{size} bytes"
         )
     flushed = checkpoint.index_msg_timestamp
+    headers = [member.header for member in members]
     late = [header.end_timestamp for header in headers[:-1] if header.end_timestamp > flushed]
     if late and broker is not BrokerState.CRASHED:  # where it counts already
         findings.add(
@@ -312,7 +336,7 @@ def _audit_checkpoint(
             flushed,
         )
     latest = max((header.end_timestamp for header in headers), default=flushed)
-    if flushed > latest:
+    if flushed > latest and not any(_has_entry_at(member, flushed) for member in members):
         findings.add(
             str(path),
             "checkpoint_ahead",

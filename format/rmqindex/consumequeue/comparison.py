@@ -243,7 +243,8 @@ class _Audit:
             parse_delay_levels(DEFAULT_DELAY_LEVELS),
             self._kinds,
             refuse,
-            multi_dispatch=True,
+            # By default, a broker reads nothing of these properties, which may say anything.
+            multi_dispatch=any(topic.startswith(LMQ_PREFIX) for topic in self._topics),
             leave_out=_Deleted(self._table, self._topics),
         )
         for records in self._log.records(start, stop, mode="DROPMALFORMED", proves_end=False):

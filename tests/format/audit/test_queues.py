@@ -454,14 +454,19 @@ def test_a_number_at_which_a_broker_stops_is_an_error(tmp_path):
     ],
 )
 def test_light_queues_have_a_number_each(tmp_path, names, numbers, rule):
-    """Whether or not the store has any; a broker without enableMultiDispatch gives none at all."""
+    """A broker without enableMultiDispatch gives none at all, and reads nothing."""
     pairs = {"INNER_MULTI_DISPATCH": names, "INNER_MULTI_QUEUE_OFFSET": numbers}
     named = Message(properties=properties_text(pair for pair in pairs.items() if pair[1]))
-    offsets = made(tmp_path, [Message(queue_id=1), named])
-    rebuild_consume_queues(tmp_path, tmp_path, multi_dispatch=False)
+    sound = {"INNER_MULTI_DISPATCH": "%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": "0"}
+    light = Message(queue_id=1, properties=properties_text(sound.items()))
+    offsets = made(tmp_path, [light, named])
+    rebuild_consume_queues(tmp_path, tmp_path, mode="DROPMALFORMED")
     rows = [row for row in verify(tmp_path, "auto").to_pylist() if row["severity"] == "error"]
     expected = [] if rule is None else [(rule, offsets[1])]
     assert [(row["rule"], row["byte"]) for row in rows] == expected
+    shutil.rmtree(tmp_path / "consumequeue")
+    rebuild_consume_queues(tmp_path, tmp_path, multi_dispatch=False)
+    assert found(tmp_path) == set()
 
 
 def test_a_store_without_any_queues_is_told(store):

@@ -35,6 +35,7 @@ from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
 
 LAYOUT = Layout(97, 200)
+BEGIN = 1_700_000_000_000
 GOLDEN2 = MESSAGE_KINDS / "store"
 
 
@@ -417,6 +418,17 @@ class TestStore:
         assert set(found(store)) == {"checkpoint_size", "checkpoint_behind"}
         (store / "checkpoint").unlink()
         assert set(found(store)) == {"checkpoint_missing"}
+
+    def test_a_checkpoint_of_the_time_before_a_clock_stepped_back_is_sound(self, tmp_path):
+        """The header has the time of the last entry, and the checkpoint that of an older one."""
+        path = tmp_path / "index" / "20231114221320000"
+        path.parent.mkdir()
+        with IndexFileWriter(path, LAYOUT) as writer:
+            for place, time in enumerate((BEGIN, BEGIN + 7_000_500, BEGIN + 1)):
+                writer.put(f"T#{place}", 100 * place, time)
+        for time, expected in ((7_000_500, set()), (7_001_000, {"checkpoint_ahead"})):
+            StoreCheckpoint(index_msg_timestamp=BEGIN + time).save(tmp_path / "checkpoint")
+            assert set(found(tmp_path)) == expected
 
     def test_abort(self, store):
         """The broker was killed, and loses nothing when it starts."""
