@@ -10,6 +10,7 @@ import pytest
 from .kinds import KINDS
 from .power import MODELS, cuts
 from .recorded import Recorder
+from .requests import STORE_KINDS, StoreTrial
 from .states import tree_of_nodes
 from .trial import Trial
 
@@ -31,6 +32,14 @@ def test_a_power_cut_or_an_error_leaves_what_the_next_write_completes(kind):
         for error in (errno.EIO, errno.ENOSPC):
             tally = trial.fail(error, _SEED, calls=_FAILURES)
             assert not tally.faults, f"seed {_SEED}: {tally.faults[0]}"
+
+
+@pytest.mark.parametrize("kind", STORE_KINDS, ids=lambda kind: kind.name)
+def test_requests_that_are_lost_or_late_leave_what_the_next_write_completes(kind):
+    """To an object store: all of the rows or none, and the next write ends in the same state."""
+    tally = StoreTrial(kind).run(1, states=_STATES)
+    assert tally.found
+    assert not tally.faults, tally.faults[0]
 
 
 def _found(folder, change, model, number):
