@@ -196,8 +196,7 @@ class IndexDirectory:
             Path(path).unlink()
 
     def _open(self, path: PathLike) -> IndexFile:
-        # The broker reads whatever it finds, so malformed bytes are not an error here.
-        # Without a layout, no file has entries, and any layout will do to read the headers.
+        # Malformed bytes are no error to the broker; without a layout, no file has entries.
         return IndexFile(path, self._layout or Layout(), mode="DROPMALFORMED", zero_extend=True)
 
     @property
@@ -214,8 +213,7 @@ class IndexDirectory:
     def load_result(self) -> bool:
         """What ``IndexService.load`` returns.
 
-        False if it met a file that cannot be opened, or a directory with a numeric name, behind
-        which it loaded no file.
+        False if it met a file that cannot be opened, or a numeric folder, and loaded none behind.
         """
         return self._load_result
 
@@ -243,8 +241,7 @@ class IndexDirectory:
         """The ``indexMsgTimestamp`` of the broker's checkpoint.
 
         It is the ``end_timestamp`` of the last full file flushed, epoch milliseconds, and advances
-        when a full file is followed by a new one, not before.
-        With ``writable``, it is also written to the store's ``checkpoint``, if there is one.
+        when a new file follows. With ``writable``, the store's ``checkpoint`` gets it, if any.
         """
         return self._index_msg_timestamp
 
