@@ -118,8 +118,7 @@ class IndexDirectory:
                 With ``writable`` it is made where it is absent; a directory without ``index/``
                 counts as a store root if it has ``commitlog/`` or ``checkpoint``.
             layout: The geometry of every file, which the broker takes from its configuration.
-                By default it is inferred from the fullest file; a new directory gets the broker's
-                default.
+                By default that of the fullest file, or in a new directory the broker's default.
             writable: Do on disk what the broker does. Until it is closed, no broker can start on
                 the store, and no other process can write into it.
             last_exit_ok: Whether the broker stopped cleanly.
@@ -127,8 +126,7 @@ class IndexDirectory:
             index_msg_timestamp: The checkpoint's ``index_msg_timestamp``, epoch milliseconds; by
                 default from a local store's ``checkpoint``, 0 without one.
             max_msgs_num_batch: The broker's ``maxMsgsNumBatch``: no query returns more.
-            time_zone: The broker's time zone, in which new files are named; by default the
-                system's.
+            time_zone: The broker's, in which new files are named; by default the system's.
             allow_live_store: Write even if a broker runs on the store.
 
         Raises:
@@ -302,8 +300,7 @@ class IndexDirectory:
     ) -> None:
         """Index one message (``IndexService.buildIndex``).
 
-        A message whose offset is smaller than that of the last indexed one is skipped; one of the
-        same offset is indexed again.
+        A message before the last indexed one is skipped; that of the same offset is indexed again.
         A full last file is followed by a new one even if this message is then not indexed.
 
         Args:
