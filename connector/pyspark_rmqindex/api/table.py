@@ -93,7 +93,7 @@ def table(
     for name in options:
         if name.lower() in reserved:
             raise ValueError(f"option {name!r}: table() sets it itself")
-    given = {name: option_text(value) for name, value in options.items() if value is not None}
+    given = {name: option_text(name, value) for name, value in options.items() if value is not None}
     names = {name.lower() for name in given}
     if "timezone" not in names and names & {"begintimestamp", "endtimestamp"}:
         given["timeZone"] = str(spark.conf.get(_TIME_ZONE_CONF))
@@ -103,7 +103,7 @@ def table(
         spark.read.format(_FORMAT)
         .options(**given)
         .option("pushdown", "true")
-        .option("keyColumns", option_text(keys))
+        .option("keyColumns", option_text("keyColumns", keys))
         .option("relation", relation_name(_master(spark)))
     )
     return reader.load(paths).where(_BUILT_IN_FILTER)

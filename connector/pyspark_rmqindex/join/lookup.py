@@ -185,7 +185,7 @@ def _read_options(
     for name in options:
         if name.lower() in _TAKEN:
             raise ValueError(f"option {name!r}: not for lookup(), which takes its keys from rows")
-    given = {name: option_text(value) for name, value in options.items() if value is not None}
+    given = {name: option_text(name, value) for name, value in options.items() if value is not None}
     names = {name.lower() for name in given}
     if "commitlog" not in names:
         given["commitLog"] = AUTO

@@ -15,6 +15,7 @@ from pyspark_rmqindex.options.read import ReadOptions
 from pyspark_rmqindex.options.storage import S3Options
 from pyspark_rmqindex.options.stream import MessageStreamOptions, StreamOptions
 from pyspark_rmqindex.options.write import WriteOptions
+from rmqindex.arguments import is_int
 from rmqindex.times import TimeUnitError
 
 if TYPE_CHECKING:
@@ -264,24 +265,28 @@ def _has_stream_option(raw: Mapping[str, str]) -> bool:
     )
 
 
-def option_text(value: object) -> str:
+def option_text(name: str, value: object) -> str:
     """Return a Python value as the text of an option: bool, int, list, time, path or text.
+
+    Args:
+        name: The option.
+        value: The value.
 
     Raises:
         TypeError: A value of a type that no option accepts.
     """
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int):
+    if is_int(value):
         return str(value)
     if isinstance(value, str):
         return value
     if isinstance(value, (list, tuple)):
-        return json.dumps(list(value))
+        return json.dumps([int(each) if is_int(each) else each for each in value])
     if isinstance(value, dt.datetime):
         return value.isoformat(sep=" ")
     if isinstance(value, os.PathLike):
         return str(os.fspath(value))
     raise TypeError(
-        f"an option's value: expected bool, int, str, list, datetime or path, got {value!r}"
+        f"option {name!r}: expected bool, int, str, list, datetime or path, got {value!r}"
     )

@@ -381,5 +381,5 @@ def option_texts(
         if argument.isTable or not argument.isConstantExpression:
             raise ValueError(f"{function}: option {known[name]!r}: expected a constant")
         if argument.value is not None:
-            texts[name] = option_text(argument.value)
+            texts[name] = option_text(known[name], argument.value)
     return texts

@@ -122,7 +122,7 @@ def write_index(
     """
     if mode not in ("append", "overwrite"):
         raise ValueError(f"mode: expected 'append' or 'overwrite', got {mode!r}")
-    texts = {name: option_text(value) for name, value in options.items() if value is not None}
+    texts = {name: option_text(name, value) for name, value in options.items() if value is not None}
     checked = write_options({**texts, "path": os.fspath(path)})
     members, tags = checked.index_members, checked.index_tags
     InputShape.of(df.schema, members=members, tags=tags)

@@ -15,6 +15,7 @@ from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import ENTRY_SCHEMA
 from rmqindex.indexfile.entries import EntryReader, Mode
 from rmqindex.indexfile.fingerprint import Fingerprint, entries_checksum
+from rmqindex.indexfile.geometry import Layout, infer_layout
 from rmqindex.indexfile.proof import ensure_fits, proved_count
 from rmqindex.indexfile.select import select_phy_offset
 from rmqindex.indexfile.uncounted import damaged_header, error_of_count, known_layout, then_counted
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
     from rmqindex.arrays import IntArray
     from rmqindex.indexfile.entries import MessageRun
-    from rmqindex.indexfile.geometry import Layout
     from rmqindex.keys.hash_set import HashSet
     from rmqindex.storage.location import PathLike
 
@@ -111,7 +111,7 @@ class IndexFile:
         is_cut = lenient and source.size < HEADER_SIZE
         self.header = IndexHeader() if is_cut else read_header(source, _DAMAGED_HINT)
         if layout is None and self.header.entry_count:
-            layout = known_layout(source, self.header, is_lenient=lenient)
+            layout = infer_layout(source) if lenient else known_layout(source, self.header)
         self._layout = layout
         self._entries = EntryReader(source, layout, self.header, self.mode)
         self._entry_count = self.header.entry_count

@@ -157,17 +157,17 @@ def _wrong_count(source: IndexSource, expected: str, header: IndexHeader) -> Cor
     )
 
 
-def known_layout(source: IndexSource, header: IndexHeader, *, is_lenient: bool) -> Layout:
-    """Return the geometry that a file with entries shows, or that its size alone tells.
+def known_layout(source: IndexSource, header: IndexHeader) -> Layout:
+    """Return the geometry that a file with entries shows; name what its header has wrong.
 
     Args:
         source: The open file.
         header: Its header, which counts entries.
-        is_lenient: Whether the default size will do where the header is damaged.
 
     Raises:
-        CorruptIndexError: The entries of a file of the default size contradict its header.
-        RmqIndexError: Neither shows a geometry; the storage failed.
+        CorruptIndexError: No geometry fits a file of the default size, and in the default geometry
+            the entries contradict the header.
+        RmqIndexError: No geometry fits, or several do; the storage failed.
     """
     try:
         return infer_layout(source)
@@ -175,8 +175,6 @@ def known_layout(source: IndexSource, header: IndexHeader, *, is_lenient: bool) 
         default = usual_layout(source.size)
         if default != Layout():
             raise
-        if is_lenient:
-            return default
         error = damaged_header(source, default, header, is_last=False)
         if error is None:
             raise

@@ -6,6 +6,7 @@ import datetime as dt
 import pickle
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pyspark_rmqindex.options import (
@@ -218,7 +219,9 @@ def test_sizes_may_have_a_unit(text, size):
         (True, "true"),
         (False, "false"),
         (97, "97"),
+        (np.int64(97), "97"),
         (["a", "b"], '["a", "b"]'),
+        ([np.int32(3), 4], "[3, 4]"),
         ("x", "x"),
         (Path("/d"), "/d"),
         (dt.datetime(2024, 1, 2, 3, 4, 5, 6000, dt.UTC), "2024-01-02 03:04:05.006000+00:00"),
@@ -226,15 +229,14 @@ def test_sizes_may_have_a_unit(text, size):
 )
 def test_python_values_become_option_texts(value, text):
     """``table(.., maxHashSlotNum=97)`` takes what Python users write."""
-    assert option_text(value) == text
+    assert option_text("columns", value) == text
 
 
 def test_other_python_values_are_refused():
-    """A float is no option."""
-    with pytest.raises(
-        TypeError, match=r"expected bool, int, str, list, datetime or path, got 1\.5"
-    ):
-        option_text(1.5)
+    """A float is no option; the error says of which it was."""
+    expected = r"option 'maxIndexNum': expected bool, int, str, list, datetime or path, got 1\.5"
+    with pytest.raises(TypeError, match=expected):
+        option_text("maxIndexNum", 1.5)
 
 
 def test_every_option_is_documented():
