@@ -28,10 +28,10 @@ from rmqindex.query.loading import (
     index_directory,
     loadable,
     next_name,
+    stored_checkpoint,
     write_loaded_count,
 )
-from rmqindex.storage.location import Location
-from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
+from rmqindex.store.checkpoint import CHECKPOINT_NAME
 from rmqindex.store.contents import hold_writable
 from rmqindex.times import zone_of
 from rmqindex.transaction.broker_lock import StoreHold
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from types import TracebackType
 
-    from rmqindex.storage.location import PathLike
+    from rmqindex.storage.location import Location, PathLike
     from rmqindex.transaction.directories import FileEntry
 
 __all__ = ["IndexDirectory", "QueryOffsetResult"]
@@ -145,7 +145,7 @@ class IndexDirectory:
         self._path = index_directory(path, writable=writable)
         self._checkpoint_path = Path(self._path).parent / CHECKPOINT_NAME
         if index_msg_timestamp is None:
-            checkpoint = self._checkpoint()
+            checkpoint = stored_checkpoint(self._path)
             index_msg_timestamp = checkpoint.index_msg_timestamp if checkpoint else 0
         self._index_msg_timestamp = index_msg_timestamp
         self._appender: EntryAppender | None = None
@@ -478,16 +478,10 @@ class IndexDirectory:
             self._appender = None
         if header.end_timestamp > 0:
             self._index_msg_timestamp = header.end_timestamp
-            checkpoint = self._checkpoint()
+            checkpoint = stored_checkpoint(self._path)
             if checkpoint is not None:
                 checkpoint = replace(checkpoint, index_msg_timestamp=header.end_timestamp)
                 checkpoint.save(self._checkpoint_path)
-
-    def _checkpoint(self) -> StoreCheckpoint | None:
-        """Read the checkpoint of a local store, if there is one."""
-        if Location.of(self._path).local is None or not self._checkpoint_path.is_file():
-            return None
-        return StoreCheckpoint.load(self._checkpoint_path)
 
     def _publish(self) -> None:
         """Make everything put so far readable in the last file."""

@@ -16,7 +16,7 @@ from rmqindex.indexfile.geometry import Layout
 from rmqindex.layout import FIRST_POSITION
 from rmqindex.ownfiles.writable import WritableFile
 from rmqindex.storage.location import Location
-from rmqindex.store.checkpoint import CHECKPOINT_NAME
+from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
 from rmqindex.transaction.directories import exists
 from rmqindex.transaction.journal import staging_root
 from rmqindex.transaction.local_staging import LocalStaging
@@ -37,6 +37,7 @@ __all__ = [
     "index_directory",
     "loadable",
     "next_name",
+    "stored_checkpoint",
     "write_loaded_count",
 ]
 
@@ -81,6 +82,13 @@ def geometry_of(paths: Sequence[Location], *, writable: bool) -> Layout | None:
         f"{paths[0]}: no entries tell the geometry of the files: pass the broker's layout "
         "(maxHashSlotNum, maxIndexNum)"
     )
+
+
+def stored_checkpoint(index: Path | str) -> StoreCheckpoint | None:
+    """Return the checkpoint of the local store that an index is in, if there is one."""
+    local = Location.of(index).local
+    path = None if local is None else local.parent / CHECKPOINT_NAME
+    return StoreCheckpoint.load(path) if path is not None and path.is_file() else None
 
 
 def finish_writes(directory: Path) -> None:
