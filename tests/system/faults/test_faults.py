@@ -20,16 +20,11 @@ from .writes import WRITES
 TOP = Path(__file__).parents[3]
 WRITE = {write.name: write for write in WRITES}
 PAIR = {pair.name: pair for pair in PAIRS}
-KILLED = (
-    "write_index, append, tasks that continue a file",
-    "rmqindex rebuild --replace",
-    "rmqindex rebuild-queues",
-)
 
 
-@pytest.mark.parametrize("name", KILLED)
-def test_a_write_killed_at_a_random_moment_leaves_the_old_state_or_the_new_one(name, tmp_path):
-    """And no errors for the audit, and nothing in the way of the next write."""
+def test_a_write_of_several_processes_that_are_killed_leaves_the_old_state_or_the_new(tmp_path):
+    """Of one process, ``simulator/disk`` finds what a kill after each of its calls leaves."""
+    name = "write_index, append, tasks that continue a file"
     tally = run_trial(WRITE[name], 2, Random(f"1/{name}"), tmp_path)
     assert not tally.faults
 
