@@ -326,6 +326,20 @@ class TestSeveral:
             0, {str(stores / x / "checkpoint") for x in "ab"},
         )  # fmt: skip
 
+    def test_a_dump_without_a_geometry_asks_for_one(self, run, tmp_path):
+        """It has no mode, which other commands advise for a damaged file."""
+        path = tmp_path / "20231114221320000"
+        layout = rmqindex.Layout(5, 20)
+        with rmqindex.IndexFileWriter(path, layout) as writer:
+            for number in range(1, 4):
+                writer.put(f"T#k{number}", 100 * number, 1_700_000_000_000)
+        with path.open("r+b") as file:
+            file.seek(layout.slot_offset(0))
+            file.write(b"\x7f" * 20)
+        code, _, err = run("dump", path)
+        assert (code, "--mode" in err) == (2, False)
+        assert err.strip().endswith("say which with --max-hash-slot-num and --max-index-num")
+
     @pytest.mark.parametrize(
         "command", ["plot", "rebuild", "rebuild-queues", "expire", "relayout", "recover"]
     )

@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Dump", "dump_file"]
 
+_HINT = "say which with maxHashSlotNum and maxIndexNum"
+
 _LOG_NAME = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
 _INDEX_NAME = re.compile(r"[+-]?[0-9]+")
 _CHECKPOINT_FIELDS = (
@@ -312,11 +314,15 @@ def _index(source: ByteSource, start: int, layout: Layout | None) -> Iterator[It
         try:
             with open_index_source(source.path) as again:
                 layout = infer_layout(again)
-        except CorruptIndexError:
-            raise
-        except RmqIndexError as error:
+        # What these errors advise is for those who have a mode.
+        except CorruptIndexError as error:
             raise CorruptIndexError(
-                source.path, "geometry", HEADER_SIZE, "one that can be inferred", str(error)
+                error.path, error.field, error.byte, error.expected, error.got, _HINT
+            ) from error
+        except RmqIndexError as error:
+            why = str(error).partition("; ")[0]
+            raise CorruptIndexError(
+                source.path, "geometry", HEADER_SIZE, "one that can be inferred", why, _HINT
             ) from error
     yield from _slots(source, start, layout)
     begin = layout.entry_offset(FIRST_POSITION)
