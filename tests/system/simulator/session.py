@@ -115,6 +115,12 @@ class Session:
         aside.mkdir(exist_ok=True)
         return Place(str(self.world.store), str(aside), layout)
 
+    @property
+    def shows_geometry(self) -> bool:
+        """Whether an IndexFile without damage has entries, by which its geometry is known."""
+        hurt = self.judge().hurt_files
+        return any(entry.file not in hurt for entry in self.world.truth.surely("entries"))
+
     def step(self, step: Step) -> None:
         """Take a step of the world or of a user."""
         self.report.script.steps.append(step)
@@ -389,9 +395,9 @@ def _remedies(draw: Draw, session: Session) -> Iterator[Step]:
 
 
 def _with_geometry(line: str, session: Session) -> str:
-    """Give a rebuild the numbers of broker.conf, where it names others or no file has them."""
+    """Give a rebuild the numbers of broker.conf, where no file has them."""
     slots, places = session.place.layout or (16, 20)
-    if " rebuild " not in line:
+    if " rebuild " not in line or session.shows_geometry:
         return line
     if "--max-hash-slot-num" not in line:
         line += " --max-hash-slot-num 5000000 --max-index-num 20000000"
