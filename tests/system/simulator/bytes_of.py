@@ -25,7 +25,7 @@ def index_names(index: Path) -> list[str]:
     """Return the names that a broker loads, in its order."""
     if not index.is_dir():
         return []
-    return sorted(path.name for path in index.iterdir() if path.name.isdigit())
+    return sorted(path.name for path in index.iterdir() if path.name.isdigit() and path.is_file())
 
 
 def entries_of(root: str, slots: int) -> list[tuple[str, int, int, int, int]]:

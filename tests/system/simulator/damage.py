@@ -36,8 +36,8 @@ def plant(
     Args:
         broker: The store.
         part: One of :data:`PARTS`.
-        kind: zeros, noise (other bytes), flip (one bit), lost, cut, empty, swapped (with the file
-            before), longer.
+        kind: zeros, noise (other bytes), flip (one bit), number (0, 1, -1, or half of that
+            which was there), lost, cut, empty, swapped (with the file before), longer.
         number: Which of the part's files, counted from the last one.
         at: Where, in thousandths of the file up to its last byte that is not 0; below 0, the byte
             -1 - ``at``.
@@ -110,8 +110,18 @@ def _changed(data: bytes, kind: str, start: int, stop: int, seed: int) -> bytes:
         return data
     if kind == "flip":
         return data[:start] + bytes([data[start] ^ (1 << seed % 8)]) + data[start + 1 :]
-    new = bytes(stop - start) if kind == "zeros" else Draw(seed).data(stop - start)
+    if kind == "number":
+        new = _number(data[start:stop], Draw(seed))
+    else:
+        new = bytes(stop - start) if kind == "zeros" else Draw(seed).data(stop - start)
     return data[:start] + new + data[stop:]
+
+
+def _number(was: bytes, draw: Draw) -> bytes:
+    """Return another number of the same size, as a header's field might have had it once."""
+    old = int.from_bytes(was, "big", signed=True)
+    new = draw.one([0, 1, -1, old // 2])
+    return (new % 256 ** len(was)).to_bytes(len(was), "big")
 
 
 def _stand_twice(broker: ModelBroker, entries: Iterable[Entry]) -> bool:

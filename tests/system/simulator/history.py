@@ -197,7 +197,16 @@ class World:
         planted = damage.plant(self.broker, part, kind, **where)
         if planted is not None:
             self._damages.append(planted)
-            self._digests[planted] = self._digest(planted)
+            for one in self._damages:  # one file may be damaged twice
+                if one.file == planted.file:
+                    self._digests[one] = self._digest(one)
+        yield
+
+    def _lose(self, folder: str) -> Iterator[None]:
+        """Lose a folder of a store whose broker does not run."""
+        if not self.broker.truth.running:
+            self.broker.disk.delete_folder(folder)
+            self.broker.refresh()
         yield
 
     def _link(self, to: str) -> Iterator[None]:

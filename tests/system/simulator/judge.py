@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import unicodedata
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,10 @@ _USUAL = {
     "abort", "index_lags", "queues_lag", "index_expired", "queues_expired", "doubled", "waiting",
     "no_index", "no_log",
 }  # fmt: skip
+#: The categories of characters that make a body no text.
+_CONTROLS = {"Cc", "Cn", "Co", "Cs"}
+#: States of a store whose broker is just writing.
+_WRITING = {"abort", "waiting", "torn"}
 #: What an audit of a store whose broker is stopped must find.
 _AUDITED = {"index_lags", "index_leads", "index_stale", "no_index"}
 
@@ -66,6 +71,7 @@ class Judge:
         answers: How many answers were judged, by user and status.
         power_was_cut: Whether the store has lived through a power cut.
         is_stale: Whether the log may have bytes behind its end, left from before a truncation.
+        is_copy: Whether the files of the store may arrive in any order.
     """
 
     root: str
@@ -74,6 +80,7 @@ class Judge:
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)
     power_was_cut: bool = False
     is_stale: bool = False
+    is_copy: bool = False
 
     def __post_init__(self) -> None:
         """Tell what was damaged."""
@@ -124,11 +131,13 @@ class Judge:
     def _said(self, outcome: Outcome) -> list[tuple[str, str]]:
         if outcome.status in ("crashed", "hung"):
             return [("crash", f"{outcome.error}: {outcome.text[-400:]}")]
-        if outcome.status == "refused":
+        if outcome.status == "refused" and outcome.kind != "unread":
             return self._refused(outcome)
         rules: dict[str, Callable[[Outcome], list[str]]] = {
             "hits": self._hits,
             "entries": self._entries,
+            "counts": self._counts,
+            "unread": self._unread,
             "salvaged": self._salvaged,
             "messages": self._messages,
             "units": self._units,
@@ -139,6 +148,8 @@ class Judge:
             "entry_stream": self._entry_stream,
             "message_stream": self._message_stream,
         }
+        if is_reversed(outcome.asked) and not outcome.code:
+            return [("not refused", "times that end before they begin")]
         rule = rules.get(outcome.kind)
         said = rule(outcome) if rule else []
         if outcome.documents > 1:
@@ -160,15 +171,19 @@ class Judge:
         return [] if self._may_refuse(outcome) else [("refused", text[:400])]
 
     def _may_refuse(self, outcome: Outcome) -> bool:
-        if not self.is_usual or self.has_broken_bodies or self.is_stale:
+        is_refused = is_reversed(outcome.asked) or outcome.asked.get("input") == "closed"
+        if is_refused or not self.is_usual or self.has_broken_bodies or self.is_stale:
             return True
-        # A dump shows bytes, also those of a record that is half written.
-        if (outcome.kind == "dumped" and self.truth.maybe) or (
-            outcome.kind == "units" and not self.truth.units
+        # A dump shows bytes, also those of a record that is half written; and while a broker runs,
+        # the files of a plan may be others than those of the plan before.
+        if (
+            (outcome.kind == "dumped" and self.truth.maybe)
+            or (outcome.kind == "units" and not self.truth.units)
+            or (outcome.user == "table(), overtaken" and self.truth.running)
         ):
             return True
-        if outcome.kind.endswith("_stream") and self.truth.once:
-            return True  # what it had not read is gone
+        if outcome.kind.endswith("_stream") and (self.truth.once or self.is_copy):
+            return True  # what it had not read is gone, or came after what it has read
         text = outcome.text
         if any(name in text for name in ("axHashSlotNum", "max-hash-slot-num", "Layout(")):
             return not outcome.asked.get("geometry")
@@ -241,6 +256,12 @@ class Judge:
         ):
             is_sure = False  # no message confirms that it is another key's
             rows.append((*place, entry.store_time, "unverified"))
+        alike = sum(java_hash(o) == entry.key_hash for one in messages for o in _texts(one))
+        if alike > 1 and "disordered" in self.states:
+            is_sure = False  # which entry is which key's is told by the order of the files
+            rows += [
+                (*place, time, "unverified") for time in {entry.store_time, messages[0].store_time}
+            ]
         return rows, is_sure
 
     def _compare(
@@ -280,6 +301,8 @@ class Judge:
         question = outcome.asked
         if lost := self._hidden_by_header(outcome):
             return [f"silence: {_some(lost)}"]
+        if question.get("salvage") and self.truth.maybe:
+            return []  # also what is being written
         sure = self._chosen(question, self.truth.surely("entries"))
         may = Counter(self._chosen(question, self.truth.possibly("entries"))) - Counter(sure)
         return self._compare(outcome, outcome.rows, sure, may.elements())
@@ -317,6 +340,21 @@ class Judge:
             and question.get("key_hash") in (None, one.key_hash)
         ]
 
+    def _counts(self, outcome: Outcome) -> list[str]:
+        """Judge numbers of rows, which add up to that of all entries."""
+        least = len(self.truth.surely("entries"))
+        most = len(self.truth.possibly("entries"))
+        got = sum(outcome.rows)
+        if least <= got <= max(most, least) or not self.is_usual or outcome.notes:
+            return []
+        return [f"miscounted: {got} entries of {least} to {most}"]
+
+    def _unread(self, outcome: Outcome) -> list[str]:
+        """Judge the exit code of a scan whose rows nobody took."""
+        if outcome.code == 1 and self._chosen(outcome.asked, self.truth.surely("entries")):
+            return [] if self.index_is_hurt or self.power_was_cut else ["bad code: 1 is no entry"]
+        return []
+
     def _salvaged(self, outcome: Outcome) -> list[str]:
         got = {row[:4] for row in outcome.rows}
         sure = [
@@ -349,6 +387,8 @@ class Judge:
             if wrong and all(wrong) and not self._is_changed(row["offset"]):
                 said.append(f"wrong: message at {row['offset']}: {wrong[0]}")
             said += self._corrupt(row, outcome)
+            if not row.get("is_text", True) and _is_text(row["body"]):
+                said.append(f"no text: the body of {row['offset']} is one")
         limit = question.get("limit")
         lost = [one.offset for one in sure if one.offset not in got]
         if limit is not None and len(got) >= min(limit, len(sure)):
@@ -432,12 +472,15 @@ class Judge:
         odd |= {"power"} if self.power_was_cut or self.is_stale else set()
         if not self.harm and not odd and worst:
             said.append(f"false finding: {_some(map(_finding, worst))}")
-        elif not self.harm and self.truth.running and odd <= {"abort", "waiting"} and errors:
+        elif not self.harm and self.truth.running and odd <= _WRITING and errors:
             said.append(f"false finding: {_some(map(_finding, errors))}")
         if outcome.asked.get("since") or outcome.asked.get("log", "auto") is None:
             return said
         # What is left behind a cut looks as if it were in the log.
-        is_hidden = self.power_was_cut or self.harm or (self.is_stale and "torn" in self.states)
+        is_hidden = self.power_was_cut or (self.is_stale and "torn" in self.states)
+        # Without any entry there is nothing that a damage could hide.
+        is_hidden |= any(one.kind != "lost" or not self.index_is_hurt for one in self.harm)
+        is_hidden |= bool(self.harm) and "no_index" not in self.states
         audited = set() if is_hidden else self.states & _AUDITED
         if self.truth.agreed is not None and not self._lags():
             audited -= {"index_lags"}  # a group may give up what has no entries
@@ -474,14 +517,33 @@ class Judge:
             held = {(one.key_hash, one.offset) for one in self.truth.entries}
             lost = (one for one in damage.entries if (one.key_hash, one.offset) not in held)
             return any(one.kind == "key" and self.truth.message_of(one, log) for one in lost)
+        if "queue" in damage.file.partition("/")[0]:
+            return self._is_audited_of_queues(damage)
         if not damage.messages or not _is_log(damage.file):
             return False
         if damage.kind == "lost":  # the oldest files look as if they had expired
             return int(name) >= self.truth.log_start
         return damage.kind in {"cut", "empty"}
 
+    def _is_audited_of_queues(self, damage: Damage) -> bool:
+        """Tell whether a queue has lost units of messages that are in the log."""
+        ends: dict[tuple[str, int], int] = {}
+        for unit in self.truth.units:
+            queue = (unit.topic, unit.queue_id)
+            ends[queue] = max(ends.get(queue, -1), unit.queue_offset)
+        log = {one.offset for one in self.sure_messages}
+        # What a queue lacks at its end, or as a whole, a broker may not have put there yet.
+        return not (self.log_is_hurt or self.power_was_cut or "abort" in self.states) and any(
+            unit.offset in log and unit.queue_offset < ends.get((unit.topic, unit.queue_id), -1)
+            for unit in damage.units
+        )
+
     def _explained(self, outcome: Outcome) -> list[str]:
         question = outcome.asked
+        told = [row["remedy"] or "" for row in (outcome.rows or {}).get("reasons", ())]
+        refused = [line for line in told if line.startswith("rmqindex ") and "--resume" in line]
+        if self.truth.running and refused:
+            return [f"bad advice: a broker holds the store: {refused}"]
         if not self.is_usual or self.truth.maybe or outcome.rows is None:
             return []
         text = f"{question['topic']}#{question['key']}"
@@ -583,6 +645,15 @@ def _differences(row: dict[str, Any], message: Message) -> dict[str, Any]:
     return wrong
 
 
+def _is_text(body: bytes) -> bool:
+    """Tell whether bytes are UTF-8 that anybody can read."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return False
+    return all(char in "\n\r\t" or unicodedata.category(char) not in _CONTROLS for char in text)
+
+
 def _unit_rows(units: Iterable[Any]) -> list[Any]:
     return [
         (one.topic, one.queue_id, one.queue_offset, one.offset, one.size, one.tags_code)
@@ -597,6 +668,12 @@ def _is_log(file: str) -> bool:
 def _bounds(question: dict[str, Any], first: str, last: str) -> tuple[int, int]:
     begin, end = question.get(first), question.get(last)
     return 0 if begin is None else begin, _LONG_MAX if end is None else end
+
+
+def is_reversed(question: dict[str, Any]) -> bool:
+    """Tell whether a question asks for times that end before they begin."""
+    begin, end = question.get("begin"), question.get("end")
+    return begin is not None and end is not None and begin > end
 
 
 def _finding(row: dict[str, Any]) -> str:

@@ -12,12 +12,14 @@ if TYPE_CHECKING:
 Step = dict[str, Any]
 VERSIONS = [[4, 9], [5, 3], [5, 4], [5, 5]]
 BACKUPS = ["monday", "tuesday"]
-#: The fields of an IndexFile's header: where, and how long.
-HEADER_FIELDS = [(0, 8), (8, 8), (16, 8), (24, 8), (32, 4), (36, 4)]
+#: The fields of an IndexFile's header, where and how long; those that are acted on are here twice.
+HEADER_FIELDS = [(0, 8), (8, 8), (16, 8), (24, 8), (24, 8), (32, 4), (36, 4), (36, 4)]
 DAMAGES = [
     *((3, kind) for kind in ("zeros", "noise", "flip")),
     *((1, kind) for kind in ("lost", "cut", "empty", "swapped", "longer")),
 ]
+#: What is lost at once.
+_FOLDERS = [["index"], ["consumequeue", "batchconsumequeue"], ["consumequeue"]]
 #: Years beyond the clocks of those who read the store.
 FAR = 300_000_000_000
 
@@ -93,7 +95,7 @@ class Life:
         return [{"name": "flush"}]
 
     def _clock(self) -> list[Step]:
-        if self._draw.chance(0.1):
+        if self._draw.chance(0.2):
             puts = [put for _ in range(self._draw.number(1, 6)) for put in self._put()]
             return [{"name": "clock", "by": FAR}, *puts, {"name": "clock", "by": -FAR}]
         by = self._draw.one([3_600_000, 90_000, -700, -5_000, -7_200_000])
@@ -211,20 +213,27 @@ class Life:
         """Return an end of the broker, and damages."""
         end = {"name": self._draw.weighted([(3, "stop"), (1, "kill")])}
         count = self._draw.weighted([(5, 1), (1, 2)])
+        if self._draw.chance(0.2):
+            folders = self._draw.one(_FOLDERS)
+            return [end, *({"name": "lose", "folder": folder} for folder in folders)]
         return [end, *(self._damage() for _ in range(count))]
 
     def _damage(self) -> Step:
         part = self._draw.one(["log", "log", "index", "index", "queues", "checkpoint"])
         at = self._draw.number(0, 999)
         size = self._draw.one([1, 4, 8, 20, 64, 512, 4096])
-        if part == "index" and self._draw.chance(0.4):
+        kind = self._draw.weighted(DAMAGES)
+        number = self._draw.skewed(0, 4)
+        if part == "index" and self._draw.chance(0.5):
             byte, size = self._draw.one(HEADER_FIELDS)
             at = -1 - byte
+            kind = self._draw.one([kind, "number"])
+            number = self._draw.number(0, 4)
         return {
             "name": "damage",
             "part": part,
-            "kind": self._draw.weighted(DAMAGES),
-            "number": self._draw.skewed(0, 4),
+            "kind": kind,
+            "number": number,
             "at": at,
             "size": size,
             "seed": self._draw.number(0, 999),

@@ -16,6 +16,18 @@ TEXTS = ('{"order": 17}', "订单\u3000完成", "a\u2028b", "\ufeffx", "👩‍�
 TAGS = ("TagA", "TagB", "t||x", "Aa", "BB", "タグ")
 HALF, OP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
+#: How often a kind of message is sent, before a store's own habits.
+_KINDS = (
+    (12, "plain"),
+    (2, "batch"),
+    (1, "inner_batch"),
+    (1, "light"),
+    (1, "delayed"),
+    (1, "transaction"),
+    (0.5, "old_transaction"),
+    (1, "retry"),
+    (1, "odd"),
+)
 Sent = dict[str, Any]
 
 
@@ -35,25 +47,14 @@ class Senders:
         ]
         self.topics = ["Orders", *draw.some(names[1:], 3)]
         self._number = 0
+        #: Some kinds are frequent in one store and rare in another.
+        self._kinds = [(weight * draw.weighted([(7, 1), (1, 10)]), kind) for weight, kind in _KINDS]
         #: How often a number is none that a broker reads; it gives up there.
-        self._no_numbers = draw.weighted([(5, 0.0), (1, 0.4)])
+        self._kinds.append((draw.weighted([(4, 0.0), (1, 1.5)]), "no_number"))
 
     def draw(self) -> list[Sent]:
         """Return the messages of one or more steps."""
-        kind = self._draw.weighted(
-            [
-                (12, "plain"),
-                (2, "batch"),
-                (1, "inner_batch"),
-                (1, "light"),
-                (1, "delayed"),
-                (1, "transaction"),
-                (0.5, "old_transaction"),
-                (1, "retry"),
-                (1, "odd"),
-                (self._no_numbers, "no_number"),
-            ]
-        )
+        kind = self._draw.weighted(self._kinds)
         return getattr(self, f"_{kind}")()
 
     def again(self, puts: list[Sent]) -> list[Sent]:

@@ -67,6 +67,13 @@ def _keys(asked: _Asked) -> Question:
     return {"topic": topic, "keys": list(dict.fromkeys(keys))}
 
 
+def _typed_keys(asked: _Asked) -> Question:
+    """Ask for keys that are typed, a line each; or standard input is closed."""
+    question = _keys(asked)
+    keys = [key for key in question["keys"] if "\r" not in key]
+    return {**question, "keys": keys or ["k0"], "input": asked.draw.one(["open", "open", "closed"])}
+
+
 def _key(asked: _Asked) -> Question:
     keys = _keys(asked)
     return {"topic": keys["topic"], "key": keys["keys"][0]}
@@ -84,6 +91,15 @@ def _times(asked: _Asked) -> Question:
     if draw.chance(0.8):
         question["end"] = max(first, last)
     return question
+
+
+def _reversed(asked: _Asked) -> Question:
+    """Ask for times of which the first is the later one."""
+    draw = asked.draw
+    if not draw.chance(0.03):
+        return {}
+    first = draw.number(1_700_000_000_000, 1_700_000_100_000)
+    return {"begin": first + draw.number(1, 10**9), "end": first}
 
 
 def _range(asked: _Asked) -> Question:
@@ -157,6 +173,15 @@ def _query(asked: _Asked) -> Question:
     return {"query": asked.user.replace(" ", "-")}
 
 
+def _table_options(draw: Draw) -> dict[str, str]:
+    """Draw options of a ``table()``."""
+    choices = ["message", "bodyText", "checkCrc", "decompressBody"]
+    options = dict.fromkeys(draw.some(choices, 2), "true")
+    if draw.chance(0.3):
+        options["columns"] = "topic,key,position,phy_offset"
+    return options
+
+
 _LIMIT = _of("limit", 0.3, lambda draw: draw.skewed(1, 30))
 _MAX_NUM = _of("max_num", 0.2, lambda draw: draw.skewed(1, 80))
 _CRC = _of("crc", 0.3, lambda _: True)
@@ -167,6 +192,7 @@ _HITS = (_keys, _times)
 _PARTS: dict[str, tuple[Callable[[_Asked], Question], ...]] = {
     "lookup": (*_HITS, _MAX_NUM),
     "lookup --csv": (*_HITS, _MAX_NUM),
+    "lookup --keys-file -": (_typed_keys, _times),
     "lookup --message": _HITS,
     "lookup (table)": _HITS,
     "lookup --tag": _HITS,
@@ -177,16 +203,20 @@ _PARTS: dict[str, tuple[Callable[[_Asked], Question], ...]] = {
     "load, filtered": _HITS,
     "load with keys": _HITS,
     "table()": _HITS,
+    "table(), overtaken": (_keys,),
+    "table(), its LATERAL line": _HITS,
+    "table(), its load() line": (_of("options", 0.8, _table_options),),
+    "pushdown, unviewed": (_keys,),
     "lookup() by slots": _HITS,
     "lookup() by scan": _HITS,
     "rmq_lookup": _HITS,
     "explain": (_key, _times),
     "MessageStore.explain": (_key, _times),
-    "scan": (_times, _range, _key_hash, _of("salvage", 0.1, lambda _: True)),
+    "scan": (_times, _range, _key_hash, _of("salvage", 0.25, lambda _: True)),
     "MessageStore.entries": (_times, _range, _key_hash),
-    "messages": (_times, _range, _filters, _LIMIT, _of("body", 0.5, lambda _: True)),
+    "messages": (_times, _reversed, _range, _filters, _LIMIT, _of("body", 0.5, lambda _: True)),
     "MessageStore.messages": (_times, _range, _filters),
-    "usage": (_times, _topics, _of("by", 0.3, _by)),
+    "usage": (_times, _reversed, _topics, _of("by", 0.3, _by)),
     "MessageStore.usage": (_times, _of("by", 0.3, _by)),
     "CommitLog.scan": (_range, _CRC),
     "CommitLog.record_boundaries": (

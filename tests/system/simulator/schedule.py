@@ -8,6 +8,7 @@ kernel says.
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 import select
@@ -15,7 +16,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from .disk.recorded import Recorder
 from .users.outcome import CRASHED, HUNG, Outcome
@@ -51,6 +52,18 @@ class _Stops(Recorder):
     def __init__(self, root: str, before: Callable[[Any], object]) -> None:
         super().__init__(root, before, reads=True)
         self._numbers = _Numbers()
+
+    def __enter__(self) -> Self:
+        """Stop after a read, too: what follows may be read through a mapping, without a call."""
+        super().__enter__()
+        for name in ("pread", "preadv"):
+            self._patch(os, name, functools.partial(self._read, getattr(os, name)))
+        return self
+
+    def _read(self, read: Callable[..., Any], *arguments: Any) -> Any:
+        data = read(*arguments)
+        self.read("read", self.root)
+        return data
 
 
 class _Process:

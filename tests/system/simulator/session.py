@@ -21,9 +21,10 @@ from .bounds import bounded
 from .draw import Draw
 from .history import History, World
 from .judge import Fault, Judge, blurred
+from .model.disk import Disk
 from .questions import question_of
 from .schedule import KILLED, together
-from .users import READERS, STREAMS, Outcome, Place, ask, run, write
+from .users import READERS, STREAMS, Outcome, Place, ask, run, write, write_meanwhile
 from .writes import (
     Files,
     judge_export,
@@ -46,6 +47,20 @@ Step = dict[str, Any]
 _LENGTH = 40
 #: How many questions and writes follow the last step of the broker, when damages were planted.
 _LAST = 20
+#: What versions asked for whose broker was killed, though its lock was free.
+_AS_DEAD = "--allow-live-store"
+#: What a program calls, and the command that does the same.
+_COMMANDS = {
+    "rebuild_index": ["rebuild", "--replace"],
+    "rebuild_index --resume": ["rebuild", "--resume"],
+    "rebuild_consume_queues": ["rebuild-queues", "--replace"],
+}
+#: States of a store that is as it should be once its remedies are typed, where its log is whole.
+_MENDABLE = {
+    "abort", "index_lags", "queues_lag", "index_expired", "queues_expired", "doubled", "no_index",
+}  # fmt: skip
+#: What no command mends.
+_NOT_MENDED = {"checkpoint_ahead", "property_number", "queue_number", "queue_offset_taken"}
 #: Who is asked: more often who has most to answer.
 _WEIGHTS = {user: 3 if "lookup" in user or "messages" in user else 2 for user in READERS}
 _WEIGHTS |= dict.fromkeys(STREAMS, 5)  # which must be asked twice
@@ -136,6 +151,10 @@ class Session:
             self.write(step)
         elif name == "together":
             self._together(step)
+        elif name == "meanwhile":
+            self._meanwhile(step)
+        elif name == "repair":
+            self._repair()
         else:
             self.world.take(step)
         if name == "kill":
@@ -179,6 +198,66 @@ class Session:
             elif outcome.status in ("crashed", "hung"):
                 self._add(self.judge().judge(outcome))
 
+    def _meanwhile(self, step: Step) -> None:
+        """Write, ask in the same process, and try to start a broker before the write is done."""
+        if self.world.truth.running or self.world.visited:
+            return
+        before, is_locked = Files.of(self.world), []
+        disk = Disk(Path(self.place.root))
+
+        def meanwhile() -> None:
+            if asked := step.get("ask"):
+                ask(self.place, asked["user"], asked["question"])
+            is_locked.append(disk.lock())
+
+        outcome = write_meanwhile(self.place, step["what"], meanwhile)
+        disk.close()
+        after = Files.of(self.world)
+        about = self.judge().about
+        faults = judge_write(self.world, _COMMANDS[step["what"]], outcome, before, after)
+        if any(is_locked) and (outcome.is_answer or before != after):
+            what = f"a broker got the lock before the write was done [{step}]"
+            faults.append(Fault("unlocked", step["what"], what))
+        self._add(replace(fault, about=about) for fault in faults)
+        if before != after:
+            self.world.adopt()
+        self.last = outcome
+
+    def _repair(self) -> None:
+        """Type what ``verify`` says until it finds no error; a whole log has all that it needs."""
+        truth, judge = self.world.truth, self.judge()
+        is_whole = not judge.log_is_hurt and not judge.has_broken_bodies and bool(truth.messages)
+        if truth.running or self.world.visited or not is_whole or not judge.states <= _MENDABLE:
+            return
+        typed: set[str] = set()
+        for _ in range(5):
+            outcome = self.ask("verify", {"geometry": True})
+            errors = [row for row in outcome.rows or () if row["severity"] == "error"]
+            if not outcome.is_answer or not errors or _NOT_MENDED & {row["rule"] for row in errors}:
+                return
+            outcome.rows = errors
+            lines = remedies_of(outcome, self.place.root)
+            left = [line for line in lines if line not in typed and " verify " not in line]
+            if not left:
+                said = [(row["rule"], row["file"].rpartition("/")[2]) for row in errors]
+                what = f"errors {said} are left behind {sorted(typed)}"
+                self._add([Fault("dead end", "verify", what, about=judge.about)])
+                return
+            typed.add(left[0])
+            refused = self.type(_with_geometry(left[0], self))
+            if _AS_DEAD in refused.text:
+                refused = self.type(f"{_with_geometry(left[0], self)} {_AS_DEAD}")
+            if "allow-loss" in refused.text:
+                return  # it asks first
+            if refused.status == "refused":
+                more = [line for line in remedies_of(refused, self.place.root) if line not in typed]
+                if not more:
+                    what = f"`{left[0]}` is refused: {refused.text[:400]}"
+                    self._add([Fault("dead end", "verify", what, about=judge.about)])
+                    return
+                typed.add(more[0])
+                self.type(_with_geometry(more[0], self))
+
     def _work(self, step: Step) -> Outcome:
         """Do in a process of its own what a user is to do."""
         if step["name"] == "ask":
@@ -200,6 +279,8 @@ class Session:
     def _after_kill(self) -> list[Fault]:
         """Undo what a dead writer left half done."""
         outcome = run(["recover", self.place.root])
+        if _AS_DEAD in outcome.text:
+            outcome = run(["recover", self.place.root, _AS_DEAD])
         return self.judge().judge(outcome) if outcome.status != "refused" else []
 
     def ask(self, user: str, question: dict[str, Any]) -> Outcome:
@@ -228,7 +309,8 @@ class Session:
         about = self.judge().about
         faults = judge_write(self.world, shown, outcome, before, after)
         self._add(replace(fault, about=about) for fault in faults)
-        if argv[0] == "export" and outcome.is_answer and not self.judge().may_be_incomplete:
+        is_sure = outcome.is_answer and not self.judge().may_be_incomplete
+        if argv[0] == "export" and is_sure and not self.world.visited:
             user = "export --entries" if "--entries" in argv else "export"
             folder = Path(next(part for part in argv if part.startswith(self.place.aside)))
             about = self.judge().about
@@ -247,11 +329,32 @@ class Session:
 
     def write(self, step: Step) -> Outcome:
         """Write as Spark does, into an index of its own."""
+        if "kill" in step:
+            return self._killed_write(step)
         outcome = bounded(lambda: write(self.fixed, step), "a write of Spark's", step)
         self._timed(0, outcome)
         self.report.answers[outcome.user, outcome.status] += 1
         self._add(self.written.judge(step, outcome, self.fixed))
         self.last = outcome
+        return outcome
+
+    def _killed_write(self, step: Step) -> Outcome:
+        """Kill one who writes as Spark does, and read what is left, also through links."""
+        folder = Path(self.aside) / "written"
+        works = [functools.partial(write, self.fixed, step)]
+        (outcome,) = together(Draw(step["seed"]), str(folder), works, iter(()), {0: step["kill"]})
+        if outcome.status != KILLED:
+            self._add(self.written.judge(step, outcome, self.fixed))
+            return outcome
+        left = ask(self.fixed, "scan", {"path": str(folder / "index"), "geometry": True})
+        links = folder / "links"
+        shutil.rmtree(links, ignore_errors=True)
+        links.mkdir()
+        for name in sorted({row[0] for row in left.rows or ()}):
+            (links / name).symlink_to(folder / "index" / name)
+        linked = ask(self.fixed, "scan", {"path": str(links), "geometry": True})
+        self._add(self.written.judge_left(step, left, linked))
+        run(["recover", str(folder)])
         return outcome
 
     def _relaid(self, slots: int, places: int) -> None:
@@ -271,6 +374,7 @@ class Session:
             answers,
             power_was_cut="power" in taken,
             is_stale=bool(taken & {"power", "cut", "elect", "kill", "restore"}),
+            is_copy=bool(self.world.visited),
         )
 
     def judged(self, outcome: Outcome) -> None:
@@ -336,10 +440,12 @@ def _live(draw: Draw, session: Session, history: History, most_faults: int) -> N
                 return
     for _ in range(_LAST):
         steps = [_question(draw, session)]
-        if draw.chance(0.15):
+        if draw.chance(0.3):
             steps = [
                 {"name": "type", "line": shlex.join(["rmqindex", *write_of(draw, session.world)])}
             ]
+        elif draw.chance(0.1):
+            steps = [{"name": "repair"}]
         for next_step in steps:
             session.step(next_step)
         for next_step in _remedies(draw, session):
@@ -352,7 +458,7 @@ def _with_users(draw: Draw, session: Session, step: Step) -> Iterator[Step]:
     if draw.chance(0.1) and step["name"] != "start":
         asks = [_question(draw, session) for _ in range(draw.number(1, 2))]
         yield {"name": "during", "step": step, "after": draw.skewed(0, 15), "asks": asks}
-    elif draw.chance(0.06) and step["name"] not in {"start", "damage"}:
+    elif draw.chance(0.06) and step["name"] not in {"start", "damage", "visit", "leave"}:
         yield _several(draw, session, step)
     else:
         yield step
@@ -361,6 +467,12 @@ def _with_users(draw: Draw, session: Session, step: Step) -> Iterator[Step]:
         yield from _remedies(draw, session)
     if draw.chance(0.08):
         yield session.written.draw(draw, session.fixed)
+    if not session.world.truth.running and draw.chance(0.12):
+        user = draw.one(["", "MessageStore.lookup", "MessageStore.verify", "lookup", "verify"])
+        asked = {"ask": _question(draw, session, user)} if draw.chance(0.8) else {}
+        yield {"name": "meanwhile", "what": draw.one(list(_COMMANDS)), **asked}
+    if step["name"] == "arrive" and session.world.visited and draw.chance(0.5):
+        yield _question(draw, session, "stream of entries")
     if draw.chance(0.05 if session.world.truth.running else 0.5):
         yield {"name": "type", "line": shlex.join(["rmqindex", *write_of(draw, session.world)])}
         yield from _remedies(draw, session)
@@ -382,6 +494,8 @@ def _several(draw: Draw, session: Session, step: Step) -> Step:
         ]
         if draw.chance(0.5):
             several["kills"] = {"0": draw.skewed(1, 400)}
+    elif session.world.truth.running and draw.chance(0.5):
+        users[0] = _question(draw, session, draw.one(["verify", "audit", "MessageStore.verify"]))
     return {**several, "users": users}
 
 
@@ -389,6 +503,10 @@ def _remedies(draw: Draw, session: Session) -> Iterator[Step]:
     """Type what was printed, a few in a row."""
     for _ in range(3):
         lines = session.last and remedies_of(session.last, session.place.root)
+        last = session.report.script.steps[-1]
+        is_dead = not session.world.truth.running and last["name"] == "type"
+        if is_dead and session.last and _AS_DEAD in session.last.text:
+            lines = [f"{last['line']} {_AS_DEAD}"]
         if not lines or not draw.chance(0.4):
             return
         yield {"name": "type", "line": _with_geometry(draw.one(lines), session)}
@@ -404,12 +522,13 @@ def _with_geometry(line: str, session: Session) -> str:
     return line.replace("5000000", str(slots)).replace("20000000", str(places))
 
 
-def _question(draw: Draw, session: Session) -> Step:
-    user = draw.weighted([(weight, user) for user, weight in _WEIGHTS.items()])
+def _question(draw: Draw, session: Session, user: str = "") -> Step:
     truth = session.world.truth
-    if truth.abort and not truth.running and draw.chance(0.15):
-        user = "verify"  # only here does it say what the next start will delete
-    question = question_of(draw, session.world.truth, session.place.root, user)
+    if not user:
+        user = draw.weighted([(weight, user) for user, weight in _WEIGHTS.items()])
+        if truth.abort and not truth.running and draw.chance(0.15):
+            user = "verify"  # only here does it say what the next start will delete
+    question = question_of(draw, truth, session.place.root, user)
     return {"name": "ask", "user": user, "question": question}
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from .draw import Draw
     from .history import World
+    from .model.truth import Message
     from .users import Outcome
 
 __all__ = [
@@ -44,6 +45,14 @@ _COMMAND = re.compile(
     r"`(rmqindex [^`]+)`|^\s+(rmqindex \S.*)$|run (rmqindex \S[^`.;]*)", re.MULTILINE
 )
 _LOSS = "--allow-loss"
+#: What can be tried without being done.
+_REPLACES = {
+    "rebuild --replace",
+    "rebuild-queues --replace",
+    "rebuild-queues",
+    "relayout",
+    "expire",
+}
 #: The size of an IndexFile's header, bytes: what it counts wrongly is still there.
 _HEADER = 40
 
@@ -85,19 +94,22 @@ def write_of(draw: Draw, world: World) -> list[str]:
     geometry = ["--max-hash-slot-num", str(truth.hash_slot_num)]
     geometry += ["--max-index-num", str(truth.index_num)]
     zone = ["--time-zone", "UTC"]
+    # Who finds a damage by a write, rather than by a question.
+    hurt = {damage.file.partition("/")[0] for damage in world.damages}
+    more = 3 if "index" in hurt else 1
     kind = draw.weighted(
         [
             (4, "rebuild --replace"),
             (3, "rebuild --resume"),
             (1, "rebuild"),
             (1, "rebuild --out"),
-            (0 if world.visited else 2, "relayout"),  # a copy has the broker's settings
-            (2, "expire"),
+            (0 if world.visited else 2 * more, "relayout"),  # a copy has the broker's settings
+            (2 * more, "expire"),
             (3, "rebuild-queues --replace"),
             (1, "rebuild-queues"),
             (1, "recover"),
-            (2, "export"),
-            (1, "export --entries"),
+            (4, "export"),
+            (1.5, "export --entries"),
         ]
     )
     name, *flags = kind.split()
@@ -119,13 +131,22 @@ def write_of(draw: Draw, world: World) -> list[str]:
         if draw.chance(0.3) and truth.messages:
             argv += ["--before", str(draw.one(truth.messages).offset)]
     elif name == "export":
-        form = draw.one(["parquet", "jsonl", "csv"])
+        form = draw.one(["parquet", "jsonl", "jsonl", "jsonl", "csv"])
         folder = "entries" if flags else "messages"
         argv += [f"ASIDE/{folder}-{form}", "--format", form]
         argv[2:2] = []
-    if name in ("rebuild", "rebuild-queues", "relayout", "expire") and draw.chance(0.2):
-        argv.append("--dry-run")
+    argv += _modes(draw, kind)
     return argv
+
+
+def _modes(draw: Draw, kind: str) -> list[str]:
+    """Draw how a write is made."""
+    modes = []
+    if kind in _REPLACES and draw.chance(0.15):
+        modes.append("--dry-run")
+    if kind.startswith("rebuild") and draw.chance(0.15):
+        modes += ["--mode", "DROPMALFORMED"]
+    return modes
 
 
 def judge_write(
@@ -156,15 +177,26 @@ def judge_write(
     if others:
         faults.append(fault("changed", f"files that it does not write: {others[:5]}"))
     if outcome.status == "refused":
-        written = [*changed, *sorted(before.folders ^ after.folders)]
-        if written:
-            faults.append(fault("half", f"refused, but changed {written[:5]}"))
-        return faults
+        said = _refused(world, outcome, before, after)
+        return faults + [fault(rule, what) for rule, what in said]
     if world.truth.running and changed:
         faults.append(fault("live", f"wrote below a running broker: {changed[:5]}"))
     for rule, what in _said(world, argv, outcome, before, after):
         faults.append(fault(rule, what))
     return faults
+
+
+def _refused(
+    world: World, outcome: Outcome, before: Files, after: Files
+) -> Iterable[tuple[str, str]]:
+    """Yield what is wrong with a refusal."""
+    written = [*_changed(before, after), *sorted(before.folders ^ after.folders)]
+    if written:
+        yield "half", f"refused, but changed {written[:5]}"
+    if "Error: Invalid value: " in outcome.text:
+        yield "bad refusal", "no option is named, nor a place of the store"
+    if "--allow-live-store" in outcome.text and not world.truth.running:
+        yield "refused", "no process has the store's lock"
 
 
 def _said(
@@ -235,21 +267,26 @@ def _lost_entries(
     if _LOSS in argv:
         return
     truth = world.truth
+    least = truth.log_start
+    if argv[0] == "expire" and "--before" in argv:
+        least = int(argv[argv.index("--before") + 1])
     lost = set(before.entries) - set(after.entries)
     lost |= {
         (entry.key_hash, entry.offset)
         for damage in world.damages
         if damage.file.startswith("index/") and damage.stop <= _HEADER
         for entry in damage.entries
-        if (entry.key_hash, entry.offset) not in after.entries and argv[0] != "recover"
+        if (entry.key_hash, entry.offset) not in after.entries
+        and argv[0] != "recover"
+        and before != after
     }
     current = _current(world)
     wrong = sorted(
         (offset, code)
         for code, offset in lost & set(world.broker.texts)  # others are damaged bytes
-        if (code, offset) in current
-        or offset >= truth.log_end
-        or (offset < truth.log_start and argv[0] != "expire")
+        if ((code, offset) in current and (argv[0] != "expire" or offset >= least))
+        or offset >= max(truth.log_end, least)
+        or (offset < least and argv[0] != "expire")
     )
     if wrong:
         yield "lost by a write", f"{len(wrong)} of {len(before.entries)} entries: {wrong[:5]}"
@@ -440,10 +477,13 @@ def judge_export(world: World, argv: Sequence[str], folder: Path) -> Iterable[tu
         if more:
             yield "doubled", f"by an export: {list(more.items())[:5]}"
     else:
-        keys = Counter((int(row["phy_offset"]), row["topic"], int(row["size"])) for row in rows)
-        sure = Counter((one.offset, one.topic, one.size) for one in truth.surely("messages"))
+        keys = Counter(
+            (int(row["phy_offset"]), row["topic"], int(row["size"]), row["uniq_key"] or None)
+            for row in rows
+        )
+        sure = Counter(map(_told, truth.surely("messages")))
         lost = sure - keys
-        known = {(one.offset, one.topic, one.size) for one in truth.possibly("messages")}
+        known = set(map(_told, truth.possibly("messages")))
         ghosts = [row for row in keys if row not in known and row[0] >= truth.log_start]
         if ghosts:
             yield "ghosts", f"by an export: {ghosts[:5]}"
@@ -451,6 +491,11 @@ def judge_export(world: World, argv: Sequence[str], folder: Path) -> Iterable[tu
             yield "doubled", f"by an export: {[row for row, n in keys.items() if n > 1][:5]}"
     if lost:
         yield "lost", f"by an export: {list(lost)[:5]}"
+
+
+def _told(one: Message) -> tuple[int, str, int, str | None]:
+    """Return by what an exported message is known."""
+    return one.offset, one.topic, one.size, dict(one.properties).get("UNIQ_KEY") or None
 
 
 def remedies_of(outcome: Outcome, root: str) -> list[str]:

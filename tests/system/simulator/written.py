@@ -60,6 +60,8 @@ class Written:
         write["tasks"] = _dealt(write.pop("rows"), draw.number(1, 3))
         if draw.chance(0.2):
             write["doubled"] = 0
+        elif kind == "new" and self.rows and draw.chance(0.3):
+            write |= {"how": "append", "kill": draw.number(1, 200), "seed": draw.number(0, 2**31)}
         return {**write, "options": options}
 
     def _new(self, draw: Draw) -> list[Row]:
@@ -96,6 +98,29 @@ class Written:
             if differs:
                 what = f"{list(differs.items())[:5]} [{outcome.told()}]"
                 yield Fault(rule, outcome.user, f"{step['kind']}: {what}")
+
+    def judge_left(self, step: dict[str, Any], left: Outcome, linked: Outcome) -> Iterator[Fault]:
+        """Compare what is found after a kill: all rows of the killed write, or none.
+
+        Args:
+            step: The write.
+            left: The entries of the index.
+            linked: Those of links to its files.
+        """
+        if not left.is_answer or not linked.is_answer:
+            return
+        new = [tuple(row) for task in step["tasks"] for row in task]
+        old = Counter((code, offset) for code, offset, _ in self.rows)
+        both = old + Counter((code, offset) for code, offset, _ in new)
+        held, seen = (Counter((row[2], row[3]) for row in one.rows) for one in (left, linked))
+        if held == both and held != old:
+            self.rows = self.rows + new
+        elif held != old:
+            what = f"more {held - old}, less {old - held} [{left.told()}]"
+            yield Fault("torn", f"scan behind {step['how']}", what)
+        if seen != held:
+            what = f"more {seen - held}, less {held - seen} [{linked.told()}]"
+            yield Fault("torn", f"scan of links behind {step['how']}", what)
 
 
 def _dealt(rows: list[Row], tasks: int) -> list[list[Row]]:

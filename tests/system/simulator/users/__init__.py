@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .codec import CODEC
 from .commands import COMMANDS, run
+from .holding import write_meanwhile
 from .outcome import Outcome, Place
 from .spark import SOURCES, STREAMS
 from .store import METHODS
@@ -18,7 +19,7 @@ from .writing import write
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["READERS", "STREAMS", "Outcome", "Place", "ask", "run", "write"]
+__all__ = ["READERS", "STREAMS", "Outcome", "Place", "ask", "run", "write", "write_meanwhile"]
 
 #: Everyone who reads.
 READERS: dict[str, Callable[[Place, dict[str, Any], str], Outcome]] = {

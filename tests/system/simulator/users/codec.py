@@ -50,6 +50,17 @@ def file_scan(_: Outcome, place: Place, question: dict[str, Any]) -> list[tuple[
     ]
 
 
+def file_count(_: Outcome, place: Place, question: dict[str, Any]) -> list[int]:
+    """Count the rows of each IndexFile, without any column."""
+    counts = []
+    for _path, file in _files(place, question):
+        try:
+            counts.append(sum(batch.num_rows for batch in file.scan(columns=[])))
+        except ValueError:
+            counts.append(sum(batch.num_rows for batch in file.scan(columns=["position"])))
+    return counts
+
+
 def file_lookup(_: Outcome, place: Place, question: dict[str, Any]) -> list[tuple[Any, ...]]:
     """Look hashes up in each IndexFile, as :class:`IndexFile` alone can: all of one hash."""
     from rmqindex import index_key, key_hash
@@ -179,6 +190,7 @@ def _call(
 #: Who asks what: the kind of the answer, and the call.
 CODEC = {
     "IndexFile.scan": _call("entries", file_scan),
+    "IndexFile.scan, counted": _call("counts", file_count),
     "IndexFile.lookup": _call("candidates", file_lookup),
     "salvage": _call("salvaged", salvaged),
     "IndexDirectory.query_offset": _call("broker", query_offset),

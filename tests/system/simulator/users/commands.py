@@ -6,6 +6,7 @@ import base64
 import csv
 import io
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,10 +22,15 @@ __all__ = ["COMMANDS", "run"]
 
 #: The exit code of bad usage and bad files.
 _BAD = 2
-_PIPE_CLOSED = 141
 
 
-def run(argv: Sequence[str], user: str = "", kind: str = "other", asked: Any = None) -> Outcome:
+def run(
+    argv: Sequence[str],
+    user: str = "",
+    kind: str = "other",
+    asked: Any = None,
+    stdin: io.TextIOWrapper | None = None,
+) -> Outcome:
     """Run a command, and return its exit code and what it printed.
 
     Args:
@@ -32,6 +38,7 @@ def run(argv: Sequence[str], user: str = "", kind: str = "other", asked: Any = N
         user: The name of the outcome's user; by default the command's.
         kind: The kind of the answer.
         asked: The question; by default the arguments.
+        stdin: What is typed; by default standard input is closed.
     """
     from rmqindex.cli.command import run as run_command
 
@@ -39,19 +46,28 @@ def run(argv: Sequence[str], user: str = "", kind: str = "other", asked: Any = N
     outcome.argv = tuple(map(str, argv))
 
     def ask(_: Outcome) -> None:
-        before, sys.argv = sys.argv, ["rmqindex", *map(str, argv)]
+        before = sys.argv, sys.stdin
+        sys.argv, sys.stdin = ["rmqindex", *map(str, argv)], stdin  # type: ignore[assignment]
         try:
             run_command()
         except SystemExit as ended:
             outcome.code = 0 if ended.code is None else int(ended.code)
         finally:
-            sys.argv = before
+            sys.argv, sys.stdin = before
 
     attempt(outcome, ask, ())
     if outcome.status != CRASHED and outcome.code == _BAD:
         outcome.status, outcome.text = REFUSED, outcome.stderr.strip()
         outcome.options = _options(argv[0])
     return outcome
+
+
+def _typed(question: dict[str, Any]) -> io.TextIOWrapper | None:
+    """Return standard input: the keys, a line each, or None where it is closed."""
+    if question.get("input", "closed") == "closed":
+        return None
+    lines = "".join(f"{key}\n" for key in question["keys"])
+    return io.TextIOWrapper(io.BytesIO(lines.encode()), encoding="utf-8")
 
 
 def _options(name: str) -> frozenset[str]:
@@ -69,7 +85,7 @@ def _command(
 ) -> Callable[[Place, dict[str, Any], str], Outcome]:
     def asked(place: Place, question: dict[str, Any], user: str) -> Outcome:
         argv = [str(part) for part in arguments(place, question)]
-        outcome = run(argv, user, kind, question)
+        outcome = run(argv, user, kind, question, _typed(question))
         if not outcome.is_answer:
             return outcome
         try:
@@ -160,6 +176,11 @@ def _hits_csv(outcome: Outcome, _: dict[str, Any]) -> list[tuple[Any, ...]]:
     ]  # fmt: skip
 
 
+def _lookup_input(place: Place, question: dict[str, Any]) -> list[str]:
+    argv = _lookup(place, question)
+    return [*argv[: argv.index("--")], "--keys-file", "-", "--", question["topic"]]
+
+
 def _lookup_messages(place: Place, question: dict[str, Any]) -> list[str]:
     argv = _lookup(place, question)
     return [*argv[:2], "--message", *argv[2:]]
@@ -218,6 +239,33 @@ def _entries(outcome: Outcome, _: dict[str, Any]) -> list[tuple[Any, ...]]:
     ]
 
 
+def _unread(place: Place, question: dict[str, Any], user: str) -> Outcome:
+    """Scan into a pipe whose reader has gone away, in a process of its own."""
+    from rmqindex.cli.command import run as run_command
+
+    argv = ["--csv" if part == "--json" else str(part) for part in _scan(place, question)]
+    outcome = Outcome(user, "unread", question, argv=tuple(argv))
+    reader, writer = os.pipe()
+    os.close(reader)
+    pid = os.fork()
+    if not pid:
+        os.dup2(writer, 1)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        sys.argv = ["rmqindex", *argv]
+        sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)  # type: ignore[misc]  # noqa: SIM115
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+        try:
+            run_command()
+        except SystemExit as ended:
+            os._exit(int(ended.code or 0))
+        os._exit(_BAD)
+    os.close(writer)
+    outcome.code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    outcome.status = REFUSED if outcome.code == _BAD else outcome.status
+    outcome.text = "exit code 2" if outcome.code == _BAD else ""
+    return outcome
+
+
 def _info(place: Place, question: dict[str, Any]) -> list[str]:
     return ["info", place.root, *_mode(question), *_geometry(place, question), "--json"]
 
@@ -261,6 +309,7 @@ def _message(row: dict[str, Any]) -> dict[str, Any]:
     }
     if "body" in row or "body_base64" in row:
         text = row.get("body")
+        message["is_text"] = text is not None or "body_base64" not in row
         message["body"] = (
             text.encode("utf-8", "surrogatepass")
             if text is not None
@@ -338,12 +387,14 @@ def _dumped(outcome: Outcome, _: dict[str, Any]) -> dict[str, Any] | None:
 COMMANDS: dict[str, Callable[[Place, dict[str, Any], str], Outcome]] = {
     "lookup": _command("hits", _lookup, _hits),
     "lookup --csv": _command("hits", _lookup_csv, _hits_csv),
+    "lookup --keys-file -": _command("hits", _lookup_input, _hits),
     "lookup --message": _command("hits", _lookup_messages, _hits),
     "lookup (table)": _command("printed", _lookup_table, _nothing),
     "lookup --tag": _command("hits", _tag, _tagged),
     "lookup --broker": _command("broker", _broker, _offsets),
     "explain": _command("explained", _explain, _explained),
     "scan": _command("entries", _scan, _entries),
+    "scan, unread": _unread,
     "info": _command("files", _info, _files),
     "messages": _command("messages", _messages, _listed),
     "cat": _command("messages", _cat, _cats),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +22,7 @@ __all__ = ["SOURCES", "STREAMS", "entry_rows", "rows_of"]
 
 def rows_of(reader: Any) -> list[dict[str, Any]]:
     """Run every partition of a reader, as tasks do: with copies of reader and partition."""
-    rows = []
-    for partition in reader.partitions():
-        task, part = pickle.loads(pickle.dumps((reader, partition)))
-        rows += [row for batch in task.read(part) for row in arrow_rows(batch)]
-    return rows
+    return _task_rows(reader, reader.partitions())
 
 
 def _options(place: Place, question: dict[str, Any], **more: str) -> dict[str, str]:
@@ -97,22 +94,128 @@ def load_keys(_: Outcome, place: Place, question: dict[str, Any]) -> list[tuple[
 
 def table(_: Outcome, place: Place, question: dict[str, Any]) -> list[tuple[Any, ...]]:
     """Look up by pushed filters, as ``table()`` does on Spark 4.1 and later."""
-    from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In
-
     options = _options(place, question, pushdown="true", commitLog="auto")
     options["relation"] = f"relation-{uuid.uuid4()}"
     made = pickle.loads(pickle.dumps(_index()(options)))
     schema = made.schema()
     reader = made.reader(schema)
-    filters = [
+    if hasattr(reader, "pushFilters"):
+        list(reader.pushFilters(_pushed(question)))
+    wanted = {(question["topic"], key) for key in question["keys"]}
+    return [_hit(row) for row in rows_of(reader) if (row["topic"], row["key"]) in wanted]
+
+
+def _pushed(question: dict[str, Any]) -> list[Any]:
+    from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In
+
+    return [
         EqualTo(("topic",), question["topic"]),
         In(("key",), tuple(question["keys"])),
         GreaterThanOrEqual(("position",), 1),
     ]
-    if hasattr(reader, "pushFilters"):
-        list(reader.pushFilters(filters))
+
+
+def _task_rows(reader: Any, partitions: Any) -> list[dict[str, Any]]:
+    """Run partitions, as tasks do."""
+    rows = []
+    for partition in partitions:
+        task, part = pickle.loads(pickle.dumps((reader, partition)))
+        rows += [row for batch in task.read(part) for row in arrow_rows(batch)]
+    return rows
+
+
+def overtaken(_: Outcome, place: Place, question: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Plan a query of a ``table()``, then plan and run another one, then run the first, twice."""
+    options = _options(place, _untimed(question), pushdown="true", commitLog="auto")
+    options["relation"] = f"relation-{uuid.uuid4()}"
+    made = pickle.loads(pickle.dumps(_index()(options)))
+    first, other = made.reader(made.schema()), made.reader(made.schema())
+    if not hasattr(first, "pushFilters"):
+        return []
+    list(first.pushFilters(_pushed(question)))
+    planned = first.partitions()
+    list(other.pushFilters(_pushed({**question, "keys": ["another", "k1"]})))
+    _task_rows(other, other.partitions())
+    _task_rows(first, planned)
     wanted = {(question["topic"], key) for key in question["keys"]}
-    return [_hit(row) for row in rows_of(reader) if (row["topic"], row["key"]) in wanted]
+    return [_hit(row) for row in _task_rows(first, planned) if (row["topic"], row["key"]) in wanted]
+
+
+def unviewed(_: Outcome, place: Place, question: dict[str, Any]) -> list[int]:
+    """Look up in a relation with the option ``pushdown``, then count all of it.
+
+    Spark 4.1 to 4.3 push nothing where a query has no filter, and keep the reader of the last one.
+    """
+    options = _options(place, question, pushdown="true", commitLog="auto", unverified="keep")
+    lowered = {name.lower(): value for name, value in options.items()}
+    made = pickle.loads(pickle.dumps(_index()(lowered)))
+    reader = made.reader(made.schema())
+    if hasattr(reader, "pushFilters"):
+        list(reader.pushFilters(_pushed(question)))
+        _task_rows(reader, reader.partitions())
+    return [len(_task_rows(reader, reader.partitions()))]
+
+
+def _refusal(place: Place, question: dict[str, Any], **more: str) -> str:
+    """Return what is said about a query of ``table()`` that binds no key."""
+    from pyspark.sql.datasource import GreaterThanOrEqual
+
+    options = _options(place, question, pushdown="true", **more)
+    options["relation"] = f"relation-{uuid.uuid4()}"
+    made = pickle.loads(pickle.dumps(_index()(options)))
+    reader = made.reader(made.schema())
+    try:
+        list(reader.pushFilters([GreaterThanOrEqual(("position",), 1)]))
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+_ARGUMENT = re.compile(r", (\w+) => (?:'([^']*)'|timestamp_millis\((-?[0-9]+)\))")
+
+
+def told_lateral(outcome: Outcome, place: Place, question: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Call ``rmq_lookup`` with the arguments that the refusal of a ``table()`` says."""
+    told = _refusal(place, question)
+    (line,) = (line for line in told.splitlines() if "LATERAL rmq_lookup(" in line)
+    given = {name: text or int(number) for name, text, number in _ARGUMENT.findall(line)}
+    asked = {**_untimed(question), **{n: given[n] for n in ("begin", "end") if n in given}}
+    return called(outcome, place, asked)
+
+
+class _Spark:
+    """As much of a session as the lines of a refusal need: ``spark.read.format(..)``."""
+
+    def __init__(self) -> None:
+        self.read = self
+        self.conf = self
+        self.given: dict[str, str] = {}
+
+    def get(self, *_: object) -> str:
+        return "UTC"
+
+    def format(self, _: str) -> _Spark:
+        self.given = {}
+        return self
+
+    def option(self, name: str, value: str) -> _Spark:
+        self.given[name] = value
+        return self
+
+    def options(self, **given: str) -> _Spark:
+        self.given |= given
+        return self
+
+    def load(self, path: str) -> list[tuple[Any, ...]]:
+        made = _index()({**self.given, "path": path})
+        return [() for _ in rows_of(made.reader(made.schema()))]
+
+
+def told_load(_: Outcome, place: Place, question: dict[str, Any]) -> list[int]:
+    """Load as the refusal of a ``table()`` says, with the options that it has."""
+    lines = _refusal(place, _untimed(question), **question.get("options", {})).splitlines()
+    head = lines.index("for all entries, without keys:")
+    return [len(eval(lines[head + 1].strip(), {"spark": _Spark()}))]
 
 
 def joined(strategy: str) -> Callable[[Outcome, Place, dict[str, Any]], list[tuple[Any, ...]]]:
@@ -251,6 +354,10 @@ SOURCES = {
     "load, filtered": _source("hits", load_log),
     "load with keys": _source("hits", load_keys),
     "table()": _source("hits", table),
+    "table(), overtaken": _source("hits", overtaken),
+    "table(), its LATERAL line": _source("hits", told_lateral),
+    "table(), its load() line": _source("counts", told_load),
+    "pushdown, unviewed": _source("counts", unviewed),
     "lookup() by slots": _source("hits", joined("probe")),
     "lookup() by scan": _source("hits", joined("scan")),
     "rmq_lookup": _source("hits", called),

@@ -1,0 +1,45 @@
+"""A program that writes, and in between asks, or meets a broker that starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .outcome import Outcome, attempt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .outcome import Place
+
+__all__ = ["write_meanwhile"]
+
+
+def write_meanwhile(place: Place, what: str, meanwhile: Callable[[], object]) -> Outcome:
+    """Write into a store, and do something once when the first messages have been read.
+
+    Args:
+        place: The store.
+        what: ``rebuild_index --resume``, ``rebuild_index`` or ``rebuild_consume_queues``; these
+            replace what is there.
+        meanwhile: What is done, in the same process.
+    """
+    from rmqindex import Layout, RmqIndexError, rebuild_consume_queues, rebuild_index
+
+    done = []
+
+    def progress(*_: int) -> None:
+        if not done:
+            done.append(meanwhile())
+
+    def write(_: Outcome) -> None:
+        root = Path(place.root)
+        if what.startswith("rebuild_index"):
+            layout = Layout(*place.layout) if place.layout else None
+            how = {"resume" if what.endswith("resume") else "replace": True}
+            rebuild_index(root, root / "index", layout, time_zone="UTC", progress=progress, **how)
+        else:
+            rebuild_consume_queues(root, root, replace=True, progress=progress)
+
+    outcome = Outcome(what, "written", {})
+    return attempt(outcome, write, (RmqIndexError, ValueError))
