@@ -153,13 +153,19 @@ class LogMark:
             or self.checksum not in {None, ends}
         ):
             return f"another one ({found})"
-        behind = found.phy_offset + size
-        if end is None or end == behind:
-            return ""
-        # A blank record, skipped damage, or entries of DLedger without one may lie between.
-        if end < behind or any(log.records(behind, end, mode="DROPMALFORMED", at_boundaries=True)):
-            return f"one that ends at {behind}"
+        return _difference_behind(log, found.phy_offset + size, end)
+
+
+def _difference_behind(log: CommitLog, behind: int, end: int | None) -> str:
+    """Return what a log has instead of a record's end, or of nothing between it and an end."""
+    if log.max_offset < behind:
+        return f"a log that ends at {log.max_offset}, and remains of an earlier one"
+    if end is None or end == behind:
         return ""
+    # A blank record, skipped damage, or entries of DLedger without one may lie between.
+    if end < behind or any(log.records(behind, end, mode="DROPMALFORMED", at_boundaries=True)):
+        return f"one that ends at {behind}"
+    return ""
 
 
 def _file_at(log: CommitLog, offset: int) -> LogFile | None:

@@ -87,6 +87,25 @@ def test_a_mark_is_not_of_a_log_that_is_shorter(mark, tmp_path):
             mark.ensure(shorter, "here", "Begin anew")
 
 
+def test_a_mark_is_not_of_a_log_that_was_cut_and_has_not_grown_back_to_it(tmp_path):
+    """A broker that cuts a log leaves the old bytes behind its new end."""
+    old, cut = log_of(40, 16_384), log_of(20, 16_384)
+    mark = follow(opened(old, tmp_path / "cut"), 0).last
+    start = cut.offsets[-1]
+    for number in range(3):
+        cut.append(Message(body=b"anew" * 7, store_timestamp=5_000 + number))
+    folder = tmp_path / "cut"
+    with next(folder.iterdir()).open("r+b") as file:
+        file.seek(start)
+        file.write(cut.files[0][start : cut.end])
+    with CommitLog(folder) as log:
+        assert log.max_offset == cut.end
+        assert LogMark.at(log, mark.phy_offset) == mark
+        assert not mark.is_of(log)
+        with pytest.raises(RmqIndexError, match=f"got a log that ends at {cut.end}, and remains"):
+            mark.ensure(log, "here", "Start anew")
+
+
 def test_a_mark_whose_file_expired_proves_nothing(mark, tmp_path):
     """It is gone, and no proof."""
     log = log_of(80)
