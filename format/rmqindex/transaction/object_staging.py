@@ -27,6 +27,7 @@ this machine, since the boot, or somebody who knows that it runs no more has rem
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import uuid
@@ -316,7 +317,7 @@ class ObjectStaging:
         infos = {info.path: info for info in filesystem.get_file_info(_within(inner))}
         mine = f"{inner}/{claim.name}"
         if mine not in infos:
-            raise FileNotFoundError("the claim of the commit is not listed: the write was ended")
+            raise _ended("the claim of the commit is not listed")
         dead = []
         for info in infos.values():
             if job_of(info) in (None, self.job):
@@ -363,7 +364,7 @@ class ObjectStaging:
         infos = filesystem.get_file_info([f"{staged}/{path.name}" for path, _ in new])
         for info in infos:
             if info.type != pafs.FileType.File:
-                raise FileNotFoundError(f"{info.path} is not there: the write was ended")
+                raise _ended(f"{info.path} is not there")
         if not new:
             self._keep_name(filesystem, inner, removed)
         record = CommitRecord(
@@ -380,7 +381,7 @@ class ObjectStaging:
         gone = record.first_missing(filesystem, inner)  # it was removed while the record was stored
         if gone is not None:
             filesystem.delete_file(f"{inner}/{record.name}")
-            raise FileNotFoundError(f"{gone} is not there: the write was ended")
+            raise _ended(f"{gone} is not there")
 
     def _keep_name(self, filesystem: pafs.FileSystem, inner: str, removed: Sequence[str]) -> None:
         """Keep the last name if the commit empties the directory."""
@@ -485,3 +486,8 @@ def _is_there(filesystem: pafs.FileSystem, path: str) -> bool:
 
 def _within(inner_path: str) -> pafs.FileSelector:
     return pafs.FileSelector(inner_path, allow_not_found=True)
+
+
+def _ended(why: str) -> FileNotFoundError:
+    """Return the error of a write whose files another has removed."""
+    return FileNotFoundError(errno.ENOENT, f"{why}: the write was ended")
