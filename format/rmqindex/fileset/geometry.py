@@ -98,7 +98,7 @@ def _ensure_fits(path: Location, layout: Layout, error: RmqIndexError) -> None:
     with open_index_source(path) as source:
         if fits_layout(source, layout):
             return
-        header = read_header(source)
         if isinstance(error, UnknownLayoutError) and source.size == layout.file_size:
+            header = read_header(source)
             raise damaged_header(source, layout, header, is_last=False) or error
         raise error
