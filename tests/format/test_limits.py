@@ -194,10 +194,10 @@ class TestCommitLogs:
                 CorruptCommitLogError, match=r"topic at byte .* the name of a folder"
             ):
                 rebuild_consume_queues(tmp_path / "log", out)
-            assert not [path for path in out.iterdir() if path.name != "log"]
+            assert not list(out.glob("*"))
             result = rebuild_consume_queues(tmp_path / "log", out, mode="DROPMALFORMED")
             assert result.queue_count == 0
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "out"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["log"]
 
     def test_a_queue_of_a_negative_number_makes_no_folder(self, tmp_path):
         """Its name would be another one."""
