@@ -92,7 +92,7 @@ def export_messages(
         start = folder.begin(stream, first)
         is_resumed = bool(folder.parts.get(_STREAM))
         if is_resumed:
-            _ensure_there(log, start, folder)
+            _ensure_there(log, first, start, folder)
             folder.mark(_STREAM, LogMark).ensure(log, folder.path, ANEW)
         stop, unagreed = log.agreed_stop(selection.stop), log.unagreed_tail(selection.stop)
         end = whole_end(log)
@@ -190,8 +190,22 @@ def _origin(log: CommitLog, known: list[int] | None) -> list[int]:
     return known or [0, 0]
 
 
-def _ensure_there(log: CommitLog, start: int, folder: Folder) -> None:
-    """Raise unless a log has what comes behind the finished files of an export."""
+def _ensure_there(log: CommitLog, first: int, start: int, folder: Folder) -> None:
+    """Raise unless a log has what comes behind the finished files of an export, and no more before.
+
+    Args:
+        log: The log.
+        first: The first offset that is asked for and there, bytes.
+        start: Where the finished files end, bytes.
+        folder: The export.
+    """
+    begun = folder.manifest.starts.get(_STREAM, first)
+    if first < begun:
+        raise RmqIndexError(
+            f"{folder.path}: expected a log that begins at {begun}, as when the export was begun, "
+            f"got one that begins at {first}: its older files came later, and the export lacks "
+            f"their messages. {ANEW}"
+        )
     if start < log.min_offset or any(low <= start < high for low, high in log.gaps):
         begin = min(
             (file.start for file in log.files if file.start > start), default=log.min_offset

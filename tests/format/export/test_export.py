@@ -275,6 +275,24 @@ class TestMessages:
         ):
             export_messages(log, tmp_path / "out", Selection(topics=("A",)))
 
+    def test_a_log_whose_older_files_came_later_is_refused(self, tmp_path):
+        """As in a copy whose files arrive in any order: the export lacks their messages."""
+        log = small_log(30)
+        folder = log.write_to(tmp_path / "store" / "commitlog")
+        oldest = min(folder.iterdir())
+        oldest.rename(tmp_path / oldest.name)
+        with CommitLog(tmp_path / "store") as opened:
+            begun = opened.min_offset
+            export_messages(opened, tmp_path / "out")
+        found = exported(tmp_path / "out")
+        (tmp_path / oldest.name).rename(oldest)
+        with (
+            CommitLog(tmp_path / "store") as opened,
+            pytest.raises(RmqIndexError, match=f"begins at {begun}, as .* one that begins at 0"),
+        ):
+            export_messages(opened, tmp_path / "out")
+        assert exported(tmp_path / "out") == found
+
     @pytest.mark.parametrize("before", [30, 29, 20])
     def test_a_log_whose_tail_was_written_anew_is_refused(self, tmp_path, before):
         """After a crash or a fail-over: with the last message, or another behind the seam."""
