@@ -248,7 +248,7 @@ def test_a_bad_option_fails_before_any_task(spark, store):
 def test_a_numeric_name_that_is_no_index_file_is_an_error(spark, tmp_path):
     """Not a guess."""
     (tmp_path / "20240101000000000").write_bytes(b"\x00" * 36 + b"\x00\x00\x00\x09" + b"x" * 1000)
-    with pytest.raises(AnalysisException, match=r"RmqIndexError: .*20240101000000000"):
+    with pytest.raises(AnalysisException, match=r"Error: .*20240101000000000: no geometry fits"):
         reader(spark).load(str(tmp_path)).count()
 
 
