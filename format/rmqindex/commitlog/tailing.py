@@ -22,7 +22,7 @@ import numpy as np
 
 from rmqindex.commitlog.mark import LogMark
 from rmqindex.errors import CorruptCommitLogError
-from rmqindex.logfile.end import HOLE_HINT, Verdict, judge_end
+from rmqindex.logfile.end import HOLE_HINT, Verdict, judge_end, judge_middle
 from rmqindex.logfile.files import OpenFiles
 from rmqindex.logfile.framing import DLedgerFrames, Frames, frames_of
 from rmqindex.logfile.reading import find_end, written_records
@@ -289,9 +289,8 @@ class _Following:
         """Return what a place without a record is, and where the records continue behind it."""
         if is_last:
             return judge_end(source, file, frames, end, tail, _REACH)
-        behind = end.position + file.entry_head + 1  # the record of a broken frame is none
         fault = end.fault or Fault("total_size", 0, "a record, since later ones follow", 0)
-        return Verdict(find_record(source, file, behind, file.size), fault)
+        return judge_middle(source, file, end, fault)
 
 
 def _last_mark(log: CommitLog, file: LogFile) -> LogMark | None:

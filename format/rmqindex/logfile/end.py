@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rmqindex.logfile.walk import End
     from rmqindex.storage.source import ByteSource
 
-__all__ = ["HOLE_HINT", "Verdict", "judge_end", "last_with_data"]
+__all__ = ["HOLE_HINT", "Verdict", "judge_end", "judge_middle", "last_with_data"]
 
 #: What to do about records that a hole has swallowed.
 HOLE_HINT = (
@@ -99,6 +99,16 @@ def judge_end(
     return _judge(source, file, frames, end, reach)
 
 
+def judge_middle(source: ByteSource, file: LogFile, end: End, fault: Fault) -> Verdict:
+    """Return where the records go on behind damage in a file before the last."""
+    return Verdict(find_record(source, file, _behind(file, end), file.size), fault)
+
+
+def _behind(file: LogFile, end: End) -> int:
+    """Return the first byte at which another record may start; that of a broken frame is none."""
+    return end.position + file.entry_head + 1
+
+
 def _judge(
     source: ByteSource, file: LogFile, frames: Frames, end: End, reach: int | None
 ) -> Verdict:
@@ -113,9 +123,8 @@ def _judge_fault(
     source: ByteSource, file: LogFile, frames: Frames, end: End, reach: int | None
 ) -> Verdict:
     size = min(source.size, file.size)
-    behind = end.position + file.entry_head + 1  # the record of a broken frame is none
     stop = size if reach is None else end.position + reach
-    resume = find_record(source, file, behind, stop, frames=frames)
+    resume = find_record(source, file, _behind(file, end), stop, frames=frames)
     if resume is None:
         return Verdict()  # a torn record, or remains of an earlier life
     if not isinstance(frames.check(source.read, end.position, size), Fault):

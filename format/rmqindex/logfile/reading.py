@@ -8,7 +8,7 @@ import numpy as np
 
 from rmqindex.errors import CorruptCommitLogError
 from rmqindex.layout import INT64_MAX
-from rmqindex.logfile.end import HOLE_HINT, Verdict, judge_end, last_with_data
+from rmqindex.logfile.end import HOLE_HINT, Verdict, judge_end, judge_middle, last_with_data
 from rmqindex.logfile.files import ExpiredFileError
 from rmqindex.logfile.framing import frames_of
 from rmqindex.logfile.leads import find_leads
@@ -17,7 +17,6 @@ from rmqindex.logfile.walk import (
     End,
     EndKind,
     end_at,
-    find_record,
     frame_of,
     is_record,
     record_crc_fault,
@@ -190,10 +189,7 @@ class Reading:
         if is_last:
             return judge_end(source, file, frames, end, tail)
         fault = self._fault_of(file, end)
-        if fault is None:
-            return Verdict()
-        behind = end.position + file.entry_head + 1  # the record of a broken frame is none
-        return Verdict(find_record(source, file, behind, file.size), fault)
+        return Verdict() if fault is None else judge_middle(source, file, end, fault)
 
     def _prove_end(self) -> None:
         """Report that something beside the log leads to a message of the range behind its end."""
