@@ -59,7 +59,8 @@ class Load(threading.Thread):
         """Take the broker, the messages a second, and the numbers that make keys unique."""
         super().__init__(daemon=True)
         self.sent = 0
-        self._cluster = cluster
+        # Not the next one, which is started for the broker's next life.
+        self._client = cluster.client
         self._rate = rate
         self._numbers = iter(numbers)
         self._stop_asked = threading.Event()
@@ -79,7 +80,7 @@ class Load(threading.Thread):
             ]
             batch = {"topic": scenario.ORDERS, "members": members}
             try:
-                self._cluster.client.ask("send", messages=[batch])
+                self._client.ask("send", messages=[batch])
             except RuntimeError:
                 return  # the broker was killed
             self.sent += _BATCH

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -190,6 +191,8 @@ class Client:
 
     def __init__(self, command: Sequence[str], work: Path) -> None:
         """Start it."""
+        self._turn = threading.Lock()
+        self._ended = False
         self._errors = work / "client.err"
         with self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
@@ -213,12 +216,10 @@ class Client:
             Its answer.
 
         Raises:
-            RuntimeError: It failed.
+            RuntimeError: It failed, or was killed, before it was asked or meanwhile.
         """
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(json.dumps({"do": do, **request}), file=self._process.stdin, flush=True)
-        line = self._process.stdout.readline()
+        with self._turn:
+            line = self._answer(json.dumps({"do": do, **request}))
         answer = json.loads(line) if line else {"error": "it ended"}
         if "error" in answer:
             told = self._errors.read_text(errors="replace")[-4000:]
@@ -226,9 +227,23 @@ class Client:
         return answer["answer"]
 
     def kill(self) -> None:
-        """End it."""
+        """End it; who waits for an answer is told so."""
         self._process.kill()
-        self._process.communicate()
+        with self._turn:
+            self._ended = True
+            self._process.communicate()
+
+    def _answer(self, question: str) -> str:
+        """Return the line that answers, empty of a process that has ended."""
+        if self._ended:
+            return ""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            print(question, file=self._process.stdin, flush=True)
+        except BrokenPipeError:
+            return ""
+        return self._process.stdout.readline()
 
 
 def free_port() -> int:
