@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rmqindex.dledger_layout import (
+    BLANK_HEAD,
+    BLANK_MAGIC,
+    MAGICS,
+    POS_OFFSET,
+    SIZE_OFFSET,
+    TERM_NAME,
+)
 from rmqindex.dledger_layout import CHECKPOINT_NAME as DLEDGER_CHECKPOINT_NAME
-from rmqindex.dledger_layout import TERM_NAME
 from rmqindex.errors import CorruptIndexError, RmqIndexError
 from rmqindex.folders import BATCH_FOLDER, COMMITLOG_FOLDER, QUEUE_FOLDER
 from rmqindex.header import IndexHeader
@@ -67,7 +74,6 @@ _CHECKPOINT_FIELDS = (
     "confirm_phy_offset",
 )
 # DLedgerEntry, DLedgerIndexEntry.
-_DLEDGER_MAGICS = (1, 2, 3)
 _DLEDGER_ENTRY = np.dtype(
     [
         ("magic", ">i4"),
@@ -81,6 +87,7 @@ _DLEDGER_ENTRY = np.dtype(
         ("body_size", ">i4"),
     ]
 )
+_DLEDGER_BLANK = np.dtype([("magic", ">i4"), ("size", ">i4")])
 _DLEDGER_UNIT = np.dtype(
     [("magic", ">i4"), ("pos", ">i8"), ("size", ">i4"), ("index", ">i8"), ("term", ">i8")]
 )
@@ -202,7 +209,9 @@ def _dledger_kind(head: bytes, start: int) -> _Kind | None:
     if len(head) < _DLEDGER_ENTRY.itemsize:
         return None
     entry = np.frombuffer(head, _DLEDGER_ENTRY, 1)[0]
-    if entry["magic"] not in _DLEDGER_MAGICS:
+    if entry["magic"] == BLANK_MAGIC and entry["size"] >= BLANK_HEAD.size:
+        return _Kind("CommitLog of DLedger", _dledger_records)
+    if entry["magic"] not in MAGICS:
         return None
     if entry["pos"] == start and entry["size"] == _DLEDGER_ENTRY.itemsize + entry["body_size"]:
         return _Kind("CommitLog of DLedger", _dledger_records)
@@ -242,29 +251,53 @@ def _records(source: ByteSource, start: int, _layout: Layout | None) -> Iterator
 
 
 def _dledger_records(source: ByteSource, start: int, _layout: Layout | None) -> Iterator[Item]:
-    base = int(_name_of(source))
     at = 0
-    while at + _DLEDGER_ENTRY.itemsize <= source.size:
-        head = bytes(source.read(at, _DLEDGER_ENTRY.itemsize))
+    while at + BLANK_HEAD.size <= source.size:
+        head = bytes(source.read(at, min(source.size - at, _DLEDGER_ENTRY.itemsize)))
         if not any(head):
             yield from _zeros(source, at)
             return
-        entry = np.frombuffer(head, _DLEDGER_ENTRY, 1)[0]
-        size = int(entry["size"])
-        if entry["magic"] not in _DLEDGER_MAGICS:
-            raise _Damage("magic", at, "1, 2 or 3", int(entry["magic"]))
-        if entry["pos"] != base + at:
-            raise _Damage("pos", at + 24, base + at, int(entry["pos"]))
-        body = int(entry["body_size"])
-        if body < 0 or size != _DLEDGER_ENTRY.itemsize + body or at + size > source.size:
-            expected = f"{_DLEDGER_ENTRY.itemsize + body} within the file"
-            raise _Damage("size", at + 4, expected, size)
+        magic, size = BLANK_HEAD.unpack_from(head)
+        if magic == BLANK_MAGIC:
+            items = [_dledger_blank(head, at, source.size - at)]
+        else:
+            items = _dledger_entry(source, head, at)
         if at + size > start:
-            yield Item("entry head", at, fields_of_dtype(head, _DLEDGER_ENTRY, at))
-            inside = at + _DLEDGER_ENTRY.itemsize
-            if not isinstance(check_record(source.read, inside, at + size, base + inside), Fault):
-                yield record_item(bytes(source.read(inside, body)), inside)
+            yield from items
         at += size
+
+
+def _dledger_entry(source: ByteSource, head: bytes, at: int) -> list[Item]:
+    """Return the head of an entry and its record, if it has one."""
+    place, left = int(_name_of(source)) + at, source.size - at
+    (magic,) = struct.unpack_from(">i", head)
+    if magic not in MAGICS:
+        raise _Damage("magic", at, f"one of {', '.join(map(str, MAGICS))}", magic)
+    if len(head) < _DLEDGER_ENTRY.itemsize:
+        expected = f"{_DLEDGER_ENTRY.itemsize} bytes for the head of an entry"
+        raise _Damage("entry head", at, expected, f"{left} to the end of the file")
+    entry = np.frombuffer(head, _DLEDGER_ENTRY, 1)[0]
+    size, body = int(entry["size"]), int(entry["body_size"])
+    if entry["pos"] != place:
+        raise _Damage("pos", at + POS_OFFSET, place, int(entry["pos"]))
+    if body < 0 or size != _DLEDGER_ENTRY.itemsize + body or size > left:
+        expected = f"{_DLEDGER_ENTRY.itemsize + body} within the file"
+        raise _Damage("size", at + SIZE_OFFSET, expected, size)
+    items = [Item("entry head", at, fields_of_dtype(head, _DLEDGER_ENTRY, at))]
+    inside = at + _DLEDGER_ENTRY.itemsize
+    checked = check_record(source.read, inside, at + size, place + _DLEDGER_ENTRY.itemsize)
+    if not isinstance(checked, Fault):
+        items.append(record_item(bytes(source.read(inside, body)), inside))
+    return items
+
+
+def _dledger_blank(head: bytes, at: int, left: int) -> Item:
+    """Return the blank that fills a file up, or, at its start, the part before a snapshot."""
+    _, size = BLANK_HEAD.unpack_from(head)
+    if size != left and (at or not BLANK_HEAD.size <= size < left):
+        expected = f"{left}, up to the end of the file, for a blank"
+        raise _Damage("size", at + SIZE_OFFSET, expected, size)
+    return Item("blank entry", at, fields_of_dtype(head[: BLANK_HEAD.size], _DLEDGER_BLANK, at))
 
 
 def _dledger_units(source: ByteSource, start: int, _layout: Layout | None) -> Iterator[Item]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import struct
 from collections import Counter
 from pathlib import Path
 
@@ -180,6 +181,38 @@ class TestDump:
         assert found[:5] == items[:5]
         assert found[5].name == "damaged record"
         assert f"magic_code at byte {place + 4}: expected" in dump.error
+
+    def test_a_blank_of_dledger_is_an_item(self, tmp_path):
+        """It fills a file up to its end, or stands for what was before a snapshot."""
+        file = min((copy_store("dledger", tmp_path) / "dledger-n0" / "data").iterdir())
+        data = bytearray(file.read_bytes())
+        _, items = items_of(file)
+        heads = [item for item in items if item.name == "entry head"]
+        second, last = heads[1].byte, heads[-1].byte
+        data[:8] = struct.pack(">ii", -1, second)
+        data[last:] = struct.pack(">ii", -1, len(data) - last) + bytes(len(data) - last - 8)
+        file.write_bytes(data)
+        dump, found = items_of(file)
+        assert (dump.kind, dump.error) == ("CommitLog of DLedger", None)
+        blanks = [(item.byte, values(item)) for item in found if item.name == "blank entry"]
+        assert blanks == [
+            (0, {"magic": -1, "size": second}),
+            (last, {"magic": -1, "size": len(data) - last}),
+        ]
+        between = [item for item in items if second <= item.byte < last]
+        assert found[1:-1] == between
+
+    def test_a_blank_of_dledger_in_the_middle_is_damage(self, tmp_path):
+        """Only the first bytes of a file may be blank where others follow."""
+        file = min((copy_store("dledger", tmp_path) / "dledger-n0" / "data").iterdir())
+        data = bytearray(file.read_bytes())
+        _, items = items_of(file)
+        at = [item.byte for item in items if item.name == "entry head"][1]
+        data[at : at + 8] = struct.pack(">ii", -1, 48)
+        file.write_bytes(data)
+        dump, _ = items_of(file)
+        left = len(data) - at
+        assert f"size at byte {at + 4}: expected {left}, up to the end of the file" in dump.error
 
     @pytest.mark.parametrize("name", ["checkpoint", "checkpoint.bak", "currterm"])
     def test_the_texts_of_dledger_are_no_files_of_the_store(self, tmp_path, name):
