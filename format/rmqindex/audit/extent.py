@@ -71,7 +71,7 @@ def _end_rule(seconds: int, broker: BrokerState | None) -> str:
     """Return the rule for messages without entries behind the last entry.
 
     Args:
-        seconds: How much older than the log's last message the first of them is.
+        seconds: How much older than the newest message behind it the first of them is.
         broker: What is known of the broker.
     """
     if seconds > LONGEST_LAG or broker in (BrokerState.CRASHED, BrokerState.STOPPED):
@@ -120,16 +120,18 @@ def audit_missing(
     stop = log.agreed_stop(log.max_offset)
     assert stop is not None
     first: _Message | None = None
-    latest = 0
+    latest = 0  # of the first message and those behind it
     # No file of the index has a part of the log in which to look for damage.
     for batch in log.scan(
         columns=list(_COLUMNS), mode="DROPMALFORMED", on_malformed=partial(add_damage, findings)
     ):
         times = batch["store_timestamp"].to_numpy()
-        latest = max(latest, int(times.max(initial=0)))
         if first is None and len(rows := rows_with_keys(batch)):
             row = int(rows[0])
             first = _Message(int(batch["phy_offset"][row].as_py()), int(times[row]))
+            times = times[row:]
+        if first is not None:
+            latest = max(latest, int(times.max(initial=0)))
     if first is None or first.phy_offset >= stop:
         return
     seconds = (latest - first.store_timestamp) // MILLISECONDS
@@ -203,9 +205,15 @@ class Gap:
         self._latest = 0
         self.early = 0
 
-    def see(self, store_timestamps: NDArray[np.int64]) -> None:
-        """Note the store times of messages, with or without entries."""
-        self._latest = max(self._latest, int(store_timestamps.max(initial=0)))
+    def see(self, batch: pa.RecordBatch) -> None:
+        """Note the store times of messages after the first one behind the last entry.
+
+        Those of messages before it tell nothing: the broker's clock may have stepped back since.
+        """
+        if self.behind:
+            times = batch["store_timestamp"].to_numpy()
+            is_later = batch["phy_offset"].to_numpy() >= self.behind_from
+            self._latest = max(self._latest, int(times[is_later].max(initial=0)))
 
     def add_behind(self, batch: pa.RecordBatch) -> None:
         """Add the messages with keys of a batch behind the last entry."""

@@ -265,11 +265,11 @@ def audit_coverage(
         stop = log.agreed_stop()
     reading = _Reading(log, wanted, start, stop, findings)
     for batch in reading.batches():
-        gap.see(batch["store_timestamp"].to_numpy())
         known = reading.judged(batch, gap)
         if is_last:
             offsets = known["phy_offset"].to_numpy()
             gap.add_behind(known.filter(_mask(offsets > highest)))
+            gap.see(batch)
             # The last message that a running broker counts may have keys to come.
             is_whole = offsets < highest if wanted.is_live else offsets <= highest
             known = known.filter(_mask(is_whole))

@@ -297,15 +297,18 @@ class _Comparison:
         """Return the first message with keys behind the last entry, unless it is in the works."""
         found: _Found | None = None
         is_running = self._is_running
-        latest = self._latest_file_time() if is_running else 0
+        latest = 0
         for offsets, times, reached in self._keyed(begin, None, at_record=after == begin):
             behind = offsets > (-1 if after is None else after)
             if found is None and behind.any():
                 row = int(np.argmax(behind))
                 found = _Found(int(offsets[row]), int(times[row]))
-            latest = max(latest, int(times.max(initial=0)))
-            if found is not None and not (is_running and self._may_follow(found, latest)):
-                break
+                latest = self._time_of_later_file(found) if is_running else 0
+            if found is not None:
+                # Not of those before it: the broker's clock may have stepped back since.
+                latest = max(latest, int(times[offsets >= found.offset].max(initial=0)))
+                if not (is_running and self._may_follow(found, latest)):
+                    break
             if reached - begin > self._limit:
                 # A broker that is so far behind has stopped to index, or will take long.
                 return _Found(reached, None) if found is None else found
@@ -322,9 +325,12 @@ class _Comparison:
         assert found.store_timestamp is not None
         return latest - found.store_timestamp <= LONGEST_LAG * _MILLISECONDS
 
-    def _latest_file_time(self) -> int:
+    def _time_of_later_file(self, found: _Found) -> int:
+        """Return when the first message of the last file was stored; 0 if it is not behind one."""
         last = self.log.last_with_data()
-        return 0 if last < 0 else self.log.first_store_timestamp(self.log.files[last]) or 0
+        if last < 0 or self.log.files[last].start <= found.offset:
+            return 0
+        return self.log.first_store_timestamp(self.log.files[last]) or 0
 
     @property
     def _is_running(self) -> bool:

@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 import rmqindex
+from commitlog_encoder import Log, Message, properties_text
 from other_broker import running_broker
 from recorded import BROKER_VERSIONS
-from rmqindex import RmqIndexError, verify
+from rmqindex import CommitLog, Layout, RmqIndexError, rebuild_index, verify
+from rmqindex.explanation import uncovered
 from rmqindex.fileset.names import timestamp_name
+from rmqindex.fileset.planned_index import plan_index
 
 SAMPLE = Path(rmqindex.sample_store())
 NAMES = sorted(path.name for path in (SAMPLE / "index").iterdir())
@@ -100,6 +103,25 @@ def test_the_index_of_a_running_broker_may_lag(store):
         assert "index_lags" in verify(store, "auto")["rule"].to_pylist()
         remove(store, NAMES[-2])
         assert errors(store) == {"index_ends_early"}
+
+
+@pytest.mark.parametrize("indexed", [1, 2])
+def test_a_clock_that_stepped_back_makes_no_message_old(tmp_path, indexed):
+    """Only what is stored behind a message tells how long it has waited for its entries."""
+    log = Log(4096)
+    for number, seconds in enumerate((300_000, 0, 1, 300)):
+        pairs = properties_text([("KEYS", f"k{number}")] if number else [])
+        log.append(Message(properties=pairs, store_timestamp=(1_700_000_000 + seconds) * 1000))
+    log.write_to(tmp_path / "commitlog")
+    stop = log.offsets[indexed]
+    (tmp_path / "lock").touch()
+    rebuild_index(tmp_path, tmp_path / "index", Layout(4, 30), stop=stop, allow_loss=True)
+    with running_broker(tmp_path):
+        found = set(verify(tmp_path, "auto")["rule"].to_pylist())
+        assert "index_lags" in found
+        assert errors(tmp_path) == set()
+        with CommitLog(tmp_path) as opened:
+            assert uncovered(tmp_path, plan_index(tmp_path, None, "FAILFAST"), opened) == ()
 
 
 def test_a_broker_that_was_killed_indexes_nothing(store):
