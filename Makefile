@@ -89,7 +89,7 @@ broker: $(VENV)/.dev
 	@.ci/check-maven
 	$(BIN)/python -m tests.system.broker $(BROKER)
 
-## make faults   kill writers 330 times, stop them at each step, fill disks, let writers meet (an hour; Spark)
+## make faults   kill Spark and its workers, stop writers at each call, fill disks, let writers meet (Spark)
 faults: $(VENV)/.dev
 	@.ci/check-java
 	$(BIN)/python -m tests.system.faults $(FAULTS)

@@ -1,1 +1,1 @@
-"""Faults at random moments: processes that are killed, disks that are full, files that vanish."""
+"""What no seed does: Spark killed, or out of space; writers that stand still, or meet."""

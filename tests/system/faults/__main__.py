@@ -1,4 +1,4 @@
-"""The campaign: ``python -m tests.system.faults --kills 330 --seed 1``."""
+"""The campaign: ``python -m tests.system.faults --seed 1``."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import subprocess
 import sys
 import time
 from argparse import ArgumentParser, BooleanOptionalAction
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from random import Random, SystemRandom
 
 from .disks import mounting
-from .kills import Tally, run_trial
 from .spark_app import WRITES as SPARK_WRITES
 from .spark_app import session
 from .spark_kills import run_applications, run_workers
 from .stops import IN_COMMITS, OTHERS, run_stops
+from .tally import Tally
 from .two_writers import PAIRS, run_pair
 from .writes import RECOVERIES, WRITES
 
@@ -34,9 +35,10 @@ def main() -> int:
         1 if anything was wrong.
     """
     parser = ArgumentParser(prog="python -m tests.system.faults", description=__doc__)
-    parser.add_argument("--kills", type=int, default=330, help="at least so many in all")
-    parser.add_argument("--rounds", type=int, default=5, help="of each two writers at once")
-    parser.add_argument("--disks", type=int, default=2, help="faults of a disk for each write")
+    parser.add_argument("--rounds", type=int, default=20, help="of each two writers at once")
+    parser.add_argument(
+        "--disks", action=BooleanOptionalAction, default=True, help="let Spark's disk be full"
+    )
     parser.add_argument("--stops", action=BooleanOptionalAction, default=True, help="stop writers")
     parser.add_argument("--commands", type=int, default=30, help="at so many steps of commits")
     parser.add_argument("--queries", type=int, default=2, help="of Spark, of each stopped write")
@@ -55,12 +57,11 @@ def main() -> int:
             print(f"         {fault}", file=sys.stderr, flush=True)
     print()
     _print_table(tallies)
-    kills = sum(tally.kills.total() for tally in tallies if not _is_other(tally))
-    stops = sum(tally.kills[name] for tally in tallies for name in STOPS)
+    kills = sum(tally.times.total() for tally in tallies if not _is_other(tally))
+    stops = sum(tally.times[name] for tally in tallies for name in STOPS)
     faults = sum(len(tally.faults) for tally in tallies)
     seconds = time.monotonic() - start
-    at_steps = sum(tally.at_steps for tally in tallies)
-    print(f"\n{kills} kills, {at_steps} at steps, {stops} stops, {faults} faults, {seconds:.0f} s")
+    print(f"\n{kills} kills, {stops} stops, {faults} faults, {seconds:.0f} s")
     for tally in tallies:
         for fault in tally.faults:
             print(f"\n{tally.kind}: {fault}")
@@ -70,20 +71,13 @@ def main() -> int:
 def _campaign(arguments, seed):
     """Yield the tallies of all parts; real applications run beside the rest."""
     with ThreadPoolExecutor(_AT_ONCE) as beside:
-        running, done = [], 0
+        running = []
         parts = ((run_applications, arguments.applications), (run_workers, arguments.workers))
         for run, kills in parts:
             for name in SPARK_WRITES:
                 if kills:
                     chance = Random(f"{seed}/{run.__name__}/{name}")
                     running.append(beside.submit(run, name, kills, chance))
-                    done += kills
-        for place, write in enumerate(WRITES):
-            kills = -(-max(arguments.kills - done, 0) // (len(WRITES) - place))
-            if kills:
-                tally = run_trial(write, kills, Random(f"{seed}/{write.name}"))
-                done += tally.kills.total()
-                yield tally
         if arguments.stops:
             yield from _stops(arguments.commands, arguments.queries, seed)
         yield from _other_faults(arguments, seed)
@@ -93,9 +87,9 @@ def _campaign(arguments, seed):
 
 def _other_faults(arguments, seed):
     for pair in PAIRS if arguments.rounds else ():
-        yield run_pair(pair, arguments.rounds, Random(f"{seed}/{pair.name}"))
+        yield run_pair(pair, arguments.rounds, seed)
     if arguments.disks:
-        yield from _disks(arguments.disks, seed)
+        yield from _disks()
 
 
 def _stops(commands, queries, seed):
@@ -112,30 +106,23 @@ def _stops(commands, queries, seed):
             spark.stop()
 
 
-def _disks(times, seed):
-    """Run the programs that need a disk of their own, where file systems can be mounted."""
+def _disks():
+    """Run the program that needs a disk of its own, where file systems can be mounted."""
     mounts = mounting()
     if mounts is None:
         print("no disks: no file system can be mounted here", file=sys.stderr)
         return
-    for module, *arguments in (
-        ("small_disk", "--times", str(times), "--seed", str(seed)),
-        ("spark_disk",),
-    ):
-        command = [*mounts, sys.executable, "-m", f"{__package__}.{module}", *arguments]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            for line in process.stdout:
-                kind, kills, found, faults = json.loads(line)
-                tally = Tally(kind, faults=faults)
-                tally.kills.update(kills)
-                tally.found.update(found)
-                yield tally
-        if process.returncode:
-            yield Tally(module, faults=[f"ended with {process.returncode}"])
+    command = [*mounts, sys.executable, "-m", f"{__package__}.spark_disk"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            kind, times, found, faults = json.loads(line)
+            yield Tally(kind, Counter(times), Counter(found), faults)
+    if process.returncode:
+        yield Tally("spark_disk", faults=[f"ended with {process.returncode}"])
 
 
 def _is_other(tally):
-    return {"rounds", "refused", *STOPS} & set(tally.kills)
+    return {"rounds", "refused", *STOPS} & set(tally.times)
 
 
 def _counted(counter):
@@ -143,7 +130,7 @@ def _counted(counter):
 
 
 def _told(tally):
-    return f"{tally.kind}: {_counted(tally.kills)}; {_counted(tally.found)}; {len(tally.faults)}"
+    return f"{tally.kind}: {_counted(tally.times)}; {_counted(tally.found)}; {len(tally.faults)}"
 
 
 def _print_table(tallies):
@@ -152,8 +139,8 @@ def _print_table(tallies):
     for tally in tallies:
         cells = [
             tally.kind,
-            tally.kills.total(),
-            _counted(tally.kills),
+            tally.times.total(),
+            _counted(tally.times),
             _counted(tally.found),
             len(tally.faults),
         ]

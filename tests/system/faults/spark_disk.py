@@ -15,9 +15,9 @@ import tempfile
 from pathlib import Path
 
 from . import spark_app
-from .kills import Tally
-from .small_disk import PAGE, SmallDisk, fill_holes
+from .disks import PAGE, SmallDisk, fill_holes
 from .states import errors_in, left_beside, seen
+from .tally import Tally
 
 _NO_SPACE = os.strerror(errno.ENOSPC)
 _FREE_PAGES = (0, 5)
@@ -47,7 +47,7 @@ def _try(spark, write, disk, tally):
         except Exception as error:  # noqa: BLE001  (what it says is looked at)
             if _NO_SPACE not in str(error) or str(disk.folder) not in str(error):
                 tally.faults.append(f"expected {_NO_SPACE!r} of a file, got {error!s:.1000}")
-            tally.kills["refused"] += 1
+            tally.times["refused"] += 1
         else:
             tally.faults.append("a write on a full disk is no error")
         disk.drain()
@@ -67,7 +67,7 @@ def main(*kinds):
     """Print one line of JSON for each kind, by default for all."""
     with tempfile.TemporaryDirectory() as folder:
         for tally in try_writes(spark_app.session(), Path(folder), kinds or _KINDS):
-            sys.stdout.write(json.dumps([tally.kind, tally.kills, tally.found, tally.faults]))
+            sys.stdout.write(json.dumps([tally.kind, tally.times, tally.found, tally.faults]))
             sys.stdout.write("\n")
             sys.stdout.flush()
 

@@ -16,8 +16,8 @@ import rmqindex
 
 from . import spark_app
 from .families import family_of, kill
-from .kills import Tally
 from .states import errors_in, left_beside, rows_of, seen
+from .tally import Tally
 
 WHO = ("the whole application", "its JVM", "the driver's Python")
 # A stream of a hundred batches on a machine that has other work takes minutes.
@@ -108,7 +108,7 @@ class Application:
             driver = process.pid == self._process.pid
             if {WHO[0]: True, WHO[1]: command == "java"}.get(who, driver):
                 kill(process)
-        self._tally.kills[who] += 1
+        self._tally.times[who] += 1
         # The rest dies of that in its time; until then its write may still be finished.
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
@@ -175,7 +175,7 @@ class Application:
         if not kill(self._chance.choice(kinds[kind])):
             return None
         who = f"{_WORKER} {kind}"
-        self._tally.kills[who] += 1
+        self._tally.times[who] += 1
         return who
 
     def _until_still(self):
@@ -319,9 +319,9 @@ def run_workers(kind, kills, chance, parent=None):
 def _run(kind, kills, chance, parent, kill):
     """Kill until there were enough kills or a fault, in new applications as they are needed."""
     tally = Tally(f"{kind}, in Spark")
-    while tally.kills.total() < kills and not tally.faults:
+    while tally.times.total() < kills and not tally.faults:
         with Application(kind, chance, tally, parent) as application:
-            while tally.kills.total() < kills and not application.is_done:
-                kill(application, kills - tally.kills.total())
+            while tally.times.total() < kills and not application.is_done:
+                kill(application, kills - tally.times.total())
             application.finish()
     return tally

@@ -1,7 +1,6 @@
 """Writers that are stopped before each of their steps, and what readers find meanwhile.
 
-A process that is stopped by SIGSTOP, or that waits for a slow disk, stands longer than any reader
-waits.
+A process that is stopped, or that waits for a slow disk, stands longer than any reader waits.
 Each reader is asked while the writer stands still; then the writer goes on to its next step.
 """
 
@@ -10,15 +9,18 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from functools import partial
 from pathlib import Path
+
+from tests.system.simulator.schedule import stops
 
 from rmqindex.consumequeue import is_exchanging
 from rmqindex.transaction import staging_root
 
-from . import processes
-from .kills import Tally
 from .readers import QUICK, QUICK_OF_QUEUES, answer, command_line, in_session
 from .states import left_beside
+from .tally import Tally
+from .writes import outcome_of, silent
 
 COMMAND = "rmqindex scan"
 SESSION = "Spark"
@@ -53,12 +55,14 @@ class StopTrial:
         self._scratch = Path(tempfile.mkdtemp(prefix="rmqindex-stops-", dir=folder))
         self._before = self._scratch / "before"
         self._before.mkdir()
-        self._to_its_end(write.prepare, self._before)
+        with silent():
+            write.prepare(self._before)
         self._states = {name: [] for name in self._readers}
         folder = self._fresh("undisturbed")
         self._add_states(folder)
         for stage in write.stages or (None,):
-            self._to_its_end(write.run, folder, *(() if stage is None else (stage,)))
+            with silent():
+                write.run(folder, *(() if stage is None else (stage,)))
             self._add_states(folder)
         shutil.rmtree(folder)
         self._reached = dict.fromkeys(self._states, 0)
@@ -76,10 +80,10 @@ class StopTrial:
         """Stop the write before each of its steps, ask every reader, and let it go on."""
         folder = self._fresh("stopped")
         committing = 0
-        for step in processes.stops(self.write.run, folder, log=self._scratch / "log"):
+        for step in stops(str(folder), partial(outcome_of, self.write.run, folder)):
             is_committing = self._is_committing(folder)
             committing += is_committing
-            self.tally.kills[IN_COMMITS if is_committing else OTHERS] += 1
+            self.tally.times[IN_COMMITS if is_committing else OTHERS] += 1
             self._ask(folder, step, committing if is_committing else None)
         self._finish(folder)
 
@@ -174,10 +178,6 @@ class StopTrial:
         folder = self._scratch / name
         shutil.copytree(self._before, folder)
         return folder
-
-    def _to_its_end(self, function, *arguments):
-        outcome = processes.run(function, *arguments, log=self._scratch / "log")
-        assert not outcome.exitcode, outcome.error
 
 
 def run_stops(write, folder=None, **asked):

@@ -1,28 +1,35 @@
-"""Two writers at once in one directory: what is left is what one after the other would leave."""
+"""Two writers at once in one directory: what is left is what one after the other would leave.
+
+Each is a process of its own that stops before each of its calls; a seed picks who goes on.
+"""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-import threading
 from functools import partial
 from itertools import permutations
 from pathlib import Path
 from typing import NamedTuple
 
-from . import processes
-from .kills import Tally
+from tests.system.simulator.draw import Draw
+from tests.system.simulator.schedule import together
+from tests.system.simulator.users.outcome import ANSWERED, REFUSED
+
 from .states import errors_in, left_beside, seen
+from .tally import Tally
 from .writes import (
     ADDED,
     OLD,
     df_write,
     logged,
     logged_and_indexed,
+    outcome_of,
     play_write_index,
     rebuild,
     rebuild_aside,
     relayout,
+    silent,
     some_rows,
     stream,
 )
@@ -77,56 +84,48 @@ PAIRS = (
 )
 
 
-def run_pair(pair, rounds, chance, parent=None):
-    """Start two writes at once, over and over; return the tally."""
+def run_pair(pair, rounds, seed, parent=None):
+    """Let two writers take turns call by call, over and over; return the tally."""
     tally = Tally(pair.name)
     scratch = Path(tempfile.mkdtemp(prefix="rmqindex-faults-", dir=parent))
     try:
         before = scratch / "before"
         before.mkdir()
-        outcome = processes.run(pair.prepare, before, log=scratch / "log")
-        assert not outcome.exitcode, outcome.error
-        index = before / "store" / "index"
-        allowed, seconds = {(): {seen(index)}}, 0.0
+        with silent():
+            pair.prepare(before)
+        allowed = {(): {_state(before)}}
         for order in [(0,), (1,), *permutations((0, 1))]:
             folder = scratch / "-".join(map(str, order))
             shutil.copytree(before, folder)
-            ends = [processes.run(pair.writes[n], folder, log=scratch / "log") for n in order]
-            seconds = max(seconds, *(end.seconds for end in ends))
-            done = tuple(sorted(n for n, end in zip(order, ends, strict=True) if not end.exitcode))
-            allowed.setdefault(done, set()).add(seen(folder / "store" / "index"))
+            ends = [outcome_of(pair.writes[number], folder) for number in order]
+            done = [n for n, end in zip(order, ends, strict=True) if end.is_answer]
+            allowed.setdefault(tuple(sorted(done)), set()).add(_state(folder))
         for number in range(rounds):
             folder = scratch / f"round-{number}"
             shutil.copytree(before, folder)
-            _at_once(pair, folder, allowed, tally, chance.uniform(-seconds, seconds) / 2)
+            _meet(pair, folder, allowed, tally, Draw(f"{seed}/{pair.name}/{number}"))
             shutil.rmtree(folder)
     finally:
         shutil.rmtree(scratch)
     return tally
 
 
-def _at_once(pair, folder, allowed, tally, lead):
-    ends = [None, None]
+def _state(folder):
+    return seen(folder / "store" / "index")
 
-    def start(number, wait):
-        threading.Event().wait(wait)
-        log = folder / f"log-{number}"
-        ends[number] = processes.run(pair.writes[number], folder, log=log)
 
-    threads = [
-        threading.Thread(target=start, args=(number, max(wait, 0)))
-        for number, wait in enumerate((lead, -lead))
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+def _meet(pair, folder, allowed, tally, draw):
+    works = [partial(outcome_of, write, folder) for write in pair.writes]
+    ends = together(draw, str(folder), works, iter(()), {})
     index = folder / "store" / "index"
-    done = tuple(number for number, end in enumerate(ends) if not end.exitcode)
-    tally.kills["rounds"] += 1
+    done = tuple(number for number, end in enumerate(ends) if end.is_answer)
+    errors = [end.text.strip()[-300:] for end in ends if not end.is_answer]
+    strange = [end.text for end in ends if end.status not in {ANSWERED, REFUSED}]
+    tally.times["rounds"] += 1
     tally.found["both, one after the other" if len(done) == 2 else "one, the other refused"] += 1
-    errors = [end.error.strip().splitlines()[-1:] for end in ends if end.exitcode]
-    if not done:
+    if strange:
+        tally.faults.append(f"no refusal: {strange}")
+    elif not done:
         tally.faults.append(f"both were refused: {errors}")
     elif seen(index) not in allowed.get(done, ()):
         counts = [(size, len(rows)) for size, rows in seen(index)]

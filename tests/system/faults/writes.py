@@ -1,11 +1,12 @@
-"""Every kind of write, as a function that a process of its own runs to its end, or to its death.
+"""Every kind of write, as a function; where it has tasks, they run one after the other.
 
-Tasks are processes of their own, as in Spark; there is no Spark here, only its part is played.
+There is no Spark here, only its part is played.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import shutil
 import signal
@@ -20,6 +21,7 @@ import numpy as np
 import pandas as pd  # noqa: F401  (which PySpark imports late: kills are to fall into the writes)
 import pyarrow as pa
 from pyspark.sql.types import IntegerType, LongType, StructType
+from tests.system.simulator.users.outcome import REFUSED, Outcome
 
 import rmqindex
 from pyspark_rmqindex.stream import writer as stream_writer
@@ -29,11 +31,11 @@ from pyspark_rmqindex.write import write_index as write_index_module
 from pyspark_rmqindex.write import writer as writer_module
 from pyspark_rmqindex.write.write_index import write_index
 from pyspark_rmqindex.write.writer import IndexWriter
+from rmqindex import RmqIndexError
 from rmqindex.cli import main
 from rmqindex.ownfiles import write_own
 from rmqindex.transaction import Journal
 
-from .processes import in_tasks
 from .states import LAYOUT, SMALL
 
 if TYPE_CHECKING:
@@ -68,7 +70,6 @@ class Write:
         stages: The states on the way, as arguments of ``run``; by default none but the last.
         in_place: Whether files grow where they are, so that any beginning of the rows may be seen.
         queues: Whether it writes ConsumeQueues instead.
-        has_tasks: Whether it has tasks that can be killed alone.
         is_stream: Whether it leaves a ledger.
     """
 
@@ -79,7 +80,6 @@ class Write:
     stages: tuple[int, ...] = field(default=())
     in_place: bool = False
     queues: bool = False
-    has_tasks: bool = False
     is_stream: bool = False
 
 
@@ -130,8 +130,7 @@ def df_write(folder, offsets=ADDED, *, overwrite=False, **options):
     writer = IndexWriter(SCHEMA, overwrite, options_of(folder, **options))
     messages = []
     try:
-        tasks = [partial(writer.write, iter([batch_of(part)])) for part in parts_of(offsets)]
-        messages = in_tasks(tasks)
+        messages += [writer.write(iter([batch_of(part)])) for part in parts_of(offsets)]
         writer.commit(messages)
     except BaseException:
         writer.abort(messages)
@@ -174,8 +173,7 @@ class LocalFrame:
 
     def collect(self):
         """Run one task a partition."""
-        answers = in_tasks([partial(self._task, part) for part in self._parts])
-        return [(text,) for answer in answers for text in answer]
+        return [(text,) for part in self._parts for text in self._task(part)]
 
     def _task(self, part):
         return [text for b in self._function(iter([part])) for text in b.column(0).to_pylist()]
@@ -204,10 +202,8 @@ def stream(folder, until=BATCHES):
     for number in range(done, until):
         with having(stream_writer, task_batch=lambda number=number: StreamBatch("query", number)):
             writer = IndexStreamWriter(SCHEMA, False, given)
-            tasks = [
-                partial(writer.write, iter([batch_of(part)])) for part in parts_of(rows_in(number))
-            ]
-            messages = in_tasks(tasks)
+            parts = parts_of(rows_in(number))
+            messages = [writer.write(iter([batch_of(part)])) for part in parts]
             IndexStreamWriter(SCHEMA, False, given).commit(messages, number)
         write_own(folder / "commits.next", str(number + 1).encode())
         (folder / "commits.next").replace(checkpoint)
@@ -218,6 +214,26 @@ def rows_in(number):
     sizes = [25, 3, 190, 7]
     start = len(OLD) + sum(sizes[n % 4] for n in range(number))
     return range(start, start + sizes[number % 4])
+
+
+@contextlib.contextmanager
+def silent():
+    """Keep what commands print; yields it."""
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
+        yield text
+
+
+def outcome_of(run, *arguments):
+    """Run a write; return that it is done, or what refused it."""
+    outcome = Outcome("a writer", "written", {})
+    with silent() as printed:
+        try:
+            run(*arguments)
+        except (RmqIndexError, ValueError, OSError, SystemExit) as error:
+            outcome.status = REFUSED
+            outcome.text = f"{printed.getvalue()} {type(error).__name__}: {error}"
+    return outcome
 
 
 def command(folder, *arguments):
@@ -328,35 +344,31 @@ def recover(folder):
 
 STAGES = tuple(range(1, BATCHES + 1))
 WRITES = (
-    Write("df.write, append", df_write, some_rows, has_tasks=True),
+    Write("df.write, append", df_write, some_rows),
     Write(
         "df.write, append, tasks that build files",
         df_write_few,
         some_rows,
-        has_tasks=True,
     ),
-    Write("df.write, overwrite", partial(df_write, overwrite=True), some_rows, has_tasks=True),
-    Write("df.write, a new index", df_write, nothing, has_tasks=True),
-    Write("write_index, append", play_write_index, some_rows, has_tasks=True),
+    Write("df.write, overwrite", partial(df_write, overwrite=True), some_rows),
+    Write("df.write, a new index", df_write, nothing),
+    Write("write_index, append", play_write_index, some_rows),
     Write(
         "write_index, append, tasks that continue a file",
         partial(play_write_index, few=True),
         some_rows,
-        has_tasks=True,
     ),
     Write(
         "write_index, overwrite",
         partial(play_write_index, mode="overwrite"),
         some_rows,
-        has_tasks=True,
     ),
-    Write("writeStream", stream, some_rows, stages=STAGES, has_tasks=True, is_stream=True),
+    Write("writeStream", stream, some_rows, stages=STAGES, is_stream=True),
     Write(
         "writeStream, large batches",
         stream_large,
         some_rows,
         stages=STAGES,
-        has_tasks=True,
         is_stream=True,
     ),
     Write("rmqindex rebuild", rebuild, logged, in_place=True),

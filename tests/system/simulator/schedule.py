@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from .draw import Draw
 
-__all__ = ["KILLED", "together"]
+__all__ = ["KILLED", "stops", "together"]
 
 KILLED = "killed"
 _END = object()
@@ -49,14 +49,14 @@ class _Numbers(dict[int, int]):
 class _Stops(Recorder):
     """Stops before each call, while others change the same folder."""
 
-    def __init__(self, root: str, before: Callable[[Any], object]) -> None:
-        super().__init__(root, before, reads=True)
+    def __init__(self, root: str, before: Callable[[Any], object], *, reads: bool) -> None:
+        super().__init__(root, before, reads=reads)
         self._numbers = _Numbers()
 
     def __enter__(self) -> Self:
         """Stop after a read, too: what follows may be read through a mapping, without a call."""
         super().__enter__()
-        for name in ("pread", "preadv"):
+        for name in ("pread", "preadv") if self._reads else ():
             self._patch(os, name, functools.partial(self._read, getattr(os, name)))
         return self
 
@@ -69,7 +69,14 @@ class _Stops(Recorder):
 class _Process:
     """One user in a process of its own, which stops before each call."""
 
-    def __init__(self, root: str, work: Callable[[], Outcome], kill_at: int | None) -> None:
+    def __init__(
+        self,
+        root: str,
+        work: Callable[[], Outcome],
+        kill_at: int | None = None,
+        *,
+        reads: bool = True,
+    ) -> None:
         self.kill_at = kill_at
         self.calls = 0
         self.is_stopped = False
@@ -80,7 +87,7 @@ class _Process:
         if not self.pid:
             os.close(heard)
             os.close(self._go)
-            _run(root, work, told, waits)
+            _run(root, work, told, waits, reads=reads)
         os.close(told)
         os.close(waits)
         self._heard = heard
@@ -123,7 +130,7 @@ class _Process:
         os.close(self._go)
 
 
-def _run(root: str, work: Callable[[], Outcome], told: int, waits: int) -> None:
+def _run(root: str, work: Callable[[], Outcome], told: int, waits: int, *, reads: bool) -> None:
     """Work in the new process, and stop before each call."""
     write, read = os.write, os.read
 
@@ -133,7 +140,7 @@ def _run(root: str, work: Callable[[], Outcome], told: int, waits: int) -> None:
             os._exit(1)
 
     try:
-        with _Stops(root, stop):
+        with _Stops(root, stop, reads=reads):
             outcome = work()
         data = pickle.dumps(outcome)
     except BaseException as error:  # noqa: BLE001  (the process ends here)
@@ -195,6 +202,35 @@ def together(
     for _ in broker:
         pass
     return [one.outcome for one in processes if one.outcome is not None]
+
+
+def stops(root: str, work: Callable[[], Outcome]) -> Iterator[int]:
+    """Let one who writes stand still before each call that changes the folder.
+
+    Args:
+        root: The folder; calls elsewhere are not stopped.
+        work: The write.
+
+    Yields:
+        The number of the call, from 1; it is made when the next is asked for.
+
+    Raises:
+        AssertionError: The write was refused, failed, or does not end.
+    """
+    deadline = time.monotonic() + _TIME_LIMIT
+    process = _Process(root, work, reads=False)
+    try:
+        while True:
+            while not process.wait():
+                assert time.monotonic() < deadline, f"still runs after {_TIME_LIMIT} s"
+            if process.outcome is not None:
+                break
+            yield process.calls + 1
+            process.go()
+        assert process.outcome.is_answer, process.outcome.text
+    finally:
+        if process.outcome is None:
+            process.kill(KILLED)
 
 
 def _let_go(process: _Process, steps: int) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import shutil
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -126,19 +124,6 @@ def answer_or_refused(read: Callable[[Path], Any], folder: Path) -> Any:
 
 def _rebuilt_elsewhere(folder):
     writes.rebuild(folder, "--out", str(folder / "other/store/index"))
-
-
-def in_this_process() -> None:
-    """Have tasks run here, one after the other, where their calls are heard."""
-    writes.in_tasks = lambda tasks: [task() for task in tasks]
-
-
-@contextlib.contextmanager
-def silent():
-    """Keep what commands print; yields it."""
-    text = io.StringIO()
-    with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
-        yield text
 
 
 # Writers of the codec, whose promise is a flush at a time.

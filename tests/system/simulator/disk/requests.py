@@ -20,7 +20,7 @@ from pyspark_rmqindex import DefaultSource
 from rmqindex import IndexDirectory, RmqIndexError
 from rmqindex.transaction import Owner
 
-from .kinds import in_this_process, refused, silent
+from .kinds import refused
 from .objects import Late, ObjectStore, RequestError, reached_by_s3
 from .trial import Fault, Tally, run_trial, text_of
 
@@ -116,7 +116,6 @@ class StoreTrial:
 
     def __init__(self, kind: StoreKind) -> None:
         """Prepare, and write."""
-        in_this_process()
         self.kind = kind
         self._known: dict[bytes, dict[str, object]] = {}
         self._before = self._of(kind.prepare).objects
@@ -131,7 +130,7 @@ class StoreTrial:
     @staticmethod
     def _of(write: Callable[[_Folder], None], objects: dict[str, bytes] | None = None):
         store = ObjectStore(dict(objects or {}))
-        with reached_by_s3(store), silent():
+        with reached_by_s3(store), writes.silent():
             write(_ROOT)
         return store
 
@@ -139,7 +138,7 @@ class StoreTrial:
         """Return what each reader finds; they are asked once where all but jobs' names is alike."""
         mark = _mark_of(objects)
         if mark not in self._known:
-            with reached_by_s3(ObjectStore(dict(objects))), silent():
+            with reached_by_s3(ObjectStore(dict(objects))), writes.silent():
                 self._known[mark] = {name: _answer(read) for name, read in _READERS.items()}
         return self._known[mark]
 
@@ -224,7 +223,7 @@ class StoreTrial:
 
     def _write(self, store: ObjectStore) -> bool:
         """Run the write; return whether it ended without an error."""
-        with reached_by_s3(store), silent():
+        with reached_by_s3(store), writes.silent():
             refusal = _refusal_of(self.kind.run)
         assert refusal is None or "s3://bucket/store/index" in refusal, f"no object: {refusal}"
         return refusal is None
@@ -239,7 +238,7 @@ class StoreTrial:
 
     def _finish(self, store: ObjectStore, *, clean: bool) -> None:
         """Write again, and more; all of it must be there, and nothing beside it."""
-        with reached_by_s3(store), silent():
+        with reached_by_s3(store), writes.silent():
             for write in (self.kind.run, _more):
                 # Once to be told who holds it, once to finish what that one has committed.
                 for _ in range(2):
@@ -259,7 +258,7 @@ class StoreTrial:
             store.arrive_late()
             assert self.look(store.objects) == self._more, "after a late request"
             _forget_owners(store.objects)
-            with reached_by_s3(store), silent():
+            with reached_by_s3(store), writes.silent():
                 writes.df_write(_ROOT, range(1030, 1031))
             left = [name for name in store.objects if "/.rmqindex-" in name]
             assert not left, f"left behind: {left}"

@@ -24,7 +24,7 @@ from tests.system.faults.readers import REFUSALS
 
 from rmqindex import RmqIndexError
 
-from .kinds import KINDS, in_this_process, refused, silent
+from .kinds import KINDS, refused
 from .power import MODELS, cuts, write_tree
 from .recorded import Record, Recorder, error_of, tree_of
 from .states import tree_of_nodes
@@ -104,7 +104,6 @@ class Trial:
 
     def __init__(self, kind: Kind) -> None:
         """Prepare, and record the write in a process of its own, which ends as the power is cut."""
-        in_this_process()
         self.kind = kind
         self._scratch = Path(tempfile.mkdtemp(prefix="rmqindex-power-", dir=_SCRATCH))
         self._count = 0
@@ -115,7 +114,7 @@ class Trial:
         self._trees: set[bytes] = set()
         self._before = self._scratch / "before"
         self._before.mkdir()
-        with silent():
+        with writes.silent():
             kind.prepare(self._before)
         end = self.fresh()
         self.record, self.marks = _in_child(_recorded, kind, end)
@@ -123,7 +122,7 @@ class Trial:
         self.looks = [self.look(self.fresh())]
         staged = self.fresh()
         for stage in kind.stages or (None,):
-            with silent():
+            with writes.silent():
                 kind.run(staged, *(() if stage is None else (stage,)))
             self.looks.append(self.look(self._copied(staged)))
         assert self.look(self._copied(end)) == self.looks[-1]
@@ -160,7 +159,7 @@ class Trial:
         if mark not in self._known:
             place = folder()
             REFUSALS.clear()
-            with silent():
+            with writes.silent():
                 found = {name: read(place) for name, read in self.kind.readers.items()}
                 self._remedies[mark] = {
                     line.replace(str(place), "FOLDER")
@@ -279,7 +278,7 @@ class Trial:
             AssertionError: It refuses again, or finds what may not be there.
         """
         name, *rest = shlex.split(line.replace("FOLDER", str(folder)))[1:]
-        with silent():
+        with writes.silent():
             writes.typed(name, *rest)
         told = self.judged(self.look(folder), least)
         assert "refused" not in told, f"after `{line}`: {told}"
@@ -337,7 +336,7 @@ class Trial:
         Raises:
             AssertionError: Another state, or more names, than after an undisturbed write.
         """
-        with silent():
+        with writes.silent():
             self.kind.run(folder)
         names = self._names_in(folder)
         assert names == self._names, f"left behind: {names ^ self._names}"
@@ -406,7 +405,7 @@ def text_of(error: BaseException) -> str:
 
 def _recorded(kind: Kind, folder: Path) -> tuple[Record, list[int]]:
     marks = []
-    with Recorder(folder) as recorder, silent():
+    with Recorder(folder) as recorder, writes.silent():
         for stage in kind.stages or (None,):
             kind.run(folder, *(() if stage is None else (stage,)))
             marks.append(len(recorder.calls))
@@ -423,7 +422,7 @@ def _failed(
         if call.number == number or (lasts and call.number > number and needs_space):
             raise error_of(call, error)
 
-    with Recorder(folder, before), silent() as text:
+    with Recorder(folder, before), writes.silent() as text:
         try:
             for stage in kind.stages or (None,):
                 kind.run(folder, *(() if stage is None else (stage,)))
