@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pytest
 
 import rmqindex
+from commitlog_encoder import Log, Message, properties_text
 from kinds import sampled
 from recorded import STORE_KINDS
 from rmqindex.explanation.wording import Commands
@@ -374,3 +375,19 @@ def test_a_name_in_capitals_stays(run, placed):
     _, out, _ = run("verify", "STORE FILE", "--json")
     remedies = " ".join(finding["remedy"] for finding in json.loads(out)["findings"])
     assert "`rmqindex rebuild 'STORE FILE' --replace`" in remedies
+
+
+def test_a_rebuild_refused_for_a_light_queue_that_no_broker_has_says_how_to_leave_it_out(
+    run, tmp_path
+):
+    """By default a broker reads nothing of these properties, and ``verify`` finds nothing."""
+    pairs = {"INNER_MULTI_DISPATCH": "%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": "--1"}
+    message = Message(properties=properties_text(pairs.items()))
+    log = Log(1 << 16)
+    log.append(message)
+    log.write_to(tmp_path / "commitlog")
+    code, _, err = run("rebuild-queues", str(tmp_path))
+    assert (code, "INNER_MULTI_QUEUE_OFFSET" in err) == (2, True)
+    (command,) = typed(err)
+    assert run(*command)[0] == 0
+    assert [queue.topic for queue in rmqindex.ConsumeQueue.find(tmp_path)] == [message.topic]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rmqindex.consumequeue.kinds import TopicKinds
     from rmqindex.record.records import Records
 
-__all__ = ["Dispatcher", "QueueUnits", "Refusal", "parse_delay_levels"]
+__all__ = ["LIGHT_PROPERTIES", "Dispatcher", "QueueUnits", "Refusal", "parse_delay_levels"]
 
 _SCHEMA = schema_of(
     (
@@ -49,6 +49,8 @@ _NO_UNIT_FLAG = 0x1 << 2
 _DELAY = "DELAY"
 _DISPATCH_QUEUES = "INNER_MULTI_DISPATCH"
 _DISPATCH_OFFSETS = "INNER_MULTI_QUEUE_OFFSET"
+#: The properties that only a broker with ``enableMultiDispatch`` reads.
+LIGHT_PROPERTIES = (_DISPATCH_QUEUES, _DISPATCH_OFFSETS)
 _INNER_BASE = "INNER_BASE"
 _SEPARATOR = ","
 _NAMES = (_DELAY, _DISPATCH_QUEUES, _DISPATCH_OFFSETS, INNER_NUM, _INNER_BASE)

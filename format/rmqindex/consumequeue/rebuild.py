@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmqindex.arguments import ensure_flags, int_or_none, text_of, texts_of
+from rmqindex.command_line import command_line
 from rmqindex.commitlog.ensured import ensure_end
 from rmqindex.commitlog.log import CommitLog
-from rmqindex.consumequeue.dispatch import Dispatcher, parse_delay_levels
+from rmqindex.consumequeue.dispatch import LIGHT_PROPERTIES, Dispatcher, parse_delay_levels
 from rmqindex.consumequeue.kinds import TopicKinds
 from rmqindex.consumequeue.losses import unit_count
 from rmqindex.consumequeue.places import Life
@@ -206,7 +207,7 @@ def rebuild_consume_queues(
             is_batch: old.file_size(asked, is_batch=is_batch)
             for is_batch, asked in ((False, file_size), (True, batch_file_size))
         }
-        damage = _Damage(log, on_malformed, mode)
+        damage = _Damage(log, on_malformed, mode, _without_light(log, root, replace=replace))
         dispatcher = Dispatcher(
             levels, kinds, damage.refuse, multi_dispatch=multi_dispatch, leave_out=omitted
         )
@@ -417,6 +418,15 @@ def _file_size(name: str, size: int | None, dtype: np.dtype[Any]) -> int | None:
     return size
 
 
+def _without_light(log: CommitLog, root: Path, *, replace: bool) -> str:
+    """Return the command that rebuilds no light queues."""
+    options = ["--no-multi-dispatch", *(["--replace"] if replace else [])]
+    folder = log.files[0].path.parent if log.files else None
+    if folder is None or folder.local is None or root in Path(folder.local).parents:
+        return command_line("rebuild-queues", root, options=options)
+    return command_line("rebuild-queues", folder, options=["--out", str(root), *options])
+
+
 class _Damage:
     """Raises or reports damaged records, each once.
 
@@ -429,8 +439,10 @@ class _Damage:
         log: CommitLog,
         on_malformed: Callable[[CorruptCommitLogError], None] | None,
         mode: Mode,
+        without_light: str,
     ) -> None:
         self._files = log.files
+        self._without_light = without_light
         self._on_malformed = on_malformed
         self._mode = mode
         self._reported: set[tuple[str, int, str]] = set()
@@ -448,7 +460,14 @@ class _Damage:
         """Stop at a message, or tell that it is left out."""
         start = refusal.phy_offset
         file = self._files[bisect_right(self._files, start, key=lambda each: each.start) - 1]
-        fault = (refusal.field, start - file.start, refusal.expected, refusal.got, refusal.hint)
+        hint = refusal.hint
+        if refusal.field in LIGHT_PROPERTIES:
+            hint += "; " if hint else ""
+            hint += (
+                "a broker without enableMultiDispatch, as is the default, reads nothing of it, and "
+                f"`{self._without_light}` does neither"
+            )
+        fault = (refusal.field, start - file.start, refusal.expected, refusal.got, hint)
         error = CorruptCommitLogError(file.path, *fault)
         if self._mode == "FAILFAST":
             raise error

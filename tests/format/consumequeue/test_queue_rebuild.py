@@ -563,7 +563,8 @@ class TestNumbers:
         """The message keeps its unit in the queue of its topic."""
         bad = Message(properties=properties_text(properties.items()), queue_offset=1)
         offsets = store_of(tmp_path, [Message(), bad])
-        with pytest.raises(CorruptCommitLogError, match="INNER_MULTI_QUEUE_OFFSET"):
+        command = rf"`rmqindex rebuild-queues {tmp_path} --no-multi-dispatch`"
+        with pytest.raises(CorruptCommitLogError, match=f"INNER_MULTI_QUEUE_OFFSET.*{command}"):
             rebuild_consume_queues(tmp_path, tmp_path)
         told = []
         rebuild_consume_queues(tmp_path, tmp_path, mode="DROPMALFORMED", on_malformed=told.append)

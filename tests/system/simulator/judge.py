@@ -216,17 +216,25 @@ class Judge:
             if entry.key_hash != code:
                 continue
             rows, is_sure = self._rows_of(entry, text)
-            rows = [row for row in rows if row and first <= row[3] <= last]
+            is_damaged = entry.offset in self.damaged  # its time, too, may be another one
+            rows = [row for row in rows if is_damaged or first <= row[3] <= last]
             if outcome.user == "load, filtered":
                 rows = [row for row in rows if row[4] == "verified"]  # others have no key
             (sure if is_sure and entry in surely else may).extend(rows)
         rows = [
-            (file, position, offset, time, "verified" if state == "verified" else "unverified")
+            (file, position, offset, self._time_of(offset, time), "verified")
+            if state == "verified"
+            else (file, position, offset, time, "unverified")
             for _, _, file, position, offset, time, state in got
         ]
         untrue = [row for row in rows if row[4] == "verified" and not self._has(row, text)]
         said = [f"foreign: not of the key {_some(untrue)}"] if untrue else []
         return said + self._compare(outcome, rows, sure, may, limit=question.get("max_num"))
+
+    def _time_of(self, offset: int, time: int) -> int:
+        """Return the time that a record had before it was damaged."""
+        damaged = self.damaged.get(offset)
+        return time if damaged is None else damaged.store_time
 
     def _has(self, row: tuple[Any, ...], text: str) -> bool:
         """Tell whether a message has the key and the time that a row says, damaged or not."""
@@ -523,7 +531,12 @@ class Judge:
             return False
         if damage.kind == "lost":  # the oldest files look as if they had expired
             return int(name) >= self.truth.log_start
-        return damage.kind in {"cut", "empty"}
+        # Where nothing leads behind the cut any longer, the log seems to end there.
+        led_to = {one.offset for one in (*self.truth.entries, *self.truth.units)}
+        led_to |= {one.offset for one in self.truth.messages}
+        return damage.kind in {"cut", "empty"} and max(led_to, default=-1) >= min(
+            one.offset for one in damage.messages
+        )
 
     def _is_audited_of_queues(self, damage: Damage) -> bool:
         """Tell whether a queue has lost units of messages that are in the log."""

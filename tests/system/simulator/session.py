@@ -480,7 +480,9 @@ def _with_users(draw: Draw, session: Session, step: Step) -> Iterator[Step]:
 
 def _several(draw: Draw, session: Session, step: Step) -> Step:
     """Return users who take turns with the broker, or with each other while it is stopped."""
-    is_writing = not session.world.truth.running and draw.chance(0.7)
+    # Whoever restores a store writes it alone.
+    is_alone = session.world.truth.running or step["name"] == "restore"
+    is_writing = not is_alone and draw.chance(0.7)
     users = [_question(draw, session) for _ in range(draw.number(1, 2))]
     several: Step = {"name": "together", "seed": draw.number(0, 2**31), "step": step}
     if is_writing:

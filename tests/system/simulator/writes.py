@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from .draw import Draw
     from .history import World
-    from .model.truth import Message
+    from .model.truth import Message, Truth
     from .users import Outcome
 
 __all__ = [
@@ -261,6 +261,15 @@ def _current(world: World) -> set[tuple[int, int]]:
     return rows
 
 
+def _end(truth: Truth) -> int:
+    """Return where the log ends for readers: records that a cut left at its end are there still."""
+    left = {one.offset: one.size for one in truth.possibly("messages")}
+    end = truth.log_end
+    while size := left.get(end):
+        end += size
+    return end
+
+
 def _lost_entries(
     world: World, argv: Sequence[str], before: Files, after: Files
 ) -> Iterable[tuple[str, str]]:
@@ -285,7 +294,7 @@ def _lost_entries(
         (offset, code)
         for code, offset in lost & set(world.broker.texts)  # others are damaged bytes
         if ((code, offset) in current and (argv[0] != "expire" or offset >= least))
-        or offset >= max(truth.log_end, least)
+        or offset >= max(_end(truth), least)
         or (offset < least and argv[0] != "expire")
     )
     if wrong:
@@ -389,6 +398,8 @@ def _queues_without_newest(world: World, after: Files) -> Iterable[tuple[str, st
         return
     newest = {}
     for one in sorted(truth.messages, key=lambda one: one.offset):
+        if not records.has_readable_numbers(one.topic, dict(one.properties)):
+            break  # a broker dispatches nothing from here on
         if not one.sys_flag & 4:
             if (
                 not one.queue_offset

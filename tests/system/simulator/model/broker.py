@@ -181,12 +181,11 @@ class ModelBroker:
 
     def _learn(self, data: bytes, message: Message) -> None:
         known = self.known.setdefault(message.offset, [])
-        if all(bytes_ != data for bytes_, _ in known):
-            known.append((data, message))
+        if any(bytes_ == data for bytes_, _ in known):
+            return
+        known.append((data, message))
         for text in (*self._texts(message), *self._tag_texts(message)):
-            texts = self.texts.setdefault((key_hash(text), message.offset), [])
-            if text not in texts:
-                texts.append(text)
+            self.texts.setdefault((key_hash(text), message.offset), []).append(text)
 
     @staticmethod
     def _texts(message: Message) -> list[str]:
@@ -366,6 +365,8 @@ class ModelBroker:
         """Return units, whether each is of a batch queue, and whether these are all of them."""
         if message.sys_flag & records.ROLLBACK not in {0, records.COMMIT}:
             return [], True
+        if "\0" in message.topic:
+            return [], True  # torn; no folder has such a name
         code = string_hash(message.tags) if message.tags else 0
         level = int(properties.get("DELAY", "0")) if message.topic == records.SCHEDULE else 0
         if level > 0:
@@ -654,6 +655,7 @@ class ModelBroker:
         read = records.properties_of(torn.record.properties)
         now = replace(
             message,
+            topic=torn.record.topic,
             keys=records.keys_of(read),
             tags=read.get("TAGS"),
             properties=tuple(read.items()),

@@ -82,12 +82,17 @@ def _read_log(
     }
     for offset in sorted(known):
         start = offset - offset % config.log_file_size
+        bytes_ = files.get(start, b"")[offset - start :]
+        is_known = any(bytes_.startswith(data) for data, _ in known[offset])
         for data, message in known[offset]:
-            now = files.get(start, b"")[offset - start :][: len(data)]
+            now = bytes_[: len(data)]
             if now != data:
                 is_sound = check(now, 0, with_crc=False).size == len(data)
-                if alive.get(offset) == message and is_sound and now[28:36] == data[28:36]:
+                is_altered = is_sound and now[28:36] == data[28:36]
+                if is_altered and alive.get(offset) == message:
                     truth.altered.append(message)
+                elif is_altered and not is_known:
+                    truth.maybe.add(message)  # left by a broker that was killed
             elif alive.get(offset) == message:
                 truth.messages.append(message)
             else:

@@ -197,6 +197,8 @@ class Truth:
     def surely(self, kind: str) -> list[Message] | list[Entry] | list[Unit]:
         """Return what readers of ``messages``, ``entries`` or ``units`` must answer."""
         sure = [one for one in getattr(self, kind) if one not in self.maybe]
+        if kind == "messages":  # no queue can be made of a topic that is half written
+            sure = [one for one in sure if "\0" not in one.topic]
         if kind == "messages" and self.agreed is not None:
             agreed = max(self.agreed, self._dispatched + 1)
             return [one for one in sure if one.offset < agreed]

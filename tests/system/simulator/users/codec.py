@@ -26,7 +26,10 @@ def _layout(place: Place, question: dict[str, Any]) -> Any:
 
 def _index_paths(place: Place) -> list[Path]:
     index = Path(place.root) / "index"
-    names = sorted(path for path in index.glob("*") if path.is_file())
+    try:
+        names = sorted(path for path in index.glob("*") if path.is_file())
+    except FileNotFoundError:  # a restore has just removed the folder
+        return []
     return [path for path in names if path.name.isdigit()]
 
 
