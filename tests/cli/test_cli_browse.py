@@ -453,6 +453,18 @@ class TestLostLogFiles:
         (part,) = json.loads(out)["missing"]
         assert (part["part"], part["start"], part["phy_offset"]) == ("end", 65504, 122928)
 
+    @pytest.mark.parametrize("command", ["messages", "usage", "verify"])
+    def test_that_are_empty_have_not_expired(self, run, stores, command):
+        """An expiry deletes files; a broker makes one of 0 bytes behind all others alone."""
+        oldest = min((stores / "a" / "commitlog").iterdir())
+        oldest.write_bytes(b"")
+        code, out, err = run(command, stores / "a")
+        is_audit = command == "verify"
+        assert (code, "offset inside a log file" in out) == (int(is_audit), is_audit)
+        assert "no file has the offsets from 0 to before 65536" in err or is_audit
+        code, _, err = run("rebuild", stores / "a", "--replace")
+        assert (code, "would be lost" in err) == (2, True)
+
     @pytest.mark.parametrize("command", [["messages"], ["usage"], ["export", "out"]])
     def test_that_are_not_asked_for_do_not_count(self, run, store, tmp_path, command, monkeypatch):
         """Nor in a store that has all of them."""

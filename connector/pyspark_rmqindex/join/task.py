@@ -24,7 +24,7 @@ from pyspark_rmqindex.join.key_chunk import KeyChunk, KeyColumns, Limits
 from pyspark_rmqindex.scan.plan_log import log_plan
 from pyspark_rmqindex.scan.verification import MessageCheck, handle_unverified, of_keys
 from pyspark_rmqindex.schema import MATCH_COLUMN
-from rmqindex.query import VERIFIED, may_hold
+from rmqindex.query import VERIFIED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -179,10 +179,10 @@ class _Answer:
         if verifier is None:
             yield from keep(hits, ranges)
             return
-        for part in keep(may_hold(hits, times.low, times.high), {}):
-            for checked in verifier.check(file, file_slice, part):
-                self._counts["verified"] += _count(checked.column(MATCH_COLUMN), VERIFIED)
-                yield from keep(checked, ranges)
+        # The time that counts is the message's: an index of another history has others.
+        for checked in verifier.check(file, file_slice, hits):
+            self._counts["verified"] += _count(checked.column(MATCH_COLUMN), VERIFIED)
+            yield from keep(checked, ranges)
 
     def _pair(self, file_slice: FileSlice, entries: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Pair entries with the rows that look them up."""

@@ -228,7 +228,7 @@ def open_audited(
         findings.add(path, "header_size", 0, f"{HEADER_SIZE} bytes", f"{size} bytes")
         source.close()
         return None
-    head = _read_head(source, layout, findings)
+    head = _read_head(source, layout, findings, is_live=live_count is not None)
     if head is None:
         source.close()
         return None
@@ -253,7 +253,7 @@ def open_audited(
 
 
 def _read_head(
-    source: IndexSource, layout: Layout | None, findings: Findings
+    source: IndexSource, layout: Layout | None, findings: Findings, *, is_live: bool
 ) -> tuple[IndexHeader, Layout] | None:
     """Return a file's header and geometry, or add findings that say why they are unknown."""
     try:
@@ -269,7 +269,7 @@ def _read_head(
         findings.add(source.path, rule, None, expected, error)
         return None
     if layout is None:
-        if looks_emptied(source):
+        if not is_live and looks_emptied(source):
             findings.add(
                 source.path,
                 "index_count",

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmqindex.consumequeue.losses import has_unit, held_by, lost_units
 from rmqindex.consumequeue.reader import ConsumeQueue, last_offset, unit_dtype, units_before
 from rmqindex.errors import RmqIndexError
-from rmqindex.folders import BATCH_FOLDER, COMMITLOG_FOLDER, QUEUE_FOLDER
+from rmqindex.folders import COMMITLOG_FOLDER
 from rmqindex.queue_layout import DEFAULT_BATCH_FILE_SIZE, DEFAULT_FILE_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
+    from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
@@ -178,32 +177,24 @@ class Predecessors:
         )
         return [each for each in found if each is not None]
 
-    def keep_expired(
+    def expired(
         self,
-        root: Path,
         rebuilt: Container[tuple[str, int, bool]],
         min_offset: int,
         leave_out: Container[str] = (),
-    ) -> list[tuple[str, int]]:
-        """Copy queues all of whose messages have expired, since they hold the next queue offset.
+    ) -> list[ConsumeQueue]:
+        """Return queues all of whose messages have expired; they hold the next queue offset.
 
         Args:
-            root: Where the new folders are.
             rebuilt: Topic, number and kind of the queues that have messages in the log.
             min_offset: Where the log begins, bytes.
             leave_out: Topics of which none is kept.
-
-        Returns:
-            Topic and number of each.
         """
-        kept = []
-        for queue in self.queues:
-            key = (queue.topic, queue.queue_id, queue.is_batch)
-            if key in rebuilt or queue.topic in leave_out:
-                continue
-            last = last_offset(queue)
-            if last is not None and last < min_offset:
-                folder = root / (BATCH_FOLDER if queue.is_batch else QUEUE_FOLDER) / queue.topic
-                shutil.copytree(Path(queue.files[0].path).parent, folder / str(queue.queue_id))
-                kept.append((queue.topic, queue.queue_id))
-        return kept
+        return [
+            queue
+            for queue in self.queues
+            if (queue.topic, queue.queue_id, queue.is_batch) not in rebuilt
+            and queue.topic not in leave_out
+            and (last := last_offset(queue)) is not None
+            and last < min_offset
+        ]

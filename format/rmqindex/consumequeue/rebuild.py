@@ -239,9 +239,7 @@ def rebuild_consume_queues(
             writers.clear()
             fill()
         left_out, doubtful = _leave_out_deleted(writers, old)
-        kept = (
-            old.keep_expired(staging.path, writers.queues, log.min_offset, omitted) if there else []
-        )
+        kept = writers.keep(old.expired(writers.queues, log.min_offset, omitted) if there else [])
         result = _result(writers, sizes)
         result = replace_fields(
             result,

@@ -6,12 +6,14 @@ import os
 import shutil
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rmqindex.consumequeue.places import Places
 from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
+from rmqindex.layout import INT64_MAX
 from rmqindex.ownfiles.writable import WritableFile
 from rmqindex.queue_layout import (
     BATCH_UNIT_DTYPE,
@@ -23,12 +25,12 @@ from rmqindex.queue_layout import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from rmqindex.consumequeue.dispatch import QueueUnits, Refusal
     from rmqindex.consumequeue.places import Key, Life, Proof, QueuePlaces, Run
+    from rmqindex.consumequeue.reader import ConsumeQueue
 
     # Queue offsets, and the units at them, ascending.
     OlderUnits = Iterable[tuple[NDArray[np.int64], NDArray[Any]]]
@@ -97,16 +99,38 @@ class QueueWriters:
         key = (units.topic, units.queue_id, units.is_batch)
         writer = self._writers.get(key)
         if writer is None:
-            folder = self._root / (BATCH_FOLDER if units.is_batch else QUEUE_FOLDER)
-            directory = folder / units.topic / str(units.queue_id)
-            directory.mkdir(parents=True)
-            size = self._file_sizes[units.is_batch]
-            older = partial(self._older, key)
-            writer = QueueWriter(directory, size, older, is_batch=units.is_batch)
-            self._writers[key] = writer
+            writer = self._writers[key] = self._begun(key)
         data = writer.encoded(units)
         for run in queue.take(units):
             writer.write(run, int(units.queue_offset[run.first]), data[run.first : run.last])
+
+    def keep(self, queues: Iterable[ConsumeQueue]) -> list[tuple[str, int]]:
+        """Keep queues that have no new units, in files of the size of the others.
+
+        Returns:
+            Topic and number of each.
+        """
+        kept = []
+        for queue in queues:
+            key = (queue.topic, queue.queue_id, queue.is_batch)
+            size = self._file_sizes[queue.is_batch]
+            if any(file.size != size for file in queue.files):
+                self._begun(key).keep_before(INT64_MAX)
+            else:
+                shutil.copytree(Path(queue.files[0].path).parent, self._directory(key))
+            kept.append(key[:2])
+        return kept
+
+    def _directory(self, key: Key) -> Path:
+        topic, queue_id, is_batch = key
+        return self._root / (BATCH_FOLDER if is_batch else QUEUE_FOLDER) / topic / str(queue_id)
+
+    def _begun(self, key: Key) -> QueueWriter:
+        """Return the writer of a queue that has no file yet."""
+        directory, is_batch = self._directory(key), key[2]
+        directory.mkdir(parents=True)
+        older = partial(self._older, key)
+        return QueueWriter(directory, self._file_sizes[is_batch], older, is_batch=is_batch)
 
     def remove(self, key: Key) -> None:
         """Remove one queue."""
@@ -170,12 +194,16 @@ class QueueWriter:
         if run.is_anew:
             self._clear()
         if run.after is None:
-            for places, units in self._older(queue_offset):
-                cuts = [0, *(np.flatnonzero(np.diff(places) != 1) + 1).tolist(), len(places)]
-                for first, last in pairwise(cuts):
-                    self._put(int(places[first]), units[first:last])
-                self.kept_count += len(units)
+            self.keep_before(queue_offset)
         self._put(queue_offset, data)
+
+    def keep_before(self, queue_offset: int) -> None:
+        """Write the older units before a queue offset."""
+        for places, units in self._older(queue_offset):
+            cuts = [0, *(np.flatnonzero(np.diff(places) != 1) + 1).tolist(), len(places)]
+            for first, last in pairwise(cuts):
+                self._put(int(places[first]), units[first:last])
+            self.kept_count += len(units)
 
     def _put(self, queue_offset: int, data: NDArray[Any]) -> None:
         """Write units behind the last ones, after blank ones in a plain queue."""

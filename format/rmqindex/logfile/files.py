@@ -103,8 +103,8 @@ def find_files(
         filesystem: The file system of the paths; None to find it by their URIs.
 
     Returns:
-        The files by offset; one that several paths name counts once, and empty ones, which the
-        broker deletes, are left out.
+        The files by offset; one that several paths name counts once, and empty ones behind the
+        last that has bytes, which the broker deletes, are left out.
 
     Raises:
         RmqIndexError: No files, a store of another kind, or files that overlap.
@@ -221,8 +221,9 @@ def _log_entries(entries: list[FileEntry]) -> list[FileEntry]:
 
 
 def _log_files(entries: list[FileEntry]) -> list[LogFile]:
-    """Return the files of one directory that have bytes."""
+    """Return the files of one directory up to the last that has bytes; one before may have none."""
     head = entry_head_of(entry for entry in entries if entry.size)
+    last = max((int(entry.name) for entry in entries if entry.size), default=-1)
     files = []
     for entry in entries:
         start = int(entry.name)
@@ -231,7 +232,7 @@ def _log_files(entries: list[FileEntry]) -> list[LogFile]:
                 f"{entry.path}: expected at most {MAX_FILE_SIZE} bytes within 64-bit offsets, got "
                 f"{entry.size}"
             )
-        if entry.size:
+        if start <= last:
             mark = None if entry.identity is None else FileMark(entry.identity)
             files.append(LogFile(start, entry.size, entry.path, mark, head))
     return files

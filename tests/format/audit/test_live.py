@@ -218,3 +218,17 @@ def test_a_damaged_log_is_found(live):
         file.seek(3000)
         file.write(b"\xff" * 600)
     assert "log_damaged" in {row["rule"] for row in found(writer)}
+
+
+def test_the_first_entry_of_a_store_is_written_before_it_is_counted(live, tmp_path):
+    """No file shows the geometry yet; once the broker has died, the count is damaged."""
+    writer = live(0, messages=2, lag=0)
+    writer.settle()
+    (path,) = (writer.store / "index").iterdir()
+    with path.open("r+b") as file:
+        file.write(bytes(40))
+    with running_broker(writer.store):
+        assert not [row for row in verify(writer.store, None).to_pylist() if row["byte"] == 36]
+    assert [
+        row["rule"] for row in verify(tmp_path / "store", None).to_pylist() if row["byte"] == 36
+    ]

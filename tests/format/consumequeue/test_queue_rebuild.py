@@ -358,6 +358,22 @@ class TestLosses:
         rebuild_consume_queues(store, store, file_size=2000, replace=True)
         assert queue_files(store) == before
 
+    @pytest.mark.parametrize("cut", [None, 20])
+    def test_a_queue_that_has_expired_gets_files_of_the_size_of_the_others(self, tmp_path, cut):
+        """Also where its own were cut: a broker starts with no queue of two sizes."""
+        offsets = store_of(tmp_path, [*numbered(8, topic="Old"), *numbered(12)], 1024)
+        rebuild_consume_queues(tmp_path, tmp_path, file_size=200)
+        old = tmp_path / "consumequeue/Old/0"
+        if cut is not None:
+            os.truncate(min(old.iterdir()), cut)
+        for path in sorted((tmp_path / "commitlog").iterdir())[:-1]:
+            path.unlink()
+        size = 200 if cut else 100
+        done = rebuild_consume_queues(tmp_path, tmp_path, file_size=size, replace=True)
+        assert done.kept == (("Old", 0),)
+        assert {path.stat().st_size for path in (tmp_path / "consumequeue").rglob("0*0")} == {size}
+        assert places(tmp_path, "Old") == list(enumerate(offsets[: 1 if cut else 8]))
+
     def test_units_of_batches_before_the_log_are_kept(self, tmp_path):
         """In front of the new ones."""
         store_of(tmp_path, [batch_of("3", str(3 * place)) for place in range(12)], 1024)
