@@ -111,7 +111,8 @@ def _from_current(
     current = next((file for file in files if file.name == offset.file), None)
     path = f"{directory}/{offset.file}"
     if current is None:
-        return _without_current(path, offset, rest)
+        other = _other_finished(directory, offset, files, mark_at)
+        return State(rest, other) if other else _without_current(path, offset, rest)
     if not _begins_like(current, offset):
         loss = f"{_replaced(path, current, offset, mark_at)}; it is read from its first entry"
         return State([Piece(current, FIRST_POSITION, current.stop), *rest], loss)
@@ -221,6 +222,27 @@ def _replaced(
             f"{path}: expected the entry at position {before} that was read, with phy_offset "
             f"{offset.phy_offset}, got {found.phy_offset}: the entries were written anew"
         )
+    return ""
+
+
+def _other_finished(
+    directory: str,
+    offset: StoreOffset,
+    files: Sequence[SeenFile],
+    mark_at: Callable[[SeenFile, int], Mark],
+) -> str:
+    """Return which file that was read to its end has other entries now; empty if none has.
+
+    A broker that indexes the messages of a deleted file anew leaves the files before it alone.
+    """
+    for file in files:
+        checksum = offset.finished.get(file.name)
+        if checksum is not None and mark_at(file, file.stop).checksum != checksum:
+            return (
+                f"{directory}/{offset.file}: gone, and {file.name} before it has other entries "
+                "than those that were read: the index was made anew; a stream with a new "
+                "checkpoint returns all"
+            )
     return ""
 
 

@@ -273,7 +273,8 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
     AuditRule(
         "restart_rebuilds",
         "info",
-        "The broker was killed. When it starts, it deletes this file, and indexes it all again.",
+        "The broker was killed. When it starts, it deletes this file, and indexes it all again, "
+        "unless messageIndexEnable=false.",
         "Nothing if the CommitLog is whole: no entry is lost.",
     ),
     AuditRule(

@@ -238,6 +238,16 @@ def test_a_broker_that_indexes_anew_after_a_crash_loses_nothing():
     assert len(directory.rows(found.pieces)) == 6
 
 
+def test_an_index_that_was_made_anew_is_another():
+    """A rebuild of a lost index gives its first file the old name; here it has an entry more."""
+    directory, offset = two_files()
+    offset = step(directory, offset)
+    del directory.files[name(2)]
+    assert state(directory, offset).loss == ""
+    directory.files[name(1)] = [10, 20, 25, 30, 40, 50]
+    assert f"{name(1)} before it has other entries" in state(directory, offset).loss
+
+
 def test_a_file_that_begins_with_the_last_message_does_not_replace_the_one_before():
     """A message with many keys reaches over the end of a file; the rest of the file is gone."""
     directory, offset = two_files()

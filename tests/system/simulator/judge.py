@@ -253,12 +253,14 @@ class Judge:
             if damaged := self.damaged.get(entry.offset):
                 rows.append((*place, damaged.store_time, "verified"))
             return rows, not damaged
+        # An entry that an earlier message left is read as one of this message's.
         rows = [
             (*place, one.store_time, "verified")
             for one in messages
-            if entry.text == text and text in _texts(one)
+            if text in _texts(one) and (entry.text == text or entry.text not in _texts(one))
         ]
         is_sure = len(messages) == 1 and messages[0] in self.sure_messages
+        is_sure &= entry.text == text
         if not is_sure or not any(
             java_hash(other) == entry.key_hash for one in messages for other in _texts(one)
         ):

@@ -448,6 +448,7 @@ def lost_by_a_start(world: World, folder: Path) -> list[tuple[int, int]]:
     shutil.copytree(world.store, folder)
     broker = copy.deepcopy(world.broker)
     broker.root, broker.disk = folder, Disk(folder)
+    broker.config.index = True  # that it is switched off is nowhere in the store
     try:
         for _ in broker.start():
             pass
