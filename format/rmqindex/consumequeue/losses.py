@@ -264,6 +264,8 @@ class UnitFiles:
     def units(self, folder: Path, file_size: int, places: NDArray[np.int64]) -> NDArray[Any]:
         """Return the plain units at places; zeros where there is none."""
         data = np.zeros(len(places), UNIT_DTYPE)
+        if not len(places):
+            return data
         cuts = [0, *(np.flatnonzero(np.diff(places) != 1) + 1).tolist(), len(places)]
         for first, last in pairwise(cuts):
             at = int(places[first]) * UNIT_DTYPE.itemsize

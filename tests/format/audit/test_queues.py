@@ -287,6 +287,17 @@ def advised(store):
     return commands.pop()
 
 
+def test_a_part_of_the_log_may_have_queue_offsets_alone_that_no_queue_has(tmp_path):
+    """A damaged one; each queue is compared by the places that it can have."""
+    bad = Message(topic="Bad", queue_offset=2**62)
+    made(tmp_path, [Message(), bad])
+    rebuild_consume_queues(tmp_path, tmp_path, file_size=2000, mode="DROPMALFORMED")
+    folder = tmp_path / "consumequeue/Bad/0"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / ("0" * 20)).write_bytes(bytes(2000))
+    assert ("queue_number", f"commitlog/{0:020}") in found(tmp_path)
+
+
 class TestWhatARebuildRefuses:
     """It is found by itself, and no remedy is a command that would be refused."""
 

@@ -72,6 +72,8 @@ class Judge:
         power_was_cut: Whether the store has lived through a power cut.
         is_stale: Whether the log may have bytes behind its end, left from before a truncation.
         is_copy: Whether the files of the store may arrive in any order.
+        is_mixed: Whether a user has written into such a copy.
+        stepped_back: Whether the broker's clock was ever set back.
     """
 
     root: str
@@ -81,6 +83,8 @@ class Judge:
     power_was_cut: bool = False
     is_stale: bool = False
     is_copy: bool = False
+    is_mixed: bool = False
+    stepped_back: bool = False
 
     def __post_init__(self) -> None:
         """Tell what was damaged."""
@@ -476,6 +480,8 @@ class Judge:
 
     def _findings(self, outcome: Outcome) -> list[str]:
         worst = [row for row in outcome.rows if row["severity"] != "info"]
+        if self.stepped_back:  # the newest file may have the oldest name, without an entry yet
+            worst = [row for row in worst if row["rule"] != "file_order"]
         errors = [row for row in worst if row["severity"] == "error"]
         said = []
         odd = self.states - {"index_expired", "queues_expired"}
@@ -590,6 +596,8 @@ class Judge:
         lost = sure - got
         # Of files that were swapped, each is sound, and the next one begins elsewhere.
         is_hurt = any(one.kind != "swapped" for one in self.harm if one.file.startswith("index"))
+        # Who indexes half a copy, whose own index then arrives under the same names, has a mixture.
+        is_hurt |= self.is_mixed
         if lost and not is_hurt and not self.power_was_cut:
             return [f"lost: by a stream {_some(lost)}"]
         return []

@@ -375,6 +375,9 @@ class Session:
             power_was_cut="power" in taken,
             is_stale=bool(taken & {"power", "cut", "elect", "kill", "restore"}),
             is_copy=bool(self.world.visited),
+            is_mixed=bool(self.world.visited)
+            and any(step["name"] == "type" for step in self.report.script.steps),
+            stepped_back=any(step.get("by", 0) < 0 for step in self.world.taken),
         )
 
     def judged(self, outcome: Outcome) -> None:
