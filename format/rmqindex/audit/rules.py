@@ -348,7 +348,11 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "entry_in_gap", "warning", "An entry's offset lies in a gap between log files.", RESTORE_LOG
     ),
     AuditRule(
-        "entry_hash", "error", "The entry's key hash matches no key of its message.", _REBUILD
+        "entry_hash",
+        "error",
+        "The entry's key hash matches no key of its message.",
+        f"{_REBUILD} Where it refuses, the message may be damaged, not the entry: restore the "
+        "file of the CommitLog, or give `--allow-loss` too.",
     ),
     AuditRule(
         "entry_duplicate",

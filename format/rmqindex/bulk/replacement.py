@@ -161,7 +161,7 @@ def lost_entries(
     old: Iterable[tuple[str, Entries]],
     new: Sequence[Path],
     layout: Layout,
-    is_lost: Callable[[Entries], NDArray[np.bool_]],
+    is_lost: Callable[[str, Entries], NDArray[np.bool_]],
 ) -> LostEntries | None:
     """Return which entries of old files the new ones lack; repeated ones count once.
 
@@ -169,7 +169,7 @@ def lost_entries(
         old: Entries with the name of their file, oldest first, in batches.
         new: The new files, complete.
         layout: Their geometry.
-        is_lost: Returns which of the entries that the new files lack are a loss.
+        is_lost: Returns which of a file's entries that the new files lack are a loss.
     """
     count, files = 0, dict[str, None]()
     offsets: list[NDArray[np.int64]] = []
@@ -183,7 +183,7 @@ def lost_entries(
                 continue
             others = _Blocks(new, layout)
         missing = others.lacking(entries)
-        lost = missing.offsets[is_lost(missing)] if len(missing.offsets) else missing.offsets
+        lost = missing.offsets[is_lost(name, missing)] if len(missing.offsets) else missing.offsets
         if len(lost):
             count += len(lost)
             offsets.append(lost)

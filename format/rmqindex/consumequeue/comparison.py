@@ -442,6 +442,7 @@ class _Audit:
             {(queue.topic, queue.queue_id) for queue in queues},
             self._proofs,
         )
+        present = {(topic, queue_id) for topic, queue_id, _ in self._present}
         for queue in queues:
             name = self._name((queue.topic, queue.queue_id, queue.is_batch))
             for rule, expected, got in strays(queue, self._log, start, end):
@@ -451,6 +452,7 @@ class _Audit:
                 queue,
                 lambda _, offsets, mine=mine: contains(mine, offsets),  # type: ignore[misc]
                 self._log,
+                present,
                 stop=end,
                 is_damaged=self._refusals > 0,
             )

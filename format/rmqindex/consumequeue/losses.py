@@ -15,10 +15,16 @@ from rmqindex.consumequeue.places import LeftUnits
 from rmqindex.errors import RmqIndexError
 from rmqindex.ownfiles.disk import naming
 from rmqindex.ownfiles.safe_open import open_to_read
-from rmqindex.queue_layout import BATCH_UNIT_DTYPE, BLANK_SIZE, FILE_NAME_DIGITS, UNIT_DTYPE
+from rmqindex.queue_layout import (
+    BATCH_UNIT_DTYPE,
+    BLANK_SIZE,
+    FILE_NAME_DIGITS,
+    LMQ_PREFIX,
+    UNIT_DTYPE,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Container, Iterator
     from pathlib import Path
 
     import pyarrow as pa
@@ -49,6 +55,8 @@ _OPEN_FILES = 64
 
 # The columns of messages that tell to which queues they belong.
 _BELONGING = ("topic", "queue_id", "properties")
+# Those that tell whether a message of another queue has been this one's.
+_PLACED = (*_BELONGING, "queue_offset", "size")
 _DISPATCH_QUEUES = "INNER_MULTI_DISPATCH"
 _RECORD, _EXPIRED, _BEYOND_END, _NOT_A_RECORD = (
     MATCH_STATES.index(state) for state in ("record", "expired", "beyond_end", "not_a_record")
@@ -78,6 +86,7 @@ def lost_units(
     old: ConsumeQueue,
     holds: Holds,
     log: CommitLog,
+    present: Container[tuple[str, int]],
     *,
     stop: int | None = None,
     is_damaged: bool,
@@ -85,12 +94,14 @@ def lost_units(
     """Compare a queue with the one that replaces it.
 
     Units of messages that have expired are no loss, nor are those that never led to a message of
-    the queue.
+    the queue. Where topic or queue of a message were damaged, it has the unit's size and place,
+    and is of a queue that the store never had.
 
     Args:
         old: The present queue.
         holds: Whether the new queue has the units at queue offsets, of messages at log offsets.
         log: The CommitLog.
+        present: The topics and numbers of all present queues.
         stop: Units of messages at this offset or behind it do not count, bytes; None for all.
         is_damaged: Whether damage in the log was passed over, so that a unit may be all that is
             left of a message.
@@ -100,11 +111,12 @@ def lost_units(
     """
     count = beyond = 0
     first: tuple[int, int] | None = None
-    for places, offsets in _missing(old, holds, log.min_offset, stop):
-        messages = log.read_at(offsets, _BELONGING, mode="DROPMALFORMED")
+    for places, offsets, sizes in _missing(old, holds, log.min_offset, stop):
+        messages = log.read_at(offsets, _PLACED, mode="DROPMALFORMED")
         states = messages["state"].indices.to_numpy()
         lost = (states != _EXPIRED) & ((states != _NOT_A_RECORD) | is_damaged)
-        lost[states == _RECORD] = _are_of(old, messages)[states == _RECORD]
+        were_here = _are_of(old, messages) | _may_have_been(old, messages, places, sizes, present)
+        lost[states == _RECORD] = were_here[states == _RECORD]
         if lost.any() and first is None:
             row = int(np.argmax(lost))
             first = int(places[row]), int(offsets[row])
@@ -207,18 +219,38 @@ def _are_of(queue: ConsumeQueue, messages: pa.RecordBatch) -> NDArray[np.bool_]:
     return found
 
 
+def _may_have_been(
+    queue: ConsumeQueue,
+    messages: pa.RecordBatch,
+    places: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    present: Container[tuple[str, int]],
+) -> NDArray[np.bool_]:
+    """Return which messages have the place and size of a queue's units, and no queue of theirs."""
+    same = messages["size"].fill_null(-1).to_numpy() == sizes
+    if not queue.topic.startswith(LMQ_PREFIX):
+        same &= messages["queue_offset"].fill_null(-1).to_numpy() == places
+        for row in np.flatnonzero(same).tolist():
+            same[row] = (messages["topic"][row].as_py(), messages["queue_id"][row].as_py()) not in (
+                present
+            )
+    return np.asarray(same)
+
+
 def _missing(
     old: ConsumeQueue, holds: Holds, start: int, stop: int | None
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield the units that the new queue does not have: queue offsets, log offsets."""
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield the units that the new queue does not have: queue and log offsets, and sizes."""
     for batch in old.scan(holes=True):
-        places, offsets = (batch[name].to_numpy() for name in ("queue_offset", "phy_offset"))
+        places, offsets, sizes = (
+            batch[name].to_numpy() for name in ("queue_offset", "phy_offset", "size")
+        )
         missing = offsets >= start
         if stop is not None:
             missing &= offsets < stop
         missing[missing] = ~holds(places[missing], offsets[missing])
         if missing.any():
-            yield places[missing], offsets[missing]
+            yield places[missing], offsets[missing], sizes[missing]
 
 
 def _at(queue: ConsumeQueue, places: NDArray[np.int64]) -> NDArray[np.int64]:

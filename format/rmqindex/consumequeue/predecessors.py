@@ -165,11 +165,13 @@ class Predecessors:
             leave_out: Topics that the caller gives up.
         """
         by_name = {(queue.topic, queue.queue_id): queue for queue in new}
+        present = {(queue.topic, queue.queue_id) for queue in self.queues if queue.files}
         found = (
             lost_units(
                 queue,
                 held_by(by_name.get((queue.topic, queue.queue_id)), queue),
                 log,
+                present,
                 is_damaged=is_damaged,
             )
             for queue in self.queues

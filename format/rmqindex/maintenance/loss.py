@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,12 +19,13 @@ from rmqindex.bulk.replacement import (
 from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.commitlog.zeroed import zeroed_messages
 from rmqindex.errors import RmqIndexError
+from rmqindex.fileset.geometry import open_in_store
 from rmqindex.layout import HEADER_SIZE
 from rmqindex.maintenance.intact_entries import replaced_entries
 from rmqindex.maintenance.log_proof import keys_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -31,11 +34,14 @@ if TYPE_CHECKING:
     from rmqindex.fileset.snapshot import Snapshot
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.record.records import Records
+    from rmqindex.transaction.directories import FileEntry
 
 __all__ = ["LossJudge", "SoundSpans", "replacement_of"]
 
 _NOT_A_RECORD = MATCH_STATES.index("not_a_record")
 _RECORD = MATCH_STATES.index("record")
+# An entry counts whole seconds, milliseconds; a relayout may move it by one.
+_APART = 1000
 
 
 class SoundSpans:
@@ -81,6 +87,8 @@ class LossJudge:
     def __init__(
         self,
         log: CommitLog,
+        files: Sequence[FileEntry],
+        layout: Layout,
         *,
         tags_are_chosen: bool,
         sound: SoundSpans | None = None,
@@ -89,38 +97,101 @@ class LossJudge:
 
         Args:
             log: The log.
+            files: The files that are replaced, oldest first.
+            layout: The geometry of those that do not show their own.
             tags_are_chosen: Whether the caller said if tags are indexed.
             sound: Where the log is sound, if damage was passed over or not all of it was read; None
                 for everywhere. Nobody knows what it had elsewhere.
         """
         self.log = log
+        self._files = files
+        self._layout = layout
         self._sound = sound
         self._tags_are_chosen = tags_are_chosen
 
-    def is_lost(self, missing: Entries) -> NDArray[np.bool_]:
+    def is_lost(self, name: str, missing: Entries) -> NDArray[np.bool_]:
         """Return which entries that new files lack are a loss.
 
         Those of messages that the log has are one if their hash is that of a key of the message;
-        else they were damaged, or are of another history of the log. Where bytes of the message
-        are zeroed, it may have lost the key.
+        else they were damaged, or are of another history of the log, or the message was damaged:
+        where bytes of it are zeroed, and where an entry that is sound itself has its time, and no
+        history ends before it.
         Where the log is damaged, an entry may be all that is left of a message.
 
         Args:
-            missing: Entries of the old files.
+            name: The name of an old file.
+            missing: Entries of it.
         """
         offsets, rows = np.unique(missing.offsets, return_inverse=True)
-        found = keys_at(self.log, offsets, tags=not self._tags_are_chosen)
+        found = keys_at(self.log, offsets, tags=True)
         states = found.states[rows]
         is_key = found.have(rows, missing.hashes)
-        lost = np.where(states == _RECORD, is_key, states != _NOT_A_RECORD)
         foreign = (states == _RECORD) & ~is_key
+        if self._tags_are_chosen and is_key.any():
+            is_key = keys_at(self.log, offsets, tags=False).have(rows, missing.hashes)
+        lost = np.where(states == _RECORD, is_key, states != _NOT_A_RECORD)
         if foreign.any():
-            lost |= foreign & np.isin(
-                missing.offsets, zeroed_messages(self.log, missing.offsets[foreign])
-            )
+            suspects = Entries(missing.offsets[foreign], missing.hashes[foreign])
+            damaged = np.isin(suspects.offsets, zeroed_messages(self.log, suspects.offsets))
+            if not damaged.all():
+                sound = self._are_sound(name, suspects, found.times[rows[foreign]])
+                damaged |= sound & (suspects.offsets <= self._proved)
+            lost[foreign] = damaged
         if self._sound is not None:
             lost |= ~self._sound.hold(missing.offsets) & (missing.offsets >= 0)
         return np.asarray(lost)
+
+    @cached_property
+    def _proved(self) -> int:
+        """The greatest offset of an entry that has its message in the log, bytes; -1 for none."""
+        for file in reversed(self._files):
+            proved = -1
+            for batch in self.entries(file):
+                offsets, rows = np.unique(batch.offsets, return_inverse=True)
+                own = keys_at(self.log, offsets, tags=True).have(rows, batch.hashes)
+                proved = max(proved, int(batch.offsets[own].max(initial=-1)))
+            if proved >= 0:
+                return proved
+        return -1
+
+    def entries(self, file: FileEntry) -> Iterator[Entries]:
+        """Yield what can be read of a file that is replaced; nothing of a foreign one."""
+        with suppress(RmqIndexError):
+            for batch in replaced_entries(file.path, self._layout, COLUMNS):
+                yield Entries(*(batch[name].to_numpy() for name in COLUMNS))
+
+    def _are_sound(
+        self, name: str, entries: Entries, times: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Return which entries are as they were written, for messages of some times.
+
+        A damaged hash leads into another slot, whose chain does not have the entry; and a message
+        of another history of the log was stored at another time.
+
+        Args:
+            name: Their file; what cannot be looked up in it may be sound.
+            entries: Some of its entries.
+            times: When the messages at their offsets were stored, epoch milliseconds.
+        """
+        entry = next(file for file in self._files if file.name == name)
+        # A damaged hash contradicts the geometry that the file's own bytes show.
+        layout = self._layout if entry.size == self._layout.file_size else None
+        try:
+            with open_in_store(entry.path, layout, "FAILFAST") as file:
+                found = file.lookup(np.unique(entries.hashes))
+        except RmqIndexError:
+            return np.ones(len(times), np.bool_)
+        names = ("key_hash", "phy_offset", "store_timestamp")
+        stored: dict[tuple[int, int], list[int]] = {}
+        for code, offset, time in zip(*(found[each].to_pylist() for each in names), strict=True):
+            stored.setdefault((code, offset), []).append(time)
+        asked = zip(entries.hashes.tolist(), entries.offsets.tolist(), times.tolist(), strict=True)
+        return np.array(
+            [
+                any(-_APART <= time - each < 2 * _APART for each in stored.get((code, offset), ()))
+                for code, offset, time in asked
+            ]
+        )
 
 
 def replacement_of(

@@ -246,6 +246,8 @@ def rebuild_index(
             _build(roller, messages)
             judge = LossJudge(
                 log,
+                there.files,
+                layout,
                 tags_are_chosen=index_tags != "auto",
                 sound=None if takes_all and messages.are_sound and not unagreed else messages.sound,
             )

@@ -89,3 +89,18 @@ def test_a_sound_message_proves_its_entry_wrong(store):
     assert "log_damaged" not in rules
     rebuild_index(store, store / "index", replace=True)
     assert "error" not in verify(store, "auto")["severity"].to_pylist()
+
+
+@pytest.mark.parametrize("field", [TOPIC, b"uk40_0_1"])
+def test_a_flipped_bit_of_a_key_is_damage_of_the_message(store, field):
+    """A sound entry of its time, before entries that have their messages, is of no other one."""
+    path = store / "commitlog" / f"{0:020d}"
+    content = bytearray(path.read_bytes())
+    content[content.index(field, OFFSET) + 1] ^= 1
+    path.write_bytes(content)
+    before = {path.name: path.read_bytes() for path in (store / "index").iterdir()}
+    message = rf"entries in \d+, of messages at offsets {OFFSET} to {OFFSET}, would be lost"
+    with pytest.raises(RmqIndexError, match=message):
+        rebuild_index(store, store / "index", replace=True)
+    assert {path.name: path.read_bytes() for path in (store / "index").iterdir()} == before
+    rebuild_index(store, store / "index", replace=True, allow_loss=True)

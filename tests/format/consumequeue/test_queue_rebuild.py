@@ -309,6 +309,21 @@ class TestLosses:
         )
         assert sum(each.units for each in done.lost) == 406 - done.unit_count > 0
 
+    def test_a_unit_of_a_message_whose_topic_was_damaged_is_a_loss(self, store):
+        """The message has the unit's size and place, and is of a queue that never was."""
+        (path,) = (store / "commitlog").glob("*0000")
+        content = bytearray(path.read_bytes())
+        first = content.index(b"TopicTest", 11_053)
+        content[first] ^= 1
+        path.write_bytes(content)
+        before = queue_files(store)
+        with pytest.raises(RmqIndexError, match="got none of 1 of their 406 units: 1 of TopicTest"):
+            rebuild_consume_queues(store, store, replace=True)
+        assert queue_files(store) == before
+        assert "queue_left_out" in rmqindex.verify(store, "auto")["rule"].to_pylist()
+        done = rebuild_consume_queues(store, store, replace=True, allow_loss=True)
+        assert [each.units for each in done.lost] == [1]
+
     @pytest.mark.parametrize("place", [0, 3])
     def test_units_behind_a_hole_in_a_queue_are_compared_too(self, store, place):
         """As many are refused as without the hole."""
