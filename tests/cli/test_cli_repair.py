@@ -184,6 +184,8 @@ class TestTags:
         assert code == 2
         assert "--index-tags indexes them" in err
         assert "--no-index-tags does not" in err
+        assert f"`rmqindex rebuild {tagged} --resume --index-tags`" in err
+        assert run("rebuild", tagged, "--resume", "--no-index-tags")[0] == 0
         assert run("rebuild", tagged, "--replace", "--index-tags")[0] == 0
         assert content(tagged) == BROKERS[TAGGED]
 

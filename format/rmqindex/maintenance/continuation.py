@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rmqindex.command_line import command_line
 from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.errors import RmqIndexError
+from rmqindex.folders import INDEX_FOLDER
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.keys.messages import expand_messages
@@ -33,6 +35,7 @@ __all__ = [
     "Start",
     "ensure_no_hole",
     "keep_expired",
+    "rebuild_line",
     "resume_at",
 ]
 
@@ -57,6 +60,21 @@ class Start:
     offset: int
     skip: int = 0
     resumed: Path | None = None
+
+
+def rebuild_line(log: CommitLog, target: Path, option: str) -> str:
+    """Return the command that rebuilds an index.
+
+    Args:
+        log: The log.
+        target: The index directory, absolute.
+        option: What the command does with its files.
+    """
+    folder = log.files[0].path.parent if log.files else None
+    is_own = folder is None or folder.local is None or target.parent in Path(folder.local).parents
+    if is_own and target.name == INDEX_FOLDER:
+        return command_line("rebuild", target.parent, options=[option])
+    return command_line("rebuild", folder or target, options=["--out", str(target), option])
 
 
 def resume_at(there: Sequence[FileEntry], layout: Layout, log: CommitLog) -> Start | None:

@@ -35,6 +35,7 @@ from rmqindex.maintenance.continuation import (
     Start,
     ensure_no_hole,
     keep_expired,
+    rebuild_line,
     resume_at,
 )
 from rmqindex.maintenance.loss import LossJudge, SoundSpans, replacement_of
@@ -232,6 +233,7 @@ def rebuild_index(
             log,
             roots,
             continues=resume,
+            command=rebuild_line(log, target, "--resume" if resume else "--replace"),
         )
         messages = _Messages(
             log, begin, stop, mode, on_malformed, progress, tags, proves_end=commit is not None

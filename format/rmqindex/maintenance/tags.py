@@ -47,7 +47,7 @@ _ALL_ENTRIES = 1 << 16
 _SAMPLES = 256
 _FEWEST_SAMPLES, _MOST_SAMPLES = 4, 64
 _WINDOW = 256
-# Fewer witnesses between others are damaged entries.
+# Fewer witnesses without tags between others are damaged entries.
 _LEAST_RUN = 3
 # Brokers of so many versions do not take turns at one file.
 _MOST_RUNS = 16
@@ -112,6 +112,7 @@ def choose_tags(
     *,
     newest_only: bool = False,
     continues: bool = False,
+    command: str | None = None,
 ) -> TagChoice:
     """Decide which messages' tags an index shall hold, as its broker would.
 
@@ -123,6 +124,7 @@ def choose_tags(
         directories: Index directories of the store, which need not exist.
         newest_only: Whether the newest entries are enough, since rows are only appended.
         continues: Whether the files stay, and messages behind them are indexed.
+        command: The command that asks, to be typed with an option; None where none asks.
 
     Raises:
         RmqIndexError: The files contradict themselves; or they are continued, and old entries
@@ -132,7 +134,9 @@ def choose_tags(
         return TagChoice(0 if asked else None, "argument")
     if log is not None and files:
         evidence = _Evidence(files, layout, log)
-        shown = evidence.newest() if newest_only else evidence.all(continues=continues)
+        shown = (
+            evidence.newest() if newest_only else evidence.all(continues=continues, command=command)
+        )
         if shown is not None:
             return shown
     for directory in directories:
@@ -192,7 +196,7 @@ class _Evidence:
                 return TagChoice(0 if found[-1].indexed else None, "files")
         return None
 
-    def all(self, *, continues: bool) -> TagChoice | None:
+    def all(self, *, continues: bool, command: str | None) -> TagChoice | None:
         """Return which entries include those of tags; None if they do not tell.
 
         Raises:
@@ -210,14 +214,14 @@ class _Evidence:
             for witness in seen:
                 found.setdefault(witness.offset, witness)
             newest, last = seen[-1], stop
-        runs = _runs(list(found.values()))
+        runs = _runs(list(found.values()), keeps_short=not continues)
         if not runs:
             return None
         for older, newer in pairwise(runs):
             if newer.offset <= older.offset or (continues and older.indexed):
-                raise _contradiction(older, newer)
+                raise _contradiction(older, newer, command)
         if len(runs) > _MOST_RUNS * max(len(self._files), 1):
-            raise _contradiction(*runs[:2])
+            raise _contradiction(runs[0], runs[1], command)
         changes = [run.offset for run in runs[1:]]
         if runs[0].indexed:
             return TagChoice(0, "files", tuple(changes))
@@ -276,16 +280,22 @@ class _Evidence:
         return np.concatenate(offsets), np.concatenate(hashes)
 
 
-def _runs(witnesses: Sequence[_Witness]) -> list[_Witness]:
+def _runs(witnesses: Sequence[_Witness], *, keeps_short: bool) -> list[_Witness]:
     """Return the first witness of each run of equal ones.
 
-    A few between many of the other kind are entries that were damaged.
+    A few without tags between many with them are entries that were damaged. No damage makes a
+    message's own tags: a few with them were indexed, which only says nothing of messages to come.
+
+    Args:
+        witnesses: In the order of their entries.
+        keeps_short: Whether a few messages with tags are a run.
     """
     groups = [list(group) for _, group in groupby(witnesses, key=attrgetter("indexed"))]
     runs: list[_Witness] = []
     for number, group in enumerate(groups):
         is_inside = 0 < number < len(groups) - 1
-        if is_inside and len(group) < _LEAST_RUN:
+        is_kept = keeps_short and group[0].indexed
+        if is_inside and len(group) < _LEAST_RUN and not is_kept:
             continue
         if not runs or runs[-1].indexed != group[0].indexed:
             runs.append(group[0])
@@ -326,9 +336,14 @@ def _pairs(rows: NDArray[np.int64], hashes: NDArray[np.int32]) -> NDArray[np.int
     return (rows.astype(np.int64) << _HASH_BITS) | hashes.astype(np.int64)
 
 
-def _contradiction(older: _Witness, newer: _Witness) -> RmqIndexError:
+def _contradiction(older: _Witness, newer: _Witness, command: str | None) -> RmqIndexError:
+    typed = [
+        "" if command is None else f" (`{command} {option}`)"
+        for option in ("--index-tags", "--no-index-tags")
+    ]
     return RmqIndexError(
         f"the IndexFiles have an entry of the tags of the message at {older.offset}, and none of "
         f"those at {newer.offset}, so that they do not tell whether the broker indexes tags: "
-        "index_tags=True indexes them, as brokers from 5.4.0 on do, index_tags=False does not"
+        f"index_tags=True indexes them, as brokers from 5.4.0 on do{typed[0]}, index_tags=False "
+        f"does not{typed[1]}"
     )

@@ -57,6 +57,8 @@ def entries(root):
         ([1000, 2000], 7000),
         ([1000, 2000, 5000], 8000),
         ([0, 2000, 5999], 8001),
+        ([1000, 1001], 6001),
+        ([0, 1000, 2000, 2002], 7002),
     ],
 )
 def test_a_rebuild_keeps_the_tags_of_all_turns(tmp_path, log, layout, turns, count):
