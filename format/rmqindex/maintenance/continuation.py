@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,11 +15,12 @@ from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.indexfile.committed import open_index_source, read_header
+from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.keys.messages import expand_messages
 from rmqindex.layout import FIRST_POSITION
 from rmqindex.maintenance.intact_entries import replaced_entries
-from rmqindex.maintenance.log_proof import KEY_COLUMNS, ensure_of_log
+from rmqindex.maintenance.log_proof import KEY_COLUMNS, ensure_of_log, keys_at
 from rmqindex.maintenance.relayout import make_exact
 
 if TYPE_CHECKING:
@@ -214,21 +215,21 @@ class Leftover:
 
 
 def keep_expired(
-    there: Sequence[FileEntry], layout: Layout, min_offset: int, roller: FileRoller
+    there: Sequence[FileEntry], layout: Layout, log: CommitLog, roller: FileRoller
 ) -> Leftover:
     """Put the entries of expired messages into new files, before all others.
 
     Args:
         there: The files to replace, oldest first.
         layout: The geometry of the new ones.
-        min_offset: Where the log begins, bytes.
+        log: The log; messages before its first byte have expired.
         roller: Writes the new files.
     """
     unreadable: list[Path] = []
-    if min_offset:
+    if log.min_offset:
         for entry in there:
             try:
-                is_last = _put_expired(entry, layout, min_offset, roller)
+                is_last = _put_expired(entry, layout, log, roller)
             except RmqIndexError:
                 unreadable.append(Path(entry.path))
             else:
@@ -237,32 +238,72 @@ def keep_expired(
     return Leftover(roller.count, tuple(unreadable))
 
 
-def _put_expired(entry: FileEntry, layout: Layout, min_offset: int, roller: FileRoller) -> bool:
+def _put_expired(entry: FileEntry, layout: Layout, log: CommitLog, roller: FileRoller) -> bool:
     """Put the entries of a file up to the first one at or behind an offset, if there is one.
 
     Raises:
-        RmqIndexError: The file cannot be read, or its header does not prove the entries' times.
+        RmqIndexError: The file cannot be read, or neither its header nor messages prove the
+            entries' times.
     """
     with open_index_source(entry.path) as source:
         header = read_header(source)
+    late = 0
     is_first = True
     for batch in replaced_entries(entry.path, layout, _COLUMNS):
         hashes, offsets, times = (batch[name].to_numpy() for name in _COLUMNS)
-        expired = offsets < min_offset
+        expired = offsets < log.min_offset
         stop = len(offsets) if expired.all() else int(np.argmin(expired))
-        if (
-            stop
-            and is_first
-            and (header.begin_timestamp <= 0 or header.begin_phy_offset != int(offsets[0]))
-        ):
-            raise RmqIndexError(f"{entry.path}: the times of its entries are not known")
         times = times.copy()
+        if stop and is_first:
+            is_proved = header.begin_timestamp > 0 and header.begin_phy_offset == int(offsets[0])
+            begin: int | None = header.begin_timestamp
+            if not is_proved or header.end_phy_offset >= log.min_offset:
+                begin = _begin_of(entry, layout, log, header.begin_timestamp, is_proved=is_proved)
+            if begin is None:
+                raise RmqIndexError(f"{entry.path}: the times of its entries are not known")
+            late = begin - header.begin_timestamp
+            times[0] = header.begin_timestamp
+            header = replace(header, begin_timestamp=begin, begin_phy_offset=int(offsets[0]))
+        times += late
         make_exact(header, offsets, times, None)
         roller.put_many(hashes[:stop], offsets[:stop], times[:stop])
         if stop < len(offsets):
             return True
         is_first = False
     return False
+
+
+def _begin_of(
+    entry: FileEntry, layout: Layout, log: CommitLog, begin: int, *, is_proved: bool
+) -> int | None:
+    """Return the time from which a file's entries count, by their messages.
+
+    Args:
+        entry: The file.
+        layout: The geometry, as for :func:`keep_expired`.
+        log: The log, which has some of the messages.
+        begin: The time by the file's header, epoch milliseconds.
+        is_proved: Whether it is right where no message tells.
+
+    Returns:
+        Epoch milliseconds, up to a second late where the header's is wrong; None where nothing
+        tells.
+    """
+    for batch in replaced_entries(entry.path, layout, _COLUMNS):
+        hashes, offsets, times = (batch[name].to_numpy() for name in _COLUMNS)
+        wanted, rows = np.unique(offsets, return_inverse=True)
+        found = keys_at(log, wanted, tags=True)
+        # A message from before a clock stepped back counts as one of the first second.
+        told = found.have(rows, hashes) & (times > begin)
+        if told.any():
+            begins = found.times[rows[told]] - (times[told] - begin)
+            # A relayout moves entries by a second.
+            agree = (begins > begin - MILLISECONDS) & (begins < begin + 2 * MILLISECONDS)
+            if is_proved and agree.any():
+                return begin
+            middle = int(np.sort(begins)[len(begins) // 2])  # others were damaged
+            return int(begins[np.abs(begins - middle) < MILLISECONDS].min())
+    return begin if is_proved else None
 
 
 def _opened(entry: FileEntry, layout: Layout) -> IndexFile:

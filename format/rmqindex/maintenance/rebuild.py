@@ -244,7 +244,7 @@ def rebuild_index(
             roller = FileRoller(staging.path, layout, zone, last_name=last_name)
             stack.callback(roller.abandon)
             if start is None:
-                kept = keep_expired(there.files, layout, log.min_offset, roller)
+                kept = keep_expired(there.files, layout, log, roller)
             _build(roller, messages)
             judge = LossJudge(
                 log,

@@ -82,3 +82,39 @@ def test_the_log_that_has_grown_is_continued(store):
             count += file.entry_count
     assert count == 300
     assert "error" not in verify(store)["severity"].to_pylist()
+
+
+@pytest.mark.parametrize("damage", [bytes(40), bytes(8), b"\x7f"])
+def test_expired_entries_of_a_file_without_a_header_keep_their_times(store, damage):
+    """Those of messages that the log still has tell from when the file counts."""
+    expired = 1 << 12
+    log = Log(file_size=expired)
+    for number, name in enumerate(names(0, 100)):
+        properties = properties_text([("KEYS", name), ("UNIQ_KEY", f"u{name}")])
+        log.append(Message("T", properties=properties, store_timestamp=TIME + 1700 * number))
+    shutil.rmtree(store / "commitlog")
+    shutil.rmtree(store / "index")
+    log.write_to(store / "commitlog")
+    rebuild_index(store, store / "index", LAYOUT)
+    before = entries(store)
+    min((store / "commitlog").iterdir()).unlink()
+    for path in sorted((store / "index").iterdir()):
+        with IndexFile(path) as file:
+            offsets = [row["phy_offset"] for batch in file.scan() for row in batch.to_pylist()]
+        if offsets[0] < expired < offsets[-1]:
+            with path.open("r+b") as written:
+                written.write(damage)
+    rebuild_index(store, store / "index", LAYOUT, replace=True)
+    after = entries(store)
+    assert [row[:2] for row in after] == [row[:2] for row in before]
+    assert all(abs(one[2] - other[2]) < 1000 for one, other in zip(after, before, strict=True))
+
+
+def entries(store):
+    """Return the hash, offset and time of each entry."""
+    found = []
+    for path in sorted((store / "index").iterdir()):
+        with IndexFile(path) as file:
+            for batch in file.scan(columns=["key_hash", "phy_offset", "store_timestamp"]):
+                found += zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    return found
