@@ -163,7 +163,7 @@ def test_every_command_of_a_remedy_runs(run, placed, damage, layout):
     for command in sorted(commands):
         placed(layout, damage)
         code, _, err = run(*command)
-        if damage == "log ends early" and command[0] == "rebuild":  # it is to be restored first
+        if damage == "log ends early" and command[0].startswith("rebuild"):  # it is to be restored first
             assert "leads to a message at offset 122928" in err or code < 2
             continue
         assert code < 2, (command, err)

@@ -56,7 +56,8 @@ QUEUE_RULES: tuple[AuditRule, ...] = (
         "info",
         "A store has no ConsumeQueues: its broker builds them from the log when it starts.",
         "Nothing, unless a topic was deleted and made again, of whose new messages a broker then "
-        "builds but one unit: `rmqindex rebuild-queues STORE` before it starts builds all.",
+        "builds but one unit: if the CommitLog is whole, `rmqindex rebuild-queues STORE` before it "
+        "starts builds all.",
     ),
     AuditRule(
         "queue_missing",

@@ -483,8 +483,8 @@ def _with_users(draw: Draw, session: Session, step: Step) -> Iterator[Step]:
 
 def _several(draw: Draw, session: Session, step: Step) -> Step:
     """Return users who take turns with the broker, or with each other while it is stopped."""
-    # Whoever restores a store writes it alone.
-    is_alone = session.world.truth.running or step["name"] == "restore"
+    # Whoever restores a store, or removes a folder of it, writes it alone.
+    is_alone = session.world.truth.running or step["name"] in ("restore", "lose")
     is_writing = not is_alone and draw.chance(0.7)
     users = [_question(draw, session) for _ in range(draw.number(1, 2))]
     several: Step = {"name": "together", "seed": draw.number(0, 2**31), "step": step}
