@@ -22,7 +22,7 @@ import numpy as np
 
 from rmqindex.commitlog.mark import LogMark
 from rmqindex.errors import CorruptCommitLogError
-from rmqindex.logfile.end import HOLE_HINT, Verdict, judge_end, judge_middle
+from rmqindex.logfile.end import DAMAGE_HINT, Verdict, judge_end, judge_middle
 from rmqindex.logfile.files import OpenFiles
 from rmqindex.logfile.framing import DLedgerFrames, Frames, frames_of
 from rmqindex.logfile.reading import find_end, written_records
@@ -228,11 +228,10 @@ class _Following:
                 return True
             resume, fault = self._judge(source, file, frames, end, tail, is_last=is_last)
             if fault is not None:
-                hint = HOLE_HINT if end.kind is EndKind.ZERO else ""
                 at = end.position + fault.byte
                 self._report(
                     CorruptCommitLogError(
-                        file.path, fault.field, at, fault.expected, fault.got, hint
+                        file.path, fault.field, at, fault.expected, fault.got, DAMAGE_HINT
                     )
                 )
             if resume is None or resume == tried:

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from rmqindex.logfile.walk import End
     from rmqindex.storage.source import ByteSource
 
-__all__ = ["HOLE_HINT", "Verdict", "judge_end", "judge_middle", "last_with_data"]
+__all__ = ["DAMAGE_HINT", "Verdict", "judge_end", "judge_middle", "last_with_data"]
 
-#: What to do about records that a hole has swallowed.
-HOLE_HINT = (
+#: What to do about records that damage has swallowed.
+DAMAGE_HINT = (
     "restore the file from a replica or a backup, or read what is left of it with the mode "
     "DROPMALFORMED"
 )

@@ -8,7 +8,7 @@ import numpy as np
 
 from rmqindex.errors import CorruptCommitLogError
 from rmqindex.layout import INT64_MAX
-from rmqindex.logfile.end import HOLE_HINT, Verdict, judge_end, judge_middle, last_with_data
+from rmqindex.logfile.end import DAMAGE_HINT, Verdict, judge_end, judge_middle, last_with_data
 from rmqindex.logfile.files import ExpiredFileError
 from rmqindex.logfile.framing import frames_of
 from rmqindex.logfile.leads import find_leads
@@ -140,8 +140,7 @@ class Reading:
                 tried = resume  # a broker was writing it during the walk
                 continue
             if resume is None or file.start + resume + file.entry_head > self._start:
-                hint = HOLE_HINT if end.kind is EndKind.ZERO else ""
-                self._report_malformed(file, at, fault, hint)
+                self._report_malformed(file, at, fault)
             self._is_end_damaged = is_last and resume is None
             at = resume
             if at is not None:
@@ -234,10 +233,10 @@ class Reading:
             return Fault("file_size", 0, f"{mapped} bytes", file.size)
         return None
 
-    def _report_malformed(self, file: LogFile, at: int, fault: Fault, hint: str = "") -> None:
+    def _report_malformed(self, file: LogFile, at: int, fault: Fault) -> None:
         self._raise_or_tell(
             CorruptCommitLogError(
-                file.path, fault.field, at + fault.byte, fault.expected, fault.got, hint
+                file.path, fault.field, at + fault.byte, fault.expected, fault.got, DAMAGE_HINT
             )
         )
 

@@ -104,3 +104,14 @@ def test_a_flipped_bit_of_a_key_is_damage_of_the_message(store, field):
         rebuild_index(store, store / "index", replace=True)
     assert {path.name: path.read_bytes() for path in (store / "index").iterdir()} == before
     rebuild_index(store, store / "index", replace=True, allow_loss=True)
+
+
+@pytest.mark.parametrize("byte", [3, 4, 28 + 7])
+def test_each_damaged_record_is_named_with_what_to_do(store, byte):
+    """Its size, its magic code, and its own offset."""
+    path = store / "commitlog" / f"{0:020d}"
+    content = bytearray(path.read_bytes())
+    content[OFFSET + byte] ^= 1
+    path.write_bytes(content)
+    with CommitLog(store) as log, pytest.raises(RmqIndexError, match="; restore the file from a"):
+        list(log.scan())
