@@ -333,6 +333,7 @@ CASES = {
     "index_behind": Case(copy_index, arguments=("copy", "--commit-log", "store/commitlog")),
     "stop_barrier": Case(lambda store: max((store / "commitlog").iterdir()).unlink()),
     # ConsumeQueues.
+    "queues_missing": Case(lambda store: shutil.rmtree(store / "consumequeue")),
     "queue_missing": Case(lambda store: shutil.rmtree(store / "consumequeue/TopicTest/2")),
     "queue_unknown": Case(lambda store: shutil.rmtree(store / "consumequeue/TopicTest")),
     "queue_doubtful": Case(
