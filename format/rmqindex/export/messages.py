@@ -199,6 +199,11 @@ def _ensure_there(log: CommitLog, first: int, start: int, folder: Folder) -> Non
         start: Where the finished files end, bytes.
         folder: The export.
     """
+    if not log.files:
+        raise RmqIndexError(
+            f"{folder.path}: expected a CommitLog that goes on at {start}, where the finished "
+            "files end, got one without files; is its disk mounted?"
+        )
     begun = folder.manifest.starts.get(_STREAM, first)
     if first < begun:
         raise RmqIndexError(

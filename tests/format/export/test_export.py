@@ -526,3 +526,15 @@ def test_a_message_without_a_store_time_is_exported_as_any_other(tmp_path, numbe
     with CommitLog(tmp_path / "store") as opened:
         assert export_messages(opened, tmp_path / "out").row_count == 10
         assert export_messages(opened, tmp_path / "out").row_count == 0
+
+
+def test_an_export_does_not_go_on_with_a_log_whose_disk_is_not_mounted(tmp_path):
+    """It has no file at all, which is no log that begins at 0."""
+    store = shutil.copytree(rmqindex.sample_store(), tmp_path / "store")
+    min((store / "commitlog").iterdir()).unlink()
+    with CommitLog(store) as log:
+        export_messages(log, tmp_path / "export")
+    shutil.rmtree(store / "commitlog")
+    (store / "commitlog").mkdir()
+    with CommitLog(store) as log, pytest.raises(RmqIndexError, match="is its disk mounted"):
+        export_messages(log, tmp_path / "export")
