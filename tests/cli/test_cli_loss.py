@@ -274,6 +274,37 @@ def test_a_damaged_header_names_commands_that_run_as_printed(run, store, command
         assert "index_count" in out or arguments[0] == "scan"
 
 
+def test_relayout_refuses_a_damaged_begin_timestamp(run, store, files):
+    """All times of the file are counted from it, and would be wrong for ever."""
+    with files[1].open("r+b") as file:
+        file.write(struct.pack(">q", 1_500_000_000_000))
+    before = content(store)
+    code, _, err = run("relayout", store, "--slots", 50, "--entries", 300)
+    assert (code, "begin_timestamp at byte 0: expected 17" in err) == (2, True)
+    assert content(store) == before
+
+
+def test_relayout_names_no_option_that_it_lacks(run, store, files):
+    """Slots of zeros show no geometry, and DROPMALFORMED would lose entries."""
+    with files[0].open("r+b") as file:
+        file.seek(40)
+        file.write(bytes(4 * 97))
+    code, _, err = run("relayout", store, "--slots", 50, "--entries", 300)
+    assert (code, "DROPMALFORMED" in err) == (2, False)
+    assert f"`rmqindex verify {store}` says how" in err
+
+
+def test_a_file_of_another_geometry_gets_that_of_the_others(run, store, files):
+    """As printed, without numbers to be filled in."""
+    files[2].write_bytes(files[2].read_bytes() + b"\1" * 20)
+    code, out, _ = run("verify", store)
+    assert (code, "geometry_differs" in out) == (1, True)
+    (line,) = set(re.findall("`rmqindex (relayout [^`]*)`", out))
+    code, _, err = run(*shlex.split(line))
+    assert (code, err) == (0, "")
+    assert run("verify", store)[0] == 0
+
+
 def test_a_dry_run_of_a_relayout_shows_both_states(run, store):
     """The new files are written aside and discarded."""
     before = content(store)

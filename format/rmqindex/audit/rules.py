@@ -236,8 +236,8 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "geometry_differs",
         "error",
         "A file has another geometry than the files beside it, which a broker opens all with one.",
-        "Stop the broker and run `rmqindex relayout STORE` with the broker's `--slots` and "
-        "`--entries`.",
+        "Stop the broker and run, with the numbers of broker.conf as `--slots` and `--entries`, "
+        "`rmqindex relayout STORE`.",
     ),
     AuditRule(
         "file_order",

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from rmqindex.audit.rules import RESTORE_LOG, WHOLE_LOG
 from rmqindex.command_line import command_line
+from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.place import Place
+from rmqindex.fileset.geometry import layout_beside
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.storage.location import Location
@@ -80,6 +82,9 @@ class Remedies:
             if layout is not None and match["name"] == "rebuild" and _LAYOUT_OPTION not in options:
                 options += [_LAYOUT_OPTION, str(layout.hash_slot_num)]
                 options += ["--max-index-num", str(layout.index_num)]
+            if match["name"] == "relayout" and (beside := layout or _layout_beside(file)):
+                options += ["--slots", str(beside.hash_slot_num)]
+                options += ["--entries", str(beside.index_num)]
             if match["what"] == "FILE":
                 return f"`{command_line(match['name'], file, options=options)}`"
             return f"`{self._of_store(match['name'], options)}`"
@@ -112,6 +117,14 @@ class Remedies:
 
     def _shown(self, location: Location) -> str:
         return as_given(str(location), self._path)
+
+
+def _layout_beside(file: str) -> Layout | None:
+    """Return the geometry that the files beside a file show, if they can be listed."""
+    try:
+        return layout_beside(Location.of(file))
+    except RmqIndexError:
+        return None
 
 
 def as_given(file: str, path: str) -> str:

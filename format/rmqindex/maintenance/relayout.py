@@ -28,7 +28,11 @@ from rmqindex.fileset.names import latest_name
 from rmqindex.fileset.paths import list_index_files, resolve
 from rmqindex.fileset.snapshot import Snapshot
 from rmqindex.indexfile.committed import open_index_source, read_header
+from rmqindex.indexfile.geometry import AmbiguousLayoutError, UnknownLayoutError
 from rmqindex.indexfile.reader import IndexFile
+from rmqindex.layout import BEGIN_TIMESTAMP_OFFSET, FIRST_POSITION
+from rmqindex.query.ranks import SearchedFile
+from rmqindex.query.verification import Verifier
 from rmqindex.store.checkpoint import CHECKPOINT_NAME
 from rmqindex.store.contents import hold_writable
 from rmqindex.times import zone_of
@@ -154,6 +158,8 @@ def relayout_index(
         hint = f"a damaged file cannot get another geometry without loss; {_how_to_rebuild(path)}"
         for entry in old.files:
             with _whole(entry.path, old_layout, hint, is_last=entry == old.files[-1]) as file:
+                if log is not None and file.header.entry_count:
+                    _ensure_times(file, entry.path, log, hint)
                 for batch in file.scan(columns=_COLUMNS):
                     hashes, offsets, times = (batch[name].to_numpy() for name in _COLUMNS)
                     times = times.copy()
@@ -192,6 +198,30 @@ def _whole(
     except CorruptIndexError as error:
         parts = (error.path, error.field, error.byte, error.expected, error.got, hint)
         raise CorruptIndexError(*parts) from error
+    except AmbiguousLayoutError:
+        raise  # its broker's numbers can be given
+    except UnknownLayoutError as error:
+        reason = str(error).partition("; ")[0]
+        raise RmqIndexError(f"{reason}; {hint}") from error
+
+
+def _ensure_times(file: IndexFile, path: Location, log: CommitLog, hint: str) -> None:
+    """Ensure that the time from which a file's times are counted is that of its first message.
+
+    Raises:
+        CorruptIndexError: It is another one, and so are all times of the file.
+    """
+    (first,) = file.scan(FIRST_POSITION, FIRST_POSITION + 1, ["key_hash", "phy_offset", "position"])
+    columns = [column.to_numpy() for column in first.columns]
+    compared = Verifier("indexed").compare(log, [SearchedFile.of(file, path)], *columns)
+    if compared.rows[0] < 0:
+        return  # its message has expired, or is another one now
+    stored = compared.messages["store_timestamp"][int(compared.rows[0])].as_py()
+    if stored != file.header.begin_timestamp:
+        expected = f"{stored}, the store time of the first entry's message"
+        got = file.header.begin_timestamp
+        at = BEGIN_TIMESTAMP_OFFSET
+        raise CorruptIndexError(str(path), "begin_timestamp", at, expected, got, hint)
 
 
 def _opened(path: Location, layout: Layout | None, *, is_last: bool) -> IndexFile:
