@@ -397,3 +397,38 @@ def test_a_rebuild_refused_for_a_light_queue_that_no_broker_has_says_how_to_leav
     (command,) = typed(err)
     assert run(*command)[0] == 0
     assert [queue.topic for queue in rmqindex.ConsumeQueue.find(tmp_path)] == [message.topic]
+
+
+def one_file(tmp_path, layout, keys):
+    """Return a store of one IndexFile, and that file."""
+    log = Log(1 << 16)
+    for key in keys:
+        log.append(Message(properties=properties_text([("UNIQ_KEY", key)])))
+    log.write_to(tmp_path / "store" / "commitlog")
+    rmqindex.rebuild_index(tmp_path / "store", tmp_path / "store/index", rmqindex.Layout(*layout))
+    (path,) = (tmp_path / "store" / "index").iterdir()
+    return tmp_path / "store", path
+
+
+def test_where_no_file_shows_the_geometry_its_numbers_are_in_the_command(run, tmp_path):
+    """Those of the default, to be replaced by those of broker.conf; without, it is refused."""
+    store, path = one_file(tmp_path, (17, 100), [f"k{number}" for number in range(30)])
+    path.write_bytes(bytes(40) + path.read_bytes()[40:])
+    code, out, _ = run("verify", store)
+    assert (code, "with the numbers of broker.conf if it has others" in out) == (1, True)
+    (command,) = {tuple(each) for each in typed(out) if each[0] == "rebuild"}
+    numbers = dict(zip(command[3::2], command[4::2], strict=True))
+    assert numbers == {"--max-hash-slot-num": "5000000", "--max-index-num": "20000000"}
+    own = [{"5000000": "17", "20000000": "100"}.get(word, word) for word in command]
+    assert run(*own)[0] == 0
+    assert run("verify", store)[0] == 0
+
+
+def test_a_file_that_several_geometries_fit_is_not_an_index_without_entries(run, tmp_path):
+    """Only the broker's numbers are missing."""
+    store, _ = one_file(tmp_path, (5, 30), ["U4"])
+    _, out, _ = run("verify", store, "--json")
+    errors = [each["rule"] for each in json.loads(out)["findings"] if each["severity"] == "error"]
+    assert errors == ["geometry"]
+    code, _, _ = run("verify", store, "--max-hash-slot-num", 5, "--max-index-num", 30)
+    assert code == 0

@@ -408,7 +408,8 @@ def _audit_store(unit: StoreUnit, log: CommitLog | None, findings: Findings) -> 
     try:
         if members:
             audit_barrier(members[-1].path, members[-1].header, log, findings)
-        if all(member.first < 0 for member in members):
+        is_unknown = any(each.layout is None and each.header.entry_count for each in members)
+        if not is_unknown and all(member.first < 0 for member in members):
             audit_missing(unit.directory, log, findings, unit.broker)
     except FileChangedError:
         raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from rmqindex.audit.rules import RESTORE_LOG, WHOLE_LOG
@@ -12,8 +13,9 @@ from rmqindex.command_line import command_line
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.place import Place
 from rmqindex.fileset.geometry import layout_beside
+from rmqindex.fileset.paths import index_entries
 from rmqindex.folders import INDEX_FOLDER
-from rmqindex.indexfile.geometry import Layout
+from rmqindex.indexfile.geometry import Layout, infer_layout
 from rmqindex.storage.location import Location
 
 if TYPE_CHECKING:
@@ -57,11 +59,15 @@ class Remedies:
         self._needs_log = any(remedy == RESTORE_LOG for remedy in errors)
         # What has to be replaced cannot be continued, and one rebuild does for all.
         self._replaces = not self._needs_log and any(_REPLACES in remedy for remedy in errors)
-        is_unknown = layout is None and any(_LAYOUT_OPTION in remedy for remedy in errors)
-        self._layout = Layout() if is_unknown else layout
+        self._place = Place.of(path)
+        rebuilds = [remedy for remedy in errors if "`rmqindex rebuild " in remedy]
+        self._is_unknown = layout is None and (
+            any(_LAYOUT_OPTION in remedy for remedy in rebuilds)
+            or (bool(rebuilds) and not _shows_geometry(self._place.index))
+        )
+        self._layout = Layout() if self._is_unknown else layout
         self._is_whole = log is not None and not self._needs_log
         self._path = path
-        self._place = Place.of(path)
         commands = self._place.commands(log)
         named = given if given != "auto" else None
         self._is_store = commands.is_store or (
@@ -96,6 +102,9 @@ class Remedies:
         elif self._needs_log and remedy.startswith(WHOLE_LOG):
             then = remedy[len(WHOLE_LOG) :].replace("; else restore it first", "")
             remedy = f"Restore the CommitLog first; then {then}"
+        if self._is_unknown and "broker.conf" not in remedy:
+            said = "with the numbers of broker.conf if it has others, `rmqindex rebuild "
+            remedy = remedy.replace("run `rmqindex rebuild ", f"run, {said}")
         return _TYPED.sub(typed, remedy)
 
     def _of_store(self, name: str, options: list[str]) -> str:
@@ -125,6 +134,21 @@ def _layout_beside(file: str) -> Layout | None:
         return layout_beside(Location.of(file))
     except RmqIndexError:
         return None
+
+
+def _shows_geometry(index: Location) -> bool:
+    """Return whether a rebuild finds the geometry of an index by itself, as a new one does."""
+    try:
+        files = [each for each in index_entries(index) if not each.is_directory]
+    except RmqIndexError:
+        return True
+    for file in files:
+        if file.size == Layout().file_size:
+            return True
+        with suppress(RmqIndexError):
+            infer_layout(file.path)
+            return True
+    return not files
 
 
 def as_given(file: str, path: str) -> str:

@@ -477,7 +477,8 @@ class _Diagnosis:
             yield Reason(
                 "not_searched",
                 f"Only {size} of {log.max_offset - log.min_offset} bytes of the CommitLog were "
-                "searched, where the index has no entries; the rest is indexed.",
+                "searched, where the index has no entries; the rest lies between messages that it "
+                "has.",
                 command,
             )
         elif log.is_searched and not has_message:
