@@ -238,6 +238,23 @@ def test_wrong_entries_are_no_loss(run, store, files):
     assert (code, err) == (0, "")
 
 
+@pytest.mark.parametrize("bit", [37, 52, 62])
+def test_an_offset_behind_that_of_the_last_entry_is_no_loss(run, store, files, bit):
+    """Its entry was damaged: the log need not be restored, and the printed rebuild mends it."""
+    place = 40 + 4 * 97 + 20 * 7 + 4
+    with files[1].open("r+b") as file:
+        file.seek(place)
+        (offset,) = struct.unpack(">q", file.read(8))
+        file.seek(place)
+        file.write(struct.pack(">q", offset ^ (1 << bit)))
+    code, out, _ = run("verify", store)
+    assert (code, "entry_dangling" in out, "entry_beyond_log" in out) == (1, True, False)
+    (line,) = set(re.findall("`rmqindex (rebuild [^`]*)`", out))
+    code, _, err = run(*shlex.split(line))
+    assert (code, err) == (0, "")
+    assert run("verify", store)[0] == 0
+
+
 @pytest.mark.parametrize("count", [0, 1, 50, 198])
 def test_relayout_refuses_a_damaged_count(run, store, files, count):
     """The entries that it does not count would be gone for ever."""

@@ -141,6 +141,18 @@ class AuditedFile:
         return self.counts[0] > (FIRST_POSITION if self.is_live else 0)
 
     @property
+    def end_phy_offset(self) -> int | None:
+        """The offset of the last entry, which no other exceeds; None where the header has another.
+
+        A broker skips messages before the last one that it indexed.
+        """
+        if not self.has_end or self.is_live:
+            return None
+        end = self.header.end_phy_offset
+        last = self.source.entries(self.layout, self.last_places)["phy_offset"]
+        return end if int(last[-1]) == end else None
+
+    @property
     def entry_count(self) -> int:
         """How many entries it has, as :attr:`rmqindex.IndexFile.entry_count`."""
         return self.count

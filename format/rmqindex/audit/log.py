@@ -189,18 +189,38 @@ def _report_dangling(
     findings: Findings,
 ) -> None:
     states = compared.states
+    offsets = entries["phy_offset"].astype(np.int64)
+    disproved = states == _BEYOND_END
+    if disproved.any() and (end := file.end_phy_offset) is not None:
+        disproved &= offsets > end
+        expected = f"at most {end}, that of the last entry"
+        _report_offsets(file, first, offsets, disproved, ("entry_dangling", expected), findings)
+        states = np.where(disproved, _UNVERIFIED, states)
     for state in np.unique(states[compared.rows < 0]).tolist():
         if state == _UNVERIFIED:
             continue
-        rule, expected = _DANGLING.get(state, ("entry_dangling", "an offset of a message"))
-        places = np.flatnonzero(states == state).tolist()
-        findings.each(
-            file.path,
-            rule,
-            ((file.byte(first + i, "phy_offset"), f"{expected} (entry {first + i})",
-              int(entries["phy_offset"][i])) for i in places),
-            len(places),
-        )  # fmt: skip
+        rule = _DANGLING.get(state, ("entry_dangling", "an offset of a message"))
+        _report_offsets(file, first, offsets, states == state, rule, findings)
+
+
+def _report_offsets(
+    file: AuditedFile,
+    first: int,
+    offsets: NDArray[np.int64],
+    wrong: NDArray[np.bool_],
+    rule: tuple[str, str],
+    findings: Findings,
+) -> None:
+    """Report the offsets of some entries by a rule, with what was expected."""
+    name, expected = rule
+    places = np.flatnonzero(wrong).tolist()
+    findings.each(
+        file.path,
+        name,
+        ((file.byte(first + i, "phy_offset"), f"{expected} (entry {first + i})", int(offsets[i]))
+         for i in places),
+        len(places),
+    )  # fmt: skip
 
 
 def _audit_times(

@@ -31,7 +31,8 @@ __all__ = ["Remedies", "as_given"]
 _TYPED = re.compile(
     r"`rmqindex (?P<name>[a-z-]+) (?P<what>STORE|FILE)(?P<options>[^`]*)`|cover_index\(STORE\)"
 )
-_REPLACES = "`rmqindex rebuild STORE --replace"
+_REBUILDS = "`rmqindex rebuild STORE"
+_REPLACES = f"{_REBUILDS} --replace"
 # The commands that look for the CommitLog beside the index unless they are told.
 _WITH_LOG = ("verify", "expire", "relayout")
 
@@ -60,7 +61,7 @@ class Remedies:
         # What has to be replaced cannot be continued, and one rebuild does for all.
         self._replaces = not self._needs_log and any(_REPLACES in remedy for remedy in errors)
         self._place = Place.of(path)
-        rebuilds = [remedy for remedy in errors if "`rmqindex rebuild " in remedy]
+        rebuilds = [remedy for remedy in errors if _REBUILDS in remedy]
         self._is_unknown = layout is None and (
             any(_LAYOUT_OPTION in remedy for remedy in rebuilds)
             or (bool(rebuilds) and not _shows_geometry(self._place.index))
@@ -103,8 +104,8 @@ class Remedies:
             then = remedy[len(WHOLE_LOG) :].replace("; else restore it first", "")
             remedy = f"Restore the CommitLog first; then {then}"
         if self._is_unknown and "broker.conf" not in remedy:
-            said = "with the numbers of broker.conf if it has others, `rmqindex rebuild "
-            remedy = remedy.replace("run `rmqindex rebuild ", f"run, {said}")
+            numbers = "with the numbers of broker.conf if it has others"
+            remedy = remedy.replace(f"run {_REBUILDS}", f"run, {numbers}, {_REBUILDS}")
         return _TYPED.sub(typed, remedy)
 
     def _of_store(self, name: str, options: list[str]) -> str:

@@ -20,6 +20,7 @@ from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.commitlog.zeroed import zeroed_messages
 from rmqindex.errors import RmqIndexError
 from rmqindex.fileset.geometry import open_in_store
+from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.layout import HEADER_SIZE
 from rmqindex.maintenance.intact_entries import replaced_entries
 from rmqindex.maintenance.log_proof import keys_at
@@ -137,9 +138,26 @@ class LossJudge:
                 sound = self._are_sound(name, suspects, found.times[rows[foreign]])
                 damaged |= sound & (suspects.offsets <= self._proved)
             lost[foreign] = damaged
+        beyond = missing.offsets >= self.log.max_offset
+        if beyond.any() and (end := self._end_of(name)) is not None:
+            beyond &= missing.offsets > end  # of an entry before the last one: it was damaged
+            lost &= ~beyond
+        else:
+            beyond[:] = False
         if self._sound is not None:
-            lost |= ~self._sound.hold(missing.offsets) & (missing.offsets >= 0)
+            lost |= ~beyond & ~self._sound.hold(missing.offsets) & (missing.offsets >= 0)
         return np.asarray(lost)
+
+    def _end_of(self, name: str) -> int | None:
+        """Return the offset of a file's last entry, if its header has it, too."""
+        entry = next(file for file in self._files if file.name == name)
+        last = -1
+        for batch in self.entries(entry):
+            last = int(batch.offsets[-1])
+        with suppress(RmqIndexError), open_index_source(entry.path) as source:
+            if last >= 0 and read_header(source).end_phy_offset == last:
+                return last
+        return None
 
     @cached_property
     def _proved(self) -> int:
