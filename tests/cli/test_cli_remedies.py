@@ -432,3 +432,22 @@ def test_a_file_that_several_geometries_fit_is_not_an_index_without_entries(run,
     assert errors == ["geometry"]
     code, _, _ = run("verify", store, "--max-hash-slot-num", 5, "--max-index-num", 30)
     assert code == 0
+
+
+def test_a_lookup_of_a_tag_says_where_older_brokers_indexed_none(run, tmp_path):
+    """And what is typed then finds the others in the CommitLog."""
+    log = Log(1 << 16)
+    for number in range(40):
+        pairs = [("UNIQ_KEY", f"k{number}"), ("TAGS", "TagA")]
+        log.append(Message(properties=properties_text(pairs)))
+    log.write_to(tmp_path / "commitlog")
+    geometry = ("--max-hash-slot-num", 17, "--max-index-num", 100)
+    stop = log.offsets[15]
+    assert run("rebuild", tmp_path, "--to", stop, "--no-index-tags", *geometry)[0] == 0
+    assert run("rebuild", tmp_path, "--resume", "--index-tags", *geometry)[0] == 0
+    code, out, err = run("lookup", tmp_path, "TopicTest", "TagA", "--tag", "--json")
+    document = json.loads(out)
+    assert (code, len(document["hits"])) == (0, 25)
+    assert document["lacking"][0] in err
+    (command,) = typed(err)
+    assert len(run(*command, "--csv")[1].splitlines()) == 1 + 40

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["Basis", "TagChoice", "choose_tags", "tags_of_index"]
+__all__ = ["Basis", "TagChoice", "begins_without_tags", "choose_tags", "tags_of_index"]
 
 # Entries that one look at a file reads.
 _BLOCK = 1 << 14
@@ -162,6 +162,20 @@ def tags_of_index(directory: str | os.PathLike[str], *, newest_only: bool = Fals
         return choose_tags(None, files, None, log, [directory], newest_only=newest_only)
 
 
+def begins_without_tags(files: Sequence[FileEntry], layout: Layout | None, log: CommitLog) -> bool:
+    """Return whether the oldest entries whose messages the log has are those of keys alone.
+
+    Few of them are read: a broker that was upgraded to 5.4.0 leaves all of its older ones so.
+
+    Args:
+        files: The files of an index, oldest first.
+        layout: Their geometry, if known.
+        log: Their CommitLog.
+    """
+    oldest = _Evidence(files, layout, log).oldest()
+    return oldest is not None and not oldest.indexed
+
+
 class _Witness(NamedTuple):
     """A message with tags whose entries show whether its broker indexed them."""
 
@@ -194,6 +208,14 @@ class _Evidence:
             found = self._between(max(stop - _BLOCK, 0), stop)
             if found:
                 return TagChoice(0 if found[-1].indexed else None, "files")
+        return None
+
+    def oldest(self) -> _Witness | None:
+        """Return the first message that shows whether tags are indexed, of a few in each file."""
+        for _, first, stop in self._files:
+            found = self._between(first, min(first + _WINDOW, stop))
+            if found:
+                return found[0]
         return None
 
     def all(self, *, continues: bool, command: str | None) -> TagChoice | None:

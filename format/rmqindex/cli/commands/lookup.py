@@ -29,6 +29,7 @@ from rmqindex.cli.options import (
     topic_argument,
     zone_option,
 )
+from rmqindex.command_line import command_line
 from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.display.text import complain
 from rmqindex.explanation.coverage import uncovered
@@ -151,6 +152,8 @@ def lookup(
         files = plan_index(path, layout, mode)
         gaps = uncovered(path, files, log)
         lacking = [file.lacking for file in files if file.lacking is not None]
+        untagged = _untagged(topic, asked if tag else [], files, layout, log)
+        lacking += untagged
         for number, question in enumerate(questions):
             if broker:
                 answer = _ask_as_the_broker(question, layout)
@@ -166,10 +169,33 @@ def lookup(
                 output.hits(question, hits, messages, others, gaps, lacking)
                 found |= bool(hits)
         complain_of_lacking(files)
-        for part in gaps:
-            complain(part.text(zone.info, zone.name))
+        for text in (*untagged, *(part.text(zone.info, zone.name) for part in gaps)):
+            complain(text)
     if not found:
         raise click.exceptions.Exit(NOT_FOUND)
+
+
+def _untagged(
+    topic: str,
+    tags: Sequence[str],
+    files: Sequence[PlannedFile],
+    layout: Layout | None,
+    log: CommitLog | None,
+) -> list[str]:
+    """Return what to say where the index begins with entries of brokers that index no tags."""
+    if not tags or log is None or not log.files:
+        return []
+    from rmqindex.maintenance.tags import begins_without_tags  # noqa: PLC0415  (few ask for tags)
+
+    entries = [file.entry for file in files]
+    if not begins_without_tags(entries, layout, log):
+        return []
+    options = ["--topic", topic, *(word for each in tags for word in ("--tag", each))]
+    line = command_line("messages", log.files[0].path.parent, options=options)
+    expected = (
+        "the oldest messages have no entries of their tags, which brokers before 5.4.0 do not"
+    )
+    return [f"{entries[0].path.parent}: {expected} index; `{line}` reads the CommitLog for them"]
 
 
 def _search(question: Question, files: Sequence[PlannedFile], log: CommitLog | None) -> list[Hit]:
