@@ -447,7 +447,8 @@ def test_a_lookup_of_a_tag_says_where_older_brokers_indexed_none(run, tmp_path):
     assert run("rebuild", tmp_path, "--resume", "--index-tags", *geometry)[0] == 0
     code, out, err = run("lookup", tmp_path, "TopicTest", "TagA", "--tag", "--json")
     document = json.loads(out)
-    assert (code, len(document["hits"])) == (0, 25)
+    # The last message that was indexed without its tags gets them when the rebuild goes on.
+    assert (code, len(document["hits"])) == (0, 26)
     assert document["lacking"][0] in err
     (command,) = typed(err)
     assert len(run(*command, "--csv")[1].splitlines()) == 1 + 40
