@@ -58,6 +58,9 @@ if TYPE_CHECKING:
 
 __all__ = ["lookup"]
 
+# Messages that a printed command lists, instead of the few of its default.
+_MANY = 1_000_000
+
 
 @command(
     "lookup",
@@ -191,6 +194,7 @@ def _untagged(
     if not begins_without_tags(entries, layout, log):
         return []
     options = ["--topic", topic, *(word for each in tags for word in ("--tag", each))]
+    options += ["--limit", str(_MANY)]  # the oldest ones are listed last
     line = command_line("messages", log.files[0].path.parent, options=options)
     expected = (
         "the oldest messages have no entries of their tags, which brokers before 5.4.0 do not"
