@@ -50,11 +50,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  (a module attribute can be anything)
-    """Import a public name on first use.
-
-    Raises:
-        ImportError: PySpark is older than 4.0, or not installed.
-    """
+    """Import a public name on first use."""
     if name == "DefaultSource":
         return source_class(_HOMES[name], name)
     if name in _HOMES:

@@ -20,15 +20,7 @@ _NO_TAG = re.compile(r"[^\w./-]+")
 
 @contextmanager
 def named_jobs(spark: SparkSession, name: str) -> Iterator[None]:
-    """Describe the jobs that are started meanwhile; with Spark Connect, tag them.
-
-    A description that the user has set stays before the name, and is restored. Job groups and
-    other tags are left alone, so that jobs can be cancelled by them.
-
-    Args:
-        spark: The session.
-        name: What the jobs do.
-    """
+    """Describe the jobs that are started meanwhile; with Spark Connect, tag them."""
     if getattr(spark, "_jsparkSession", None) is None:
         tag = _NO_TAG.sub("-", name)
         known = tag in spark.getTags()

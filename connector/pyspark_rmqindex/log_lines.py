@@ -21,16 +21,7 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def write_line(severity: int, text: str, level: str | None = None) -> None:
-    """Write one line to the handlers of Python's logging or, where it has none, to standard error.
-
-    Args:
-        severity: A level of ``logging``.
-        text: The line.
-        level: The lowest level to write, from an option. If it is None, the environment variable
-            ``RMQINDEX_LOG_LEVEL`` names it; else the logger ``pyspark_rmqindex`` decides, if
-            logging was set up; else it is ``WARNING``, or what Spark's ``setLogLevel`` names above
-            that, in the driver of a classic session.
-    """
+    """Write one line to the handlers of Python's logging, or to standard error if it has none."""
     is_set_up = _LOGGER.hasHandlers()
     if severity < _lowest(level, is_set_up=is_set_up) or severity <= logging.root.manager.disable:
         return

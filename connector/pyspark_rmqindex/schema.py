@@ -142,11 +142,7 @@ QUEUE_COLUMNS: dict[str, DataType] = {
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return exactly the Arrow schema that Spark requires of batches.
-
-    Args:
-        schema: The columns that Spark asks for; timestamps are microseconds in UTC.
-    """
+    """Return exactly the Arrow schema that Spark requires of batches."""
     # PySpark 4.1 always uses UTC, and has no such parameter.
     if "timezone" in inspect.signature(to_arrow_schema).parameters:
         return to_arrow_schema(schema, timezone="UTC")
@@ -161,15 +157,7 @@ def full_schema(
     store: bool = False,
     text: bool = False,
 ) -> StructType:
-    """Return every column of entries, in the documented order.
-
-    Args:
-        keys: Whether ``topic`` and ``key`` are known; they come first.
-        log: Whether there is a CommitLog, which adds ``match_state``.
-        message: Whether to add the columns of the message.
-        store: Whether to add ``store``, the store of an entry.
-        text: Whether to add ``body_text``.
-    """
+    """Return every column of entries, in the documented order."""
     columns = {**KEY_COLUMNS, **ENTRY_COLUMNS} if keys else dict(ENTRY_COLUMNS)
     if store:
         columns[STORE_COLUMN] = StringType()
@@ -191,19 +179,7 @@ def entry_schema(
     store: bool,
     text: bool,
 ) -> StructType:
-    """Return the columns of entries that the option ``columns`` names; None for all of these.
-
-    Args:
-        names: Their names, in any case.
-        keys: As :func:`full_schema` takes it.
-        log: Likewise.
-        message: Likewise.
-        store: Likewise.
-        text: Likewise.
-
-    Raises:
-        ValueError: A repeated or an unknown column.
-    """
+    """Return the columns of entries that the option ``columns`` names; None for all of these."""
     default = full_schema(keys=keys, log=log, message=message, store=store, text=text)
     full = full_schema(keys=keys, log=log, message=log, store=True, text=log)
     return select_columns(names, default, full)
@@ -220,12 +196,7 @@ def queue_schema() -> StructType:
 
 
 def message_schema(*, store: bool = False, text: bool = False) -> StructType:
-    """Return every column of messages, in the documented order.
-
-    Args:
-        store: Whether to add ``store``, the store of a message.
-        text: Whether to add ``body_text``.
-    """
+    """Return every column of messages, in the documented order."""
     columns = _without_text(MESSAGE_COLUMNS)
     if store:
         columns[STORE_COLUMN] = StringType()
@@ -237,16 +208,7 @@ def message_schema(*, store: bool = False, text: bool = False) -> StructType:
 def select_columns(
     names: Sequence[str] | None, default: StructType, full: StructType
 ) -> StructType:
-    """Return the columns that the option ``columns`` names.
-
-    Args:
-        names: Their names, in any case; None for the default.
-        default: The columns without the option.
-        full: All available columns.
-
-    Raises:
-        ValueError: A repeated or an unknown column; the message lists the known ones.
-    """
+    """Return the columns that the option ``columns`` names."""
     if names is None:
         return default
     known = {field.name: field.dataType for field in full.fields}
@@ -256,11 +218,7 @@ def select_columns(
 
 
 def check_selected(schema: StructType, names: Sequence[str] | None) -> None:
-    """Raise if a requested schema has a column that the option ``columns`` does not name.
-
-    Raises:
-        ValueError: Both were given, and differ.
-    """
+    """Raise if a requested schema has a column that the option ``columns`` does not name."""
     if names is None:
         return
     known = {name.lower() for name in names}
@@ -281,31 +239,12 @@ def _struct(columns: dict[str, DataType]) -> StructType:
 
 
 def check_schema(schema: StructType, *, keys: bool, log: bool = False) -> None:
-    """Raise if a requested schema of entries does not fit the available columns.
-
-    Args:
-        schema: Any subset of the columns, in any order, with or without NOT NULL.
-        keys: Whether ``topic`` and ``key`` are known.
-        log: Whether there is a CommitLog.
-
-    Raises:
-        ValueError: No column, a repeated or an unknown one, or one of another type; the message
-            lists the known ones.
-    """
+    """Raise if a requested schema of entries does not fit the available columns."""
     check_columns(schema, full_schema(keys=keys, log=log, message=log, store=True, text=log))
 
 
 def check_columns(schema: StructType, full: StructType) -> None:
-    """Raise if a requested schema does not fit the available columns.
-
-    Args:
-        schema: Any subset of the columns, in any order, with or without NOT NULL.
-        full: All available columns.
-
-    Raises:
-        ValueError: No column, a repeated or an unknown one, or one of another type; the message
-            lists the known ones.
-    """
+    """Raise if a requested schema does not fit the available columns."""
     known = {field.name: field.dataType for field in full.fields}
     listing = ", ".join(f"{name} {type_.simpleString().upper()}" for name, type_ in known.items())
     if not schema.fields:

@@ -45,24 +45,14 @@ def refusal() -> str | None:
 
 
 def check_spark() -> None:
-    """Raise unless PySpark is recent enough for this package.
-
-    Raises:
-        ImportError: PySpark is too old, or not installed.
-    """
+    """Raise unless PySpark is recent enough for this package."""
     told = refusal()
     if told is not None:
         raise ImportError(told)
 
 
 def later_spark_needed(feature: str, lowest: str, instead: str) -> str:
-    """Return the error text for what this PySpark lacks.
-
-    Args:
-        feature: The function, method or option that was used.
-        lowest: The first version of PySpark that has what it needs.
-        instead: What to write instead, as a command.
-    """
+    """Return the error text for what this PySpark lacks."""
     from pyspark.version import __version__ as found  # noqa: PLC0415
 
     return f"{feature}: expected PySpark {lowest} or later, got {found}; {instead}"
@@ -72,12 +62,6 @@ def check_pushdown_support(feature: str) -> None:
     """Raise unless this PySpark passes filters to Python data sources.
 
     Platforms number and extend PySpark in their own ways, so its parts decide, not its version.
-
-    Args:
-        feature: The function or option that needs it.
-
-    Raises:
-        ValueError: It does not.
     """
     if not hasattr(import_module("pyspark.sql.datasource"), "EqualTo"):
         raise ValueError(
@@ -108,13 +92,6 @@ def source_class(module: str, name: str) -> type[DataSource]:
 
     If PySpark is too old, the source returned says so when it is used; raising here would make
     Spark ignore the data sources of all other packages.
-
-    Args:
-        module: The module of this package that has it.
-        name: The class.
-
-    Raises:
-        ImportError: PySpark has no Python data sources, or is not installed.
     """
     told = refusal()
     try:

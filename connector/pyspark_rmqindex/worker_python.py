@@ -27,13 +27,6 @@ def check_worker_python(spark: SparkSession, *, plans: bool) -> None:
     """Raise if queries would fail because Spark's workers run another Python.
 
     The Python of a server of Spark Connect is not known here, nor that of other hosts.
-
-    Args:
-        spark: The session.
-        plans: Whether workers on this host plan the query, whatever the cluster.
-
-    Raises:
-        RuntimeError: They run a Python of another minor version, or one without this package.
     """
     try:
         context = spark.sparkContext
@@ -49,11 +42,7 @@ def check_worker_python(spark: SparkSession, *, plans: bool) -> None:
 
 @lru_cache(maxsize=16)
 def wrong_python(python: str) -> str | None:
-    """Return what to say of the Python of Spark's workers if it cannot run this package.
-
-    Args:
-        python: Its name or path, as Spark has it.
-    """
+    """Return what to say of the Python of Spark's workers if it cannot run this package."""
     path = shutil.which(python)
     if path is None or Path(path).parent == Path(sys.executable).parent:
         return None

@@ -15,13 +15,7 @@ __all__ = ["ConnectLoad", "loads_of"]
 
 @dataclass(frozen=True, slots=True)
 class ConnectLoad:
-    """A load, as the client has it.
-
-    Attributes:
-        name: The format.
-        options: As the user gave them.
-        paths: Those given to ``load()``.
-    """
+    """A load, as the client has it."""
 
     name: str
     options: tuple[tuple[str, str], ...]
@@ -29,14 +23,7 @@ class ConnectLoad:
 
 
 def loads_of(df: DataFrame) -> set[ConnectLoad] | None:
-    """Return the loads in a DataFrame's plan.
-
-    Args:
-        df: Of Spark Connect.
-
-    Returns:
-        None if the plan names a table or view, whose loads only the server knows.
-    """
+    """Return the loads in a DataFrame's plan."""
     client_frame: Any = df
     plan = client_frame._plan.to_proto(df.sparkSession.client)  # noqa: SLF001  (there is no other way)
     found = list(_messages(plan))
@@ -51,7 +38,6 @@ def loads_of(df: DataFrame) -> set[ConnectLoad] | None:
 
 
 def _messages(message: Any) -> Iterator[Any]:  # noqa: ANN401  (of protobuf)
-    """Yield a message and all within it."""
     yield message
     for field, value in message.ListFields():
         if field.message_type is None or field.message_type.GetOptions().map_entry:

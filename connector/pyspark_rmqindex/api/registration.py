@@ -82,9 +82,6 @@ def _register_sources(spark: SparkSession) -> None:
 
     Spark looks for data sources among the packages installed for the driver's Python, but not in
     the archives passed with ``--py-files``.
-
-    Args:
-        spark: The session.
     """
     for source in (DefaultSource, MessageSource, QueueSource):
         try:

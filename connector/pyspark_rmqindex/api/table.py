@@ -115,7 +115,6 @@ def _master(spark: SparkSession) -> str:
 
 
 def _texts_of(path: Path | Sequence[Path]) -> str | list[str]:
-    """Return a path or several as Spark takes them."""
     if isinstance(path, (str, os.PathLike)):
         return os.fspath(path)
     try:

@@ -38,11 +38,7 @@ class BatchBuilder:
     """Builds the batches of one task."""
 
     def __init__(self, schema: StructType) -> None:
-        """Prepare to build the requested columns.
-
-        Args:
-            schema: Checked by ``check_schema``; NOT NULL and the order are kept.
-        """
+        """Prepare to build the requested columns."""
         # Spark requires every batch to have exactly this schema.
         self._schema = arrow_schema(schema)
         self._names = [field.name.lower() for field in schema.fields]
@@ -64,14 +60,7 @@ class BatchBuilder:
         file_path: Location,
         keys: dict[str, pa.Array] | None = None,
     ) -> pa.RecordBatch:
-        """Build one batch.
-
-        Args:
-            entries: At least ``entry_columns``, as ``rmqindex`` returns them; after a comparison
-                with the messages, also the columns that it added.
-            file_path: The value of the column ``file_path``, from which ``store`` follows.
-            keys: ``topic`` and ``key`` of each entry, if they are looked up.
-        """
+        """Build one batch."""
         arrays = []
         for name, field in zip(self._names, self._schema, strict=True):
             if name == _FILE_PATH:
@@ -112,11 +101,7 @@ def _to_timestamps(milliseconds: pa.Array, file_path: str, type_: pa.DataType) -
 
 
 def check_not_null(schema: pa.Schema, arrays: Sequence[pa.Array]) -> None:
-    """Raise if a column that the requested schema declares NOT NULL holds NULL.
-
-    Raises:
-        RmqIndexError: A NOT NULL column holds NULL.
-    """
+    """Raise if a column that the requested schema declares NOT NULL holds NULL."""
     for field, array in zip(schema, arrays, strict=True):
         if not field.nullable and array.null_count:
             raise RmqIndexError(
@@ -125,15 +110,7 @@ def check_not_null(schema: pa.Schema, arrays: Sequence[pa.Array]) -> None:
 
 
 def keep(entries: pa.RecordBatch, ranges: dict[str, Range]) -> Iterator[pa.RecordBatch]:
-    """Drop the entries outside any of the ranges, and split the rest into batches.
-
-    Args:
-        entries: A batch of any length.
-        ranges: The values to keep, by column.
-
-    Yields:
-        Batches of at most ``MAX_ROWS`` rows.
-    """
+    """Drop the entries outside any of the ranges, and split the rest into batches."""
     mask: NDArray[np.bool_] | None = None
     for name, bounds in ranges.items():
         values = entries.column(name).to_numpy()
@@ -146,15 +123,7 @@ def keep(entries: pa.RecordBatch, ranges: dict[str, Range]) -> Iterator[pa.Recor
 
 
 def merge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Combine small batches, such as those of many small files, into fewer large ones.
-
-    Args:
-        batches: Of one schema; empty ones are left out.
-
-    Yields:
-        The same rows in the same order, in batches of at most ``MAX_ROWS`` rows; combined batches
-        are also at most 64 MiB.
-    """
+    """Combine small batches, such as those of many small files, into fewer large ones."""
     pending: list[pa.RecordBatch] = []
     rows = 0
     size = 0
@@ -171,14 +140,7 @@ def merge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def concatenate(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Concatenate batches.
-
-    Args:
-        batches: One or more of the same schema, with at least one column.
-
-    Returns:
-        One batch with all rows, in the same order.
-    """
+    """Concatenate batches."""
     if len(batches) == 1:
         return batches[0]
     # pa.concat_batches came with PyArrow 19.

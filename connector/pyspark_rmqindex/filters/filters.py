@@ -94,23 +94,15 @@ NOTHING = Range(1, 0)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a scan must find.
+    """What a scan must find."""
 
-    Attributes:
-        pairs: The (topic, key) pairs to look up; None if keys are not looked up.
-        key_hashes: The key hashes to keep; None for all.
-        time: Store times, epoch milliseconds.
-        phy_offset: CommitLog offsets, bytes.
-        position: Entry numbers.
-        stores: The stores to read; None for all.
-    """
-
+    # The (topic, key) pairs to look up; None if keys are not looked up.
     pairs: frozenset[tuple[str, str]] | None = None
-    key_hashes: frozenset[int] | None = None
-    time: Range = EVERYTHING
+    key_hashes: frozenset[int] | None = None  # The key hashes to keep; None for all
+    time: Range = EVERYTHING  # Store times, epoch milliseconds
     phy_offset: Range = EVERYTHING
     position: Range = EVERYTHING
-    stores: frozenset[str] | None = None
+    stores: frozenset[str] | None = None  # The stores to read; None for all
 
     def widen(self, other: Wanted) -> Wanted:
         """Return what covers at least the rows of both."""
@@ -140,20 +132,7 @@ def column_of(filter_: Filter) -> str | None:
 def filters_to_wanted(
     filters: Iterable[Filter], *, keys: bool, calls: Calls | None = None
 ) -> Wanted:
-    """Turn the filters of one scan, which are ANDed, into what it must find.
-
-    Args:
-        filters: As Spark pushes them.
-        keys: Whether ``topic`` and ``key`` are columns, which must then be bound.
-        calls: Those that read the same relation, for errors.
-
-    Returns:
-        A superset of the wanted rows.
-
-    Raises:
-        ValueError: ``topic`` or ``key`` is not bound, or they are bound to too many pairs; the
-            message says what to write instead.
-    """
+    """Turn the filters of one scan, which are ANDed, into what it must find."""
     filters = list(filters)
     wanted = Wanted(
         time=_range_of("store_timestamp", filters, _milliseconds),

@@ -26,11 +26,7 @@ _CYCLE_YEARS, _CYCLE_MICROS = 400, 146_097 * 86_400 * 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class DistantTime:
-    """A TIMESTAMP that is no ``datetime``.
-
-    Attributes:
-        microseconds: Since the epoch.
-    """
+    """A TIMESTAMP that is no ``datetime``."""
 
     microseconds: int
 

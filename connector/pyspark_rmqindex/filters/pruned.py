@@ -23,17 +23,6 @@ class PrunedReader(DataSourceReader):
 
         Sail calls it with an Arrow schema, after ``pushFilters``. The columns include those of the
         filters that remain with the engine.
-
-        Args:
-            schema: The columns that a query needs; their types do not count.
-
-        Returns:
-            The columns that ``read`` returns from now on.
-
-        Raises:
-            NotImplementedError: No column is needed, which leaves the reader as it was: a batch
-                made of no columns has no rows.
-            ValueError: A column that the relation does not have.
         """
         if not schema.names:
             raise NotImplementedError("pruneColumns: expected at least one column, got none")

@@ -51,12 +51,7 @@ _DEEPER = "FROM (SELECT * FROM messages WHERE topic = 'A' AND key = 'x')"
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Calls that read what a relation reads.
-
-    Attributes:
-        path: Its path, or its paths.
-        options: Its other options, as text, by their names in any case.
-    """
+    """Calls that read what a relation reads."""
 
     path: str | Sequence[str] = "/data/store"
     options: Mapping[str, str] | None = None
@@ -75,11 +70,7 @@ class Calls:
         return f"pyspark_rmqindex.table(spark, {self.path!r}{written and ', '}{written})"
 
     def load(self, *, known: bool) -> str:
-        """Return the call of ``load()``.
-
-        Args:
-            known: Whether to read topics and keys from the CommitLog.
-        """
+        """Return the call of ``load()``."""
         given = self._given()
         log = given.get("commitLog", "auto")
         if known or self._needs_log:
@@ -90,12 +81,7 @@ class Calls:
         return f"spark.read.format('rmqindex'){options}.load({self.path!r})"
 
     def for_unbound(self, names: Sequence[str], pushed: str) -> str:
-        """Return the refusal of a query that does not bind both topic and key.
-
-        Args:
-            names: Which of them it does not bind.
-            pushed: The filters that Spark pushed down, as text.
-        """
+        """Return the refusal of a query that does not bind both topic and key."""
         like = self.load(known=True) + ".where(\"key LIKE 'order-%'\")"
         ways = (
             ("for an OR of pairs, the lists beside it", _LISTS),
@@ -180,7 +166,6 @@ class Calls:
 
 
 def _listed(ways: Iterable[tuple[str, str]]) -> str:
-    """Return what each line is for, and the line, indented."""
     return "\n".join(
         f"{for_}:\n" + "\n".join(f"    {line}" for line in lines.splitlines())
         for for_, lines in ways
@@ -188,7 +173,6 @@ def _listed(ways: Iterable[tuple[str, str]]) -> str:
 
 
 def _columns(given: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names in the option ``columns``."""
     return COLUMNS.parse(given["columns"]) if "columns" in given else ()
 
 
@@ -201,17 +185,14 @@ def _without_texts(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _name(name: str) -> str:
-    """Return the name of an argument in SQL."""
     return name if name.isidentifier() else f"`{name}`"
 
 
 def _literal(text: str) -> str:
-    """Return text as a literal of SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _written(options: Mapping[str, str | bool]) -> str:
-    """Return options as the arguments of a call."""
     if all(name.isidentifier() for name in options):
         return ", ".join(f"{name}={value!r}" for name, value in options.items())
     return f"**{dict(options)!r}"

@@ -61,11 +61,7 @@ def check_arguments(keys: object, path: object, topic: object, key: object) -> N
 
 
 def keys_frame(keys: Any) -> DataFrame:  # noqa: ANN401  (whatever has rows)
-    """Return keys as a DataFrame of Spark; those of pandas and Arrow go to the active session.
-
-    Raises:
-        TypeError: An Arrow stream of anything but rows.
-    """
+    """Return keys as a DataFrame of Spark; those of pandas and Arrow go to the active session."""
     if _is_frame(keys):
         frame: DataFrame = keys
         return frame
@@ -84,16 +80,7 @@ def keys_frame(keys: Any) -> DataFrame:  # noqa: ANN401  (whatever has rows)
 
 
 def key_columns(schema: StructType, topic: str | None, key: str) -> KeyColumns:
-    """Return what a lookup uses of each row.
-
-    Args:
-        schema: The columns of the keys.
-        topic: The topic of all rows; None for the column ``topic``.
-        key: The name of the column of keys.
-
-    Raises:
-        ValueError: A column is missing, repeated, or of another type.
-    """
+    """Return what a lookup uses of each row."""
     if topic is not None and _places(schema, "topic"):
         raise ValueError(
             f"topic: expected either a topic for all rows or a column, got {topic!r} and the "

@@ -47,26 +47,14 @@ _BYTE_COST = 10
 
 
 def probe_cost(keys: int, file_slice: FileSlice, *, remote: bool) -> float:
-    """Return the cost of probing the slots of keys, nanoseconds.
-
-    Args:
-        keys: The number of distinct key hashes.
-        file_slice: The file.
-        remote: Whether each page is a request to a remote store.
-    """
+    """Return the cost of probing the slots of keys, nanoseconds."""
     load = (file_slice.limit - 1) / file_slice.hash_slot_num
     # A key walks the entries of its slot, whether any of them is its own or not.
     return keys * (_page_cost(_SLOT_COST, remote) + load * _page_cost(_STEP_COST, remote))
 
 
 def scan_cost(keys: int, file_slice: FileSlice, *, remote: bool) -> float:
-    """Return the cost of reading all entries and comparing them with keys, nanoseconds.
-
-    Args:
-        keys: The number of distinct key hashes.
-        file_slice: The file.
-        remote: Whether it is in a remote store.
-    """
+    """Return the cost of reading all entries and comparing them with keys, nanoseconds."""
     doublings = max(0.0, math.log2(max(keys, 1) / _CACHED_KEYS))
     entry = _ENTRY_COST + min(_FILTER_COST * doublings, _FILTER_COST_AT_MOST)
     if remote:
@@ -75,12 +63,7 @@ def scan_cost(keys: int, file_slice: FileSlice, *, remote: bool) -> float:
 
 
 def crossover(file_slice: FileSlice, *, remote: bool) -> int:
-    """Return the number of distinct key hashes up to which a probe is cheaper than a scan.
-
-    Args:
-        file_slice: The file.
-        remote: Whether it is in a remote store.
-    """
+    """Return the number of distinct key hashes up to which a probe is cheaper than a scan."""
     low, high = 0, _EVERY_HASH
     while high - low > 1:
         middle = (low + high) // 2
@@ -92,14 +75,7 @@ def crossover(file_slice: FileSlice, *, remote: bool) -> int:
 
 
 def is_scanned(keys: int, file_slice: FileSlice, strategy: Strategy, *, remote: bool) -> bool:
-    """Return whether a file is scanned for keys rather than probed.
-
-    Args:
-        keys: The number of distinct key hashes that are looked up together.
-        file_slice: The file.
-        strategy: ``probe`` or ``scan`` as the user chose; ``auto`` takes the cheaper one.
-        remote: Whether it is in a remote store.
-    """
+    """Return whether a file is scanned for keys rather than probed."""
     if strategy != "auto":
         return strategy == "scan"
     return probe_cost(keys, file_slice, remote=remote) > scan_cost(keys, file_slice, remote=remote)

@@ -39,16 +39,9 @@ _ALWAYS = {"begin": INT64_MIN, "end": INT64_MAX}
 
 @dataclass(frozen=True, slots=True)
 class KeyColumns:
-    """The indexes of the columns that a lookup uses.
+    """The indexes of the columns that a lookup uses."""
 
-    Attributes:
-        topic: The index of the column of topics; or one topic, of all rows.
-        key: The index of the column of keys.
-        begin: The index of ``begin``; None if there is none.
-        end: The index of ``end``; None if there is none.
-    """
-
-    topic: int | str
+    topic: int | str  # The index of the column of topics; or one topic, of all rows
     key: int
     begin: int | None = None
     end: int | None = None
@@ -65,18 +58,11 @@ class KeyColumns:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a task holds at once.
+    """How much a task holds at once."""
 
-    Attributes:
-        rows: The most rows in a chunk; each takes about 70 bytes of memory on top of its data.
-        memory: The most bytes of rows in memory; the rest is spilled to a file.
-        size: The most bytes of rows in a chunk.
-        batch_rows: The most rows in a piece.
-        batch_bytes: The most bytes in a piece.
-    """
-
+    # The most rows in a chunk; each takes about 70 bytes of memory on top of its data.
     rows: int = 5_000_000
-    memory: int = 192 * 2**20
+    memory: int = 192 * 2**20  # The most bytes of rows in memory; the rest is spilled to a file
     size: int = 4 * 2**30
     batch_rows: int = 1 << 18
     batch_bytes: int = 32 * 2**20
@@ -84,12 +70,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The store times that each row matches, epoch milliseconds, both inclusive.
-
-    Attributes:
-        begin: int64, one per row.
-        end: int64, one per row.
-    """
+    """The store times that each row matches, epoch milliseconds, both inclusive."""
 
     begin: NDArray[np.int64]
     end: NDArray[np.int64]
@@ -102,21 +83,12 @@ class Bounds:
 
 
 class KeyChunk:
-    """Rows of keys that are looked up together; a context manager, which frees them.
-
-    Attributes:
-        rows: The number of rows.
-    """
+    """Rows of keys that are looked up together; a context manager, which frees them."""
 
     rows: int
 
     def __init__(self, columns: KeyColumns, limits: Limits | None = None) -> None:
-        """Start without rows.
-
-        Args:
-            columns: The indexes of the key columns.
-            limits: How much to hold.
-        """
+        """Start without rows."""
         self._columns = columns
         self._limits = limits or Limits()
         self.rows = 0
@@ -190,11 +162,7 @@ class KeyChunk:
         return Bounds(begin, end)
 
     def take(self, rows: NDArray[np.int64]) -> pa.RecordBatch:
-        """Return some of the rows.
-
-        Args:
-            rows: Row numbers, ascending, at least one and at most ``window``.
-        """
+        """Return some of the rows."""
         self._put_away()
         return self._pieces.take(rows)
 
@@ -218,19 +186,10 @@ class KeyChunk:
 
 
 class KeyIndex:
-    """The rows of each distinct hash.
-
-    Attributes:
-        wanted: The distinct hashes.
-        counts: The number of rows of each, int32.
-    """
+    """The rows of each distinct hash."""
 
     def __init__(self, joined: NDArray[np.uint64]) -> None:
-        """Index the rows by hash.
-
-        Args:
-            joined: For each row with a key, ``hash << 32 | row number``; ascending.
-        """
+        """Index the rows by hash."""
         hashes = (joined >> np.uint64(32)).astype(np.int32)
         self._rows = joined.astype(np.uint32)
         changes = np.flatnonzero(hashes[1:] != hashes[:-1]) + 1
@@ -242,15 +201,7 @@ class KeyIndex:
     def pairs(
         self, places: NDArray[np.int64], most: int
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Pair hits with the rows of their hashes.
-
-        Args:
-            places: For each hit, the index of its hash in ``wanted.hashes``.
-            most: The most pairs to yield at once.
-
-        Yields:
-            Hits and rows, ascending by row.
-        """
+        """Pair hits with the rows of their hashes."""
         counts = self.counts.take(places)
         ends = np.cumsum(counts)
         total = int(ends[-1]) if len(ends) else 0
@@ -263,23 +214,15 @@ class KeyIndex:
             yield hits.take(order), rows.take(order)
 
     def rows_of(self, found: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return the rows of some of the hashes.
-
-        Args:
-            found: For each distinct hash, whether to return its rows.
-        """
+        """Return the rows of some of the hashes."""
         chosen: NDArray[np.int64] = self._rows[np.repeat(found, self.counts)].astype(np.int64)
         return chosen
 
 
 class _Pieces:
-    """Batches of one schema, in memory up to a limit and in a file beyond it.
+    """Batches of one schema, in memory up to a limit and in a file beyond it."""
 
-    Attributes:
-        widest: The highest average of bytes per row among the pieces.
-    """
-
-    widest: int
+    widest: int  # The highest average of bytes per row among the pieces
 
     def __init__(self, memory: int) -> None:
         self.widest = 0

@@ -26,11 +26,7 @@ def hash_columns(topics: pa.Array, keys: pa.Array) -> pa.Array:
 
 
 def hash_known(topics: pa.Array, keys: pa.Array) -> tuple[NDArray[np.int32], pa.Array | None]:
-    """Hash the rows that can match an entry: no entry has a key that is NULL or not UTF-8.
-
-    Returns:
-        The hashes of these rows; and a mask of these rows, or None if it is all of them.
-    """
+    """Hash the rows that can match an entry: no entry has a key that is NULL or not UTF-8."""
     known = None
     if topics.null_count or keys.null_count:
         known = pc.and_(topics.is_valid(), keys.is_valid())

@@ -202,11 +202,6 @@ def _read_options(
 
 
 def _entry_columns(options: ReadOptions, how: How) -> StructType:
-    """Return the columns of the entries that are found.
-
-    Raises:
-        ValueError: The option ``columns`` names an unknown one, or one of the keys.
-    """
     for name in options.columns or ():
         if how in KEYS_ONLY:
             raise ValueError(
@@ -228,11 +223,6 @@ def _entry_columns(options: ReadOptions, how: How) -> StructType:
 
 
 def _both(keys: StructType, entries: StructType) -> StructType:
-    """Return the columns of keys and entries, side by side.
-
-    Raises:
-        ValueError: A column of the keys has the name of an entry column.
-    """
     taken = set(entries.names)
     for name in keys.names:
         if name.lower() in taken:
@@ -245,7 +235,6 @@ def _both(keys: StructType, entries: StructType) -> StructType:
 
 
 def _times(options: ReadOptions) -> Range:
-    """Return the store times that the options name, epoch milliseconds."""
     begin, end = planned_bound(options.begin, up=True), planned_bound(options.end, up=False)
     # Every local time was placed in the session's zone.
     assert begin is None or isinstance(begin, int)

@@ -91,11 +91,7 @@ _lookups: OrderedDict[int, tuple[LookupSummary, Accumulator[Counter[str]]]] = Or
 def register_lookup(
     spark: SparkSession, summary: LookupSummary
 ) -> tuple[str, Accumulator[Counter[str]] | None]:
-    """Remember a lookup of a classic session.
-
-    Returns:
-        Its name in Spark's plans, and what its tasks add to; None with Spark Connect.
-    """
+    """Remember a lookup of a classic session."""
     name = f"rmqindex_lookup_{summary.strategy}_in_{summary.files_kept}_files"
     if not hasattr(spark, "_jsparkSession"):
         return name, None

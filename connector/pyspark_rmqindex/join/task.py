@@ -49,20 +49,7 @@ _PAIR = "pair"
 
 @dataclass(frozen=True, slots=True)
 class LookupTask:
-    """The function of one task; created on the driver and called by ``mapInArrow``.
-
-    Attributes:
-        slices: The files, as listed.
-        options: The options of the read.
-        columns: The indexes of the key columns in the input.
-        schema: The entry columns to return.
-        how: Which rows to return.
-        strategy: How to search the files.
-        times: Store times to keep, epoch milliseconds.
-        limits: How much to hold at once.
-        name: The name in Spark's plans.
-        tally: What the task adds its counts to; None with Spark Connect.
-    """
+    """The function of one task; created on the driver and called by ``mapInArrow``."""
 
     slices: tuple[FileSlice, ...]
     options: ReadOptions
@@ -73,6 +60,7 @@ class LookupTask:
     times: Range = EVERYTHING
     limits: Limits = field(default_factory=Limits)
     name: str = "rmqindex_lookup"
+    # What the task adds its counts to; None with Spark Connect.
     tally: Accumulator[Counter[str]] | None = None
 
     @property
@@ -81,18 +69,7 @@ class LookupTask:
         return self.name
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Look up the rows of one task.
-
-        Args:
-            batches: Batches of the input's columns.
-
-        Yields:
-            Batches of the input's columns, with those of ``schema`` for ``inner`` and ``left``.
-
-        Raises:
-            CorruptIndexError: Malformed bytes, in the mode ``FAILFAST``.
-            RmqIndexError: A file is no longer the listed one.
-        """
+        """Look up the rows of one task."""
         yield from as_planned(merge(self._answers(batches)))
 
     def _answers(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -185,7 +162,6 @@ class _Answer:
             yield from keep(checked, ranges)
 
     def _pair(self, file_slice: FileSlice, entries: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Pair entries with the rows that look them up."""
         places = entries.column("query").to_numpy()
         if self._task.how in KEYS_ONLY and self._bounds is None and not self._options.has_log:
             self._found_hashes[places] = True
@@ -252,6 +228,5 @@ def _count(texts: pa.Array, text: str) -> int:
 
 
 def _beside(keys: pa.RecordBatch, schema: pa.Schema, columns: Sequence[pa.Array]) -> pa.RecordBatch:
-    """Return a batch of the key columns followed by the entry columns."""
     both = pa.schema([*keys.schema, *schema])
     return pa.RecordBatch.from_arrays([*keys.columns, *columns], schema=both)

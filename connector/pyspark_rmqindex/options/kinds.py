@@ -55,16 +55,12 @@ _OPTION = "option"
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T_co]):
-    """The type of an option's text.
-
-    Attributes:
-        words: The type as the documentation describes it.
-        parse: Converts the text to a value; raises ``ValueError`` with what was expected.
-        check: Checks a value that errors must not show; raises ``ValueError`` with a full message.
-    """
+    """The type of an option's text."""
 
     words: str
+    # Converts the text to a value; raises ``ValueError`` with what was expected.
     parse: Callable[[str], T_co]
+    # Checks a value that errors must not show; raises ``ValueError`` with a full message.
     check: Callable[[Any], None] | None = None
 
     def rename(self, words: str) -> Kind[T_co]:

@@ -54,11 +54,7 @@ class MessageOptions(S3Options, RecordOptions):
     )
 
     def __post_init__(self) -> None:
-        """Check the offsets against each other, as the times.
-
-        Raises:
-            ValueError: The first is behind the last.
-        """
+        """Check the offsets against each other, as the times."""
         RecordOptions.__post_init__(self)
         if self.end_offset is not None and self.begin_offset > self.end_offset:
             raise ValueError(

@@ -65,7 +65,6 @@ _NOT_HERE: dict[Scope, str] = {
 
 
 def _options_in(options: type[Any], scope: Scope) -> dict[str, Option]:
-    """Return the options that a scope allows, by the names of their fields."""
     return {
         field: option
         for field, option in options_of(options).items()
@@ -103,21 +102,7 @@ def parse_options(
     without: Collection[str] = (),
     arguments: Sequence[str] = (),
 ) -> T:
-    """Parse the options of one load, table, write or stream.
-
-    Args:
-        options: The dataclass that declares them.
-        raw: The options as Spark passes them; names are case-insensitive.
-        scope: The scope whose options are allowed.
-        stream: That of a stream, if Spark has not yet said whether it wants one; an error names its
-            options, too.
-        without: Options that an error does not list, in lower case: those that a function sets.
-        arguments: What it lists beside the options: the arguments of that function.
-
-    Raises:
-        ValueError: An unknown option, one of another scope, a bad value, or options that
-            conflict; the message names the option and what is allowed.
-    """
+    """Parse the options of one load, table, write or stream."""
     allowed = _options_in(options, scope)
     fields = {option.name.lower(): field for field, option in allowed.items()}
     texts: dict[str, str] = {}
@@ -149,15 +134,6 @@ def _misplaced_error(
     without: Collection[str],
     arguments: Sequence[str],
 ) -> str:
-    """Return the error for an option that a scope does not allow.
-
-    Args:
-        name: The option.
-        scope: The scope.
-        stream: That of a stream, if the options may be those of one.
-        without: As :func:`parse_options` takes it.
-        arguments: Likewise.
-    """
     option = next((option for option in OPTIONS if option.name.lower() == name.lower()), None)
     foreign = advice_on(name, scope)
     if option is not None and not option.internal:
@@ -180,12 +156,10 @@ def _misplaced_error(
 
 
 def _listed(scope: Scope) -> list[str]:
-    """Return the options of a scope that users set."""
     return sorted(option.name for option in _BY_SCOPE[scope].values() if not option.internal)
 
 
 def _reason(option: Option, scope: Scope) -> str:
-    """Return why a scope does not allow an option."""
     scopes = set(scopes_of(option))
     if scopes == {"write"}:
         return "only for writing"
@@ -266,15 +240,7 @@ def _has_stream_option(raw: Mapping[str, str]) -> bool:
 
 
 def option_text(name: str, value: object) -> str:
-    """Return a Python value as the text of an option: bool, int, list, time, path or text.
-
-    Args:
-        name: The option.
-        value: The value.
-
-    Raises:
-        TypeError: A value of a type that no option accepts.
-    """
+    """Return a Python value as the text of an option: bool, int, list, time, path or text."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if is_int(value):

@@ -148,11 +148,7 @@ class ReadOptions(GeometryOptions, S3Options, RecordOptions):
     )
 
     def __post_init__(self) -> None:
-        """Check the options against each other.
-
-        Raises:
-            ValueError: Some options conflict.
-        """
+        """Check the options against each other."""
         RecordOptions.__post_init__(self)
         if not self.pushdown and not self.key_columns:
             raise ValueError("option 'keyColumns': only with pushdown=true")

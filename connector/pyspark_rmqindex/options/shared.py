@@ -176,11 +176,7 @@ class TimeOptions(ZoneOption):
     )
 
     def __post_init__(self) -> None:
-        """Check the two times against each other; those of unlike kinds only a task can compare.
-
-        Raises:
-            ValueError: The first is after the last.
-        """
+        """Check the two times against each other; those of unlike kinds only a task can compare."""
         begin, end = self.begin, self.end
         if isinstance(begin, int) and isinstance(end, int):
             is_reversed, first, last = begin > end, time_text(begin), time_text(end)
@@ -298,11 +294,7 @@ class GeometryOptions:
 
     @property
     def layout(self) -> Layout | None:
-        """The geometry of every file, or None if each file has its own.
-
-        Raises:
-            ValueError: One number without the other, or a file larger than a broker can write.
-        """
+        """The geometry of every file, or None if each file has its own."""
         slots, entries = self.max_hash_slot_num, self.max_index_num
         if slots is None and entries is None:
             return None

@@ -55,11 +55,7 @@ class StreamOptions(_FollowOptions, ReadOptions):
     )
 
     def __post_init__(self) -> None:
-        """Check the options against each other.
-
-        Raises:
-            ValueError: Some options conflict, or an offset is given, which only a log has.
-        """
+        """Check the options against each other."""
         if self.starting_position not in {"earliest", "latest"}:
             raise ValueError(
                 f"option 'startingPosition': expected earliest or latest for the format rmqindex, "

@@ -40,25 +40,16 @@ _JAVA_VARIABLES = (
 
 @dataclass(frozen=True, slots=True)
 class LocalBound:
-    """A bound of store time in the session's zone, which only a task knows.
-
-    Attributes:
-        time: The wall-clock time.
-        in_system_zone: Microseconds since the epoch if the session has the default zone of the
-            driver's host; None if that zone cannot be determined.
-    """
+    """A bound of store time in the session's zone, which only a task knows."""
 
     time: LocalTime
+    # Microseconds since the epoch if the session has the default zone of the driver's host;
+    # None if that zone cannot be determined.
     in_system_zone: int | None
 
 
 def planned_bound(bound: int | LocalTime | None, *, up: bool) -> int | LocalBound | None:
-    """Return an option's bound as milliseconds, or as a bound for a task to convert.
-
-    Args:
-        bound: Epoch microseconds, a local time, or None for no bound.
-        up: Whether to round up to whole milliseconds.
-    """
+    """Return an option's bound as milliseconds, or as a bound for a task to convert."""
     if bound is None:
         return None
     if isinstance(bound, int):
@@ -70,16 +61,7 @@ def planned_bound(bound: int | LocalTime | None, *, up: bool) -> int | LocalBoun
 def task_range(
     begin: int | LocalBound | None, end: int | LocalBound | None
 ) -> tuple[int | None, int | None]:
-    """Return the bounds of store time as epoch milliseconds, those of local time in the session's.
-
-    Args:
-        begin: What :func:`planned_bound` returned for the earliest time.
-        end: The same for the latest one.
-
-    Raises:
-        ValueError: The session's zone cannot be determined, or the earliest time is after the
-            latest.
-    """
+    """Return the bounds of store time as epoch milliseconds, local ones in the session's zone."""
     low = _task_bound(begin, up=True) if isinstance(begin, LocalBound) else begin
     high = _task_bound(end, up=False) if isinstance(end, LocalBound) else end
     # Two times within one millisecond pass each other when they are rounded.
@@ -92,11 +74,7 @@ def task_range(
 
 
 def sql_times(given: Mapping[str, str]) -> dict[str, str]:
-    """Return ``beginTimestamp`` and ``endTimestamp`` as arguments of ``rmq_lookup``, in SQL.
-
-    Args:
-        given: Options that were accepted, as text, by their names.
-    """
+    """Return ``beginTimestamp`` and ``endTimestamp`` as arguments of ``rmq_lookup``, in SQL."""
     zone = given.get("timeZone")
     arguments = {}
     for option, argument in (("beginTimestamp", "begin"), ("endTimestamp", "end")):

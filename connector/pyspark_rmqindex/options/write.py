@@ -73,11 +73,7 @@ class WriteOptions(ZoneOption, GeometryOptions, S3Options, PathOption):
     )
 
     def __post_init__(self) -> None:
-        """Check that there is a path and a valid geometry.
-
-        Raises:
-            ValueError: There is no path, or the geometry is invalid.
-        """
+        """Check that there is a path and a valid geometry."""
         if self.path is None:
             raise ValueError(
                 "option 'path': expected a path, in save() or as an option, got none. Spark passes "

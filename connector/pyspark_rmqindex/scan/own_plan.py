@@ -31,29 +31,13 @@ class OwnPlanReader(IndexReader):
     _filters: tuple[Filter, ...] = ()
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802  (Spark's name)
-        """Keep the filters; the answer depends on nothing else, so it is the same when asked again.
-
-        Args:
-            filters: What Spark pushes down.
-
-        Returns:
-            All of them: they narrow the read to a superset of the rows, and Spark filters it.
-            So Spark pushes no limit here, which would count rows that a filter drops.
-
-        Raises:
-            ValueError: ``topic`` and ``key`` are not bound, or to too many pairs.
-        """
+        """Keep the filters; the answer depends on nothing else, so asking again is harmless."""
         self._filters = tuple(filters)
         self._wanted()
         return filters
 
     def partitions(self) -> Sequence[InputPartition]:
-        """List the files and divide the work.
-
-        Raises:
-            RmqIndexError: A path is missing or is not what it should be.
-            ValueError: ``topic`` and ``key`` are not bound.
-        """
+        """List the files and divide the work."""
         return self._plan(self._wanted(), self._filters)
 
     def _wanted(self) -> Wanted:

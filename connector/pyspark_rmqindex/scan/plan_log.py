@@ -108,7 +108,6 @@ def _count_text(values: tuple[object, ...], one: str, many: str = "") -> str:
 
 
 def _record_path(options: Mapping[str, str]) -> Path:
-    """Return the path of the last plan of a relation with these options."""
     items = ((name.lower(), value) for name, value in options.items())
     identity = json.dumps(sorted(item for item in items if item[0] != _ASKING))
     digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()
@@ -134,10 +133,6 @@ def plan_schema(options: Mapping[str, str]) -> StructType:
     """Return a schema that carries the last plan of a relation with these options, if any.
 
     A planning process can return nothing else to the driver without a job.
-
-    Raises:
-        RmqIndexError: The file that holds the plan is damaged.
-        OSError: That file cannot be read.
     """
     plan = None
     try:
@@ -178,12 +173,7 @@ _PLAN = RecordKind(
 
 
 def log_plan(plan: Plan | str, level: str | None) -> None:
-    """Log a plan at the level INFO, and what an answer lacks as warnings.
-
-    Args:
-        plan: The plan to log.
-        level: ``INFO`` or ``WARNING``; None for what :func:`write_line` asks instead.
-    """
+    """Log a plan at the level INFO, and what an answer lacks as warnings."""
     write_line(logging.INFO, str(plan), level)
     for text in () if isinstance(plan, str) else plan.lacking:
         log_warning(text)

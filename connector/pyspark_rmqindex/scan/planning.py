@@ -28,21 +28,13 @@ __all__ = ["IndexPartition", "Packing", "Query", "apportion", "matching_pairs", 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What to search every slice of a scan for.
-
-    Attributes:
-        pairs: (topic, key) pairs to look up; None for no lookup by pairs.
-        key_hashes: Key hashes to look up; None for no lookup by hashes.
-        time: Store times to keep, epoch milliseconds.
-        phy_offset: CommitLog offsets to keep, bytes.
-        begin: A further lower bound of store time, inclusive, if it or ``end`` is a local time.
-        end: A further upper bound of store time, likewise.
-    """
+    """What to search every slice of a scan for."""
 
     pairs: tuple[tuple[str, str], ...] | None = None
     key_hashes: tuple[int, ...] | None = None
-    time: Range = EVERYTHING
-    phy_offset: Range = EVERYTHING
+    time: Range = EVERYTHING  # Store times to keep, epoch milliseconds
+    phy_offset: Range = EVERYTHING  # CommitLog offsets to keep, bytes
+    # A further lower bound of store time, inclusive, if it or ``end`` is a local time.
     begin: int | LocalBound | None = None
     end: int | LocalBound | None = None
 
@@ -54,16 +46,11 @@ class Query:
 
 @dataclass
 class IndexPartition(InputPartition):
-    """The work of one task.
-
-    Attributes:
-        slices: The slices to read.
-        query: What to search them for.
-        plan: With the pushdown of Spark 4.1 to 4.3, the plan that the partition is of.
-    """
+    """The work of one task."""
 
     slices: tuple[FileSlice, ...]
     query: Query
+    # With the pushdown of Spark 4.1 to 4.3, the plan that the partition is of.
     plan: PlanId | None = None
 
 
@@ -73,15 +60,10 @@ _LOOKUP_BYTES = 12 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """How slices are packed into partitions.
-
-    Attributes:
-        max_bytes: The intended size of a partition, bytes.
-        open_bytes: The cost of opening a file, as bytes read in the same time.
-    """
+    """How slices are packed into partitions."""
 
     max_bytes: int
-    open_bytes: int
+    open_bytes: int  # The cost of opening a file, as bytes read in the same time
 
 
 def matching_pairs(
@@ -98,13 +80,6 @@ def prune(files: Iterable[FileSlice], wanted: Wanted) -> list[FileSlice]:
     The header proves only one thing: no entry is earlier than its file's ``begin_timestamp``.
     The ``end_*`` fields are those of the last put, not the greatest, and offsets are in any
     order, so they prove nothing.
-
-    Args:
-        files: Whole files.
-        wanted: What the scan must find.
-
-    Returns:
-        The remaining slices, in the same order.
     """
     if (
         wanted.time.is_empty
@@ -128,16 +103,7 @@ def prune(files: Iterable[FileSlice], wanted: Wanted) -> list[FileSlice]:
 
 
 def apportion(slices: Sequence[FileSlice], query: Query, packing: Packing) -> list[IndexPartition]:
-    """Divide slices among partitions, in order.
-
-    Args:
-        slices: The slices to read.
-        query: What to search each slice for.
-        packing: How much to put into one partition.
-
-    Returns:
-        Partitions of about ``packing.max_bytes`` each, and about equal.
-    """
+    """Divide slices among partitions, in order."""
     if query.is_lookup:
         hashes = len(query.pairs if query.pairs is not None else query.key_hashes or ())
         cost: Callable[[FileSlice], int] = lambda file_slice: min(  # noqa: E731

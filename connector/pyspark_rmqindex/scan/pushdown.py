@@ -77,17 +77,12 @@ _DOUBTFUL = (
 
 @dataclass(frozen=True, slots=True)
 class PlanId:
-    """Identifies a plan of a relation, for its tasks.
-
-    Attributes:
-        generation: The relation's generation when the plan was made.
-        ranges: What the plan's files were chosen by, without keys; None if it has no files.
-        listing: Tells the files that were found from others.
-    """
+    """Identifies a plan of a relation, for its tasks."""
 
     generation: int
+    # What the plan's files were chosen by, without keys; None if it has no files.
     ranges: Wanted | None
-    listing: str
+    listing: str  # Tells the files that were found from others
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +112,6 @@ def state_directory() -> Path:
 
     It is Spark's local directory, which Spark deletes with the application.
     If Spark names none, it is a directory that only this user may write to, in the temp directory.
-
-    Raises:
-        RmqIndexError: It is not a directory, or another user owns it or may write to it.
-        OSError: It cannot be created.
     """
     first = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     user = os.geteuid()
@@ -137,11 +128,7 @@ def state_directory() -> Path:
 
 
 def relation_name(master: str) -> str:
-    """Return a name for a new relation, which says whether its tasks may run on other hosts.
-
-    Args:
-        master: Spark's ``spark.master``; empty if it is not known.
-    """
+    """Return a name for a new relation, which says whether its tasks may run on other hosts."""
     return ("" if master.startswith("local") else _CLUSTER) + uuid.uuid4().hex
 
 
@@ -151,28 +138,14 @@ def is_on_cluster(options: Mapping[str, str]) -> bool:
 
 
 def create_state() -> str:
-    """Create the state file of a new relation.
-
-    Returns:
-        The path of its file.
-
-    Raises:
-        RmqIndexError: Another user could write to its directory.
-        OSError: The file cannot be created.
-    """
+    """Create the state file of a new relation."""
     path = state_directory() / f"relation-{uuid.uuid4().hex}.json"
     write_own(path, json.dumps(to_json(_Kept(None, 0))).encode())
     return str(path)
 
 
 class RelationState:
-    """The state of one relation, valid while its lock is held.
-
-    Attributes:
-        wanted: What all plannings asked for; None before the first.
-        generation: How often that was widened.
-        listing: Tells the files that the last planning found from others.
-    """
+    """The state of one relation, valid while its lock is held."""
 
     def __init__(self, wanted: Wanted | None, generation: int, listing: str) -> None:
         """Start from what earlier plannings left."""
@@ -181,15 +154,7 @@ class RelationState:
         self.listing = listing
 
     def widen(self, wanted: Wanted, calls: Calls | None = None) -> Wanted:
-        """Return what this planning and all earlier ones want; saved if the planning succeeds.
-
-        Args:
-            wanted: What this planning wants.
-            calls: Those that read the same relation, for errors.
-
-        Raises:
-            ValueError: Too many pairs.
-        """
+        """Return what this planning and all earlier ones want; saved if the planning succeeds."""
         widened = wanted if self.wanted is None else self.wanted.widen(wanted)
         if widened.pairs is not None and len(widened.pairs) > MAX_PAIRS:
             calls = calls or Calls()
@@ -203,11 +168,7 @@ class RelationState:
         return widened
 
     def plan_of(self, listing: str) -> PlanId:
-        """Return what identifies the plan of this planning, for its tasks.
-
-        Args:
-            listing: Tells the files that it found from others.
-        """
+        """Return what identifies the plan of this planning, for its tasks."""
         wanted = self.wanted
         assert wanted is not None  # widen() was called
         self.listing = listing
@@ -223,17 +184,6 @@ def locked_state(path: str, *, waits: bool = True) -> Iterator[RelationState]:
 
     A widened state is written when the block ends, but not if it raises, so that a failed query
     is not recorded.
-
-    Args:
-        path: What :func:`create_state` returned.
-        waits: Whether to wait for another planning of the relation, rather than to refuse this one.
-
-    Yields:
-        The state; the lock is released when the block ends.
-
-    Raises:
-        ValueError: The file is missing or damaged, cannot be written, or another planning holds it,
-            where it is waited for, for ten minutes.
     """
     with _opened(path) as descriptor:
         _lock(descriptor, path, fcntl.LOCK_EX, waits=waits)
@@ -268,7 +218,6 @@ def _opened(path: str) -> Iterator[int]:
 
 
 def _read(descriptor: int, path: str) -> tuple[_Kept, int]:
-    """Return the record, and its size in bytes."""
     size = min(os.fstat(descriptor).st_size, _STATE.limit + 1)
     text = os.pread(descriptor, size, 0)
     try:
@@ -308,19 +257,7 @@ def _overwrite(descriptor: int, data: bytes, size: int) -> None:
 
 
 def wanted_by_all(path: str, plan: PlanId) -> Wanted | None:
-    """Return what a task must search for, where its plan may be run by a scan that wants more.
-
-    Args:
-        path: What :func:`create_state` returned.
-        plan: The plan of the task.
-
-    Returns:
-        What all plannings until now have asked for, which the files of the plan hold; None if the
-        plan is known to be that of its scan, or wider.
-
-    Raises:
-        ValueError: The files of the plan may lack rows of the scan.
-    """
+    """Return what a task must search for, where its plan may be run by a scan that wants more."""
     if not Path(path).exists():
         return None  # not on the host that plans
     # Leave the mark before checking; a planning does the two in the opposite order, so that one of

@@ -69,13 +69,7 @@ _OF_MESSAGES = frozenset({*KEY_COLUMNS, *EXTRA_MESSAGE_COLUMNS, MATCH_COLUMN, "s
 
 
 class PlannedFiles(NamedTuple):
-    """The plan for some files.
-
-    Attributes:
-        query: What to search for.
-        slices: What remains of the files after pruning.
-        partitions: The slices as divided among tasks.
-    """
+    """The plan for some files."""
 
     query: Query
     slices: list[FileSlice]
@@ -96,18 +90,7 @@ def wanted_by(options: ReadOptions) -> Wanted:
 def plan_files(
     options: ReadOptions, wanted: Wanted, files: Sequence[FileSlice], *, remote: bool
 ) -> PlannedFiles:
-    """Prune some files, and divide the rest among tasks.
-
-    Args:
-        options: The options of the read, which bound the times.
-        wanted: What else is wanted.
-        files: Whole files, or parts of them.
-        remote: Whether any of them is not a local file.
-
-    Raises:
-        RmqIndexError: The CommitLog is missing, or of a kind that cannot be read.
-        ValueError: One log is given for several stores that have their own.
-    """
+    """Prune some files, and divide the rest among tasks."""
     query, wanted = query_of(options, wanted)
     if options.commit_log is not None:
         files = with_logs(files, options.commit_log)
@@ -120,12 +103,7 @@ def plan_files(
 
 
 def query_of(options: ReadOptions, wanted: Wanted) -> tuple[Query, Wanted]:
-    """Return what to search every slice for, and what to choose files by.
-
-    Args:
-        options: The options of the read; its times are kept as well.
-        wanted: What else is looked for.
-    """
+    """Return what to search every slice for, and what to choose files by."""
     begin, end = planned_bound(options.begin, up=True), planned_bound(options.end, up=False)
     if wanted.pairs is not None:  # a STRING cannot hold any other key
         wanted = replace(
@@ -162,39 +140,22 @@ class IndexReader(PrunedReader):
     def __init__(
         self, options: ReadOptions, schema: StructType, raw_options: dict[str, str]
     ) -> None:
-        """Store the request.
-
-        Args:
-            options: The options, checked.
-            schema: The requested columns, checked.
-            raw_options: The options as Spark passed them, by which the plan is recorded.
-        """
+        """Store the request."""
         self._options = options
         self._schema = schema
         self._raw_options = raw_options
 
     @property
     def _calls(self) -> Calls:
-        """The calls that read the same, for errors."""
         paths = [str(path) for path in self._options.paths]
         return Calls(paths[0] if len(paths) == 1 else paths, self._raw_options)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """List the files and divide the work.
-
-        Raises:
-            RmqIndexError: A path is missing or is not what it should be.
-        """
+        """List the files and divide the work."""
         return self._plan(wanted_by(self._options), ())
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the slices of one task.
-
-        Raises:
-            CorruptIndexError: Malformed bytes, in the mode ``FAILFAST``.
-            RmqIndexError: A file is no longer the planned one.
-            ValueError: A local time whose time zone cannot be determined.
-        """
+        """Read the slices of one task."""
         if not isinstance(partition, IndexPartition):
             return  # Spark runs one task even if there is nothing to read
         query = partition.query
@@ -222,7 +183,6 @@ class IndexReader(PrunedReader):
                         yield from finder.find(file, file_slice, times, builder, check)
 
     def _plan(self, wanted: Wanted, filters: Sequence[Filter]) -> list[IndexPartition]:
-        """Make the partitions, and log the plan."""
         options = self._options
         files, total, remote, left_out = list_slices(options, wanted.stores)
         self._found(files)
@@ -254,14 +214,7 @@ class PushdownReader(IndexReader):
         raw_options: dict[str, str],
         state: str | None,
     ) -> None:
-        """Store the request.
-
-        Args:
-            options: The options, checked.
-            schema: The requested columns, checked.
-            raw_options: The options as Spark passed them, by which the plan is recorded.
-            state: The state file with the relation's earlier plannings.
-        """
+        """Store the request."""
         super().__init__(options, schema, raw_options)
         self._state = state
         self._listing = ""
@@ -272,19 +225,7 @@ class PushdownReader(IndexReader):
         return {**self.__dict__, "_planned": None}
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802  (Spark's name)
-        """Plan for these filters and those of every earlier planning of the relation.
-
-        Args:
-            filters: What Spark pushes down.
-
-        Returns:
-            All of them: another scan of the relation may run with this plan, so Spark must filter
-            again.
-
-        Raises:
-            ValueError: ``topic`` and ``key`` are not bound, or to too many pairs; or the relation
-                was not made by ``table()``.
-        """
+        """Plan for these filters and those of every earlier planning of the relation."""
         _check_built_in_filter(filters)
         calls = self._calls
         wanted = filters_to_wanted(filters, keys=self._options.key_columns, calls=calls)
@@ -304,22 +245,13 @@ class PushdownReader(IndexReader):
         self._listing = hashlib.sha256(repr(files).encode("utf-8", "replace")).hexdigest()
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the planned partitions.
-
-        Raises:
-            ValueError: No filter was pushed down.
-        """
+        """Return the planned partitions."""
         if self._planned is None:
             raise ValueError(_NO_FILTER)
         return self._planned
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the slices of one task.
-
-        Raises:
-            ValueError: The pushdown conf was turned off after planning; or Spark may have given
-                this scan the plan of another one, whose files may lack rows of it.
-        """
+        """Read the slices of one task."""
         _check_conf()
         if (
             self._state is not None
@@ -382,13 +314,7 @@ def _is_compared(query: Query, builder: BatchBuilder, options: ReadOptions) -> b
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """Compares entries with their messages, and keeps those that are wanted.
-
-    Attributes:
-        verifier: Compares entries with messages.
-        options: The options of the read.
-        times: Store times to keep, epoch milliseconds.
-    """
+    """Compares entries with their messages, and keeps those that are wanted."""
 
     verifier: MessageCheck
     options: ReadOptions
@@ -437,7 +363,6 @@ def _scan(
 
 
 def _ranges(query: Query, times: Range) -> dict[str, Range]:
-    """Return the ranges that are not unbounded, by column."""
     ranges = {"store_timestamp": times, "phy_offset": query.phy_offset}
     return {name: bounds for name, bounds in ranges.items() if not bounds.is_everything}
 

@@ -40,12 +40,7 @@ class MessageCheck:
     """
 
     def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
-        """Prepare to return the requested columns.
-
-        Args:
-            options: The options of the read.
-            schema: The requested columns, in lower case, with Spark's Arrow types.
-        """
+        """Prepare to return the requested columns."""
         self._options = options
         self._fields = [field for field in schema if field.name in EXTRA_MESSAGE_COLUMNS]
         names = [field.name for field in self._fields]
@@ -63,22 +58,7 @@ class MessageCheck:
     def check(
         self, file: IndexFile, file_slice: FileSlice, entries: pa.RecordBatch
     ) -> Iterator[pa.RecordBatch]:
-        """Compare entries of one file with their messages.
-
-        Args:
-            file: The open file.
-            file_slice: The slice of the file that is read.
-            entries: At least the columns ``VERIFIED_COLUMNS``.
-
-        Yields:
-            The same rows in the same order, with ``match_state``, ``topic`` and ``key`` (null
-            unless verified), and the requested columns of the message; ``store_timestamp`` is the
-            message's if verified.
-
-        Raises:
-            RmqIndexError: The log cannot be read or is not the planned one, or a body cannot be
-                decompressed in the mode ``FAILFAST``.
-        """
+        """Compare entries of one file with their messages."""
         if file_slice.commit_log is None:
             yield self._without_check(entries)
             return
@@ -93,11 +73,7 @@ class MessageCheck:
         return self
 
     def __exit__(self, exc_type: type[BaseException] | None, *error: object) -> None:
-        """Close the logs, after checking them again if nothing failed.
-
-        Raises:
-            FileChangedError: A file of a log was truncated, replaced or rewritten.
-        """
+        """Close the logs, after checking them again if nothing failed."""
         self._logs.__exit__(exc_type, *error)
 
     def _portions(self, log: CommitLog, entries: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -169,12 +145,7 @@ class MessageCheck:
 
 
 def of_keys(checked: pa.RecordBatch, asked: tuple[pa.Array, pa.Array]) -> pa.RecordBatch:
-    """Leave out the entries of other keys; one that is not verified may be of the key looked up.
-
-    Args:
-        checked: What :meth:`MessageCheck.check` returned.
-        asked: The topic and the key that each entry was looked up for.
-    """
+    """Leave out the entries of other keys; one that is not verified may be of the key looked up."""
     verified = pc.equal(checked.column(MATCH_COLUMN), VERIFIED).to_numpy(zero_copy_only=False)
     kept = pairs_kept(verified, (checked.column("topic"), checked.column("key")), asked)
     return checked.filter(pa.array(kept))
@@ -183,19 +154,7 @@ def of_keys(checked: pa.RecordBatch, asked: tuple[pa.Array, pa.Array]) -> pa.Rec
 def handle_unverified(
     entries: pa.RecordBatch, file_slice: FileSlice, options: ReadOptions
 ) -> pa.RecordBatch:
-    """Keep, drop or reject unverified entries, as the options say.
-
-    Args:
-        entries: What :meth:`MessageCheck.check` returned.
-        file_slice: The slice of the entries.
-        options: The options of the read.
-
-    Returns:
-        The entries to return to the user.
-
-    Raises:
-        RmqIndexError: An entry is not verified, and the options make that an error.
-    """
+    """Keep, drop or reject unverified entries, as the options say."""
     if options.unverified == "keep":
         return entries
     verified = pc.equal(entries.column(MATCH_COLUMN), VERIFIED)

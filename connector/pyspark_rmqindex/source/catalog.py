@@ -44,11 +44,7 @@ _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def created_options(raw: Mapping[str, str]) -> dict[str, str] | None:
-    """Return the options of a CREATE TABLE; None if a load asks for the columns.
-
-    Raises:
-        ValueError: A path that Spark may have changed, or a key of S3.
-    """
+    """Return the options of a CREATE TABLE; None if a load asks for the columns."""
     given = {name.lower(): value for name, value in raw.items()}
     if "provider" not in given:
         return None
@@ -93,11 +89,7 @@ def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
 
 
 def stored_options(schema: StructType) -> dict[str, str] | None:
-    """Return the options stored in columns; None if there are none.
-
-    Raises:
-        ValueError: The columns hold different options.
-    """
+    """Return the options stored in columns; None if there are none."""
     texts = {field.metadata[_METADATA] for field in schema.fields if _METADATA in field.metadata}
     if not texts:
         return None
@@ -108,16 +100,7 @@ def stored_options(schema: StructType) -> dict[str, str] | None:
 
 
 def relation_options(schema: StructType, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the options for reading a relation.
-
-    Args:
-        schema: Its columns, as Spark requests them.
-        given: The options that Spark passes: those of a load, or those added by a reference to a
-            catalog table.
-
-    Raises:
-        ValueError: A reference to a catalog table changes an option.
-    """
+    """Return the options for reading a relation."""
     options = {name.lower(): value for name, value in given.items()}
     stored = stored_options(schema)
     if stored is None:
@@ -144,13 +127,6 @@ def without_pushdown(options: ReadOptions, raw: Mapping[str, str]) -> ReadOption
     Spark 4.1 to 4.3 run a scan that pushes no filter with the plan of another scan of the relation,
     and tell nobody. Only ``table()`` makes sure that every scan pushes one; so the plan of any
     other relation has all rows.
-
-    Args:
-        options: The options, checked.
-        raw: As Spark passed them, by their names in lower case.
-
-    Raises:
-        ValueError: The columns topic and key are wanted, and no CommitLog can fill them.
     """
     if options.key_columns and options.commit_log is None:
         raise ValueError(
@@ -176,15 +152,7 @@ def without_pushdown(options: ReadOptions, raw: Mapping[str, str]) -> ReadOption
 
 
 def check_paths(paths: Sequence[str], *, created: bool = False) -> None:
-    """Raise for a relation without a path, or a catalog table with a relative one.
-
-    Args:
-        paths: The paths of the relation.
-        created: Whether they come from a CREATE TABLE.
-
-    Raises:
-        ValueError: There is no path, or a CREATE TABLE has a relative one.
-    """
+    """Raise for a relation without a path, or a catalog table with a relative one."""
     if not paths:
         raise ValueError(
             "option 'path': expected a path, in load() or as an option, got none. A catalog table "
@@ -203,9 +171,6 @@ def check_pushdown(schema: StructType, options: Mapping[str, str]) -> None:
 
     It cannot if ``table()`` made the relation, which it names, or if the options are stored in the
     columns, as by CREATE TABLE and CREATE TEMPORARY VIEW without a list of columns.
-
-    Raises:
-        ValueError: Neither is the case.
     """
     if "relation" not in options and stored_options(schema) is None:
         raise ValueError(

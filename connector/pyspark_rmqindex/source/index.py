@@ -37,9 +37,6 @@ class DefaultSource(DataSource):
 
         So it also creates the pushdown state of a ``table()``, which all its plannings share where
         Spark keeps one plan for all scans.
-
-        Args:
-            options: As the user gave them; they are checked later, where Spark shows errors.
         """
         from pyspark_rmqindex.options import wants_pushdown
         from pyspark_rmqindex.source.catalog import is_of_table
@@ -60,11 +57,7 @@ class DefaultSource(DataSource):
         return "rmqindex"
 
     def schema(self) -> StructType:
-        """Return all columns that the options provide.
-
-        Raises:
-            ValueError: An unknown option or a bad value.
-        """
+        """Return all columns that the options provide."""
         from pyspark_rmqindex.options import schema_options, wants_pushdown
         from pyspark_rmqindex.schema import entry_schema, finding_schema, select_columns
         from pyspark_rmqindex.source.catalog import check_paths, created_options, with_options
@@ -95,11 +88,7 @@ class DefaultSource(DataSource):
         return with_options(schema, raw) if keeps_options else schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of the requested columns.
-
-        Raises:
-            ValueError: An unknown option, a bad value, or a column that is not there.
-        """
+        """Return the reader of the requested columns."""
         from pyspark_rmqindex.filters.literals import pass_distant_times
         from pyspark_rmqindex.options import read_options
         from pyspark_rmqindex.scan.reader import IndexReader, PushdownReader
@@ -170,23 +159,14 @@ class DefaultSource(DataSource):
         return reader
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return the writer.
-
-        Raises:
-            ValueError: An unknown option, a bad value, or columns that cannot be indexed.
-        """
+        """Return the writer."""
         from pyspark_rmqindex.write.writer import IndexWriter
 
         writer: DataSourceWriter = IndexWriter(schema, overwrite, self.options)
         return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        """Return the writer of a stream.
-
-        Raises:
-            ValueError: An unknown option, a bad value, an output mode other than ``append``,
-                columns that cannot be indexed, or PySpark is older than 4.1.
-        """
+        """Return the writer of a stream."""
         from pyspark_rmqindex.stream.refusal import check_spark_stream_writers
 
         check_spark_stream_writers()

@@ -26,11 +26,7 @@ class MessageSource(DataSource):
         return "rmqcommitlog"
 
     def schema(self) -> StructType:
-        """Return every column.
-
-        Raises:
-            ValueError: An unknown option or a bad value.
-        """
+        """Return every column."""
         from pyspark_rmqindex.options import message_schema_options
         from pyspark_rmqindex.schema import message_schema, select_columns
         from pyspark_rmqindex.source.catalog import check_paths, created_options, with_options
@@ -51,11 +47,7 @@ class MessageSource(DataSource):
         return schema if created is None else with_options(schema, created)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of the requested columns.
-
-        Raises:
-            ValueError: An unknown option, a bad value, or a column that is not there.
-        """
+        """Return the reader of the requested columns."""
         from pyspark_rmqindex.filters.literals import pass_distant_times
         from pyspark_rmqindex.messages.reader import MessageReader
         from pyspark_rmqindex.options import message_options

@@ -18,14 +18,7 @@ class _RefusedSource(DataSource):
     """Raises when created, so that reading, writing and streaming all fail with the reason."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        """Raise the error.
-
-        Args:
-            options: As the user gave them.
-
-        Raises:
-            ImportError: Always: this PySpark is too old.
-        """
+        """Raise the error."""
         check_spark()
         super().__init__(options)
 

@@ -103,38 +103,20 @@ _INNER, _LEFT = "inner", "left"
 
 @dataclass
 class LookupPlan(AnalyzeResult):
-    """What a call returns and reads; Spark sends it to every task.
-
-    Attributes:
-        options: The options of the read, without a path unless it is constant.
-        slices: The whole files, with their CommitLogs; None unless the path is constant.
-        keeps_absent: Whether a key without entries returns a row.
-        directory: The directory of relative paths of rows, since tasks may run in another.
-    """
+    """What a call returns and reads; Spark sends it to every task."""
 
     # The base class has fields with defaults, so these need defaults too.
     options: ReadOptions | None = None
+    # The whole files, with their CommitLogs; None unless the path is constant.
     slices: list[FileSlice] | None = field(default=None)
-    keeps_absent: bool = False
-    directory: str = ""
+    keeps_absent: bool = False  # Whether a key without entries returns a row
+    directory: str = ""  # The directory of relative paths of rows, since tasks may run in another
 
 
 def bind(
     args: Sequence[T], kwargs: Mapping[str, T], function: str = _NAME
 ) -> tuple[dict[str, T], dict[str, T]]:
-    """Bind the arguments of a call to its parameters; names are case-insensitive.
-
-    Args:
-        args: The arguments without names.
-        kwargs: The others.
-        function: The function called, for errors.
-
-    Returns:
-        The parameters by name, and the other named arguments, which are options.
-
-    Raises:
-        ValueError: There are too many or too few arguments, or one is given twice.
-    """
+    """Bind the arguments of a call to its parameters; names are case-insensitive."""
     if len(args) > len(_PARAMETERS):
         raise ValueError(
             f"{function}: expected at most {len(_PARAMETERS)} arguments without names "
@@ -156,12 +138,7 @@ def bind(
 
 
 def plan_call(args: Sequence[AnalyzeArgument], kwargs: Mapping[str, AnalyzeArgument]) -> LookupPlan:
-    """Check the arguments of a call, and list its files where the path is constant.
-
-    Raises:
-        ValueError: An argument of another type, an unknown option, or a bad value.
-        RmqIndexError: The path is missing or is not what it should be.
-    """
+    """Check the arguments of a call, and list its files where the path is constant."""
     parameters, named = bind(args, kwargs)
     check_parameters(parameters)
     _check_constant_times(*(parameters.get(name) for name in _TIMES))
@@ -197,11 +174,7 @@ def plan_call(args: Sequence[AnalyzeArgument], kwargs: Mapping[str, AnalyzeArgum
 
 
 def check_parameters(parameters: Mapping[str, AnalyzeArgument], function: str = _NAME) -> None:
-    """Check the types of path, topic, key and times, and the path and topic if constant.
-
-    Raises:
-        ValueError: One is of another type, or the path or the topic is empty.
-    """
+    """Check the types of path, topic, key and times, and the path and topic if constant."""
     for name in ("topic", "key"):
         _check_type(function, name, parameters[name], (StringType,), "STRING")
     for name in _TIMES:
@@ -215,16 +188,7 @@ def check_parameters(parameters: Mapping[str, AnalyzeArgument], function: str = 
 
 
 def plan_files_of(options: ReadOptions, path: str | Sequence[str] | None = None) -> list[FileSlice]:
-    """List the files of a path, each with its CommitLog if the options ask for it.
-
-    Args:
-        options: The options of the read.
-        path: The path or paths of one row; None for those in the options.
-
-    Raises:
-        RmqIndexError: The path is missing or is not what it should be.
-        ValueError: One log is given for several stores that have their own.
-    """
+    """List the files of a path, each with its CommitLog if the options ask for it."""
     if path is not None:
         paths = (path,) if isinstance(path, str) else tuple(path)
         options = replace(options, path=None, path_list=paths)
@@ -236,22 +200,14 @@ def plan_files_of(options: ReadOptions, path: str | Sequence[str] | None = None)
 
 
 def check_path(path: str | Sequence[str | None] | None, function: str = _NAME) -> None:
-    """Raise unless the value is a path or a list of paths.
-
-    Raises:
-        ValueError: NULL or an empty text; or a list that is empty or holds one of these.
-    """
+    """Raise unless the value is a path or a list of paths."""
     paths = [path] if path is None or isinstance(path, str) else path
     if not paths or not all(paths):
         raise ValueError(f"{function}: argument 'path': expected a path, got {path!r}")
 
 
 def check_topic(topic: str | None, function: str = _NAME) -> None:
-    """Raise where the topic is an empty text, which RocketMQ does not have; NULL matches nothing.
-
-    Raises:
-        ValueError: It is empty.
-    """
+    """Raise for an empty topic, which RocketMQ does not have; NULL matches nothing."""
     if topic == "":
         raise ValueError(f"{function}: argument 'topic': expected the name of a topic, got ''")
 
@@ -264,13 +220,7 @@ def with_absolute_log(options: ReadOptions) -> ReadOptions:
 
 
 def at_directory(path: str, storage: Storage, directory: str) -> Location:
-    """Return the absolute location of a path of a row.
-
-    Args:
-        path: A path or a URI.
-        storage: How it is reached.
-        directory: The directory of relative paths: that of the planning.
-    """
+    """Return the absolute location of a path of a row."""
     location = storage.at(path)
     local = location.local
     if local is None or local.is_absolute():
@@ -279,16 +229,7 @@ def at_directory(path: str, storage: Storage, directory: str) -> Location:
 
 
 def time_range(begin: dt.datetime | int | None, end: dt.datetime | int | None) -> Range:
-    """Return the store times of a call, epoch milliseconds.
-
-    Args:
-        begin: The earliest one, as Spark passes TIMESTAMP or BIGINT; None for no bound.
-        end: The latest one, likewise. A range that ends before it begins holds no time, as with
-            BETWEEN.
-
-    Raises:
-        ValueError: A BIGINT that looks like seconds.
-    """
+    """Return the store times of a call, epoch milliseconds."""
     for name, bound in zip(_TIMES, (begin, end), strict=True):
         if isinstance(bound, int):
             try:
@@ -355,16 +296,7 @@ def _bound_named(name: str) -> str | None:
 def option_texts(
     named: Mapping[str, AnalyzeArgument], options: Sequence[str], function: str = _NAME
 ) -> dict[str, str]:
-    """Return options as texts by their names in lower case; a NULL counts as not given.
-
-    Args:
-        named: The arguments that are no parameters.
-        options: The names of the options.
-        function: The function called, for errors.
-
-    Raises:
-        ValueError: An unknown option, or one that is not constant.
-    """
+    """Return options as texts by their names in lower case; a NULL counts as not given."""
     known = {name.lower(): name for name in options}
     texts = {}
     for name, argument in named.items():

@@ -55,14 +55,7 @@ _SCHEMA = StructType(
 
 @dataclass
 class ExplainPlan(AnalyzeResult):
-    """What a call returns and reads; Spark sends it to every task.
-
-    Attributes:
-        options: The CommitLog, the geometry and the storage.
-        search_log: What of the CommitLog is searched.
-        time_zone: The zone of the times in the sentences.
-        directory: The directory of relative paths, since tasks may run in another.
-    """
+    """What a call returns and reads; Spark sends it to every task."""
 
     # The base class has fields with defaults, so these need defaults too.
     options: ReadOptions | None = None
@@ -74,11 +67,7 @@ class ExplainPlan(AnalyzeResult):
 def plan_explain(
     args: Sequence[AnalyzeArgument], kwargs: Mapping[str, AnalyzeArgument]
 ) -> ExplainPlan:
-    """Check the arguments of a call.
-
-    Raises:
-        ValueError: An argument of another type, an unknown option, or a bad value.
-    """
+    """Check the arguments of a call."""
     parameters, named = bind(args, kwargs, EXPLAIN)
     check_parameters(parameters, EXPLAIN)
     texts = option_texts(named, _OPTIONS, EXPLAIN)
@@ -153,11 +142,7 @@ class ExplainFunction:
 
 
 def _paths(given: str | Sequence[str], storage: Storage, directory: str) -> Iterator[Location]:
-    """Yield each path, or each that a pattern fits.
-
-    Raises:
-        RmqIndexError: Nothing fits a pattern.
-    """
+    """Yield each path, or each that a pattern fits."""
     for text in [given] if isinstance(given, str) else given:
         path = at_directory(text, storage, directory)
         if not has_pattern(path):

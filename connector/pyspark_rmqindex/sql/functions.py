@@ -125,7 +125,6 @@ class _Lookup:
             self._finder.close()
 
     def _list_files(self, path: str | list[str]) -> list[FileSlice]:
-        """Return the files of one row's path, listed once per task."""
         name = path if isinstance(path, str) else tuple(path)
         storage = self._options.storage
         paths = [path] if isinstance(path, str) else path

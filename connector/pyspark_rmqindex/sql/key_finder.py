@@ -46,12 +46,7 @@ class KeyFinder:
     """Finds the entries of one key after another, keeping files and logs open in between."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        """Prepare to look up keys.
-
-        Args:
-            options: The options of the read.
-            schema: The columns of a row, as ``full_schema`` returns them with keys.
-        """
+        """Prepare to look up keys."""
         self._options = options
         self._schema = schema
         self._reader = IndexReader(options, schema, {})
@@ -64,19 +59,7 @@ class KeyFinder:
     def rows(
         self, slices: Sequence[FileSlice], topic: str, key: str, times: Range
     ) -> list[tuple[Any, ...]]:
-        """Return the entries of a key as rows of the schema.
-
-        Args:
-            slices: The whole files to search.
-            topic: The topic.
-            key: The key.
-            times: The store times to keep, epoch milliseconds.
-
-        Raises:
-            CorruptIndexError: Malformed bytes, in the mode ``FAILFAST``.
-            RmqIndexError: A file is no longer the planned one.
-            ValueError: Entries were found for a text with U+FFFD, which may replace other bytes.
-        """
+        """Return the entries of a key as rows of the schema."""
         if times.is_empty:
             return []
         hash_ = key_hash(index_key(topic, key))
@@ -93,11 +76,7 @@ class KeyFinder:
         return rows
 
     def ensure_same(self) -> None:
-        """Raise if a file changed while it was open, since the rows may then be wrong.
-
-        Raises:
-            RmqIndexError: A file changed, or the storage failed.
-        """
+        """Raise if a file changed while it was open, since the rows may then be wrong."""
         try:
             for file in self._files.values():
                 file.ensure_same()

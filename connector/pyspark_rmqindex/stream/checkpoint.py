@@ -22,11 +22,7 @@ class Offset(Protocol):
 
     @classmethod
     def from_json(cls, data: object) -> Self:
-        """Read what :meth:`to_json` returned.
-
-        Raises:
-            ValueError: A field is missing or has the wrong type.
-        """
+        """Read what :meth:`to_json` returned."""
 
 
 OffsetT = TypeVar("OffsetT", bound=Offset)
@@ -38,11 +34,7 @@ def offsets_to_json(offsets: Mapping[str, Offset]) -> dict[str, Any]:
 
 
 def offsets_from_json(kind: type[OffsetT], data: object) -> dict[str, OffsetT]:
-    """Read what :func:`offsets_to_json` returned of one kind of offsets.
-
-    Raises:
-        ValueError: The data is something else, such as the offset of another source.
-    """
+    """Read what :func:`offsets_to_json` returned of one kind of offsets."""
     try:
         return from_json(dict[str, kind], data, {kind: kind.from_json})  # type: ignore[valid-type]
     except ValueError as error:

@@ -37,12 +37,7 @@ _PREFIX = "stream-"
 
 @dataclass(frozen=True, slots=True)
 class StreamBatch:
-    """Identifies a batch of a stream.
-
-    Attributes:
-        query: The id of the query, which its checkpoint keeps.
-        number: The number of the batch in the query, from 0.
-    """
+    """Identifies a batch of a stream."""
 
     query: str
     number: int
@@ -60,23 +55,7 @@ def commit_batch(
     order: Order,
     owner: Owner,
 ) -> bool:
-    """Commit the rows of a batch to the index, all or none.
-
-    Args:
-        options: The options of the stream.
-        batch: The batch.
-        runs: The runs that its tasks staged.
-        order: The order of the rows in the runs.
-        owner: The process without which the staged files are abandoned.
-
-    Returns:
-        False, without doing anything, if the batch is already in the index.
-
-    Raises:
-        ValueError: Rows are already indexed, and the options make that an error.
-        RmqIndexError: A broker holds the store, the geometry is unknown or differs, or the
-            ledger is damaged.
-    """
+    """Commit the rows of a batch, all or none; return False if the batch is already indexed."""
     staging = staging_of(options, batch)
     committer = Committer(
         staging,
@@ -153,15 +132,10 @@ class _Tail:
 
 @dataclass(frozen=True, slots=True)
 class _Ledger:
-    """The record that is written with the commits of streams.
-
-    Attributes:
-        streams: The last batch of each query that is in the index.
-        tail: The newest file after the last of these commits; None if not known.
-    """
+    """The record that is written with the commits of streams."""
 
     streams: dict[str, int] = field(default_factory=dict)
-    tail: _Tail | None = None
+    tail: _Tail | None = None  # The newest file after the last of these commits; None if not known
 
     @classmethod
     def of(cls, fields: Mapping[str, Any], root: Path) -> _Ledger:
@@ -202,11 +176,7 @@ def _are_integers(values: Iterable[object]) -> bool:
 def _current(
     options: WriteOptions, staging: LocalStaging, ledger: _Ledger
 ) -> tuple[WriteJob, IndexState, bool]:
-    """Return the state of the index, from the files at its end alone if nobody else wrote since.
-
-    Returns:
-        The job, the state of the directory, and whether its last file is known to be sound.
-    """
+    """Return the state of the index, from the files at its end alone if nobody else wrote since."""
     directory = staging.directory
     entries = list_index_files(directory) if directory.exists() else []
     known = _by_ledger(options, entries, ledger)

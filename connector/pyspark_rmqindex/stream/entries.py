@@ -57,12 +57,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows index directories that brokers write to."""
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
-        """Store the request; nothing is read yet.
-
-        Args:
-            options: The options, checked.
-            schema: The requested columns, checked.
-        """
+        """Store the request; nothing is read yet."""
         self._options = options
         # A file that disappears after planning is data loss, which the options allow or not.
         kept = replace(options, ignore_missing=not options.fail_on_data_loss)
@@ -73,11 +68,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._warn = Warnings()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's name)
-        """Return where a new stream begins.
-
-        Raises:
-            RmqIndexError: A path is missing or is not what it should be.
-        """
+        """Return where a new stream begins."""
         if self._options.starting_position == "earliest":
             return {}
         return offsets_to_json(self._advance({}, None, None))
@@ -92,27 +83,14 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (Spark's name)
-        """Remember the current end, where the stream will stop.
-
-        Raises:
-            RmqIndexError: A path is missing or is not what it should be.
-        """
+        """Remember the current end, where the stream will stop."""
         self._target = {
             directory: {name: file.seen.stop for name, file in files.items()}
             for directory, files in self._look({}).items()
         }
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return where the next batch ends.
-
-        Args:
-            start: Where it begins.
-            limit: What Spark allows: the limit of the options, or none.
-
-        Raises:
-            RmqIndexError: Entries are lost, which the options forbid; the files cannot be read.
-            ValueError: The checkpoint is of another source.
-        """
+        """Return where the next batch ends."""
         bounded = not isinstance(limit, ReadAllAvailable)
         offsets = self._advance(
             offsets_from_json(StoreOffset, start),
@@ -126,12 +104,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._reported
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Divide a batch among tasks.
-
-        Raises:
-            RmqIndexError: Entries are lost, which the options forbid; the files cannot be read.
-            ValueError: The checkpoint is of another source.
-        """
+        """Divide a batch among tasks."""
         begins = offsets_from_json(StoreOffset, start)
         ends = offsets_from_json(StoreOffset, end)
         if begins == ends:
@@ -153,13 +126,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return plan_files(options, wanted_by(options), slices, remote=remote).partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the entries of one task.
-
-        Raises:
-            CorruptIndexError: Malformed bytes, in the mode ``FAILFAST``.
-            RmqIndexError: A file is no longer the planned one.
-            ValueError: A local time whose time zone cannot be determined.
-        """
+        """Read the entries of one task."""
         yield from self._reader.read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -174,7 +141,6 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         max_entries: int | None,
         max_files: int | None,
     ) -> dict[str, StoreOffset]:
-        """Return the offsets after the next batch."""
         found = self._look(offsets)
         self._ensure_not_moved(offsets, found)
         todo: dict[str, list[Piece]] = {}
@@ -243,7 +209,6 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def _tell(self, *texts: str) -> None:
-        """Log each text once."""
         for text in texts:
             if text:
                 self._warn(text)

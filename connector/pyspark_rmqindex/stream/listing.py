@@ -41,15 +41,7 @@ _MOST_FAILURES = 20
 
 @dataclass(frozen=True, slots=True)
 class LiveFile:
-    """A file that has entries.
-
-    Attributes:
-        seen: Its name, what identifies it, and the number of entries it had.
-        path: The path to read.
-        name_path: The path as listed.
-        layout: Its geometry.
-        fingerprint: Lets a task check that it is still the same file.
-    """
+    """A file that has entries."""
 
     seen: SeenFile
     path: Location
@@ -85,11 +77,7 @@ class Directories:
     """The index directories in the paths of a stream."""
 
     def __init__(self, options: ReadOptions) -> None:
-        """Store the options; nothing is read yet.
-
-        Args:
-            options: The options of the stream.
-        """
+        """Store the options; nothing is read yet."""
         self._options = options
         self._known: dict[Location, _Known] = {}
         self._lacking: dict[Location, str] = {}
@@ -100,18 +88,7 @@ class Directories:
         return list(self._lacking.values())
 
     def look(self, offsets: Mapping[str, StoreOffset]) -> dict[str, dict[str, LiveFile]]:
-        """List the files, and read the headers of those that may have unread entries.
-
-        Args:
-            offsets: How far the stream has come in each directory.
-
-        Returns:
-            For each directory, the files with entries, by name.
-
-        Raises:
-            RmqIndexError: A path is missing, a store of another kind, or a file that is not an
-                IndexFile; or files kept changing for ten seconds.
-        """
+        """List the files, and read the headers of those that may have unread entries."""
         failures = 0
 
         def read() -> dict[str, dict[str, LiveFile]]:
@@ -133,11 +110,7 @@ class Directories:
         return read_steady(", ".join(self._options.paths), read)
 
     def mark_at(self, file: LiveFile, position: int) -> Mark:
-        """Return the mark of the entries before a position; without an offset if malformed.
-
-        Raises:
-            RmqIndexError: The file cannot be read, or has lost entries since it was listed.
-        """
+        """Return the mark of the entries before a position; without an offset if malformed."""
         with IndexFile(file.path, file.layout, mode=self._options.mode) as index_file:
             if index_file.entry_count < position - 1:
                 raise RmqIndexError(

@@ -51,17 +51,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class LogOffset:
-    """How far a stream has come in the CommitLog of one store.
-
-    Attributes:
-        offset: Where the next message starts, bytes.
-        last: The mark of the last message before, which shows whether the log is still the same;
-            None if it was not recorded.
-    """
+    """How far a stream has come in the CommitLog of one store."""
 
     SOURCE: ClassVar[str] = "rmqcommitlog"
 
     offset: int
+    # The mark of the last message before, which shows whether the log is still the same; None
+    # if it was not recorded.
     last: LogMark | None = None
 
     def to_json(self) -> dict[str, int]:
@@ -75,11 +71,7 @@ class LogOffset:
 
     @classmethod
     def from_json(cls, data: object) -> LogOffset:
-        """Read what :meth:`to_json` returned.
-
-        Raises:
-            ValueError: A field is missing or not an integer.
-        """
+        """Read what :meth:`to_json` returned."""
         present = from_json(dict[str, int], data)  # what is not known is left out, and never null
         stored = from_json(_StoredOffset, present)
         if stored.last_offset is None:
@@ -112,24 +104,14 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows CommitLogs that brokers write to."""
 
     def __init__(self, options: MessageStreamOptions, schema: StructType) -> None:
-        """Store the request; nothing is read yet.
-
-        Args:
-            options: The options, checked.
-            schema: The requested columns, checked.
-        """
+        """Store the request; nothing is read yet."""
         self._options = options
         self._reader = MessageReader(options, schema)
         self._target: dict[str, int] | None = None
         self._warn = Warnings()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's name)
-        """Return where a new stream begins.
-
-        Raises:
-            RmqIndexError: A path is missing or holds no log; no message starts at the offset that
-                the options name.
-        """
+        """Return where a new stream begins."""
         return offsets_to_json(
             {store: self._first(log) for store, log in self._logs() if log.files}
         )
@@ -143,25 +125,11 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (Spark's name)
-        """Remember where the logs end now, where the stream will stop.
-
-        Raises:
-            RmqIndexError: A path is missing or holds no log.
-        """
+        """Remember where the logs end now, where the stream will stop."""
         self._target = {store: self._end_of(log).offset for store, log in self._logs() if log.files}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return where the next batch ends.
-
-        Args:
-            start: Where it begins.
-            limit: What Spark allows: the limit of the options, or none.
-
-        Raises:
-            CorruptCommitLogError: Damage, in the mode ``FAILFAST``.
-            RmqIndexError: Messages are lost, which the options forbid; the log cannot be read.
-            ValueError: The checkpoint is of another source.
-        """
+        """Return where the next batch ends."""
         bounded = not isinstance(limit, ReadAllAvailable)
         return self._steady(lambda: self._latest(start, bounded=bounded))
 
@@ -199,12 +167,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offsets_to_json(offsets)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Divide a batch among tasks.
-
-        Raises:
-            RmqIndexError: Messages are lost, which the options forbid; the log cannot be read.
-            ValueError: The checkpoint is of another source.
-        """
+        """Divide a batch among tasks."""
         return self._steady(lambda: self._planned(start, end))
 
     def _planned(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -232,13 +195,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the messages of one task.
-
-        Raises:
-            CorruptCommitLogError: Damage, in the mode ``FAILFAST``.
-            RmqIndexError: A body cannot be decompressed, in that mode; or the storage failed.
-            ValueError: A local time whose time zone cannot be determined.
-        """
+        """Read the messages of one task."""
         if isinstance(partition, MessagePartition) and not self._options.fail_on_data_loss:
             partition = self._without_expired(partition)
         yield from self._reader.read(partition)
@@ -298,11 +255,7 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return LogOffset(offset)
 
     def _begin(self, store: str, log: CommitLog, offset: LogOffset | None) -> LogOffset:
-        """Return where to continue, which is after any lost messages.
-
-        Raises:
-            RmqIndexError: Messages are lost, and the options make that an error.
-        """
+        """Return where to continue, which is after any lost messages."""
         if offset is None:
             return LogOffset(log.min_offset)
         begin = _place_of(log, offset.offset)
@@ -322,7 +275,6 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _parts(
         self, store: str, log: CommitLog, since: LogOffset | None, until: LogOffset
     ) -> list[LogPart]:
-        """Divide a range at record boundaries."""
         if since is not None and until.offset <= since.offset:
             return []
         begin = self._begin(store, log, since).offset

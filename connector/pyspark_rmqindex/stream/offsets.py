@@ -54,17 +54,11 @@ class Piece(NamedTuple):
 
 
 class State(NamedTuple):
-    """The work to do in one index directory.
+    """The work to do in one index directory."""
 
-    Attributes:
-        pieces: The entries not returned yet, in the order in which they were written.
-        loss: A text about entries known to be lost; empty if there are none.
-        note: A text about an event without loss; empty if there is none.
-    """
-
-    pieces: list[Piece]
-    loss: str = ""
-    note: str = ""
+    pieces: list[Piece]  # The entries not returned yet, in the order in which they were written
+    loss: str = ""  # A text about entries known to be lost; empty if there are none
+    note: str = ""  # A text about an event without loss; empty if there is none
 
 
 def state_of(
@@ -73,19 +67,7 @@ def state_of(
     files: Iterable[SeenFile],
     mark_at: Callable[[SeenFile, int], Mark],
 ) -> State:
-    """Find the entries that were not returned yet, and those that are lost.
-
-    Args:
-        directory: Where the files are, for messages.
-        offset: How far the stream has come; None for the beginning.
-        files: Every file that has entries, each counted after all of them were listed.
-        mark_at: Returns the mark of the entries of a file before a position.
-
-    Returns:
-        The rest of the current file, then the new files: first those whose messages precede the
-        furthest one, by name, then the others by their messages; so that each is still new when
-        the ones before it are begun.
-    """
+    """Find the entries that were not returned yet, and those that are lost."""
     files = list(files)
     if offset is None:
         new = sorted(files, key=lambda file: file.begin)
@@ -101,7 +83,6 @@ def _from_current(
     files: Sequence[SeenFile],
     mark_at: Callable[[SeenFile, int], Mark],
 ) -> State:
-    """Return the rest of the current file, and the new files."""
     new = [file for file in files if file.name != offset.file and not offset.has_begun(file)]
     furthest = (offset.furthest_phy_offset, as_java_compares(offset.furthest_name))
     again = [file for file in new if file.begin <= furthest]
@@ -247,7 +228,6 @@ def _other_finished(
 
 
 def _without_current(path: str, offset: StoreOffset, rest: list[Piece]) -> State:
-    """Return the state if the current file is gone."""
     if not rest:  # nothing is certain until the broker continues
         return State([], note=f"{path}: gone, and no newer file is there yet")
     following = rest[0].file
@@ -266,15 +246,7 @@ def _without_current(path: str, offset: StoreOffset, rest: list[Piece]) -> State
 
 
 def share(available: Sequence[int], limit: int | None) -> list[int]:
-    """Divide a limit evenly among directories, giving to others what one does not need.
-
-    Args:
-        available: The number of entries in each.
-        limit: The most entries of all together; None for all.
-
-    Returns:
-        The number of entries to take from each.
-    """
+    """Divide a limit evenly among directories, giving to others what one does not need."""
     if limit is None:
         return list(available)
     shares = [0] * len(available)
@@ -302,14 +274,7 @@ def offset_after(
     files: Iterable[SeenFile],
     mark_at: Callable[[SeenFile, int], Mark],
 ) -> StoreOffset | None:
-    """Return the offset after some pieces.
-
-    Args:
-        offset: Where they begin; None for the beginning.
-        pieces: The first ones that :func:`state_of` returned; only the last may be cut.
-        files: As for :func:`state_of`.
-        mark_at: As for :func:`state_of`.
-    """
+    """Return the offset after some pieces."""
     if not pieces:
         return offset
     files = list(files)
@@ -372,17 +337,6 @@ def slices_between(
 
     A file belongs to the batch if it is new or current at the start and done or current at the end.
     A file that appeared after the end was fixed is still new at the end, so it does not belong.
-
-    Args:
-        directory: Where the files are, for messages.
-        start: Where the batch begins; None for the beginning.
-        end: Where it ends.
-        files: Every file that has entries.
-        mark_at: As for :func:`state_of`.
-
-    Returns:
-        The pieces; ``loss`` names the entries before the end that are gone or in a file that was
-        replaced.
     """
     files = list(files)
     pieces = _until(end, state_of(directory, start, files, mark_at).pieces)
@@ -415,7 +369,6 @@ def slices_between(
 
 
 def _until(end: StoreOffset, pieces: Iterable[Piece]) -> list[Piece]:
-    """Return the pieces, or parts of them, that lie before an offset."""
     kept = []
     for piece in pieces:
         if piece.file.name == end.file:
@@ -447,12 +400,7 @@ def _replaced_at(
 
 
 def only_until(files: Iterable[SeenFile], target: Mapping[str, int]) -> list[SeenFile]:
-    """Return files as they were at an earlier time.
-
-    Args:
-        files: As they are now.
-        target: The value of ``stop`` then, by name; files missing here had no entries.
-    """
+    """Return files as they were at an earlier time."""
     return [
         file
         if file.stop <= target[file.name]

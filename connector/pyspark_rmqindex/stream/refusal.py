@@ -22,11 +22,7 @@ __all__ = ["RefusedStream", "check_spark_stream_writers", "check_spark_streams"]
 
 
 def check_spark_streams() -> None:
-    """Raise unless this PySpark supports limits and triggers in Python streams.
-
-    Raises:
-        ValueError: PySpark is older than 4.2.
-    """
+    """Raise unless this PySpark supports limits and triggers in Python streams."""
     if find_spec("pyspark.sql.streaming.datasource") is None:
         raise ValueError(
             later_spark_needed(
@@ -38,11 +34,7 @@ def check_spark_streams() -> None:
 
 
 def check_spark_stream_writers() -> None:
-    """Raise unless this PySpark passes Arrow batches to the writers of Python streams.
-
-    Raises:
-        ValueError: PySpark is older than 4.1.
-    """
+    """Raise unless this PySpark passes Arrow batches to the writers of Python streams."""
     if not hasattr(datasource, "DataSourceStreamArrowWriter"):
         raise ValueError(
             later_spark_needed(
@@ -58,11 +50,7 @@ class RefusedStream(DataSourceStreamReader):
     """The reader of a stream whose options or columns are wrong, or that PySpark cannot run."""
 
     def __init__(self, error: ValueError) -> None:
-        """Store the error.
-
-        Args:
-            error: The error to raise.
-        """
+        """Store the error."""
         self._error = error
 
     def initialOffset(self) -> NoReturn:  # noqa: N802  (Spark's name)

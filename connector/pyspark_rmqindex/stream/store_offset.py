@@ -20,21 +20,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class SeenFile:
-    """A file with entries, as found by one listing.
-
-    Attributes:
-        name: Its name.
-        begin_timestamp: The header's field, which is final once there is an entry.
-        begin_phy_offset: The header's field, likewise.
-        stop: The position after the last entry that was counted.
-        checksum: Of the entries below ``stop``; None if not computed.
-    """
+    """A file with entries, as found by one listing."""
 
     name: str
-    begin_timestamp: int
+    begin_timestamp: int  # final once there is an entry, as the next field is
     begin_phy_offset: int
-    stop: int
-    checksum: int | None = None
+    stop: int  # The position after the last entry that was counted
+    checksum: int | None = None  # Of the entries below ``stop``; None if not computed
 
     @property
     def begin(self) -> tuple[int, bytes]:
@@ -43,53 +35,36 @@ class SeenFile:
 
 
 class Mark(NamedTuple):
-    """Identifies the entries of a file before a position.
+    """Identifies the entries of a file before a position."""
 
-    Attributes:
-        phy_offset: That of the last of these entries; None if unknown.
-        checksum: Of the header's final fields and of the first and the last of these entries.
-    """
-
-    phy_offset: int | None
-    checksum: int
+    phy_offset: int | None  # That of the last of these entries; None if unknown
+    checksum: int  # Of the header's final fields and of the first and the last of these entries
 
 
 @dataclass(frozen=True, slots=True)
 class StoreOffset:
-    """How far a stream has come in one index directory.
-
-    Attributes:
-        file: The name of the current file.
-        position: The first entry of the current file that was not returned yet.
-        entries: The number of entries returned from this directory so far.
-        phy_offset: Where the message of the last of these starts, bytes.
-        begin_timestamp: Of ``file``; with the next field, it shows whether the file is the same.
-        begin_phy_offset: Likewise.
-        last_name: The greatest name among the files that were begun.
-        furthest_phy_offset: The greatest ``begin_phy_offset`` among them.
-        furthest_name: The name of the file with that offset.
-        checksum: Of the entries of ``file`` before ``position``; None in an older checkpoint.
-        finished: The checksums of the files that the last batch read to the end before it reached
-            ``file``, by name.
-        begun: The names of the files that were begun, without those that expired since; None in an
-            older checkpoint.
-        pending: The ``begin_phy_offset`` of each file that was seen and not begun yet, by name.
-    """
+    """How far a stream has come in one index directory."""
 
     SOURCE: ClassVar[str] = "rmqindex"
 
-    file: str
-    position: int
-    entries: int
-    phy_offset: int
+    file: str  # The name of the current file
+    position: int  # The first entry of the current file that was not returned yet
+    entries: int  # The number of entries returned from this directory so far
+    phy_offset: int  # Where the message of the last of these starts, bytes
     begin_timestamp: int
     begin_phy_offset: int
-    last_name: str
-    furthest_phy_offset: int
+    last_name: str  # The greatest name among the files that were begun
+    furthest_phy_offset: int  # The greatest ``begin_phy_offset`` among them
     furthest_name: str
+    # Of the entries of ``file`` before ``position``; None in an older checkpoint.
     checksum: int | None = None
+    # The checksums of the files that the last batch read to the end before it reached
+    # ``file``, by name.
     finished: dict[str, int] = field(default_factory=dict)
+    # The names of the files that were begun, without those that expired since; None in an
+    # older checkpoint.
     begun: tuple[str, ...] | None = None
+    # The ``begin_phy_offset`` of each file that was seen and not begun yet, by name.
     pending: dict[str, int] = field(default_factory=dict)
 
     def has_begun(self, file: SeenFile) -> bool:
@@ -114,11 +89,7 @@ class StoreOffset:
 
     @classmethod
     def from_json(cls, data: object) -> StoreOffset:
-        """Read what :meth:`to_json` returned.
-
-        Raises:
-            ValueError: A field is missing or has the wrong type.
-        """
+        """Read what :meth:`to_json` returned."""
         given = from_json(dict, data)
         return from_json(cls, {**_derived_fields(given), **given})
 

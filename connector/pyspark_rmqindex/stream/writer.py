@@ -52,14 +52,7 @@ _NOT_FOR_STREAMS = frozenset({"allowlivestore"})
 
 @dataclass(frozen=True, slots=True)
 class StagedPart(WriterCommitMessage):
-    """The commit message of one task.
-
-    Attributes:
-        partition: The task's partition.
-        query: The id of the query.
-        runs: The rows, or the names of files that hold them.
-        store: The store of the rows, if they name one.
-    """
+    """The commit message of one task."""
 
     partition: int
     query: str
@@ -71,17 +64,7 @@ class IndexStreamWriter(DataSourceStreamArrowWriter):
     """Appends the batches of a stream to an index."""
 
     def __init__(self, schema: StructType, overwrite: bool, options: Mapping[str, str]) -> None:
-        """Check what needs no disk access; runs twice per batch, on the driver.
-
-        Args:
-            schema: The columns of the stream.
-            overwrite: Whether each batch replaces all before it: output mode ``complete``.
-            options: As the user gave them.
-
-        Raises:
-            ValueError: Another output mode than ``append``, an unknown option, a bad value, or
-                columns that cannot be indexed.
-        """
+        """Check what needs no disk access; runs twice per batch, on the driver."""
         if overwrite:
             raise ValueError("outputMode: expected append, got complete: an index only grows")
         own = {name: value for name, value in options.items() if name.lower() not in _FROM_SPARK}
@@ -108,13 +91,7 @@ class IndexStreamWriter(DataSourceStreamArrowWriter):
         self._owner = Owner.of_ancestor(_JVM)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedPart:
-        """Turn the rows of one task into entries.
-
-        Raises:
-            BadRowError: A row that cannot be indexed.
-            ValueError: Rows of several stores.
-            OSError: The disk is full or broken.
-        """
+        """Turn the rows of one task into entries."""
         partition, name = task_name()
         batch = task_batch()
         staging = staging_of(self._options, batch)
@@ -138,13 +115,7 @@ class IndexStreamWriter(DataSourceStreamArrowWriter):
         return StagedPart(partition, batch.query, tuple(buffer.slices), stores.store)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
-        """Commit the batch to the index, unless an earlier run has done so.
-
-        Raises:
-            ValueError: Rows are already indexed, and the options make that an error; or rows of
-                several stores.
-            RmqIndexError: A broker holds the store, or the geometry is unknown or differs.
-        """
+        """Commit the batch to the index, unless an earlier run has done so."""
         parts = _parts(messages)
         batch = StreamBatch(parts[0].query, batch_id)
         check_one_store(part.store for part in parts)
@@ -162,11 +133,7 @@ class IndexStreamWriter(DataSourceStreamArrowWriter):
 
 
 def task_batch() -> StreamBatch:
-    """Return the batch of the task that runs here.
-
-    Raises:
-        RmqIndexError: Spark does not tell, so a second run could not be told from the first.
-    """
+    """Return the batch of the task that runs here."""
     context = TaskContext.get()
     query = None if context is None else context.getLocalProperty(_QUERY_ID)
     number = None if context is None else context.getLocalProperty(_BATCH_ID)

@@ -78,21 +78,15 @@ class BadRowError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class InputShape:
-    """The columns of one write, and how to read them; picklable.
+    """The columns of one write, and how to read them; picklable."""
 
-    Attributes:
-        kind: ``key`` (topic and key), ``hash`` (key_hash) or ``message``.
-        columns: The index of each known column, by name.
-        by_position: Whether ``file_path`` and ``position`` give the original order of the entries.
-        members: Whether to index the keys of batch members as well.
-        tags: Which messages' tags to index as well; None for none.
-    """
-
+    # ``key`` (topic and key), ``hash`` (key_hash) or ``message``.
     kind: Literal["key", "hash", "message"]
     columns: dict[str, int]
+    # Whether ``file_path`` and ``position`` give the original order of the entries.
     by_position: bool
     members: bool = False
-    tags: TagChoice | None = None
+    tags: TagChoice | None = None  # Which messages' tags to index as well; None for none
 
     @classmethod
     def of(
@@ -103,15 +97,6 @@ class InputShape:
         Names are compared case-insensitively.
         Columns that ``load()`` returns for entries or messages are accepted in addition to the
         needed ones, so that rows that were read can be written back.
-
-        Args:
-            schema: The columns of the DataFrame.
-            members: Whether to index the keys in ``member_keys`` as well.
-            tags: Whether ``tags`` must be there, to be indexed as well; None for whether it may.
-
-        Raises:
-            ValueError: A column is missing, unknown, repeated, ambiguous or of another type; the
-                message lists the shapes.
         """
         columns: dict[str, int] = {}
         for place, field in enumerate(schema.fields):
@@ -146,11 +131,7 @@ class InputShape:
         return cls(kind, columns, by_position, members)
 
     def with_tags(self, choice: TagChoice) -> InputShape:
-        """Return the shape with the choice of the tags to index.
-
-        Raises:
-            ValueError: Tags are to be indexed, and messages have no such column.
-        """
+        """Return the shape with the choice of the tags to index."""
         if self.kind != "message" or choice.start is None:
             return self
         if _TAGS not in self.columns:
@@ -170,12 +151,7 @@ class InputShape:
         return StoreCheck(self.columns.get(STORE_COLUMN))
 
     def read(self, batch: pa.RecordBatch) -> EntryRows:
-        """Turn a batch of input rows into entries.
-
-        Raises:
-            BadRowError: A forbidden NULL; a value out of range; a ``key_hash`` other than that of
-                the key; or a space in an element of ``keys``.
-        """
+        """Turn a batch of input rows into entries."""
         offsets = self._integers(batch, "phy_offset", INT64_MAX)
         timestamps = self._timestamps(batch)
         if self.kind == "message":

@@ -50,12 +50,7 @@ _MESSAGE_FOLDERS = (COMMITLOG_FOLDER, QUEUE_FOLDER)
 
 
 def write_options(raw: Mapping[str, str]) -> WriteOptions:
-    """Parse and check the options of a write.
-
-    Raises:
-        ValueError: An unknown option, a bad value, no path, or one that is neither local nor on S3.
-        RmqIndexError: The path is a file, a store of another kind, or a directory of other files.
-    """
+    """Parse and check the options of a write."""
     options = parse_options(SparkOptions, raw, "write")
     assert options.path is not None, "checked by the options"
     directory = _index_directory(options.storage.at(options.path))
@@ -97,18 +92,7 @@ def in_options() -> Iterator[None]:
 def choose_tags(
     shape: InputShape, options: WriteOptions, *, overwrite: bool = False, once: bool = False
 ) -> InputShape:
-    """Return a shape with the choice of the tags to index; say it where the files do not tell.
-
-    Args:
-        shape: The columns of the rows.
-        options: The options of the write.
-        overwrite: Whether the write replaces the files.
-        once: Whether to say it only before the first files, since batches of a stream follow.
-
-    Raises:
-        ValueError: Tags are to be indexed, and the rows have none.
-        RmqIndexError: The files contradict each other.
-    """
+    """Return a shape with the choice of the tags to index; say it where the files do not tell."""
     if shape.kind != "message":
         return shape
     if options.index_tags is not None:
@@ -137,7 +121,6 @@ def has_files(directory: Path | Location) -> bool:
 
 
 def _index_directory(path: Location) -> Location:
-    """Return the index directory of a path."""
     if path.local is None and path.scheme not in SCHEMES:
         raise ValueError(
             f"option 'path': expected a local directory or one on S3 to write to, got {str(path)!r}"

@@ -22,11 +22,6 @@ def without_unused(df: DataFrame, *, members: bool, tags: bool | None) -> DataFr
 
     Only a DataFrame that is the load of a CommitLog and nothing more can be read anew; any other is
     returned as it is, and so is one of Spark Connect, whose plan is on the server.
-
-    Args:
-        df: The rows to index.
-        members: Whether the keys of batch members are indexed.
-        tags: Whether tags are indexed; None where the files that are there decide.
     """
     java_frame = getattr(df, "_jdf", None)
     if java_frame is None or df.storageLevel.useMemory or df.storageLevel.useDisk:

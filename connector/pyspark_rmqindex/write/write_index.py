@@ -71,16 +71,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """A staged run, and the store that its rows name."""
-
     run: RunSlice
     store: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Built:
-    """A built file, with the number of its plan."""
-
     number: int
     file: BuiltFile
 
@@ -137,7 +133,6 @@ def write_index(
 
 
 def _write(df: DataFrame, job: WriteJob, shape: InputShape) -> None:
-    """Stage, plan, build and commit."""
     hold = BrokerLock.around(job.options.directory).hold(
         allow_live_store=job.options.allow_live_store
     )
@@ -201,7 +196,6 @@ def _answer(
 def _stage(
     job: WriteJob, shape: InputShape, order: Order, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[_Staged]:
-    """Write the rows of one partition as sorted runs."""
     _, name = task_name()
     stager = RowStager(job, name, order, _RUN_ROWS)
     stores = shape.store_check()

@@ -42,13 +42,7 @@ _JVM = "java"
 
 @dataclass(frozen=True, slots=True)
 class TaskResult(WriterCommitMessage):
-    """What one task staged.
-
-    Attributes:
-        partition: The task's partition.
-        staged: Its rows, as runs or as files.
-        store: The store of the rows, if they name one.
-    """
+    """What one task staged."""
 
     partition: int
     staged: StagedRows
@@ -59,17 +53,7 @@ class IndexWriter(DataSourceArrowWriter):
     """Writes the rows of a DataFrame as IndexFiles."""
 
     def __init__(self, schema: StructType, overwrite: bool, options: Mapping[str, str]) -> None:
-        """Check everything before the first row is read; runs once, on the driver.
-
-        Args:
-            schema: The columns of the DataFrame.
-            overwrite: Whether to replace the existing files.
-            options: As the user gave them.
-
-        Raises:
-            ValueError: An unknown option, a bad value, or columns that cannot be indexed.
-            RmqIndexError: A broker holds the store, or the geometry is unknown or differs.
-        """
+        """Check everything before the first row is read; runs once, on the driver."""
         checked = write_options(options)
         shape = InputShape.of(schema, members=checked.index_members, tags=checked.index_tags)
         # Rows from load() keep the order of their entries; other rows keep their order of arrival.
@@ -80,15 +64,7 @@ class IndexWriter(DataSourceArrowWriter):
             warn_of_geometry(checked, self._job.layout)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
-        """Stage the rows of one task.
-
-        Raises:
-            BadRowError: A row cannot be indexed.
-            ValueError: A row is already indexed, and the options make that an error; or rows of
-                several stores.
-            RmqIndexError: The job has ended.
-            OSError: The disk is full or broken.
-        """
+        """Stage the rows of one task."""
         partition, name = task_name()
         stager = RowStager(self._job, name, self._order, _RUN_ROWS)
         stores = self._shape.store_check()
@@ -100,13 +76,7 @@ class IndexWriter(DataSourceArrowWriter):
         return TaskResult(partition, staged, stores.store)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit what the tasks staged, all of it or nothing.
-
-        Raises:
-            ValueError: Rows are already indexed, and the options make that an error; or rows of
-                several stores.
-            RmqIndexError: Files would overlap, or a broker holds the store.
-        """
+        """Commit what the tasks staged, all of it or nothing."""
         results = sorted(
             (message for message in messages if isinstance(message, TaskResult)),
             key=lambda result: result.partition,
