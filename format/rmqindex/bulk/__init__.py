@@ -3,6 +3,8 @@
 A write is a `WriteJob`.
 Its tasks stage sorted runs, or whole files, with a `RowStager`; file plans cut the rows into files
 where a broker would; one commit adds all files to the index, or none.
+Whatever writes raises :class:`OSError` where the disk is full or broken, and
+:class:`RmqIndexError` where the storage fails, a file is malformed, or the staging is gone.
 """
 
 from __future__ import annotations

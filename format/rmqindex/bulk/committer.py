@@ -113,7 +113,7 @@ class Committer:
                 raise
 
     def _ensure_coverable(self) -> None:
-        """Raise if the store's checkpoint cannot be read, to raise it after the commit."""
+        """Raise if the store's checkpoint, which a commit raises, cannot be read."""
         if self.checkpoint:
             present_checkpoint(Path(self.directory))
 
@@ -157,10 +157,6 @@ class Commit:
         Args:
             plan: What the file holds.
             trusted: Whether all slots of the continued file are known to be sound.
-
-        Raises:
-            OSError: The disk is full or broken.
-            CorruptIndexError: The continued file is malformed.
         """
         if plan.continued is not None and self.staging.continues_in_place:
             self.append = plan_append(self.staging.path, plan, trusted=trusted)
@@ -178,11 +174,7 @@ class Commit:
         self._removed += names
 
     def flush(self, append: UndoableAppend) -> None:
-        """Commit, ahead of the rest, entries that a file holds but does not count yet.
-
-        Raises:
-            OSError: The disk is full or broken.
-        """
+        """Commit, ahead of the rest, entries that a file holds but does not count yet."""
         self.staging.commit([], [], append=append)
         if append.undo.record.name not in self.made:
             self._appended = (
@@ -190,11 +182,7 @@ class Commit:
             )
 
     def open_directory(self, unfinished: str | None) -> None:
-        """Make the directory, to build in place, and set a file aside that is to be made anew.
-
-        Raises:
-            OSError: The disk is full or broken.
-        """
+        """Make the directory, to build in place, and set a file aside that is to be made anew."""
         assert isinstance(self.staging, LocalStaging)  # only there can be built in place
         directory = self.staging.directory
         self._is_created = not directory.exists()
@@ -204,11 +192,7 @@ class Commit:
             self.staging.set_aside(unfinished)
 
     def take_back(self) -> None:
-        """Undo in one step what was made ahead of the rest.
-
-        Raises:
-            OSError: The disk is full or broken; the next write then finishes the undo.
-        """
+        """Undo in one step what was made ahead of the rest."""
         if self.made or self._appended or self._aside or self._is_created:
             assert isinstance(self.staging, LocalStaging)  # only there can be built in place
             self.staging.take_back(self.made, self._appended, self._aside, created=self._is_created)
@@ -233,7 +217,6 @@ class Commit:
         Raises:
             RmqIndexError: No name is left for a new file, a file to remove is absent, or the
                 storage failed.
-            OSError: The disk is full or broken.
         """
         if replaced:
             self.remove(there)
@@ -252,9 +235,6 @@ class Commit:
 
         Returns:
             Its ``indexMsgTimestamp`` now, epoch milliseconds; None where it is unchanged.
-
-        Raises:
-            OSError: The checkpoint cannot be written.
         """
         if not self._committer.checkpoint:
             return None
@@ -353,11 +333,7 @@ class _Part:
 
 
 def _order(job: WriteJob, rows: RunSet, files: Sequence[BuiltFile]) -> list[_Part]:
-    """Order rows and built files by offset, cutting the rows where a file begins.
-
-    Raises:
-        RmqIndexError: The ranges overlap, and the options do not allow that.
-    """
+    """Order rows and built files by offset, cutting the rows where a file begins."""
     parts: list[_Part] = []
     position = rows.cut(0)
     for file in [*files, None]:

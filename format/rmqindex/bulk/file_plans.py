@@ -130,10 +130,6 @@ def build_file(staging: Staging, name: str, plan: FilePlan) -> BuiltFile:
         staging: The job's staging directory.
         name: The file's name in it, not in use yet.
         plan: Its plan.
-
-    Raises:
-        OSError: The disk is full or broken, or the staging directory is gone.
-        CorruptIndexError: The continued file is malformed.
     """
     path = staging.path / name
     if plan.continued is not None:
@@ -152,16 +148,7 @@ def build_file(staging: Staging, name: str, plan: FilePlan) -> BuiltFile:
 
 
 def plan_append(directory: Path, plan: FilePlan, *, trusted: bool = False) -> InPlaceAppend:
-    """Plan the append in place that continues a file; needs the commit lock.
-
-    Args:
-        directory: The staging directory of the job.
-        plan: The plan of the file.
-        trusted: Whether all slots of the file are known to be sound.
-
-    Raises:
-        OSError: The file or the rows cannot be read.
-    """
+    """Plan the append in place that continues a file; needs the commit lock."""
     assert plan.continued is not None, "only a file that is there can be continued"
     runs = RunSet(directory, plan.slices, plan.order)
     last = runs.row(len(runs) - 1)

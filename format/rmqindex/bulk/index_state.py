@@ -96,9 +96,6 @@ class IndexState:
 
         Args:
             entries: The files, oldest first; the newest has entries and ends the index.
-
-        Raises:
-            RmqIndexError: A file cannot be read.
         """
         files: list[IndexedFile] = []
         for entry in reversed(entries):
@@ -121,11 +118,7 @@ class IndexState:
         return self.end is None or phy_offset >= self.end
 
     def hashes_at_end(self, layout: Layout) -> NDArray[np.int32]:
-        """Return the key hashes of the entries at :attr:`end`.
-
-        Raises:
-            CorruptIndexError: An entry there is malformed.
-        """
+        """Return the key hashes of the entries at :attr:`end`."""
         found = [np.empty(0, np.int32)]
         for file in self.files:
             if not file.header.entry_count or file.header.end_phy_offset != self.end:
@@ -141,11 +134,7 @@ def index_entries(directory: str | os.PathLike[str]) -> list[FileEntry]:
 
 
 def open_file(path: str, layout: Layout | None) -> IndexFile:
-    """Open a file with the known geometry, or with one of its own; of a damaged one what is sound.
-
-    Raises:
-        RmqIndexError: It cannot be read with either.
-    """
+    """Open a file with the known geometry or its own; a damaged one as far as it is sound."""
     for known in (layout, None):
         with suppress(RmqIndexError):
             return IndexFile(path, known)

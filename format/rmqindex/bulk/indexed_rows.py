@@ -20,11 +20,7 @@ __all__ = ["check_file_not_indexed", "unindexed", "without_indexed"]
 
 
 def unindexed(job: WriteJob, rows: EntryRows) -> EntryRows:
-    """Return the rows that do not lie before the end of the index.
-
-    Raises:
-        ValueError: Some rows do, and the options make that an error.
-    """
+    """Return the rows that do not lie before the end of the index."""
     if job.end is None or job.accepts_indexed:
         return rows
     before = rows.phy_offset < job.end
@@ -90,7 +86,7 @@ def check_file_not_indexed(job: WriteJob, state: IndexState, file: BuiltFile) ->
 
 
 def _not_among(hashes: NDArray[np.int32], indexed: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Return which hashes remain when indexed ones are removed, one for one."""
+    """Mask the hashes that remain when indexed ones are removed, one for one."""
     order = np.argsort(hashes, kind="stable")
     values = hashes[order]
     numbers = np.arange(len(values)) - np.searchsorted(values, values, side="left")

@@ -116,11 +116,7 @@ class WriteJob:
         )
 
     def state(self) -> IndexState:
-        """Read the present state of the index; an empty one for an overwrite.
-
-        Raises:
-            RmqIndexError: A file has another geometry.
-        """
+        """Read the present state of the index; an empty one for an overwrite."""
         if self.overwrite:
             return IndexState()
         return IndexState.read(self.staging.directory, self.layout)

@@ -142,12 +142,7 @@ def summaries(paths: Sequence[Path]) -> tuple[FileSummary, ...]:
 
 
 class Entries(NamedTuple):
-    """Offsets and hashes of consecutive entries.
-
-    Attributes:
-        offsets: int64, bytes.
-        hashes: int32, as many.
-    """
+    """Offsets and hashes of consecutive entries."""
 
     offsets: NDArray[np.int64]
     hashes: NDArray[np.int32]
@@ -163,14 +158,7 @@ def lost_entries(
     layout: Layout,
     is_lost: Callable[[str, Entries], NDArray[np.bool_]],
 ) -> LostEntries | None:
-    """Return which entries of old files the new ones lack; repeated ones count once.
-
-    Args:
-        old: Entries with the name of their file, oldest first, in batches.
-        new: The new files, complete.
-        layout: Their geometry.
-        is_lost: Returns which of a file's entries that the new files lack are a loss.
-    """
+    """Return which entries of old files the new ones lack; repeated ones count once."""
     count, files = 0, dict[str, None]()
     offsets: list[NDArray[np.int64]] = []
     present = _Same(new, layout)
@@ -201,7 +189,7 @@ def _read(path: Path, layout: Layout) -> Iterator[Entries]:
 
 
 class _Same:
-    """The entries of the new files in their order, as long as they are those of the old ones."""
+    """Reads new files in step with the old ones until their entries differ."""
 
     def __init__(self, paths: Sequence[Path], layout: Layout) -> None:
         self._rest = (entries for path in paths for entries in _read(path, layout))
@@ -228,7 +216,7 @@ class _Same:
 
 
 class _Blocks:
-    """The entries of the new files, found by their offsets."""
+    """The new files' entries, searched by offset."""
 
     def __init__(self, paths: Sequence[Path], layout: Layout) -> None:
         self._layout = layout
@@ -257,7 +245,7 @@ class _Blocks:
         return Entries(wanted[missing >> _HASH_BITS], hashes)
 
     def _entries_of(self, places: list[int], wanted: NDArray[np.int64]) -> Entries:
-        """Return the entries of blocks that are of some offsets, which are sorted."""
+        """Return the entries of blocks that have one of the sorted offsets."""
         offsets, hashes = [np.empty(0, np.int64)], [np.empty(0, np.int32)]
         for place in places:
             path, first = self._places[place]

@@ -41,18 +41,7 @@ class FileRoller:
         resumed: Path | None = None,
         commit: Commit | None = None,
     ) -> None:
-        """Begin with a new file, or continue a present one.
-
-        Args:
-            directory: The directory of the files.
-            layout: Their geometry.
-            zone: The time zone of their names; None for the system's.
-            last_name: The name that new names must come after; None for any.
-            resumed: The file to continue, if any.
-            commit: The directory's commit, so that readers find every file whole at any moment: new
-                files get their first entries in its staging, and further ones become visible by
-                commits. None where the directory has no readers yet.
-        """
+        """Begin with a new file, or continue a present one."""
         self._directory = directory
         self._layout = layout
         self._zone = zone
@@ -72,17 +61,7 @@ class FileRoller:
         phy_offsets: NDArray[np.int64],
         store_timestamps: NDArray[np.int64],
     ) -> None:
-        """Append entries, into as many files as they need.
-
-        Args:
-            key_hashes: int32, 0 to 2**31 - 1.
-            phy_offsets: int64, bytes, as many.
-            store_timestamps: int64, epoch milliseconds, as many.
-
-        Raises:
-            RmqIndexError: No name is left for a new file.
-            OSError: The disk is full or broken.
-        """
+        """Append entries, into as many files as they need."""
         done = 0
         while done < len(key_hashes):
             if self._appender is None or not self._appender.free:
@@ -125,7 +104,7 @@ class FileRoller:
                 self._tell_made(path, appender)
 
     def _tell_made(self, path: Path, appender: EntryAppender) -> None:
-        """Tell the commit how a file is left that was not there before."""
+        """Tell the commit the state in which a new file is left."""
         if self._commit is not None:
             header = appender.written_header.to_bytes()
             self._commit.made[path.name] = FileMark(self._layout.file_size, header)
@@ -150,20 +129,7 @@ class FileRoller:
 
 
 def replace_files(committer: Committer, old: Snapshot, roller: FileRoller) -> int | None:
-    """Replace the files that were present when a roller began by the roller's.
-
-    Args:
-        committer: The committer of the staging that holds the new files.
-        old: The files to replace.
-        roller: The roller of the new files, closed.
-
-    Returns:
-        The value of the store's checkpoint now, epoch milliseconds; None where it is unchanged.
-
-    Raises:
-        RmqIndexError: Another writer changed the index meanwhile, or a broker holds the store.
-        OSError: The disk is full or broken.
-    """
+    """Replace the files that were present when a roller began by the roller's."""
     with committer.begin() as commit:
         old.ensure_unchanged(committer.directory)
         commit.place([path.name for path in roller.paths])

@@ -52,17 +52,11 @@ class RowStager:
 
         Raises:
             ValueError: Some rows are indexed already, and the options make that an error.
-            OSError: A run cannot be written.
         """
         self._buffer.add(unindexed(self._job, rows))
 
     def stage_runs(self) -> tuple[RunSlice, ...]:
-        """Publish the rows as runs.
-
-        Raises:
-            RmqIndexError: The storage failed.
-            OSError: A run cannot be written.
-        """
+        """Publish the rows as runs."""
         self._buffer.finish()
         return self._publish(StagedRows(tuple(self._buffer.slices))).runs
 
@@ -71,7 +65,6 @@ class RowStager:
 
         Raises:
             RmqIndexError: The storage failed, or the geometry leaves no room for an entry.
-            OSError: The disk is full or broken.
         """
         self._buffer.finish()
         runs = tuple(self._buffer.slices)

@@ -151,11 +151,7 @@ class RunBuffer:
         self.slices: list[RunSlice] = []
 
     def add(self, rows: EntryRows) -> None:
-        """Append rows; write a run whenever the limit is reached.
-
-        Raises:
-            OSError: The run cannot be written.
-        """
+        """Append rows; write a run whenever the limit is reached."""
         arrays: Block = {
             "phy_offset": rows.phy_offset,
             "store_timestamp": rows.store_timestamp,
@@ -174,11 +170,7 @@ class RunBuffer:
                 self.finish()
 
     def finish(self) -> None:
-        """Write the rows in memory as a run.
-
-        Raises:
-            OSError: The run cannot be written.
-        """
+        """Write the rows in memory as a run."""
         if not self._filled:
             return
         block = {name: array[: self._filled] for name, array in self._block.items()}
@@ -226,7 +218,6 @@ class RunBuffer:
         self._filled = stop
 
     def _file_codes(self, paths: pa.Array, start: int, count: int) -> NDArray[np.int32]:
-        """Return the numbers of the rows' files among those of the current run."""
         encoded = paths.slice(start, count).dictionary_encode()
         codes = [
             self._files.setdefault(path, len(self._files))
@@ -247,9 +238,6 @@ class RunSet:
             directory: The staging directory.
             slices: The parts of the runs; rows equal in every level come in this order.
             order: The order of the runs.
-
-        Raises:
-            OSError: A run cannot be opened.
         """
         self.order = order
         self._slices = tuple(slices)
@@ -437,12 +425,7 @@ def _sorting(block: Block, levels: Sequence[str]) -> NDArray[np.intp] | None:
 
 
 def _sorting_within(distinct: NDArray[np.bool_], values: NDArray[Any]) -> NDArray[np.intp] | None:
-    """Return the order that sorts values within groups of neighbours, or None if they are sorted.
-
-    Args:
-        distinct: Whether each row but the first begins a new group.
-        values: One value per row.
-    """
+    """Return the order that sorts values within groups of neighbours; None if they are sorted."""
     if np.all(distinct | (values[1:] >= values[:-1])):
         return None
     groups = np.zeros(len(values), np.int64)

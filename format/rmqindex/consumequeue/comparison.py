@@ -65,15 +65,7 @@ class Findings(Protocol):
     """Collects what deviates."""
 
     def add(self, file: str, rule: str, byte: int | None, expected: object, got: object) -> None:
-        """Add one finding.
-
-        Args:
-            file: The file or folder.
-            rule: What is wrong with it.
-            byte: The offset in the file, bytes; None where no byte is at fault.
-            expected: The content of sound queues there.
-            got: The content of these.
-        """
+        """Add one finding."""
 
     def set_option(self, option: str, value: object) -> None:
         """Give an option of a remedy's rebuild its value in this store."""
@@ -86,16 +78,6 @@ def compare_queues(
 
     A broker that runs, or crashed, has yet to dispatch what lies behind the newest unit: that is
     not judged.
-
-    Args:
-        root: The store root.
-        log: The CommitLog.
-        findings: Collects what deviates.
-        broker: What is known of the broker; None for a store that is no broker's.
-        start: Messages before this offset do not count, bytes.
-
-    Raises:
-        RmqIndexError: Queues, log or topics cannot be read, or a broker deletes files of them.
     """
     try:
         refuse_rocksdb_queues(Location.of(root))
@@ -131,7 +113,7 @@ def _report_sizes(old: Predecessors, findings: Findings) -> None:
 
 @dataclass
 class _Deviation:
-    """Messages of a queue whose units deviate in one way; the first one is told."""
+    """Messages of a queue whose units deviate in one way; the first is reported."""
 
     count: int = 0
     places: list[int] = field(default_factory=list)
@@ -153,8 +135,6 @@ class _Deviation:
 
 
 class _State:
-    """What the pass over the log shows of one queue."""
-
     def __init__(self, queue: ConsumeQueue | None) -> None:
         self.queue = queue
         self.matched = 0
@@ -169,8 +149,6 @@ class _State:
 
 
 class _Audit:
-    """The comparison of one store."""
-
     def __init__(
         self,
         root: Path,
@@ -238,7 +216,6 @@ class _Audit:
     def _dispatched(
         self, start: int, stop: int | None, refuse: Callable[[Refusal], None]
     ) -> Iterator[QueueUnits]:
-        """Yield the units of a part of the log."""
         dispatcher = Dispatcher(
             parse_delay_levels(DEFAULT_DELAY_LEVELS),
             self._kinds,
@@ -262,7 +239,7 @@ class _Audit:
         )
 
     def _proves(self, _topic: str, _queue_id: int, _queue_offset: int, phy_offset: int) -> bool:
-        """Return whether a message that is looked at has its unit."""
+        """Return whether a message of the current block has its unit."""
         offsets, found = self._judged
         proved = bool(found[np.searchsorted(offsets, phy_offset)])
         if proved:
@@ -306,7 +283,7 @@ class _Audit:
         )
 
     def _found(self, key: tuple[str, int, bool]) -> ConsumeQueue | None:
-        """Return a queue; that of a running broker may be newer than the list."""
+        """Return a queue; a running broker may have made it since they were listed."""
         topic, queue_id, is_batch = key
         if key not in self._present and self._broker is BrokerState.RUNNING:
             folder = _folder(self._root, is_batch=is_batch) / topic / str(queue_id)
@@ -338,7 +315,7 @@ class _Audit:
     def _batch_units(
         self, state: _State, units: QueueUnits
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.int64]]:
-        """Do the same in a batch queue, whose units have no places of their own."""
+        """As :meth:`_plain_units`, in a batch queue, whose units are found by message."""
         if state.batches is None:
             assert state.queue is not None
             state.batches = all_batches(state.queue)
@@ -354,7 +331,6 @@ class _Audit:
         return found, same, np.full(len(found), -1)
 
     def _report_kinds(self) -> None:
-        """Report topics whose queues lie in the wrong folder, or in both."""
         for (topic, _, is_batch), queue in self._present.items():
             wanted = self._kinds.is_batch(topic)
             if is_batch == wanted:
@@ -416,7 +392,7 @@ class _Audit:
             )
 
     def _audit_rest(self, queue: ConsumeQueue, start: int, end: int) -> int:
-        """Look at units behind the log's end; return how many lead into a part of the log."""
+        """Report units behind the log's end; return how many lead into a range of the log."""
         units = behind = 0
         newest = -1
         for batch in queue.scan(holes=True):
@@ -436,7 +412,7 @@ class _Audit:
         return units
 
     def _audit_unmatched(self, queues: list[ConsumeQueue], start: int, end: int) -> None:
-        """Look at the units of queues that no message accounts for."""
+        """Report what is wrong with queues that have more units than messages."""
         taken = messages_taken(
             self._dispatched(start, end, lambda _: None),
             {(queue.topic, queue.queue_id) for queue in queues},
@@ -471,7 +447,7 @@ class _Audit:
 
 
 class _Deleted:
-    """The topics that the broker does not have, and whose queues are gone."""
+    """Deleted topics: those that neither the broker's table nor a queue has."""
 
     def __init__(self, table: TopicTable | None, present: set[str]) -> None:
         self._table = table

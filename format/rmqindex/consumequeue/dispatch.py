@@ -67,43 +67,21 @@ _DISPATCH_ENDS = "a broker dispatches no message behind this one"
 
 @dataclass(frozen=True, slots=True)
 class QueueUnits:
-    """Units for one queue, in the order of their messages.
-
-    Attributes:
-        topic: The topic, or the name of a light queue.
-        queue_id: The number of the queue.
-        is_batch: Whether it is a batch queue.
-        queue_offset: int64; of a batch queue, that of each batch's first message.
-        phy_offset: int64, bytes.
-        size: int32, bytes.
-        tags_code: int64.
-        store_timestamp: int64, epoch milliseconds.
-        batch_size: int64, how many messages a batch has; 1 in a queue without batches.
-    """
+    """Units for one queue, in the order of their messages."""
 
     topic: str
     queue_id: int
     is_batch: bool
-    queue_offset: NDArray[np.int64]
+    queue_offset: NDArray[np.int64]  # of a batch's first message
     phy_offset: NDArray[np.int64]
     size: NDArray[np.int32]
     tags_code: NDArray[np.int64]
     store_timestamp: NDArray[np.int64]
-    batch_size: NDArray[np.int64]
+    batch_size: NDArray[np.int64]  # 1 in a queue without batches
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:
-    """Read RocketMQ's ``messageDelayLevel``.
-
-    Args:
-        text: Such as ``1s 5s 10s 30s 1m``.
-
-    Returns:
-        The delay of each level from 1 on, milliseconds.
-
-    Raises:
-        ValueError: Something else.
-    """
+    """Read RocketMQ's ``messageDelayLevel``."""
     delays = []
     for part in text.split():
         match = _DELAY_LEVEL.fullmatch(part)
@@ -114,15 +92,7 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
 
 
 class Refusal(NamedTuple):
-    """A message that lacks a unit, since one of its fields is damaged.
-
-    Attributes:
-        phy_offset: Where the message starts in the log, bytes.
-        field: The field or property.
-        expected: What a sound message has there.
-        got: What this one has.
-        hint: What a broker makes of it.
-    """
+    """A message that lacks a unit, since one of its fields is damaged."""
 
     phy_offset: int
     field: str
@@ -143,16 +113,7 @@ class Dispatcher:
         multi_dispatch: bool,
         leave_out: Container[str] = (),
     ) -> None:
-        """Set the broker's configuration.
-
-        Args:
-            delay_levels: The delay of each level from 1 on, milliseconds.
-            kinds: Which topics have batch queues.
-            refuse: Called with each message that lacks a unit, since a number in its properties is
-                none for a broker.
-            multi_dispatch: Whether messages also go into the light queues that they name.
-            leave_out: Topics, and light queues, without units.
-        """
+        """Set the broker's configuration."""
         self._delays = delay_levels
         self._kinds = kinds
         self._refuse = refuse
@@ -160,11 +121,7 @@ class Dispatcher:
         self._leave_out = leave_out
 
     def dispatch(self, records: Records) -> list[QueueUnits]:
-        """Return the units of messages, those of one queue together.
-
-        Args:
-            records: Messages in the order of their offsets.
-        """
+        """Return the units of messages, those of one queue together."""
         block = _Block(records)
         self._set_delivery_times(block)
         block.read_batches()
@@ -195,7 +152,7 @@ class Dispatcher:
         return [each for each in units if len(each.phy_offset)]
 
     def _set_delivery_times(self, block: _Block) -> None:
-        """Delayed messages have the time at which they are due in the place of their tags."""
+        """Set the tags code of delayed messages to the time at which they are due."""
         if SCHEDULE_TOPIC not in block.names:
             return
         schedule = block.codes == block.names.index(SCHEDULE_TOPIC)
@@ -213,7 +170,7 @@ class Dispatcher:
                 block.tags_code[row] = (due - INT64_MIN) % (1 << 64) + INT64_MIN
 
     def _light_units(self, block: _Block, has_unit: NDArray[np.bool_]) -> _LightUnits:
-        """Return the rows and queue offsets of units in queues that messages name themselves."""
+        """Return the rows and queue offsets of units in light queues."""
         found: _LightUnits = {}
         names, offsets = block.properties[_DISPATCH_QUEUES], block.properties[_DISPATCH_OFFSETS]
         for row in sorted({*names, *offsets}):
@@ -250,7 +207,7 @@ class Dispatcher:
 
 
 class _Block:
-    """Columns of consecutive messages, with what is wrong with their numbers."""
+    """Columns of consecutive messages, and the faults of their numbers."""
 
     def __init__(self, records: Records) -> None:
         batch = build_batch(records, _SCHEMA, [name.encode() for name in _NAMES])
@@ -361,7 +318,6 @@ def _tags_codes(tags: pa.Array) -> NDArray[np.int64]:
 def _groups(
     rows: NDArray[np.int64], codes: NDArray[np.int32], queue_ids: NDArray[np.int32]
 ) -> list[NDArray[np.int64]]:
-    """Return the rows of each topic and queue, in their order."""
     if not len(rows):
         return []
     rows = rows[np.lexsort((queue_ids[rows], codes[rows]))]  # stable
@@ -370,7 +326,7 @@ def _groups(
 
 
 def _properties(column: pa.MapArray) -> dict[str, dict[int, str]]:
-    """Return the properties that matter here, by name and row."""
+    """Return the properties in ``_NAMES`` by name and row."""
     found: dict[str, dict[int, str]] = {name: {} for name in _NAMES}
     for row in np.flatnonzero(np.diff(column.offsets.to_numpy())).tolist():
         for name, value in column[row].as_py():

@@ -20,12 +20,6 @@ class TopicKinds:
     A broker does not start with queues of another kind than ``config/topics.json`` says, so that
     this file decides.
     Without it, topics have batch queues that have some now, or an inner batch anywhere in the log.
-
-    Attributes:
-        is_late: Whether a topic had units in plain queues before its first inner batch was seen:
-            they must be built again.
-        conflicts: Topics with inner batches of which the broker's topics say that they have no
-            batch queues, and where the first such message starts; where that is not refused.
     """
 
     def __init__(
@@ -36,20 +30,15 @@ class TopicKinds:
         *,
         strict: bool = True,
     ) -> None:
-        """Begin with what is known before the log is read.
-
-        Args:
-            named: Topics of which the caller says that they have batch queues.
-            present: Topics that have batch queues now.
-            table: The broker's topics, where they are known.
-            strict: Whether inner batches of other topics than the table says are refused.
-        """
+        """Begin with what is known before the log is read."""
         self._strict = strict
+        #: Topics with inner batches that must have no batch queues, and the first such message.
         self.conflicts: dict[str, int] = {}
         self._table = table
         known = present if table is None else table.batch_topics
         self._batch = {*named, *known}
         self._plain: set[str] = set()
+        #: Whether a topic had plain units before its first inner batch: they must be built again.
         self.is_late = False
 
     def is_batch(self, topic: str) -> bool:
@@ -60,15 +49,7 @@ class TopicKinds:
         return False
 
     def see_inner_batch(self, topic: str, phy_offset: int) -> None:
-        """Take note of a topic with an inner batch, before units are made of it.
-
-        Args:
-            topic: The topic.
-            phy_offset: Where the message starts in the log, bytes.
-
-        Raises:
-            RmqIndexError: The broker's topics say that it has no batch queues.
-        """
+        """Take note of a topic with an inner batch, before units are made of it."""
         if topic in self._batch:
             return
         if self._table is not None and not self._strict:

@@ -69,13 +69,7 @@ def unit_count(queue: ConsumeQueue) -> int:
 
 
 def has_unit(queue: ConsumeQueue, queue_offset: int, phy_offset: int) -> bool:
-    """Return whether a queue has the unit of a message, at its queue offset if it is a plain one.
-
-    Args:
-        queue: The queue.
-        queue_offset: The message's queue offset.
-        phy_offset: Where the message starts in the log, bytes.
-    """
+    """Return whether a queue has a message's unit; a plain queue has it at its queue offset."""
     if queue.is_batch:
         wanted = np.array([phy_offset], np.int64)
         return any(np.isin(wanted, batch["phy_offset"]).all() for batch in queue.scan(holes=True))
@@ -96,18 +90,6 @@ def lost_units(
     Units of messages that have expired are no loss, nor are those that never led to a message of
     the queue. Where topic or queue of a message were damaged, it has the unit's size and place,
     and is of a queue that the store never had.
-
-    Args:
-        old: The present queue.
-        holds: Whether the new queue has the units at queue offsets, of messages at log offsets.
-        log: The CommitLog.
-        present: The topics and numbers of all present queues.
-        stop: Units of messages at this offset or behind it do not count, bytes; None for all.
-        is_damaged: Whether damage in the log was passed over, so that a unit may be all that is
-            left of a message.
-
-    Returns:
-        What is lost; None if nothing is.
     """
     count = beyond = 0
     first: tuple[int, int] | None = None
@@ -126,12 +108,7 @@ def lost_units(
 
 
 def held_by(new: ConsumeQueue | None, old: ConsumeQueue) -> Holds:
-    """Return what tells which units of an old queue a new one has.
-
-    Args:
-        new: The new queue; None if there is none.
-        old: The old one.
-    """
+    """Return what tells which units of an old queue a new one has."""
     everything: NDArray[np.int64] | None = None
 
     def holds(places: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -152,17 +129,7 @@ def held_by(new: ConsumeQueue | None, old: ConsumeQueue) -> Holds:
 def strays(
     queue: ConsumeQueue, log: CommitLog, start: int, stop: int
 ) -> Iterator[tuple[str, str, str]]:
-    """Find units that lead to no message, to another queue's, or to one again.
-
-    Args:
-        queue: The queue.
-        log: The CommitLog.
-        start: Units of messages before this offset do not count, bytes.
-        stop: Nor do those of messages at this offset or behind it.
-
-    Yields:
-        The rule of the audit, the content of a sound queue, and that of this one.
-    """
+    """Find units that lead to no message, to another queue's, or to one again."""
     parts = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
     for batch in queue.scan(holes=True):
         places, offsets = (batch[name].to_numpy() for name in ("queue_offset", "phy_offset"))
@@ -192,7 +159,6 @@ def strays(
 def _messages_of(
     queue: ConsumeQueue, log: CommitLog, offsets: NDArray[np.int64]
 ) -> tuple[NDArray[np.int8], NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the states of messages, their queue offsets, and whether a queue has them."""
     states, places, is_own = (np.zeros(len(offsets), kind) for kind in ("i1", "i8", "?"))
     for first in range(0, len(offsets), _READ_AT_ONCE):
         part = slice(first, first + _READ_AT_ONCE)
@@ -204,12 +170,7 @@ def _messages_of(
 
 
 def _are_of(queue: ConsumeQueue, messages: pa.RecordBatch) -> NDArray[np.bool_]:
-    """Return which messages belong into a queue, by their topics or by name.
-
-    Args:
-        queue: The queue.
-        messages: Rows of :meth:`rmqindex.CommitLog.read_at` with the columns ``_BELONGING``.
-    """
+    """Mask the messages that belong to a queue, by topic or as a light queue."""
     topics, numbers = (messages[name] for name in ("topic", "queue_id"))
     same = pc.and_(pc.equal(topics, queue.topic), pc.equal(numbers, queue.queue_id))
     found: NDArray[np.bool_] = same.fill_null(False).to_numpy(zero_copy_only=False).copy()
@@ -226,7 +187,7 @@ def _may_have_been(
     sizes: NDArray[np.int64],
     present: Container[tuple[str, int]],
 ) -> NDArray[np.bool_]:
-    """Return which messages have the place and size of a queue's units, and no queue of theirs."""
+    """Mask messages with the place and size of a queue's units whose own queue is absent."""
     same = messages["size"].fill_null(-1).to_numpy() == sizes
     if not queue.topic.startswith(LMQ_PREFIX):
         same &= messages["queue_offset"].fill_null(-1).to_numpy() == places
@@ -240,7 +201,7 @@ def _may_have_been(
 def _missing(
     old: ConsumeQueue, holds: Holds, start: int, stop: int | None
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield the units that the new queue does not have: queue and log offsets, and sizes."""
+    """Yield the units that the new queue lacks: queue and log offsets, and sizes."""
     for batch in old.scan(holes=True):
         places, offsets, sizes = (
             batch[name].to_numpy() for name in ("queue_offset", "phy_offset", "size")
@@ -266,7 +227,6 @@ def _at(queue: ConsumeQueue, places: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _sorted_offsets(queue: ConsumeQueue) -> NDArray[np.int64]:
-    """Return the log offsets of all units, 8 bytes each."""
     parts = [batch["phy_offset"].to_numpy() for batch in queue.scan(holes=True)]
     return np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
 

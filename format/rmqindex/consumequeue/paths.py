@@ -54,14 +54,7 @@ class QueueFile:
 
 @dataclass(frozen=True, slots=True)
 class FoundQueue:
-    """A queue as its directory tells it.
-
-    Attributes:
-        topic: The topic.
-        queue_id: The number of the queue.
-        is_batch: Whether it lies below ``batchconsumequeue``.
-        files: Its files, oldest first.
-    """
+    """A queue as its directory tells it."""
 
     topic: str
     queue_id: int
@@ -70,15 +63,7 @@ class FoundQueue:
 
 
 def find_queues(path: PathLike) -> list[FoundQueue]:
-    """Find the queues of a path, by topic and number.
-
-    Args:
-        path: As :meth:`ConsumeQueue.find` takes it.
-
-    Raises:
-        RmqIndexError: Nothing is there, no ConsumeQueue, or ConsumeQueues in RocksDB alone; or a
-            rebuild exchanges the queues, or died while it did.
-    """
+    """Find the queues of a path, by topic and number."""
     location = Location.of(path)
     if location.local is None:
         return _find(location)
@@ -87,11 +72,7 @@ def find_queues(path: PathLike) -> list[FoundQueue]:
 
 
 def _read_unexchanged(root: Path, read: Callable[[], T]) -> T:
-    """Read a store while no folder of its queues is exchanged for a new one.
-
-    Raises:
-        RmqIndexError: A rebuild is exchanging them, or died meanwhile; or the reading failed.
-    """
+    """Read a store while no folder of its queues is exchanged for a new one."""
 
     def read_once() -> T:
         before = _folder_ids(root)
@@ -124,7 +105,7 @@ def _store_root(path: Path) -> Path:
 
 
 def _folder_ids(root: Path) -> list[tuple[int, int] | None]:
-    """Return the identities of the folders of queues, which show whether they were exchanged."""
+    """Return the identities of the queue folders, which show an exchange."""
     ids: list[tuple[int, int] | None] = []
     for name in (QUEUE_FOLDER, BATCH_FOLDER):
         try:
@@ -148,7 +129,6 @@ def _find(location: Location) -> list[FoundQueue]:
 
 
 def _find_below(location: Location, entries: list[FileEntry]) -> list[FoundQueue]:
-    """Find the queues of a store, of its folder of queues or of a topic."""
     if location.name in (QUEUE_FOLDER, BATCH_FOLDER):
         queues = _queues_of_folder(entries, is_batch=location.name == BATCH_FOLDER)
         if not queues and location.name == QUEUE_FOLDER:
@@ -174,12 +154,7 @@ def _find_below(location: Location, entries: list[FileEntry]) -> list[FoundQueue
 
 
 def queue_topics(path: str) -> list[str]:
-    """Return the topics that have a ConsumeQueue in a local store, or beside its ``commitlog``.
-
-    Raises:
-        RmqIndexError: A rebuild exchanges the queues, or died while it did; or they are in
-            RocksDB, whose topics are not known.
-    """
+    """Return the topics that have a ConsumeQueue in a local store, or beside its ``commitlog``."""
     root = Path(path)
     for store in (root, root.parent):
         topics = _read_unexchanged(store, partial(_topics_in, store))

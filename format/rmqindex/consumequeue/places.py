@@ -59,19 +59,12 @@ class LeftUnits(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Units with consecutive queue offsets that a queue takes.
-
-    Attributes:
-        first: The row of the first one.
-        last: The row behind the last one.
-        after: The queue offset behind the units before them; None at the queue's beginning.
-        is_anew: Whether the queue begins anew with them: what it took before is left out.
-    """
+    """Units with consecutive queue offsets that a queue takes."""
 
     first: int
-    last: int
-    after: int | None
-    is_anew: bool
+    last: int  # the row behind the last one
+    after: int | None  # the queue offset behind the units before; None at the queue's beginning
+    is_anew: bool  # whether the queue begins anew here: what it took before is dropped
 
 
 class Life(Enum):
@@ -87,30 +80,18 @@ class Life(Enum):
 
 
 class _Deletion(NamedTuple):
-    """Between which messages of a queue its topic was deleted.
-
-    Attributes:
-        last: The newest message of the deleted topic, its offset in the log (bytes).
-        first: The first one of the new topic, alike.
-        is_proved: Whether the present queue begins with that one.
-    """
+    """Between which messages (offsets in the log) of a queue its topic was deleted."""
 
     last: int
     first: int
-    is_proved: bool
+    is_proved: bool  # whether the present queue begins with the message at ``first``
 
 
 class Places:
     """The queues of a log's messages, by topic, number, and whether they are batch queues."""
 
     def __init__(self, refuse: Callable[[Refusal], None], proof: Proof) -> None:
-        """Begin without queues.
-
-        Args:
-            refuse: Called with messages that no queue can take.
-            proof: Whether a present queue, by topic and number, has at a queue offset the unit of
-                the message at an offset of the log.
-        """
+        """Begin without queues."""
         self._refuse = refuse
         self._proof = proof
         self.queues: dict[Key, QueuePlaces] = {}
@@ -163,43 +144,25 @@ class QueuePlaces:
 
     A queue offset that falls back to 0 begins it anew: its topic was deleted, and made again.
     So does one that falls back to where the present queue has the unit of that very message.
-
-    Attributes:
-        unit_count: How many units it has.
-        gaps: The queue offsets between which messages are missing.
-        superseded_count: How many units were of the time before it began anew.
-        dropped: The units whose queue offsets are taken; None without any.
-        oldest: Where the message of its oldest unit starts in the log, bytes; -1 without a unit.
-        newest: Where that of its newest unit does.
-        deletion: Between which messages its topic was deleted last; None if it was not.
     """
 
     def __init__(self, key: Key, refuse: Callable[[Refusal], None], proof: Proof) -> None:
-        """Begin without a unit.
-
-        Args:
-            key: Its topic and number, and whether it is a batch queue.
-            refuse: As in :class:`Places`.
-            proof: As in :class:`Places`.
-        """
+        """Begin without a unit."""
         self._topic, self._queue_id, self._is_batch = key
         self._refuse = refuse
         self._proof = proof
         self._next: int | None = None  # the next queue offset; None before the first unit
         self._is_anew = False
+        # Where the messages of its first and last unit start in the log, bytes; -1 without a unit.
         self.oldest = self.newest = -1
         self.deletion: _Deletion | None = None
         self.unit_count = 0
         self.gaps: list[tuple[int, int]] = []
-        self.superseded_count = 0
-        self.dropped: LeftUnits | None = None
+        self.superseded_count = 0  # units of the time before it began anew
+        self.dropped: LeftUnits | None = None  # units whose queue offsets are taken
 
     def take(self, units: QueueUnits) -> Iterator[Run]:
-        """Yield the units that the queue takes, in their order.
-
-        Args:
-            units: Units of this queue.
-        """
+        """Yield the units that the queue takes, in their order."""
         offsets, stops = units.queue_offset, units.queue_offset + units.batch_size
         cuts = [0, *(np.flatnonzero(offsets[1:] != stops[:-1]) + 1).tolist(), len(offsets)]
         # What comes before the last beginning need not be taken.
@@ -222,7 +185,7 @@ class QueuePlaces:
                 self._refuse(Refusal(*place, f"0 to {most}", str(offsets[row])))
 
     def _most(self, phy_offset: int) -> int:
-        """Return the largest queue offset that a message can have: so many fit in between."""
+        """Return the largest queue offset that a message can have, by the bytes before it."""
         if self._is_batch:
             return INT64_MAX - _INT16_MAX
         if self._next is None:
@@ -254,7 +217,6 @@ class QueuePlaces:
         yield Run(first, last, after, is_anew)
 
     def _drop(self, count: int, queue_offset: int, phy_offset: int) -> None:
-        """Note units whose queue offsets are taken by older messages."""
         if self.dropped is None:
             key = (self._topic, self._queue_id)
             self.dropped = LeftUnits(*key, count, queue_offset, phy_offset)
@@ -262,7 +224,7 @@ class QueuePlaces:
             self.dropped = self.dropped._replace(units=self.dropped.units + count)
 
     def _begin_anew(self, skipped: int) -> None:
-        """Leave out all units; so many of the same time were not taken first."""
+        """Drop all units, and count ``skipped`` more that were not taken."""
         self.superseded_count += self.unit_count + skipped
         if self.dropped is not None:
             self.superseded_count += self.dropped.units
@@ -274,13 +236,7 @@ class QueuePlaces:
 def messages_taken(
     dispatched: Iterable[QueueUnits], queues: Collection[tuple[str, int]], proofs: Collection[int]
 ) -> dict[tuple[str, int], NDArray[np.int64]]:
-    """Return the log offsets of the messages whose units some queues take, ascending.
-
-    Args:
-        dispatched: The units of a log.
-        queues: The queues, by topic and number.
-        proofs: The messages that present queues prove to begin a queue anew, by log offsets.
-    """
+    """Return the log offsets of the messages whose units some queues take, ascending."""
     taken: dict[tuple[str, int], list[NDArray[np.int64]]] = {queue: [] for queue in queues}
     places = Places(lambda _: None, lambda _t, _n, _o, phy_offset: phy_offset in proofs)
     for units in dispatched:

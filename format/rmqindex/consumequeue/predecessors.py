@@ -32,26 +32,13 @@ _DEFAULTS = {False: DEFAULT_FILE_SIZE, True: DEFAULT_BATCH_FILE_SIZE}
 
 @dataclass(frozen=True, slots=True)
 class Predecessors:
-    """The queues of a store before a rebuild.
-
-    Attributes:
-        queues: They; those of the log's own store where the rebuild writes elsewhere.
-    """
+    """The queues of a store before a rebuild."""
 
     queues: tuple[ConsumeQueue, ...]
 
     @classmethod
     def of(cls, root: Path, there: Sequence[Path], log: CommitLog) -> Predecessors:
-        """Find the queues of a store root, else those beside the log.
-
-        Args:
-            root: The local store root that is written to.
-            there: The folders in it that have queues.
-            log: The CommitLog.
-
-        Raises:
-            RmqIndexError: A folder in the root has other files.
-        """
+        """Find the queues of a store root, else those beside the log."""
         if there:
             return cls.within(there)
         found: list[ConsumeQueue] = []
@@ -65,11 +52,7 @@ class Predecessors:
 
     @classmethod
     def within(cls, folders: Sequence[Path]) -> Predecessors:
-        """Find the queues of folders that have some.
-
-        Raises:
-            RmqIndexError: A folder has other files.
-        """
+        """Find the queues of folders that have some."""
         return cls(tuple(queue for folder in folders for queue in ConsumeQueue.find(folder)))
 
     @property
@@ -78,11 +61,7 @@ class Predecessors:
         return {queue.topic for queue in self.queues if queue.is_batch}
 
     def file_size(self, asked: int | None, *, is_batch: bool) -> tuple[int, bool]:
-        """Return the size of new files in bytes, and whether it is only the broker's default.
-
-        Raises:
-            RmqIndexError: Files have several sizes, and none was asked for.
-        """
+        """Return the size of new files in bytes, and whether it is only the broker's default."""
         if asked is not None:
             return asked, False
         sizes = {file.size: file.path for file in self._sized_files(is_batch=is_batch)}
@@ -95,14 +74,13 @@ class Predecessors:
         return next(iter(sizes), _DEFAULTS[is_batch]), not sizes
 
     def _sized_files(self, *, is_batch: bool) -> list[QueueFile]:
-        """Return the files of one kind of queues whose size can be the broker's."""
+        """Return the files of one kind whose size is a whole number of units."""
         unit_size = unit_dtype(is_batch=is_batch).itemsize
         return [
             file for file in self._written_files(is_batch=is_batch) if not file.size % unit_size
         ]
 
     def _written_files(self, *, is_batch: bool) -> list[QueueFile]:
-        """Return the files of one kind of queues that are not empty."""
         return [
             file
             for queue in self.queues
@@ -137,13 +115,7 @@ class Predecessors:
     def units_before(
         self, key: Key, queue_offset: int, phy_offset: int
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
-        """Yield units of a queue as :func:`rmqindex.consumequeue.reader.units_before` does.
-
-        Args:
-            key: The queue's topic and number, and whether it is a batch queue.
-            queue_offset: As there.
-            phy_offset: As there.
-        """
+        """Yield units of a queue as :func:`rmqindex.consumequeue.reader.units_before` does."""
         for queue in self.queues:
             if (queue.topic, queue.queue_id, queue.is_batch) == key:
                 yield from units_before(queue, queue_offset, phy_offset)
@@ -156,14 +128,7 @@ class Predecessors:
         is_damaged: bool,
         leave_out: Container[str] = (),
     ) -> list[LeftUnits]:
-        """Return the units whose messages have none in the new queues.
-
-        Args:
-            new: The new queues.
-            log: The CommitLog.
-            is_damaged: Whether damage in the log was passed over.
-            leave_out: Topics that the caller gives up.
-        """
+        """Return the units whose messages have none in the new queues."""
         by_name = {(queue.topic, queue.queue_id): queue for queue in new}
         present = {(queue.topic, queue.queue_id) for queue in self.queues if queue.files}
         found = (
@@ -185,13 +150,7 @@ class Predecessors:
         min_offset: int,
         leave_out: Container[str] = (),
     ) -> list[ConsumeQueue]:
-        """Return queues all of whose messages have expired; they hold the next queue offset.
-
-        Args:
-            rebuilt: Topic, number and kind of the queues that have messages in the log.
-            min_offset: Where the log begins, bytes.
-            leave_out: Topics of which none is kept.
-        """
+        """Return queues all of whose messages have expired; they hold the next queue offset."""
         return [
             queue
             for queue in self.queues

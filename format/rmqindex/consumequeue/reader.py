@@ -179,16 +179,7 @@ def read_units(
 def units_before(
     queue: ConsumeQueue, queue_offset: int, phy_offset: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
-    """Yield the first units of a queue, those of older messages, with their queue offsets.
-
-    Args:
-        queue: The queue.
-        queue_offset: From this one on no unit is given.
-        phy_offset: Nor one of a message at this offset of the log or behind it, bytes.
-
-    Raises:
-        RmqIndexError: A file is gone, or was changed since it was found; the storage failed.
-    """
+    """Yield the first units of a queue, those of older messages, with their queue offsets."""
     for file in queue.files:
         for numbers, units in _written_blocks(file, is_batch=queue.is_batch, holes=True):
             places = file.start // queue.unit_size + numbers
@@ -206,12 +197,6 @@ def last_offset(queue: ConsumeQueue) -> int | None:
     """Return where the newest message of a queue starts in the log, bytes; None without any.
 
     Units behind a hole in a file count.
-
-    Args:
-        queue: The queue.
-
-    Raises:
-        RmqIndexError: A file is gone, or was changed since it was found; the storage failed.
     """
     for file in reversed(queue.files):
         last = None
@@ -257,11 +242,6 @@ def _written_blocks(
     """Yield the numbers and the units of a file up to the first blank place, in blocks.
 
     The file is reopened for each block: it may be truncated while the caller is busy.
-
-    Args:
-        file: The file.
-        is_batch: Whether it is of a batch queue.
-        holes: Whether units behind a blank place are given, too.
     """
     dtype = unit_dtype(is_batch=is_batch)
     first, total = 0, 1

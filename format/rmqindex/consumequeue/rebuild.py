@@ -271,11 +271,7 @@ def rebuild_consume_queues(
 
 
 def _replaced(staging: QueueStaging, log: CommitLog, *, replace: bool) -> list[Path]:
-    """Return the folders with queues that are replaced.
-
-    Raises:
-        RmqIndexError: They may not be replaced, or there is nothing to replace them from.
-    """
+    """Return the queue folders to replace; refuse where that is not allowed or impossible."""
     there = staging.there()
     if there and not replace:
         raise RmqIndexError(
@@ -290,7 +286,6 @@ def _replaced(staging: QueueStaging, log: CommitLog, *, replace: bool) -> list[P
 
 
 def _result(writers: QueueWriters, sizes: dict[bool, tuple[int, bool]]) -> QueueRebuildResult:
-    """Return what was written."""
     queues = writers.queues
     return QueueRebuildResult(
         queue_count=len(queues),
@@ -317,7 +312,7 @@ def _result(writers: QueueWriters, sizes: dict[bool, tuple[int, bool]]) -> Queue
 def _leave_out_deleted(
     writers: QueueWriters, old: Predecessors
 ) -> tuple[list[tuple[str, int, int]], list[tuple[str, int, int]]]:
-    """Remove the queues of deleted topics; return these, and those that may be, by their units."""
+    """Remove the queues of deleted topics; return the removed and the doubtful ones."""
     present = {(queue.topic, queue.queue_id) for queue in old.queues if queue.files}
     topics = {topic for topic, _ in present}
     left_out, doubtful = [], []
@@ -339,7 +334,6 @@ def _queues_in(root: Path) -> list[ConsumeQueue]:
 
 
 def _ensure_no_loss(root: Path, result: QueueRebuildResult) -> None:
-    """Raise if units of messages are lost that the log has or once had."""
     if result.lost:
         count = sum(each.units for each in result.lost)
         beyond = sum(each.beyond_log for each in result.lost)
@@ -360,7 +354,6 @@ def _ensure_no_loss(root: Path, result: QueueRebuildResult) -> None:
 
 
 def _named(units: Sequence[LeftUnits]) -> str:
-    """Return which units they are, by queue."""
     named = [
         f"{each.units} of {each.topic}, queue {each.queue_id}, from queue offset "
         f"{each.queue_offset} (message at offset {each.phy_offset}) on"
@@ -371,7 +364,7 @@ def _named(units: Sequence[LeftUnits]) -> str:
 
 
 def _topics_of(root: Path, log: CommitLog) -> TopicTable | None:
-    """Return the topics of the store that is written to, else those of the log's own store."""
+    """Return the topics of the target store, else those of the log's own."""
     table = TopicTable.of(root)
     folder = log.files[0].path.parent if log.files else None
     if table is None and folder is not None and folder.local is not None:
@@ -382,12 +375,7 @@ def _topics_of(root: Path, log: CommitLog) -> TopicTable | None:
 
 
 class _OmittedTopics:
-    """The topics that get no queues.
-
-    Attributes:
-        left_out: Those that were asked for.
-        deleted: Those that the broker does not have, and that get queues all the same.
-    """
+    """The topics that get no queues, noting which were asked for."""
 
     def __init__(self, named: Sequence[str], table: TopicTable | None, old: Predecessors) -> None:
         self._named = frozenset(named)
@@ -409,7 +397,6 @@ class _OmittedTopics:
 
 
 def _file_size(name: str, size: int | None, dtype: np.dtype[Any]) -> int | None:
-    """Return the size of a file of whole units; None for the default."""
     size = int_or_none(name, size)
     if size is not None and (size < 1 or size % dtype.itemsize):
         raise ValueError(f"{name}: expected a multiple of {dtype.itemsize}, got {size}")
@@ -417,7 +404,6 @@ def _file_size(name: str, size: int | None, dtype: np.dtype[Any]) -> int | None:
 
 
 def _without_light(log: CommitLog, root: Path, *, replace: bool) -> str:
-    """Return the command that rebuilds no light queues."""
     options = ["--no-multi-dispatch", *(["--replace"] if replace else [])]
     folder = log.files[0].path.parent if log.files else None
     if folder is None or folder.local is None or root in Path(folder.local).parents:
@@ -426,11 +412,7 @@ def _without_light(log: CommitLog, root: Path, *, replace: bool) -> str:
 
 
 class _Damage:
-    """Raises or reports damaged records, each once.
-
-    Attributes:
-        is_any: Whether damage was passed over.
-    """
+    """Raises damaged records, or reports each once."""
 
     def __init__(
         self,

@@ -46,7 +46,7 @@ _FOLDER_NAME = re.compile("|".join(_FOLDERS))
 
 @dataclass(frozen=True, slots=True)
 class _Note:
-    """An exchange under way: which folders were there, and which come."""
+    """An exchange under way: the names of the old folders and of the new ones."""
 
     old: tuple[str, ...]
     new: tuple[str, ...]
@@ -120,7 +120,6 @@ class QueueStaging:
             RmqIndexError: Another rebuild is under way; an old one set ConsumeQueues of RocksDB
                 aside; a broker has made queues since an exchange died; or the staging directory,
                 or the note in it, is not one of this project.
-            OSError: The disk is full or broken.
         """
         make_directories(self._root)
         self._lock = os.open(self._root, os.O_RDONLY)
@@ -189,7 +188,6 @@ class QueueStaging:
         self._forget()
 
     def _clear(self) -> None:
-        """Remove the unfinished queues of a dead rebuild."""
         if os.path.lexists(self._home):
             refuse_rocksdb_queues(Location.of(self._old))
             try:
@@ -223,7 +221,6 @@ class QueueStaging:
         return Recovery.FINISHED if is_begun else Recovery.UNDONE
 
     def _sync_moves(self) -> None:
-        """Sync the moves to disk."""
         for folder in (self._root, self._old, self.path):
             if folder.exists():
                 sync_directory(folder)
@@ -235,12 +232,11 @@ class QueueStaging:
 
 
 def _is_vacant(folder: Path) -> bool:
-    """Return whether a folder can be moved to a path: nothing is there, or an empty one."""
+    """Return whether a path is absent or an empty folder."""
     return not os.path.lexists(folder) or (folder.is_dir() and not any(folder.iterdir()))
 
 
 def _ensure_absent(folder: Path) -> None:
-    """Raise if a broker has made queues where others are to be moved."""
     if _is_vacant(folder):
         return
     places = (folder.with_name(f"{folder.name}.{number}") for number in itertools.count(1))

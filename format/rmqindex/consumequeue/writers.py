@@ -42,11 +42,7 @@ _BLANK_UNITS = 1 << 16
 
 
 class QueueWriters:
-    """The queues in the making.
-
-    Attributes:
-        file_count: How many files they have.
-    """
+    """The queues in the making."""
 
     def __init__(
         self,
@@ -56,16 +52,7 @@ class QueueWriters:
         proof: Proof,
         older: Callable[[Key, int], OlderUnits],
     ) -> None:
-        """Begin without queues.
-
-        Args:
-            root: Where their folders are made.
-            file_sizes: The size of the files of plain (False) and batch queues (True), bytes.
-            refuse: As in :class:`Places`.
-            proof: As in :class:`Places`.
-            older: Returns the units of a queue, before a queue offset, to keep in front of its new
-                ones.
-        """
+        """Begin without queues."""
         self._root = root
         self._older = older
         self._file_sizes = file_sizes
@@ -105,11 +92,7 @@ class QueueWriters:
             writer.write(run, int(units.queue_offset[run.first]), data[run.first : run.last])
 
     def keep(self, queues: Iterable[ConsumeQueue]) -> list[tuple[str, int]]:
-        """Keep queues that have no new units, in files of the size of the others.
-
-        Returns:
-            Topic and number of each.
-        """
+        """Keep queues that have no new units, in files of the size of the others."""
         kept = []
         for queue in queues:
             key = (queue.topic, queue.queue_id, queue.is_batch)
@@ -126,7 +109,6 @@ class QueueWriters:
         return self._root / (BATCH_FOLDER if is_batch else QUEUE_FOLDER) / topic / str(queue_id)
 
     def _begun(self, key: Key) -> QueueWriter:
-        """Return the writer of a queue that has no file yet."""
         directory, is_batch = self._directory(key), key[2]
         directory.mkdir(parents=True)
         older = partial(self._older, key)
@@ -146,12 +128,7 @@ class QueueWriters:
 
 
 class QueueWriter:
-    """The files of one queue.
-
-    Attributes:
-        file_count: How many there are.
-        kept_count: How many older units it has.
-    """
+    """The files of one queue."""
 
     def __init__(
         self,
@@ -161,14 +138,7 @@ class QueueWriter:
         *,
         is_batch: bool,
     ) -> None:
-        """Begin without a unit.
-
-        Args:
-            directory: Where its files go.
-            file_size: The size of its files, bytes.
-            older: Returns the units, before a queue offset, to keep in front of the new ones.
-            is_batch: Whether it is a batch queue.
-        """
+        """Begin without a unit."""
         self._is_batch = is_batch
         self._older = older
         self.kept_count = 0
@@ -221,7 +191,6 @@ class QueueWriter:
             self._directory.parent.rmdir()
 
     def _clear(self) -> None:
-        """Remove all units."""
         self._byte = self.kept_count = 0
         if self.file_count:
             shutil.rmtree(self._directory)

@@ -36,10 +36,6 @@ def flat(table: pa.Table, *, nested: bool) -> pa.Table:
 
     Bodies that are UTF-8 stay in ``body``; the others are in ``body_base64``. Times are epoch
     milliseconds.
-
-    Args:
-        table: A table of :func:`as_table`.
-        nested: Whether the format has lists and objects; without, they are JSON texts.
     """
     for name in table.column_names:
         place = table.schema.get_field_index(name)

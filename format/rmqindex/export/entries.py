@@ -33,13 +33,7 @@ _STREAM = "entries-"
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """What was exported of a file.
-
-    Attributes:
-        checksum: As :meth:`IndexFile.checksum` returns it.
-        phy_offset: That of the last entry.
-        is_full: Whether the file holds no more entries than these.
-    """
+    """Identifies the exported entries of a file."""
 
     checksum: int
     phy_offset: int
@@ -109,20 +103,7 @@ def entry_schema() -> pa.Schema:
 def entry_tables(
     planned: PlannedFile, selection: EntrySelection, start: int = FIRST_POSITION
 ) -> Iterator[tuple[pa.Table, int]]:
-    """Read the entries of a file that are asked for, with its name and real timestamps.
-
-    Args:
-        planned: The file, as it was listed.
-        selection: Which entries.
-        start: The first position.
-
-    Yields:
-        The entries that are asked for, and the position behind the last that was read.
-
-    Raises:
-        CorruptIndexError: The file is damaged.
-        RmqIndexError: It cannot be used, or was changed since it was listed.
-    """
+    """Read the entries of a file that are asked for, with its name and real timestamps."""
     if planned.is_empty:
         return
     with planned.open() as file:
@@ -191,7 +172,7 @@ def _reporter(
 
 
 def _ensure_successors(files: Sequence[PlannedFile], folder: Folder) -> None:
-    """Raise unless the files that are new to an export go on where those that are gone ended.
+    """Refuse new files that do not continue where the removed ones ended.
 
     Brokers delete expired files; a rebuild replaces files by others that have the same entries.
     """

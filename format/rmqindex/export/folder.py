@@ -76,12 +76,7 @@ class ExportResult:
 
 
 class Stream(NamedTuple):
-    """A part of the source whose rows have places in ascending order.
-
-    Attributes:
-        name: ``messages``, or ``entries-`` and the name of an IndexFile.
-        origin: What tells the source from another one with the same name, as JSON values.
-    """
+    """A part of the source whose rows have places in ascending order."""
 
     name: str
     origin: list[int]
@@ -136,22 +131,7 @@ class Folder:
     def open(
         cls, path: str | os.PathLike[str], question: dict[str, Any], kind: str, max_file_size: int
     ) -> Iterator[Folder]:
-        """Open a directory that is new, empty, or that of an export of the same.
-
-        Args:
-            path: A local directory; made where it is absent.
-            question: What is exported, as JSON values.
-            kind: One of ``FORMATS``.
-            max_file_size: About how many bytes a file may have.
-
-        Yields:
-            The directory.
-
-        Raises:
-            RmqIndexError: It has other files, those of an export of something else, or another
-                process writes to it.
-            OSError: It cannot be written.
-        """
+        """Open a directory that is new, empty, or that of an export of the same."""
         folder = Location.of(path).local
         if folder is None:
             raise RmqIndexError(f"{path}: expected a local directory, got a URI")
@@ -177,11 +157,7 @@ class Folder:
 
     @staticmethod
     def range_of(path: str | os.PathLike[str], name: str) -> tuple[int, int] | None:
-        """Return where a stream's finished parts begin and end; None where it has none.
-
-        Raises:
-            RmqIndexError: The directory has other files, or its manifest is damaged.
-        """
+        """Return where a stream's finished parts begin and end; None where it has none."""
         folder = Location.of(path).local
         if folder is None or not folder.is_dir():
             return None
@@ -205,11 +181,7 @@ class Folder:
         )
 
     def begin(self, stream: Stream, start: int) -> int:
-        """Return where a stream goes on: behind its last part, or at ``start``.
-
-        Raises:
-            RmqIndexError: Its parts are those of another source, or one is missing.
-        """
+        """Return where a stream goes on: behind its last part, or at ``start``."""
         parts = sorted(self.parts.get(stream.name, ()))
         known = self.manifest.origins.get(stream.name)
         if parts and known != stream.origin:
@@ -233,16 +205,7 @@ class Folder:
         return at
 
     def mark(self, name: str, kind: type[T]) -> T:
-        """Return the mark of what was exported last, as it was given to :meth:`write`.
-
-        Args:
-            name: The name of a stream with parts.
-            kind: What it is.
-
-        Raises:
-            RmqIndexError: The export is that of an earlier release, which has none, or it is
-                damaged.
-        """
+        """Return the mark of what was exported last, as it was given to :meth:`write`."""
         stop = max(stop for _, stop in self.parts[name])
         found = self.manifest.marks.get(name, {}).get(str(stop))
         if found is None:
@@ -271,16 +234,7 @@ class Folder:
         mark_at: Callable[[int], object],
         progress: Callable[[int], None],
     ) -> None:
-        """Write the rows of a stream from where it goes on.
-
-        Args:
-            stream: The stream.
-            start: What :meth:`begin` returned.
-            blocks: Rows, and up to which place they are all that there are.
-            mark_at: Returns by what the source is known again when the export goes on at such a
-                place; :func:`to_json` turns it into JSON.
-            progress: Called with the place.
-        """
+        """Write the rows of a stream from where it goes on."""
         part: Part | None = None
         first = stop = start
         try:
@@ -336,7 +290,6 @@ class Folder:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold a directory against other exports."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with naming(folder):
@@ -352,7 +305,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _finished(folder: Path, *, is_export: bool) -> dict[str, list[tuple[int, int]]]:
-    """Return the places of the finished parts by stream; refuse other files."""
+    """Return the ranges of the finished parts by stream; refuse other files."""
     parts: dict[str, list[tuple[int, int]]] = {}
     for entry in sorted(folder.iterdir()):
         if entry.name in {_MANIFEST, _NEW_MANIFEST, _OPEN_PART}:
@@ -368,7 +321,6 @@ def _finished(folder: Path, *, is_export: bool) -> dict[str, list[tuple[int, int
 
 
 def _ensure_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Refuse to go on with an export of something else."""
     for name in sorted({*before, *now}):
         if before.get(name) != now.get(name):
             raise RmqIndexError(

@@ -163,7 +163,7 @@ def exported_range(directory: str | os.PathLike[str]) -> tuple[int, int] | None:
 def _tell_waiting(
     log: CommitLog, end: int, stop: int | None, tell: Callable[[RmqIndexError], None]
 ) -> None:
-    """Tell of a message that is left out since a broker may be writing it."""
+    """Report a last message that is left out, since a broker may be writing it."""
     if end < min(log.max_offset, INT64_MAX if stop is None else stop):
         tell(
             RmqIndexError(
@@ -191,14 +191,7 @@ def _origin(log: CommitLog, known: list[int] | None) -> list[int]:
 
 
 def _ensure_there(log: CommitLog, first: int, start: int, folder: Folder) -> None:
-    """Raise unless a log has what comes behind the finished files of an export, and no more before.
-
-    Args:
-        log: The log.
-        first: The first offset that is asked for and there, bytes.
-        start: Where the finished files end, bytes.
-        folder: The export.
-    """
+    """Refuse a log that lacks what follows the finished files, or has more before them."""
     if not log.files:
         raise RmqIndexError(
             f"{folder.path}: expected a CommitLog that goes on at {start}, where the finished "

@@ -25,8 +25,6 @@ _GROUP_BYTES = 32 * 1024 * 1024
 
 
 class _Encoder(Protocol):
-    """Writes tables to an open file."""
-
     def write(self, table: pa.Table) -> None: ...
 
     def close(self) -> None: ...
@@ -90,11 +88,7 @@ FORMATS = tuple(_ENCODERS)
 
 
 class Part:
-    """A file that is written; it appears under its own name when it is finished.
-
-    Attributes:
-        row_count: How many rows it has.
-    """
+    """A file that is written; it appears under its own name when it is finished."""
 
     def __init__(self, path: Path, kind: str, schema: pa.Schema) -> None:
         """Create it; whatever has its name is replaced."""
@@ -114,12 +108,7 @@ class Part:
         return self._buffer.tell() + self._held_size
 
     def write(self, table: pa.Table, limit: int) -> None:
-        """Add rows.
-
-        Args:
-            table: The rows.
-            limit: How many bytes the file shall have, at which what is held is written.
-        """
+        """Add rows."""
         self.row_count += table.num_rows
         self._held.append(table)
         self._held_rows += table.num_rows

@@ -268,7 +268,6 @@ def _dledger_records(source: ByteSource, start: int, _layout: Layout | None) -> 
 
 
 def _dledger_entry(source: ByteSource, head: bytes, at: int) -> list[Item]:
-    """Return the head of an entry and its record, if it has one."""
     place, left = int(_name_of(source)) + at, source.size - at
     (magic,) = struct.unpack_from(">i", head)
     if magic not in MAGICS:
@@ -370,7 +369,6 @@ def _index(source: ByteSource, start: int, layout: Layout | None) -> Iterator[It
 
 
 def _slots(source: ByteSource, start: int, layout: Layout) -> Iterator[Item]:
-    """Yield the slots in use."""
     first = max(0, (start - HEADER_SIZE) // SLOT_SIZE)
     for begin in range(first, layout.hash_slot_num, _SLOTS):
         count = min(_SLOTS, layout.hash_slot_num - begin)
@@ -414,7 +412,6 @@ def _text(source: ByteSource, start: int, _layout: Layout | None) -> Iterator[It
 
 
 def _json(source: ByteSource, start: int, _layout: Layout | None) -> Iterator[Item]:
-    """Yield the lines of a text that is JSON."""
     data = bytes(source.read(0, min(source.size, _MAX_TEXT)))
     yield from _text(source, start, None)
     try:
@@ -434,11 +431,6 @@ def _hex(source: ByteSource, start: int, _layout: Layout | None) -> Iterator[Ite
 
 
 def _zeros(source: ByteSource, at: int) -> Iterator[Item]:
-    """Yield the zeros behind what is written.
-
-    Raises:
-        _Damage: Something follows them.
-    """
     stop = source.first_nonzero(at, source.size)
     if stop is not None:
         raise _Damage(

@@ -46,13 +46,7 @@ class Item:
 
 
 def fields_of_dtype(data: bytes, dtype: np.dtype[np.void], byte: int) -> tuple[Field, ...]:
-    """Return the fields of a NumPy structure.
-
-    Args:
-        data: Its bytes.
-        dtype: The structure.
-        byte: Where it starts in the file.
-    """
+    """Return the fields of a NumPy structure."""
     import numpy as np  # noqa: PLC0415  (its type alone is needed above)
 
     record = np.frombuffer(data, dtype, 1)[0]

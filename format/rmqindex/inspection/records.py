@@ -40,12 +40,7 @@ _SHOWN = 64
 
 
 def record_item(record: bytes, byte: int) -> Item:
-    """Return a sound record, or a blank one, as an item.
-
-    Args:
-        record: Its bytes.
-        byte: Where it starts in the file.
-    """
+    """Return a sound record, or a blank one, as an item."""
     (magic,) = struct.unpack_from(">i", record, MAGIC_CODE_OFFSET)
     if magic == BLANK_MAGIC_CODE:
         return Item("blank record", byte, record_fields(record, byte, BODY_CRC_OFFSET))
@@ -53,13 +48,7 @@ def record_item(record: bytes, byte: int) -> Item:
 
 
 def record_fields(record: bytes, byte: int, stop: int | None = None) -> tuple[Field, ...]:
-    """Return the fields of a record in their order, as many as it has whole.
-
-    Args:
-        record: Its bytes.
-        byte: Where it starts in the file.
-        stop: Fields that end behind this place of the record are left out; None for none.
-    """
+    """Return the fields of a record in their order, as many as it has whole."""
     cursor = _Cursor(record, byte, len(record) if stop is None else stop)
     with contextlib.suppress(_CutError):
         _read(cursor)
@@ -71,8 +60,6 @@ class _CutError(Exception):
 
 
 class _Cursor:
-    """Reads one field after the other."""
-
     def __init__(self, record: bytes, byte: int, end: int) -> None:
         self.fields: list[Field] = []
         self._record = record
@@ -141,12 +128,7 @@ def _read(cursor: _Cursor) -> None:
 
 
 def shown(data: bytes, limit: int | None = None) -> str:
-    """Return bytes as text where they are text, as hex otherwise.
-
-    Args:
-        data: The bytes.
-        limit: How many of them, or of their characters, to show; None for all.
-    """
+    """Return bytes as text where they are text, as hex otherwise."""
     more = "" if limit is None or len(data) <= limit else f" ... of {len(data)} bytes"
     text = as_text(data)
     return (data[:limit].hex(" ") if text is None else text[:limit]) + more

@@ -137,7 +137,6 @@ def _count(
     counts: Counter[tuple[str | None, int | None, int | None]],
     sizes: Counter[tuple[str | None, int | None, int | None]],
 ) -> None:
-    """Add the messages of a batch to the groups."""
     keep = selection.matches(batch)
     names: list[Any] = [None]
     parts = np.zeros((3, batch.num_rows), np.int64)

@@ -50,13 +50,7 @@ _HOW = "replace=True indexes the whole log anew"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where indexing begins.
-
-    Attributes:
-        offset: The first message's offset, bytes.
-        skip: How many of that message's entries exist already.
-        resumed: The file to continue.
-    """
+    """Where indexing begins."""
 
     offset: int
     skip: int = 0
@@ -64,13 +58,7 @@ class Start:
 
 
 def rebuild_line(log: CommitLog, target: Path, option: str) -> str:
-    """Return the command that rebuilds an index.
-
-    Args:
-        log: The log.
-        target: The index directory, absolute.
-        option: What the command does with its files.
-    """
+    """Return the command that rebuilds an index."""
     folder = log.files[0].path.parent if log.files else None
     is_own = folder is None or folder.local is None or target.parent in Path(folder.local).parents
     if is_own and target.name == INDEX_FOLDER:
@@ -79,20 +67,7 @@ def rebuild_line(log: CommitLog, target: Path, option: str) -> str:
 
 
 def resume_at(there: Sequence[FileEntry], layout: Layout, log: CommitLog) -> Start | None:
-    """Find the last entry, and count the entries of its message at the end of the files.
-
-    Args:
-        there: The present files, oldest first.
-        layout: Their geometry.
-        log: Their CommitLog.
-
-    Returns:
-        Where to go on; None where no file has entries.
-
-    Raises:
-        RmqIndexError: A file cannot be read, its header does not count its entries, or it has
-            entries of another log.
-    """
+    """Find the last entry, and count the entries of its message at the end of the files."""
     skip = 0
     offset: int | None = None
     last = ""
@@ -138,16 +113,6 @@ def ensure_no_hole(
     """Refuse files between which entries of messages are missing, since no rebuild fills these.
 
     Only the ends of the files are compared with the log.
-
-    Args:
-        there: The present files, oldest first.
-        layout: Their geometry.
-        log: Their CommitLog.
-        mode: As in :meth:`CommitLog.scan`.
-        from_start: Whether the files must begin where the log does.
-
-    Raises:
-        RmqIndexError: Messages have no entries, or a file cannot be read.
     """
     ends = [end for entry in there if (end := _End.of(entry, layout)) is not None]
     counts: Counter[int] = Counter()
@@ -161,14 +126,7 @@ def ensure_no_hole(
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """The two ends of a file with entries.
-
-    Attributes:
-        path: The file.
-        first: The offset of the first entry, bytes.
-        last: That of the last one.
-        counts: How many entries of these two messages are at the ends.
-    """
+    """The first and the last offset (bytes) of a file, and how many entries there have each."""
 
     path: str
     first: int
@@ -186,7 +144,7 @@ class _End:
 
 
 def _run(file: IndexFile, *, forward: bool) -> tuple[int, int]:
-    """Return the offset at one end of a file, and how many entries in a row there have it."""
+    """Return the offset at one end of a file, and how many adjacent entries have it."""
     offset, count = -1, 0
     stop = file.entry_count + FIRST_POSITION
     steps = range(FIRST_POSITION, stop, _STEP)
@@ -203,12 +161,7 @@ def _run(file: IndexFile, *, forward: bool) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Entries of messages that the log no longer has.
-
-    Attributes:
-        entry_count: How many were kept.
-        unreadable: The files that may have more, and cannot be read.
-    """
+    """Entries of messages that the log no longer has."""
 
     entry_count: int = 0
     unreadable: tuple[Path, ...] = ()
@@ -217,14 +170,7 @@ class Leftover:
 def keep_expired(
     there: Sequence[FileEntry], layout: Layout, log: CommitLog, roller: FileRoller
 ) -> Leftover:
-    """Put the entries of expired messages into new files, before all others.
-
-    Args:
-        there: The files to replace, oldest first.
-        layout: The geometry of the new ones.
-        log: The log; messages before its first byte have expired.
-        roller: Writes the new files.
-    """
+    """Put the entries of expired messages into new files, before all others."""
     unreadable: list[Path] = []
     if log.min_offset:
         for entry in there:
@@ -239,12 +185,7 @@ def keep_expired(
 
 
 def _put_expired(entry: FileEntry, layout: Layout, log: CommitLog, roller: FileRoller) -> bool:
-    """Put the entries of a file up to the first one at or behind an offset, if there is one.
-
-    Raises:
-        RmqIndexError: The file cannot be read, or neither its header nor messages prove the
-            entries' times.
-    """
+    """Put a file's entries up to the first unexpired one; return whether there is one."""
     with open_index_source(entry.path) as source:
         header = read_header(source)
     late = 0
@@ -276,19 +217,7 @@ def _put_expired(entry: FileEntry, layout: Layout, log: CommitLog, roller: FileR
 def _begin_of(
     entry: FileEntry, layout: Layout, log: CommitLog, begin: int, *, is_proved: bool
 ) -> int | None:
-    """Return the time from which a file's entries count, by their messages.
-
-    Args:
-        entry: The file.
-        layout: The geometry, as for :func:`keep_expired`.
-        log: The log, which has some of the messages.
-        begin: The time by the file's header, epoch milliseconds.
-        is_proved: Whether it is right where no message tells.
-
-    Returns:
-        Epoch milliseconds, up to a second late where the header's is wrong; None where nothing
-        tells.
-    """
+    """Return the time from which a file's entries count, by their messages; None if unknown."""
     for batch in replaced_entries(entry.path, layout, _COLUMNS):
         hashes, offsets, times = (batch[name].to_numpy() for name in _COLUMNS)
         wanted, rows = np.unique(offsets, return_inverse=True)

@@ -60,13 +60,7 @@ def salvage(
 def salvage_listed(
     path: PathLike, layout: Layout | None, header: IndexHeader
 ) -> Iterator[pa.RecordBatch]:
-    """As :func:`salvage` with ``uncounted``, without entries that a writer has counted since.
-
-    Args:
-        path: An IndexFile.
-        layout: Its geometry; None to infer it.
-        header: Its header when it was listed.
-    """
+    """As :func:`salvage` with ``uncounted``, without entries that a writer has counted since."""
     with open_index_source(path) as source:
         yield from _salvage(source, layout, header, uncounted=True)
 
@@ -74,19 +68,7 @@ def salvage_listed(
 def replaced_entries(
     path: Location, layout: Layout, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Read the entries of a file that is to be replaced, also of a damaged one.
-
-    Args:
-        path: The file.
-        layout: The geometry of a file that does not show its own, if it has that size or was cut.
-        columns: Those of ``ENTRY_SCHEMA`` to decode.
-
-    Yields:
-        Batches in file order.
-
-    Raises:
-        RmqIndexError: No geometry fits, or the file cannot be read.
-    """
+    """Read the entries of a file that is to be replaced, also of a damaged one."""
     done = 0
     try:
         with open_in_store(path, None, "FAILFAST") as file:

@@ -34,17 +34,11 @@ _COLUMNS = ("position", "key_hash", "phy_offset", "store_timestamp")
 
 
 class LogKeys(NamedTuple):
-    """What a log has at offsets.
-
-    Attributes:
-        states: The place in ``MATCH_STATES`` of each, int8.
-        times: The store time of each message, epoch milliseconds; 0 without one.
-        keys: The row of an offset and a key's hash of the message there, as one number each.
-    """
+    """States (places in ``MATCH_STATES``), times and keys of the messages at offsets."""
 
     states: NDArray[np.int8]
-    times: NDArray[np.int64]
-    keys: NDArray[np.int64]
+    times: NDArray[np.int64]  # epoch milliseconds; 0 without a message
+    keys: NDArray[np.int64]  # row and key hash, packed
 
     def have(self, rows: NDArray[np.int64], hashes: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Return which hashes are of a key of the message in their row."""
@@ -52,16 +46,7 @@ class LogKeys(NamedTuple):
 
 
 def keys_at(log: CommitLog, offsets: NDArray[np.int64], *, tags: bool) -> LogKeys:
-    """Read the keys of messages.
-
-    Args:
-        log: The log.
-        offsets: Where the messages start, bytes, without repetition.
-        tags: Whether tags are keys, too.
-
-    Raises:
-        RmqIndexError: The storage failed.
-    """
+    """Read the keys of messages."""
     columns = [*KEY_COLUMNS, *(["tags"] if tags else [])]
     found = log.read_at(offsets, [*columns, "store_timestamp"])
     states = found["state"].indices.to_numpy()
@@ -77,14 +62,6 @@ def ensure_of_log(file: IndexFile, log: CommitLog, remedy: str) -> None:
 
     After a crash or a fail-over a log may hold other messages in the places of those indexed, also
     of the same size; their keys and times tell. Those of messages that have expired prove nothing.
-
-    Args:
-        file: The open file.
-        log: The log.
-        remedy: What to do, in the words of the interface.
-
-    Raises:
-        RmqIndexError: An entry is of another message, or of none; the storage failed.
     """
     stop = file.entry_count + FIRST_POSITION
     middle = min(FIRST_POSITION + _COMPARED, stop)

@@ -52,11 +52,7 @@ class SoundSpans:
     """
 
     def __init__(self, entry_head: int) -> None:
-        """Set what lies between records.
-
-        Args:
-            entry_head: The bytes before each record.
-        """
+        """Set what lies between records."""
         self._entry_head = entry_head
         self._starts: list[int] = []
         self._stops: list[int] = []
@@ -94,16 +90,7 @@ class LossJudge:
         tags_are_chosen: bool,
         sound: SoundSpans | None = None,
     ) -> None:
-        """Set what was indexed.
-
-        Args:
-            log: The log.
-            files: The files that are replaced, oldest first.
-            layout: The geometry of those that do not show their own.
-            tags_are_chosen: Whether the caller said if tags are indexed.
-            sound: Where the log is sound, if damage was passed over or not all of it was read; None
-                for everywhere. Nobody knows what it had elsewhere.
-        """
+        """Set what was indexed."""
         self.log = log
         self._files = files
         self._layout = layout
@@ -118,10 +105,6 @@ class LossJudge:
         where bytes of it are zeroed, and where an entry that is sound itself has its time, and no
         history ends before it.
         Where the log is damaged, an entry may be all that is left of a message.
-
-        Args:
-            name: The name of an old file.
-            missing: Entries of it.
         """
         offsets, rows = np.unique(missing.offsets, return_inverse=True)
         found = keys_at(self.log, offsets, tags=True)
@@ -149,7 +132,7 @@ class LossJudge:
         return np.asarray(lost)
 
     def _end_of(self, name: str) -> int | None:
-        """Return the offset of a file's last entry, if its header has it, too."""
+        """Return the offset of a file's last entry if the header agrees."""
         entry = next(file for file in self._files if file.name == name)
         last = -1
         for batch in self.entries(entry):
@@ -161,7 +144,7 @@ class LossJudge:
 
     @cached_property
     def _proved(self) -> int:
-        """The greatest offset of an entry that has its message in the log, bytes; -1 for none."""
+        """The greatest offset (bytes) of an entry whose message is in the log; -1 without one."""
         for file in reversed(self._files):
             proved = -1
             for batch in self.entries(file):
@@ -185,11 +168,6 @@ class LossJudge:
 
         A damaged hash leads into another slot, whose chain does not have the entry; and a message
         of another history of the log was stored at another time.
-
-        Args:
-            name: Their file; what cannot be looked up in it may be sound.
-            entries: Some of its entries.
-            times: When the messages at their offsets were stored, epoch milliseconds.
         """
         entry = next(file for file in self._files if file.name == name)
         # A damaged hash contradicts the geometry that the file's own bytes show.
@@ -215,17 +193,7 @@ class LossJudge:
 def replacement_of(
     there: Snapshot, roller: FileRoller, layout: Layout, judge: LossJudge
 ) -> Replacement:
-    """Compare the files of an index with those that are to replace them.
-
-    Args:
-        there: The files of the index.
-        roller: The roller of the new files, closed.
-        layout: Their geometry.
-        judge: Judges the entries that they lack.
-
-    Raises:
-        RmqIndexError: The storage failed.
-    """
+    """Compare the files of an index with those that are to replace them."""
     unreadable: list[str] = []
 
     def old() -> Iterator[tuple[str, Entries]]:

@@ -293,7 +293,7 @@ def rebuild_index(
 def _range(
     start: int | None, stop: int | None, *, resume: bool, replace: bool, dry_run: bool
 ) -> tuple[int | None, int | None]:
-    """Return the offsets to rebuild, of arguments that go together."""
+    """Check arguments that exclude each other; return the range of offsets."""
     if resume and (replace or start is not None):
         raise ValueError("resume: not together with replace or start")
     if dry_run and not replace:
@@ -304,12 +304,7 @@ def _range(
 def _present(
     target: Path, log: CommitLog, *, resume: bool, replace: bool
 ) -> tuple[Snapshot, str | None]:
-    """Return the files that are there, without an unfinished one, whose name is returned apart.
-
-    Raises:
-        RmqIndexError: There are files that the caller did not speak of, or a log without files is
-            to replace them.
-    """
+    """Return the present files, and the name of an unfinished last one, which is not among them."""
     there = Snapshot.of(target)
     unfinished = None if replace else _unfinished(there)
     if unfinished is not None:
@@ -341,7 +336,6 @@ def _index_beside(log: CommitLog) -> Path | None:
 def _resume(
     there: Snapshot, layout: Layout, log: CommitLog, mode: Mode, *, own: bool
 ) -> Start | None:
-    """Find where to go on, unless files lack entries before."""
     begin = resume_at(there.files, layout, log)
     if begin is not None:
         ensure_no_hole(there.files, layout, log, mode, from_start=own)
@@ -349,7 +343,6 @@ def _resume(
 
 
 def _staging(target: Path, *, aside: bool) -> LocalStaging:
-    """Return the staging in which files are built aside, or created before they grow in place."""
     if aside:
         return LocalStaging.create(target, Owner.current())
     return LocalStaging.at(target, f"rebuild-{uuid.uuid4().hex}")
@@ -359,9 +352,6 @@ def _unfinished(there: Snapshot) -> str | None:
     """Return the name of a last file that an interrupted rebuild left empty, if there is one.
 
     Such a file has no size or an empty header, so it lacks the inherited end of the file before it.
-
-    Raises:
-        CorruptIndexError: Its slots show that it is not empty.
     """
     if not there.files:
         return None
@@ -376,8 +366,6 @@ def _unfinished(there: Snapshot) -> str | None:
 
 
 class _Messages:
-    """The entries of a range of messages, in their order."""
-
     def __init__(
         self,
         log: CommitLog,
@@ -474,13 +462,7 @@ def _build(roller: FileRoller, messages: _Messages) -> None:
 def _chosen_layout(
     asked: Layout | None, models: Sequence[FileEntry], must_tell: bool
 ) -> tuple[Layout, Basis]:
-    """Return the geometry of new files, and what decided it: the newest file that tells.
-
-    Args:
-        asked: The caller's.
-        models: The files beside, oldest first.
-        must_tell: Whether files that tell nothing are an error.
-    """
+    """Return the geometry of new files, and what decided it."""
     if asked is not None:
         return asked, "argument"
     for entry in reversed(models):

@@ -185,12 +185,7 @@ def _how_to_rebuild(path: PathLike) -> str:
 def _whole(
     path: Location, layout: Layout | None, hint: str, *, is_last: bool
 ) -> Iterator[IndexFile]:
-    """Open a file that must be read completely.
-
-    Raises:
-        CorruptIndexError: It is damaged; reading it, too, raises this.
-        RmqIndexError: It does not show its geometry.
-    """
+    """Open a file that must be read completely."""
     try:
         with _opened(path, layout, is_last=is_last) as file:
             file.check_header(is_last=is_last)
@@ -206,11 +201,7 @@ def _whole(
 
 
 def _ensure_times(file: IndexFile, path: Location, log: CommitLog, hint: str) -> None:
-    """Ensure that the time from which a file's times are counted is that of its first message.
-
-    Raises:
-        CorruptIndexError: It is another one, and so are all times of the file.
-    """
+    """Refuse a file whose ``begin_timestamp`` is not its first message's store time."""
     (first,) = file.scan(FIRST_POSITION, FIRST_POSITION + 1, ["key_hash", "phy_offset", "position"])
     columns = [column.to_numpy() for column in first.columns]
     compared = Verifier("indexed").compare(log, [SearchedFile.of(file, path)], *columns)
@@ -279,18 +270,6 @@ def expired_files(
 
     These are the oldest files, up to the first that does not end before an offset, and never the
     last file.
-
-    Args:
-        path: An index directory, or a store root that has ``index/``.
-        offset: Where the CommitLog begins, bytes.
-        commit_log: As :func:`verify` takes it; what it still has has not expired.
-        allow_loss: Believe the offset, and a header that its entries contradict, as the broker
-            does.
-
-    Raises:
-        RmqIndexError: No index directory; or, unless ``allow_loss``, the files have entries of
-            messages that the CommitLog still has, or cannot be read.
-        CorruptIndexError: Unless ``allow_loss``: a header does not tell where its file ends.
     """
     resolved = resolve(path)
     if resolved.is_file:
@@ -311,11 +290,7 @@ def _ensure_expired(
     given: PathLike,
     commit_log: CommitLog | PathLike | Sequence[PathLike | LogFile] | None,
 ) -> None:
-    """Refuse to delete files with entries of messages at or behind an offset, or in the log.
-
-    Raises:
-        RmqIndexError: There are some, or a file cannot be read.
-    """
+    """Refuse to delete entries of messages at or behind an offset, or still in the log."""
     hint = (
         f"a damaged file is not deleted by its header; {_how_to_rebuild(given)}, and "
         "allow_loss=True deletes the file as the broker would"
@@ -353,23 +328,7 @@ def expire_index(
     allow_live_store: bool = False,
     allow_loss: bool = False,
 ) -> list[FileEntry]:
-    """Delete the files of :func:`expired_files`, all or none.
-
-    Args:
-        path: A local index directory, or a store root that has ``index/``.
-        offset: Where the CommitLog begins, bytes.
-        commit_log: As :func:`expired_files` takes it.
-        allow_live_store: Delete even if a broker runs on the store.
-        allow_loss: As :func:`expired_files` takes it.
-
-    Returns:
-        The files that are gone.
-
-    Raises:
-        RmqIndexError: No local index directory, a broker holds the store, a file is damaged, or
-            the CommitLog still has messages of the files.
-        OSError: A file cannot be deleted.
-    """
+    """Delete the files of :func:`expired_files`, all or none."""
     ensure_flags(allow_live_store=allow_live_store, allow_loss=allow_loss)
     directory = _local_directory(path)
     find = partial(expired_files, path, offset, commit_log=commit_log, allow_loss=allow_loss)
@@ -399,10 +358,6 @@ def _local_directory(path: PathLike) -> Path:
 
 
 def header_of(entry: FileEntry) -> IndexHeader:
-    """Read the header of a listed file.
-
-    Raises:
-        RmqIndexError: It cannot be read.
-    """
+    """Read the header of a listed file."""
     with open_index_source(entry.path) as source:
         return read_header(source)

@@ -114,22 +114,7 @@ def choose_tags(
     continues: bool = False,
     command: str | None = None,
 ) -> TagChoice:
-    """Decide which messages' tags an index shall hold, as its broker would.
-
-    Args:
-        asked: What the caller chose; None to find out.
-        files: The files that are continued or replaced, oldest first.
-        layout: Their geometry, if known.
-        log: Their CommitLog; None without one, so that the files tell nothing.
-        directories: Index directories of the store, which need not exist.
-        newest_only: Whether the newest entries are enough, since rows are only appended.
-        continues: Whether the files stay, and messages behind them are indexed.
-        command: The command that asks, to be typed with an option; None where none asks.
-
-    Raises:
-        RmqIndexError: The files contradict themselves; or they are continued, and old entries
-            include those of tags while newer ones do not.
-    """
+    """Decide which messages' tags an index shall hold, as its broker would."""
     if asked is not None:
         return TagChoice(0 if asked else None, "argument")
     if log is not None and files:
@@ -166,11 +151,6 @@ def begins_without_tags(files: Sequence[FileEntry], layout: Layout | None, log: 
     """Return whether the oldest entries whose messages the log has are those of keys alone.
 
     Few of them are read: a broker that was upgraded to 5.4.0 leaves all of its older ones so.
-
-    Args:
-        files: The files of an index, oldest first.
-        layout: Their geometry, if known.
-        log: Their CommitLog.
     """
     oldest = _Evidence(files, layout, log).oldest()
     return oldest is not None and not oldest.indexed
@@ -219,11 +199,7 @@ class _Evidence:
         return None
 
     def all(self, *, continues: bool, command: str | None) -> TagChoice | None:
-        """Return which entries include those of tags; None if they do not tell.
-
-        Raises:
-            RmqIndexError: They contradict themselves.
-        """
+        """Return which entries include those of tags; None if they do not tell."""
         found: dict[int, _Witness] = {}
         newest: _Witness | None = None
         last = 0
@@ -250,7 +226,7 @@ class _Evidence:
         return TagChoice(changes[0] if changes else None, "files", tuple(changes[1:]))
 
     def _windows(self) -> list[tuple[int, int]]:
-        """Return the ranges of places that are looked at: all of a small index, else samples."""
+        """Return the ranges of places to read: all of a small index, else samples."""
         if self._count <= _ALL_ENTRIES:
             return [(first, stop) for _, first, stop in self._files]
         number = min(max(_SAMPLES // len(self._files), _FEWEST_SAMPLES), _MOST_SAMPLES)
@@ -284,7 +260,6 @@ class _Evidence:
         return list(found.values())
 
     def _entries(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return offsets and hashes of the entries in a range of places."""
         offsets, hashes = [np.empty(0, np.int64)], [np.empty(0, np.int32)]
         for path, first, end in self._files:
             low, high = max(start, first), min(stop, end)
@@ -307,10 +282,6 @@ def _runs(witnesses: Sequence[_Witness], *, keeps_short: bool) -> list[_Witness]
 
     A few without tags between many with them are entries that were damaged. No damage makes a
     message's own tags: a few with them were indexed, which only says nothing of messages to come.
-
-    Args:
-        witnesses: In the order of their entries.
-        keeps_short: Whether a few messages with tags are a run.
     """
     groups = [list(group) for _, group in groupby(witnesses, key=attrgetter("indexed"))]
     runs: list[_Witness] = []
@@ -354,7 +325,6 @@ def _witnesses(
 
 
 def _pairs(rows: NDArray[np.int64], hashes: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Combine each row and hash into one number."""
     return (rows.astype(np.int64) << _HASH_BITS) | hashes.astype(np.int64)
 
 

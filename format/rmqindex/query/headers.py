@@ -26,13 +26,7 @@ def headers_text(headers: Sequence[IndexHeader]) -> str:
 
 
 def headers_html(title: str, names: Sequence[str], headers: Sequence[IndexHeader]) -> str:
-    """Return a table of the files.
-
-    Args:
-        title: The line above.
-        names: The names of the files.
-        headers: Their headers.
-    """
+    """Return a table of the files."""
     rows: list[tuple[object, ...]] = []
     for name, header in zip(names, headers, strict=True):
         if header.entry_count:

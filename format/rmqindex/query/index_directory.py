@@ -402,7 +402,7 @@ class IndexDirectory:
         return f"{str(self._path)!r}: {what}"
 
     def _headers(self) -> list[IndexHeader]:
-        """Return the headers of the loaded files, the last one as it was put so far."""
+        """Return the loaded files' headers, the last one with what was put so far."""
         headers = [file.header for file in self._files]
         if self._appender is not None:
             headers[-1] = self._appender.header

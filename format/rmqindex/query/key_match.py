@@ -25,43 +25,25 @@ _FEW_MESSAGES = 16
 
 @dataclass(frozen=True, slots=True)
 class KeyMatches:
-    """The keys with the hash of each entry, among those of its message.
+    """The keys of each entry's message that have its hash."""
 
-    Attributes:
-        first: The place, in the order of the keys, of each entry's first matching key.
-        count: How many there are.
-        place: The first of them; undefined where ``count`` is 0.
-        several: Whether their texts differ.
-    """
-
-    first: NDArray[np.int64]
+    first: NDArray[np.int64]  # the place of the first in ``KeySet.order``
     count: NDArray[np.int64]
-    place: NDArray[np.int64]
-    several: NDArray[np.bool_]
+    place: NDArray[np.int64]  # the first key's place in the set; undefined where there is none
+    several: NDArray[np.bool_]  # whether their texts differ
 
 
 @dataclass(frozen=True, slots=True)
 class KeySet:
-    """The keys of messages, ordered by message and hash.
+    """The keys of messages: those that every broker indexes, ``T#`` and tags, those of members."""
 
-    Attributes:
-        texts: The keys without their topics: first those that every broker indexes, then ``T#``
-            with the tags, which some brokers index, then the keys of members.
-        rows: The row of each key's message.
-        hashes: The hash of each key with its topic.
-        indexed: How many of them every broker indexes.
-        tagged: How many of them a broker that indexes tags indexes.
-        order: The places of the keys, by message, hash and place in the message.
-        sorted: The message and the hash of each, in this order, as one number.
-    """
-
-    texts: pa.Array
+    texts: pa.Array  # without topics
     rows: NDArray[np.int64]
     hashes: NDArray[np.int32]
-    indexed: int
-    tagged: int
-    order: NDArray[np.int64]
-    sorted: NDArray[np.int64]
+    indexed: int  # how many keys every broker indexes
+    tagged: int  # how many keys a broker that indexes tags indexes
+    order: NDArray[np.int64]  # by message, hash and place in the message
+    sorted: NDArray[np.int64]  # message and hash of each in this order, packed
 
     @classmethod
     def of(
@@ -70,14 +52,7 @@ class KeySet:
         tag_hashes: NDArray[np.int32] | None,
         members: tuple[NDArray[np.int64], list[str]] | None = None,
     ) -> KeySet:
-        """Collect the keys of messages.
-
-        Args:
-            messages: At least ``KEY_COLUMNS`` and ``tags``.
-            tag_hashes: What :func:`hash_tags` returns; None to leave the tags out.
-            members: The row of each key of a batch's members, and these keys; None to leave them
-                out.
-        """
+        """Collect the keys of messages."""
         rows, texts = indexed_keys(messages.column("all_uniq_keys"), messages.column("all_keys"))
         indexed = len(texts)
         if tag_hashes is not None:
@@ -100,12 +75,7 @@ class KeySet:
         return cls(texts, rows, hashes, indexed, tagged, order, both[order])
 
     def match(self, message: NDArray[np.int64], hashes: NDArray[np.int32]) -> KeyMatches:
-        """Find the keys of each entry's message that have its hash.
-
-        Args:
-            message: The row of each entry's message; negative without one.
-            hashes: The hash of each entry.
-        """
+        """Find the keys of each entry's message that have its hash."""
         both = np.where(message < 0, np.int64(-1), _pack_pairs(message, hashes))
         first = np.searchsorted(self.sorted, both, side="left")
         count = np.searchsorted(self.sorted, both, side="right") - first
@@ -123,12 +93,7 @@ class KeySet:
         return self.order[first : first + matches.count[entry]]
 
     def dispatches(self, row: int) -> list[tuple[NDArray[np.int32], NDArray[np.int64]]]:
-        """Return what brokers and writers of other versions index of one message.
-
-        Returns:
-            Of each the hashes, in the order of the keys, and the places of the keys: without tags
-            and with them, and each of these also with the keys of members.
-        """
+        """Return what brokers and writers of other versions index of one message."""
         first, last = np.searchsorted(self.sorted, [row << 32, row + 1 << 32])
         places = np.sort(self.order[first:last])
         own = places < self.indexed
@@ -138,7 +103,6 @@ class KeySet:
         return [(self.hashes[each], each) for each in distinct.values()]
 
     def _differ(self, first: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return whether the keys in each range of the order differ in their text."""
         codes = self.texts.dictionary_encode().indices.to_numpy(zero_copy_only=False)[self.order]
         changes = np.append(0, np.cumsum(codes[1:] != codes[:-1]))
         differ: NDArray[np.bool_] = changes[first + count - 1] > changes[first]
@@ -146,14 +110,7 @@ class KeySet:
 
 
 def hash_tags(messages: pa.RecordBatch) -> NDArray[np.int32]:
-    """Return the hash of each message's tags, each distinct topic and tags hashed once.
-
-    Args:
-        messages: At least ``topic`` and ``tags``.
-
-    Returns:
-        -1 for a message without tags.
-    """
+    """Return the hash of each message's tags, each distinct topic and tags hashed once."""
     found = np.full(messages.num_rows, -1, np.int32)
     if messages.num_rows <= _FEW_MESSAGES:
         columns = (messages.column(name).to_pylist() for name in ("topic", "tags"))

@@ -178,7 +178,7 @@ def _compare(
     keys: pa.Array,
     found: _Candidates,
 ) -> tuple[NDArray[np.bool_], NDArray[np.int8], NDArray[np.int64]]:
-    """Return of each candidate whether it is kept, its state, and its time, epoch milliseconds."""
+    """Return whether each candidate is kept, its state, and its time in epoch milliseconds."""
     kept = np.ones(len(found.key), np.bool_)
     states = np.full(len(found.key), _NO_LOG, np.int8)
     times = found.time.copy()
@@ -208,7 +208,6 @@ def _compare(
 
 
 def _ranks(groups: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return for each place how many before it are of the same group."""
     order = np.argsort(groups, kind="stable")
     ordered = groups[order]
     starts = np.searchsorted(ordered, ordered, side="left")

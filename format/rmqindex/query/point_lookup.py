@@ -89,9 +89,6 @@ class PointFile:
         """Return whether this is the file of a fingerprint, with at least as many entries.
 
         If it is, later lookups raise once a local file is changed while it is open.
-
-        Raises:
-            RmqIndexError: The storage failed.
         """
         if self.header.index_count < fingerprint.stop or not fingerprint.matches(
             self._source, self._layout
@@ -113,7 +110,6 @@ class PointFile:
 
         Raises:
             FileChangedError: It was truncated, replaced or rewritten.
-            RmqIndexError: The storage failed.
         """
         known = self._fingerprint
         if known is not None and not (
@@ -135,7 +131,6 @@ class PointFile:
         Raises:
             CorruptIndexError: The file ends before an entry of the chain.
             FileChangedError: A local file was changed since it matched its fingerprint.
-            RmqIndexError: The storage failed.
         """
         # Check first: reading a mapping behind the end of its file kills the process.
         if self._final and not self._source.is_current():
@@ -157,13 +152,7 @@ class PointFile:
 
 
 class PointMessage(NamedTuple):
-    """The fields of a message that decide whether an entry is a key's.
-
-    Attributes:
-        topic: The topic.
-        keys: The keys that a broker indexes, in the order of their entries, tags included.
-        store_timestamp: When it was stored, epoch milliseconds.
-    """
+    """The fields of a message that decide whether an entry is a key's."""
 
     topic: str
     keys: list[str]
@@ -199,7 +188,6 @@ class PointLog:
 
         Raises:
             FileChangedError: A file is not the one that was found.
-            RmqIndexError: The storage failed.
         """
         number = bisect_right(self._starts, phy_offset) - 1
         if number < 0 or phy_offset >= self._log.files[number].stop:
@@ -257,7 +245,6 @@ class PointLog:
 
         Raises:
             FileChangedError: One was truncated, replaced or rewritten.
-            RmqIndexError: The storage failed.
         """
         for number, source in self._sources.items():
             ensure_same(source, self._log.files[number].mark)

@@ -74,12 +74,7 @@ class SearchedFile:
 
 
 class EntryRun(NamedTuple):
-    """All entries of a message.
-
-    Attributes:
-        hashes: Their hashes, in the order in which they were written.
-        place: The place of one of them.
-    """
+    """All entries of a message."""
 
     hashes: NDArray[np.int32]
     place: int
@@ -96,13 +91,6 @@ class Ranks:
         """Return all entries of the message of each entry, in its file and in those beside it.
 
         Entries in a file that cannot be read are left out.
-
-        Args:
-            searched: The file that the entries are in.
-            positions: Their positions.
-
-        Raises:
-            RmqIndexError: The file cannot be read, or was changed since it was listed.
         """
         found: list[EntryRun] = []
         run: MessageRun | None = None
@@ -123,7 +111,7 @@ class Ranks:
     def _beside(
         self, searched: SearchedFile, phy_offset: int, step: int
     ) -> list[NDArray[np.int32]]:
-        """Return the hashes with which a run goes on in the files before or behind one."""
+        """Return the hashes of a run's continuation in the files before or behind one."""
         parts: list[NDArray[np.int32]] = []
         with suppress(RmqIndexError):  # then entries are missing, and the rank shows it
             entries = self._listing(searched.path.parent)
@@ -164,15 +152,6 @@ def choose_key(
 
     The n-th entry of a hash belongs to the n-th key of it. A message that was dispatched again has
     all its entries again.
-
-    Args:
-        run: All entries of the message.
-        dispatches: What a broker may have written for the message: hashes in their order, and which
-            key each is of.
-
-    Returns:
-        One of the keys; None where it cannot be known, since entries are missing or since several
-        dispatches fit.
     """
     hash_ = run.hashes[run.place]
     count = np.count_nonzero(run.hashes == hash_)

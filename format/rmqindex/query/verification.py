@@ -294,15 +294,6 @@ def only_key(topic: str, keys: Sequence[str], hash_: int, asked: tuple[str, str]
     """Return the key of a message that an entry belongs to, where only one has its hash.
 
     It decides as :class:`Verifier`, but for one message, without arrays.
-
-    Args:
-        topic: The message's topic.
-        keys: Its keys that a broker indexes, ``T#`` with its tags included.
-        hash_: The entry's hash.
-        asked: A topic and key known to have this hash, which need not be hashed again.
-
-    Returns:
-        The key; None where none or several have the hash, so that members or ranks decide.
     """
     fitting = {
         key for key in keys if (topic, key) == asked or key_hash(index_key(topic, key)) == hash_
@@ -356,7 +347,7 @@ def may_hold(entries: pa.RecordBatch, earliest: int | None, latest: int | None) 
 
 
 def _in_64_bits(number: int) -> int:
-    """Return the nearest 64-bit number, which NumPy can compare."""
+    """Return the nearest number of 64 bits."""
     return min(max(number, INT64_MIN), INT64_MAX)
 
 
