@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import rmqindex
+import rmqindex.keys
 
 PACKAGE = Path(rmqindex.__file__).parent
 
 
 def test_the_public_names_are_these():
-    """Constants first, then classes, then functions, each sorted; and each of them is there."""
+    """They are sorted, and each of them is there."""
     assert rmqindex.__all__ == [
         "AUDIT_RULES",
+        "AuditRule",
         "COMMITLOG_SCHEMA",
         "CONSUME_QUEUE_SCHEMA",
-        "ENTRY_SCHEMA",
-        "EXPLAIN_REASONS",
-        "FINDING_SCHEMA",
-        "MATCH_STATES",
-        "AuditRule",
         "CommitLog",
         "ConsumeQueue",
         "CorruptCommitLogError",
         "CorruptIndexError",
+        "ENTRY_SCHEMA",
+        "EXPLAIN_REASONS",
+        "FINDING_SCHEMA",
         "FileExplanation",
         "GrpcMessageId",
         "HashSet",
@@ -45,6 +49,7 @@ def test_the_public_names_are_these():
         "LogFile",
         "LogReach",
         "LookupExplanation",
+        "MATCH_STATES",
         "MessageStore",
         "OffsetMessageId",
         "OtherTopic",
@@ -136,3 +141,29 @@ def test_importing_the_package_is_light():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert result.stdout.strip() == "[]"
+
+
+def test_the_exports_of_a_room_are_read_from_an_archive(tmp_path):
+    """Spark's ``--py-files`` hands executors a zip archive."""
+    archive = shutil.make_archive(str(tmp_path / "packages"), "zip", PACKAGE.parent, PACKAGE.name)
+    code = (
+        "import rmqindex.keys; from rmqindex.keys import key_hash; "
+        "print(rmqindex.__file__, key_hash('T#k'), *rmqindex.keys.__all__)"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": archive},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    file, _, *names = shown.stdout.split()
+    assert file.startswith(archive)
+    assert names == rmqindex.keys.__all__
+
+
+def test_a_room_has_only_the_names_that_it_lists():
+    """Another name is an error, as of any module."""
+    with pytest.raises(AttributeError, match=r"module 'rmqindex\.keys' has no attribute 'other'"):
+        _ = rmqindex.keys.other
+    assert dir(rmqindex.keys) == rmqindex.keys.__all__

@@ -7,109 +7,37 @@ Whatever writes raises :class:`OSError` where the disk is full or broken, and
 :class:`RmqIndexError` where the storage fails, a file is malformed, or the staging is gone.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
-from rmqindex.rooms import importer
+from rmqindex.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from rmqindex.bulk.committer import Commit, Committer, commit_files, commit_staged
-    from rmqindex.bulk.file_plans import BuiltFile, FilePlan, build_file, plan_files
-    from rmqindex.bulk.index_state import IndexedFile, IndexState, find_layout
-    from rmqindex.bulk.indexed_rows import without_indexed
-    from rmqindex.bulk.job import WriteJob, WriteOptions
-    from rmqindex.bulk.replacement import FileSummary, LostEntries, Replacement
-    from rmqindex.bulk.row_stager import RowStager, StagedRows
-    from rmqindex.bulk.sorted_runs import (
-        ARRIVAL,
-        BY_POSITION,
-        CONTENT,
-        EntryRows,
-        Order,
-        RunBuffer,
-        RunSet,
-        RunSlice,
-    )
-
-__all__ = [
-    "ARRIVAL",
-    "BY_POSITION",
-    "CONTENT",
-    "BuiltFile",
-    "Commit",
-    "Committer",
-    "EntryRows",
-    "FilePlan",
-    "FileSummary",
-    "IndexState",
-    "IndexedFile",
-    "LostEntries",
-    "Order",
-    "Replacement",
-    "RowStager",
-    "RunBuffer",
-    "RunSet",
-    "RunSlice",
-    "StagedRows",
-    "WriteJob",
-    "WriteOptions",
-    "build_file",
-    "commit_files",
-    "commit_staged",
-    "find_layout",
-    "plan_files",
-    "without_indexed",
-]
-
-__getattr__ = importer(
-    __name__,
-    {
-        "committer": (
-            "Commit",
-            "Committer",
-            "commit_files",
-            "commit_staged",
-        ),
-        "file_plans": (
-            "BuiltFile",
-            "FilePlan",
-            "build_file",
-            "plan_files",
-        ),
-        "index_state": (
-            "IndexState",
-            "IndexedFile",
-            "find_layout",
-        ),
-        "indexed_rows": ("without_indexed",),
-        "job": (
-            "WriteJob",
-            "WriteOptions",
-        ),
-        "replacement": (
-            "FileSummary",
-            "LostEntries",
-            "Replacement",
-        ),
-        "row_stager": (
-            "RowStager",
-            "StagedRows",
-        ),
-        "sorted_runs": (
-            "ARRIVAL",
-            "BY_POSITION",
-            "CONTENT",
-            "EntryRows",
-            "Order",
-            "RunBuffer",
-            "RunSet",
-            "RunSlice",
-        ),
-    },
-)
-
-
-def __dir__() -> list[str]:
-    """List the room's names."""
-    return __all__
+    from rmqindex.bulk.committer import Commit as Commit
+    from rmqindex.bulk.committer import Committer as Committer
+    from rmqindex.bulk.committer import commit_files as commit_files
+    from rmqindex.bulk.committer import commit_staged as commit_staged
+    from rmqindex.bulk.file_plans import BuiltFile as BuiltFile
+    from rmqindex.bulk.file_plans import FilePlan as FilePlan
+    from rmqindex.bulk.file_plans import build_file as build_file
+    from rmqindex.bulk.file_plans import plan_files as plan_files
+    from rmqindex.bulk.index_state import IndexedFile as IndexedFile
+    from rmqindex.bulk.index_state import IndexState as IndexState
+    from rmqindex.bulk.index_state import find_layout as find_layout
+    from rmqindex.bulk.indexed_rows import without_indexed as without_indexed
+    from rmqindex.bulk.job import WriteJob as WriteJob
+    from rmqindex.bulk.job import WriteOptions as WriteOptions
+    from rmqindex.bulk.replacement import FileSummary as FileSummary
+    from rmqindex.bulk.replacement import LostEntries as LostEntries
+    from rmqindex.bulk.replacement import Replacement as Replacement
+    from rmqindex.bulk.row_stager import RowStager as RowStager
+    from rmqindex.bulk.row_stager import StagedRows as StagedRows
+    from rmqindex.bulk.sorted_runs import ARRIVAL as ARRIVAL
+    from rmqindex.bulk.sorted_runs import BY_POSITION as BY_POSITION
+    from rmqindex.bulk.sorted_runs import CONTENT as CONTENT
+    from rmqindex.bulk.sorted_runs import EntryRows as EntryRows
+    from rmqindex.bulk.sorted_runs import Order as Order
+    from rmqindex.bulk.sorted_runs import RunBuffer as RunBuffer
+    from rmqindex.bulk.sorted_runs import RunSet as RunSet
+    from rmqindex.bulk.sorted_runs import RunSlice as RunSlice
+else:
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -1,87 +1,30 @@
 """The CommitLog: messages by offset, in order, by selection, and as a broker appends them."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
-from rmqindex.rooms import importer
+from rmqindex.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from rmqindex.commitlog.bodies import (
-        BODY_TEXT,
-        BadBodies,
-        bad_body,
-        body_texts,
-        in_halves,
-        unpack_bodies,
-    )
-    from rmqindex.commitlog.ensured import ensure_end
-    from rmqindex.commitlog.log import MATCH_STATES, CommitLog, LogFile
-    from rmqindex.commitlog.mark import LogMark
-    from rmqindex.commitlog.planned_log import PlannedLog, PlannedLogs, marked_file
-    from rmqindex.commitlog.selection import Block, Selection, newest_messages, select_messages
-    from rmqindex.commitlog.sibling import sibling_log
-    from rmqindex.commitlog.tailing import follow, whole_end
-
-__all__ = [
-    "BODY_TEXT",
-    "MATCH_STATES",
-    "BadBodies",
-    "Block",
-    "CommitLog",
-    "LogFile",
-    "LogMark",
-    "PlannedLog",
-    "PlannedLogs",
-    "Selection",
-    "bad_body",
-    "body_texts",
-    "ensure_end",
-    "follow",
-    "in_halves",
-    "marked_file",
-    "newest_messages",
-    "select_messages",
-    "sibling_log",
-    "unpack_bodies",
-    "whole_end",
-]
-
-__getattr__ = importer(
-    __name__,
-    {
-        "bodies": (
-            "BODY_TEXT",
-            "BadBodies",
-            "bad_body",
-            "body_texts",
-            "in_halves",
-            "unpack_bodies",
-        ),
-        "ensured": ("ensure_end",),
-        "log": (
-            "CommitLog",
-            "LogFile",
-            "MATCH_STATES",
-        ),
-        "mark": ("LogMark",),
-        "planned_log": (
-            "PlannedLog",
-            "PlannedLogs",
-            "marked_file",
-        ),
-        "selection": (
-            "Block",
-            "Selection",
-            "newest_messages",
-            "select_messages",
-        ),
-        "sibling": ("sibling_log",),
-        "tailing": ("follow", "whole_end"),
-    },
-)
-
-
-def __dir__() -> list[str]:
-    """List the room's names."""
-    return __all__
+    from rmqindex.commitlog.bodies import BODY_TEXT as BODY_TEXT
+    from rmqindex.commitlog.bodies import BadBodies as BadBodies
+    from rmqindex.commitlog.bodies import bad_body as bad_body
+    from rmqindex.commitlog.bodies import body_texts as body_texts
+    from rmqindex.commitlog.bodies import in_halves as in_halves
+    from rmqindex.commitlog.bodies import unpack_bodies as unpack_bodies
+    from rmqindex.commitlog.ensured import ensure_end as ensure_end
+    from rmqindex.commitlog.log import MATCH_STATES as MATCH_STATES
+    from rmqindex.commitlog.log import CommitLog as CommitLog
+    from rmqindex.commitlog.log import LogFile as LogFile
+    from rmqindex.commitlog.mark import LogMark as LogMark
+    from rmqindex.commitlog.planned_log import PlannedLog as PlannedLog
+    from rmqindex.commitlog.planned_log import PlannedLogs as PlannedLogs
+    from rmqindex.commitlog.planned_log import marked_file as marked_file
+    from rmqindex.commitlog.selection import Block as Block
+    from rmqindex.commitlog.selection import Selection as Selection
+    from rmqindex.commitlog.selection import newest_messages as newest_messages
+    from rmqindex.commitlog.selection import select_messages as select_messages
+    from rmqindex.commitlog.sibling import sibling_log as sibling_log
+    from rmqindex.commitlog.tailing import follow as follow
+    from rmqindex.commitlog.tailing import whole_end as whole_end
+else:
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

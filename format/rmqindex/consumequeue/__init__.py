@@ -1,52 +1,18 @@
 """ConsumeQueues: found, read, and rebuilt from a CommitLog."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
-from rmqindex.rooms import importer
+from rmqindex.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from rmqindex.consumequeue.paths import QueueFile
-    from rmqindex.consumequeue.places import LeftUnits
-    from rmqindex.consumequeue.reader import ConsumeQueue, marked_queue_file, read_units
-    from rmqindex.consumequeue.rebuild import QueueRebuildResult, rebuild_consume_queues
-    from rmqindex.consumequeue.staging import QueueStaging, is_exchanging
-
-__all__ = [
-    "ConsumeQueue",
-    "LeftUnits",
-    "QueueFile",
-    "QueueRebuildResult",
-    "QueueStaging",
-    "is_exchanging",
-    "marked_queue_file",
-    "read_units",
-    "rebuild_consume_queues",
-]
-
-__getattr__ = importer(
-    __name__,
-    {
-        "paths": ("QueueFile",),
-        "places": ("LeftUnits",),
-        "reader": (
-            "ConsumeQueue",
-            "marked_queue_file",
-            "read_units",
-        ),
-        "rebuild": (
-            "QueueRebuildResult",
-            "rebuild_consume_queues",
-        ),
-        "staging": (
-            "QueueStaging",
-            "is_exchanging",
-        ),
-    },
-)
-
-
-def __dir__() -> list[str]:
-    """List the room's names."""
-    return __all__
+    from rmqindex.consumequeue.paths import QueueFile as QueueFile
+    from rmqindex.consumequeue.places import LeftUnits as LeftUnits
+    from rmqindex.consumequeue.reader import ConsumeQueue as ConsumeQueue
+    from rmqindex.consumequeue.reader import marked_queue_file as marked_queue_file
+    from rmqindex.consumequeue.reader import read_units as read_units
+    from rmqindex.consumequeue.rebuild import QueueRebuildResult as QueueRebuildResult
+    from rmqindex.consumequeue.rebuild import rebuild_consume_queues as rebuild_consume_queues
+    from rmqindex.consumequeue.staging import QueueStaging as QueueStaging
+    from rmqindex.consumequeue.staging import is_exchanging as is_exchanging
+else:
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

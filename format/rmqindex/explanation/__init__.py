@@ -1,66 +1,23 @@
 """Why a key is or is not found: by the broker's search, the CommitLog, and what tools ask for."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
-from rmqindex.rooms import importer
+from rmqindex.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from rmqindex.explanation.coverage import Uncovered, uncovered, uncovered_in
-    from rmqindex.explanation.explain import SEARCHES, Search, explain_lookup
-    from rmqindex.explanation.reasons import EXPLAIN_REASONS, Reason
-    from rmqindex.explanation.result import (
-        FileExplanation,
-        HitExplanation,
-        IndexReach,
-        LogReach,
-        LookupExplanation,
-        OtherTopic,
-    )
-
-__all__ = [
-    "EXPLAIN_REASONS",
-    "SEARCHES",
-    "FileExplanation",
-    "HitExplanation",
-    "IndexReach",
-    "LogReach",
-    "LookupExplanation",
-    "OtherTopic",
-    "Reason",
-    "Search",
-    "Uncovered",
-    "explain_lookup",
-    "uncovered",
-    "uncovered_in",
-]
-
-__getattr__ = importer(
-    __name__,
-    {
-        "coverage": ("Uncovered", "uncovered", "uncovered_in"),
-        "explain": (
-            "SEARCHES",
-            "Search",
-            "explain_lookup",
-        ),
-        "reasons": (
-            "EXPLAIN_REASONS",
-            "Reason",
-        ),
-        "result": (
-            "FileExplanation",
-            "HitExplanation",
-            "IndexReach",
-            "LogReach",
-            "LookupExplanation",
-            "OtherTopic",
-        ),
-    },
-)
-
-
-def __dir__() -> list[str]:
-    """List the room's names."""
-    return __all__
+    from rmqindex.explanation.coverage import Uncovered as Uncovered
+    from rmqindex.explanation.coverage import uncovered as uncovered
+    from rmqindex.explanation.coverage import uncovered_in as uncovered_in
+    from rmqindex.explanation.explain import SEARCHES as SEARCHES
+    from rmqindex.explanation.explain import Search as Search
+    from rmqindex.explanation.explain import explain_lookup as explain_lookup
+    from rmqindex.explanation.reasons import EXPLAIN_REASONS as EXPLAIN_REASONS
+    from rmqindex.explanation.reasons import Reason as Reason
+    from rmqindex.explanation.result import FileExplanation as FileExplanation
+    from rmqindex.explanation.result import HitExplanation as HitExplanation
+    from rmqindex.explanation.result import IndexReach as IndexReach
+    from rmqindex.explanation.result import LogReach as LogReach
+    from rmqindex.explanation.result import LookupExplanation as LookupExplanation
+    from rmqindex.explanation.result import OtherTopic as OtherTopic
+else:
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

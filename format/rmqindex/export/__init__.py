@@ -5,41 +5,17 @@ all, so that an export that was killed goes on behind its last file and neither 
 row.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
-from rmqindex.rooms import importer
+from rmqindex.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from rmqindex.export.columns import DEFAULT_COLUMNS
-    from rmqindex.export.entries import EntrySelection, export_entries
-    from rmqindex.export.folder import ExportResult
-    from rmqindex.export.messages import export_messages, exported_range
-    from rmqindex.export.part import FORMATS
-
-__all__ = [
-    "DEFAULT_COLUMNS",
-    "FORMATS",
-    "EntrySelection",
-    "ExportResult",
-    "export_entries",
-    "export_messages",
-    "exported_range",
-]
-
-__getattr__ = importer(
-    __name__,
-    {
-        "columns": ("DEFAULT_COLUMNS",),
-        "entries": ("EntrySelection", "export_entries"),
-        "folder": ("ExportResult",),
-        "messages": ("export_messages", "exported_range"),
-        "part": ("FORMATS",),
-    },
-)
-
-
-def __dir__() -> list[str]:
-    """List the room's names."""
-    return __all__
+    from rmqindex.export.columns import DEFAULT_COLUMNS as DEFAULT_COLUMNS
+    from rmqindex.export.entries import EntrySelection as EntrySelection
+    from rmqindex.export.entries import export_entries as export_entries
+    from rmqindex.export.folder import ExportResult as ExportResult
+    from rmqindex.export.messages import export_messages as export_messages
+    from rmqindex.export.messages import exported_range as exported_range
+    from rmqindex.export.part import FORMATS as FORMATS
+else:
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -1,74 +1,25 @@
 """The IndexFiles of one index: what a path or a pattern stands for, names and listings."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
-from rmqindex.rooms import importer
+from rmqindex.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from rmqindex.fileset.cover import cover_index, is_coverable
-    from rmqindex.fileset.geometry import layout_beside, open_in_store
-    from rmqindex.fileset.paths import (
-        index_files,
-        is_index_name,
-        is_other_kind,
-        list_index_files,
-        resolve,
-    )
-    from rmqindex.fileset.patterns import Hit, broker_order, expand, has_pattern, is_hidden, matcher
-    from rmqindex.fileset.planned_index import lacking_text
-
-__all__ = [
-    "Hit",
-    "broker_order",
-    "cover_index",
-    "expand",
-    "has_pattern",
-    "index_files",
-    "is_coverable",
-    "is_hidden",
-    "is_index_name",
-    "is_other_kind",
-    "lacking_text",
-    "layout_beside",
-    "list_index_files",
-    "matcher",
-    "open_in_store",
-    "resolve",
-]
-
-__getattr__ = importer(
-    __name__,
-    {
-        "cover": (
-            "cover_index",
-            "is_coverable",
-        ),
-        "geometry": (
-            "layout_beside",
-            "open_in_store",
-        ),
-        "paths": (
-            "index_files",
-            "is_index_name",
-            "is_other_kind",
-            "list_index_files",
-            "resolve",
-        ),
-        "patterns": (
-            "Hit",
-            "broker_order",
-            "expand",
-            "has_pattern",
-            "is_hidden",
-            "matcher",
-        ),
-        "planned_index": ("lacking_text",),
-    },
-)
-
-
-def __dir__() -> list[str]:
-    """List the room's names."""
-    return __all__
+    from rmqindex.fileset.cover import cover_index as cover_index
+    from rmqindex.fileset.cover import is_coverable as is_coverable
+    from rmqindex.fileset.geometry import layout_beside as layout_beside
+    from rmqindex.fileset.geometry import open_in_store as open_in_store
+    from rmqindex.fileset.paths import index_files as index_files
+    from rmqindex.fileset.paths import is_index_name as is_index_name
+    from rmqindex.fileset.paths import is_other_kind as is_other_kind
+    from rmqindex.fileset.paths import list_index_files as list_index_files
+    from rmqindex.fileset.paths import resolve as resolve
+    from rmqindex.fileset.patterns import Hit as Hit
+    from rmqindex.fileset.patterns import broker_order as broker_order
+    from rmqindex.fileset.patterns import expand as expand
+    from rmqindex.fileset.patterns import has_pattern as has_pattern
+    from rmqindex.fileset.patterns import is_hidden as is_hidden
+    from rmqindex.fileset.patterns import matcher as matcher
+    from rmqindex.fileset.planned_index import lacking_text as lacking_text
+else:
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

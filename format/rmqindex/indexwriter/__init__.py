@@ -1,26 +1,10 @@
 """One IndexFile written: entry by entry as a broker does, by the batch, or appended in place."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
-from rmqindex.rooms import importer
+from rmqindex.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from rmqindex.indexwriter.writer import IndexFileWriter
-
-__all__ = [
-    "IndexFileWriter",
-]
-
-__getattr__ = importer(
-    __name__,
-    {
-        "writer": ("IndexFileWriter",),
-    },
-)
-
-
-def __dir__() -> list[str]:
-    """List the room's names."""
-    return __all__
+    from rmqindex.indexwriter.writer import IndexFileWriter as IndexFileWriter
+else:
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -1,38 +1,18 @@
 """Looks at a whole store: what fills it, and what any of its files holds, byte by byte."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
-from rmqindex.rooms import importer
+from rmqindex.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from rmqindex.inspection.dump import Dump, dump_file
-    from rmqindex.inspection.items import Field, Item
-    from rmqindex.inspection.usage import FolderUsage, Usage, UsageRow, folder_usage, measure_usage
-
-__all__ = [
-    "Dump",
-    "Field",
-    "FolderUsage",
-    "Item",
-    "Usage",
-    "UsageRow",
-    "dump_file",
-    "folder_usage",
-    "measure_usage",
-]
-
-__getattr__ = importer(
-    __name__,
-    {
-        "dump": ("Dump", "dump_file"),
-        "items": ("Field", "Item"),
-        "usage": ("FolderUsage", "Usage", "UsageRow", "folder_usage", "measure_usage"),
-    },
-)
-
-
-def __dir__() -> list[str]:
-    """List the room's names."""
-    return __all__
+    from rmqindex.inspection.dump import Dump as Dump
+    from rmqindex.inspection.dump import dump_file as dump_file
+    from rmqindex.inspection.items import Field as Field
+    from rmqindex.inspection.items import Item as Item
+    from rmqindex.inspection.usage import FolderUsage as FolderUsage
+    from rmqindex.inspection.usage import Usage as Usage
+    from rmqindex.inspection.usage import UsageRow as UsageRow
+    from rmqindex.inspection.usage import folder_usage as folder_usage
+    from rmqindex.inspection.usage import measure_usage as measure_usage
+else:
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -1,29 +1,11 @@
 """The files of a CommitLog: their names and frames, and where the records in them begin and end."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
-from rmqindex.rooms import importer
+from rmqindex.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from rmqindex.logfile.agreed import UnagreedTail
-    from rmqindex.logfile.files import several_logs
-
-__all__ = [
-    "UnagreedTail",
-    "several_logs",
-]
-
-__getattr__ = importer(
-    __name__,
-    {
-        "agreed": ("UnagreedTail",),
-        "files": ("several_logs",),
-    },
-)
-
-
-def __dir__() -> list[str]:
-    """List the room's names."""
-    return __all__
+    from rmqindex.logfile.agreed import UnagreedTail as UnagreedTail
+    from rmqindex.logfile.files import several_logs as several_logs
+else:
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

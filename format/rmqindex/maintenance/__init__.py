@@ -3,48 +3,17 @@
 New files come from a CommitLog or from the old files, and replace them in one commit of ``bulk``.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
-from rmqindex.rooms import importer
+from rmqindex.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from rmqindex.maintenance.intact_entries import salvage
-    from rmqindex.maintenance.rebuild import RebuildResult, rebuild_index
-    from rmqindex.maintenance.relayout import RelayoutResult, relayout_index
-    from rmqindex.maintenance.tags import TagChoice, tags_of_index
-
-__all__ = [
-    "RebuildResult",
-    "RelayoutResult",
-    "TagChoice",
-    "rebuild_index",
-    "relayout_index",
-    "salvage",
-    "tags_of_index",
-]
-
-__getattr__ = importer(
-    __name__,
-    {
-        "intact_entries": ("salvage",),
-        "rebuild": (
-            "RebuildResult",
-            "rebuild_index",
-        ),
-        "relayout": (
-            "RelayoutResult",
-            "relayout_index",
-        ),
-        "tags": (
-            "TagChoice",
-            "tags_of_index",
-        ),
-    },
-)
-
-
-def __dir__() -> list[str]:
-    """List the room's names."""
-    return __all__
+    from rmqindex.maintenance.intact_entries import salvage as salvage
+    from rmqindex.maintenance.rebuild import RebuildResult as RebuildResult
+    from rmqindex.maintenance.rebuild import rebuild_index as rebuild_index
+    from rmqindex.maintenance.relayout import RelayoutResult as RelayoutResult
+    from rmqindex.maintenance.relayout import relayout_index as relayout_index
+    from rmqindex.maintenance.tags import TagChoice as TagChoice
+    from rmqindex.maintenance.tags import tags_of_index as tags_of_index
+else:
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -1,19 +1,10 @@
 """One object for a store, which answers with Arrow tables and readers."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
-from rmqindex.rooms import importer
+from rmqindex.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from rmqindex.messagestore.message_store import MessageStore
-
-__all__ = ["MessageStore"]
-
-__getattr__ = importer(__name__, {"message_store": ("MessageStore",)})
-
-
-def __dir__() -> list[str]:
-    """List the room's names."""
-    return __all__
+    from rmqindex.messagestore.message_store import MessageStore as MessageStore
+else:
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

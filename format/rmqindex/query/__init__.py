@@ -1,80 +1,26 @@
 """Queries of a whole index: the broker's own search, exact lookups, and verification."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
-from rmqindex.rooms import importer
+from rmqindex.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from rmqindex.query.index_directory import IndexDirectory, QueryOffsetResult
-    from rmqindex.query.many_keys import LOOKUP_SCHEMA, lookup_keys
-    from rmqindex.query.point_lookup import PointEntry, PointFile, PointLog
-    from rmqindex.query.ranks import SearchedFile
-    from rmqindex.query.verification import (
-        MATCH_CODES,
-        NO_LOG,
-        VERIFIED,
-        VERIFIED_COLUMNS,
-        Comparison,
-        Verdict,
-        Verifier,
-        may_hold,
-        pairs_kept,
-    )
-
-__all__ = [
-    "LOOKUP_SCHEMA",
-    "MATCH_CODES",
-    "NO_LOG",
-    "VERIFIED",
-    "VERIFIED_COLUMNS",
-    "Comparison",
-    "IndexDirectory",
-    "PointEntry",
-    "PointFile",
-    "PointLog",
-    "QueryOffsetResult",
-    "SearchedFile",
-    "Verdict",
-    "Verifier",
-    "lookup_keys",
-    "may_hold",
-    "pairs_kept",
-]
-
-__getattr__ = importer(
-    __name__,
-    {
-        "index_directory": (
-            "IndexDirectory",
-            "QueryOffsetResult",
-        ),
-        "many_keys": (
-            "LOOKUP_SCHEMA",
-            "lookup_keys",
-        ),
-        "point_lookup": (
-            "PointEntry",
-            "PointFile",
-            "PointLog",
-        ),
-        "ranks": ("SearchedFile",),
-        "verification": (
-            "Comparison",
-            "MATCH_CODES",
-            "NO_LOG",
-            "VERIFIED",
-            "VERIFIED_COLUMNS",
-            "Verdict",
-            "Verifier",
-            "may_hold",
-            "pairs_kept",
-        ),
-    },
-)
-
-
-def __dir__() -> list[str]:
-    """List the room's names."""
-    return __all__
+    from rmqindex.query.index_directory import IndexDirectory as IndexDirectory
+    from rmqindex.query.index_directory import QueryOffsetResult as QueryOffsetResult
+    from rmqindex.query.many_keys import LOOKUP_SCHEMA as LOOKUP_SCHEMA
+    from rmqindex.query.many_keys import lookup_keys as lookup_keys
+    from rmqindex.query.point_lookup import PointEntry as PointEntry
+    from rmqindex.query.point_lookup import PointFile as PointFile
+    from rmqindex.query.point_lookup import PointLog as PointLog
+    from rmqindex.query.ranks import SearchedFile as SearchedFile
+    from rmqindex.query.verification import MATCH_CODES as MATCH_CODES
+    from rmqindex.query.verification import NO_LOG as NO_LOG
+    from rmqindex.query.verification import VERIFIED as VERIFIED
+    from rmqindex.query.verification import VERIFIED_COLUMNS as VERIFIED_COLUMNS
+    from rmqindex.query.verification import Comparison as Comparison
+    from rmqindex.query.verification import Verdict as Verdict
+    from rmqindex.query.verification import Verifier as Verifier
+    from rmqindex.query.verification import may_hold as may_hold
+    from rmqindex.query.verification import pairs_kept as pairs_kept
+else:
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -3,67 +3,23 @@
 Nothing here knows what the bytes mean.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
-from rmqindex.rooms import importer
+from rmqindex.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from rmqindex.storage.identity import FileChangedError
-    from rmqindex.storage.location import Location, Storage, path_text
-    from rmqindex.storage.opening import UnsteadyError, map_files, read_steady
-    from rmqindex.storage.s3 import (
-        DEFAULT_ATTEMPTS,
-        DEFAULT_CONNECT_TIMEOUT,
-        DEFAULT_REQUEST_TIMEOUT,
-        SCHEMES,
-        S3Settings,
-        check_no_secret,
-    )
-
-__all__ = [
-    "DEFAULT_ATTEMPTS",
-    "DEFAULT_CONNECT_TIMEOUT",
-    "DEFAULT_REQUEST_TIMEOUT",
-    "SCHEMES",
-    "FileChangedError",
-    "Location",
-    "S3Settings",
-    "Storage",
-    "UnsteadyError",
-    "check_no_secret",
-    "map_files",
-    "path_text",
-    "read_steady",
-]
-
-__getattr__ = importer(
-    __name__,
-    {
-        "identity": ("FileChangedError",),
-        "location": (
-            "Location",
-            "Storage",
-            "path_text",
-        ),
-        "opening": (
-            "UnsteadyError",
-            "map_files",
-            "read_steady",
-        ),
-        "s3": (
-            "DEFAULT_ATTEMPTS",
-            "DEFAULT_CONNECT_TIMEOUT",
-            "DEFAULT_REQUEST_TIMEOUT",
-            "S3Settings",
-            "SCHEMES",
-            "check_no_secret",
-        ),
-    },
-)
-
-
-def __dir__() -> list[str]:
-    """List the room's names."""
-    return __all__
+    from rmqindex.storage.identity import FileChangedError as FileChangedError
+    from rmqindex.storage.location import Location as Location
+    from rmqindex.storage.location import Storage as Storage
+    from rmqindex.storage.location import path_text as path_text
+    from rmqindex.storage.opening import UnsteadyError as UnsteadyError
+    from rmqindex.storage.opening import map_files as map_files
+    from rmqindex.storage.opening import read_steady as read_steady
+    from rmqindex.storage.s3 import DEFAULT_ATTEMPTS as DEFAULT_ATTEMPTS
+    from rmqindex.storage.s3 import DEFAULT_CONNECT_TIMEOUT as DEFAULT_CONNECT_TIMEOUT
+    from rmqindex.storage.s3 import DEFAULT_REQUEST_TIMEOUT as DEFAULT_REQUEST_TIMEOUT
+    from rmqindex.storage.s3 import SCHEMES as SCHEMES
+    from rmqindex.storage.s3 import S3Settings as S3Settings
+    from rmqindex.storage.s3 import check_no_secret as check_no_secret
+else:
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -8,62 +8,22 @@ Whoever writes into a store holds its :class:`BrokerLock`, which keeps brokers a
 out.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
-from rmqindex.rooms import importer
+from rmqindex.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
-    from rmqindex.transaction.directories import (
-        FileEntry,
-        directory_entries,
-        entries_or_none,
-        exists,
-        list_once,
-    )
-    from rmqindex.transaction.journal import Journal, effective_listing, staging_root
-    from rmqindex.transaction.local_staging import LocalStaging
-    from rmqindex.transaction.owner import Owner
-
-__all__ = [
-    "BrokerLock",
-    "BrokerState",
-    "FileEntry",
-    "Journal",
-    "LocalStaging",
-    "Owner",
-    "directory_entries",
-    "effective_listing",
-    "entries_or_none",
-    "exists",
-    "list_once",
-    "staging_root",
-]
-
-__getattr__ = importer(
-    __name__,
-    {
-        "broker_lock": ("BrokerLock", "BrokerState"),
-        "directories": (
-            "FileEntry",
-            "directory_entries",
-            "entries_or_none",
-            "exists",
-            "list_once",
-        ),
-        "journal": (
-            "Journal",
-            "effective_listing",
-            "staging_root",
-        ),
-        "local_staging": ("LocalStaging",),
-        "owner": ("Owner",),
-    },
-)
-
-
-def __dir__() -> list[str]:
-    """List the room's names."""
-    return __all__
+    from rmqindex.transaction.broker_lock import BrokerLock as BrokerLock
+    from rmqindex.transaction.broker_lock import BrokerState as BrokerState
+    from rmqindex.transaction.directories import FileEntry as FileEntry
+    from rmqindex.transaction.directories import directory_entries as directory_entries
+    from rmqindex.transaction.directories import entries_or_none as entries_or_none
+    from rmqindex.transaction.directories import exists as exists
+    from rmqindex.transaction.directories import list_once as list_once
+    from rmqindex.transaction.journal import Journal as Journal
+    from rmqindex.transaction.journal import effective_listing as effective_listing
+    from rmqindex.transaction.journal import staging_root as staging_root
+    from rmqindex.transaction.local_staging import LocalStaging as LocalStaging
+    from rmqindex.transaction.owner import Owner as Owner
+else:
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)
